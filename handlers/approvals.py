@@ -93,12 +93,17 @@ async def decide_by_message(request: Request, verdict: ApprovalReply) -> Reply |
 
 
 async def answer_by_message(request: Request) -> Reply | None:
-    """Take a message as the answer to the question that is open here. None if there is none.
+    """Take a message as the answer to the question that is open here for its sender. None if there
+    is none: others, and owners elsewhere, answer by button or by name.
 
     Of several questions one must be named, unless the message is more than a number.
     """
     questions = [
-        each for each in await _waiting_here(request) if each.kind is ApprovalKind.QUESTION
+        each
+        for each in await _waiting_here(request)
+        if each.kind is ApprovalKind.QUESTION
+        and each.chat_id == request.chat.id
+        and each.approvers[:1] in {(), (request.person.id,)}
     ]
     if len(questions) == 1:
         answer = _resolve_answer(questions[0], request.args)
@@ -308,14 +313,16 @@ async def _only_waiting(request: Request) -> Approval:
 
 
 async def _waiting_here(request: Request) -> Sequence[Approval]:
-    """Requests this person may decide that came from this chat or have a copy here. Pairing
-    requests and side requests are excluded: "ok" is never meant for these."""
+    """Requests this person may decide that came from this chat or have a copy here, and that were
+    there when the message came. Pairing requests and side requests are excluded: "ok" is never
+    meant for these."""
     waiting = await request.services.approvals.list_waiting(by=request.person, chat=None)
     copies = _request_cards(request)
     return [
         each
         for each in waiting
         if each.kind not in _NOT_DECIDED_BY_MESSAGE
+        and (request.heard_at is None or each.created_at <= request.heard_at)
         and (each.chat_id == request.chat.id or await copies.is_shown_in(each, request.chat.id))
     ]
 

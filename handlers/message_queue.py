@@ -58,7 +58,10 @@ async def choose_queue_mode(request: Request) -> Reply:
 
 
 async def decide_held(request: Request, *, handle: bool) -> Card:
-    """Have the chat's held messages handled, or leave them unanswered."""
+    """Have the chat's held messages handled, or leave them unanswered; in a group owners only,
+    because they act in the name of those who wrote them."""
+    if not request.in_private:
+        request.require_owner()
     held = request.services.held
     done = await (held.release if handle else held.drop)(request.chat.id)
     key = ("held.handled" if handle else "held.dropped") if done else "held.none"

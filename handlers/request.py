@@ -33,7 +33,8 @@ class Request:
     twice. `origin` identifies the message across its edits: one message creates one task. `files`
     were sent along, relative to the data directory. `answer_ref` is the card an answer is streamed
     into. `zone` is the Boss's. `interrupted` may be answered together with this message;
-    `missing_files` were sent along too, but could not be fetched.
+    `missing_files` were sent along too, but could not be fetched. `heard_at` is when the message
+    came, or was sent if it came late: it decides about nothing that was asked later.
     """
 
     person: Person
@@ -52,6 +53,7 @@ class Request:
     backend: str = ""
     interrupted: tuple[InterruptedMessage, ...] = ()
     missing_files: tuple[str, ...] = ()
+    heard_at: datetime | None = None
 
     @property
     def author(self) -> ChangeAuthor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from cards.catalog import TextCatalog, catalog_for
@@ -33,6 +33,7 @@ from storage.records.messages import (
 )
 from storage.records.people import Channel, ChatId, ChatKind, Language, Person
 
+_LATE = timedelta(hours=1)
 _BACKLOG_AGE = timedelta(seconds=30)
 """A message that arrives this long after it was sent was not meant to interrupt anything."""
 
@@ -235,7 +236,14 @@ class Router:
             message_id=message_id,
             interrupted=arrival.interrupted,
             missing_files=arrival.missing,
+            heard_at=_heard_at(row),
         )
+
+
+def _heard_at(row: InboxRow) -> datetime:
+    said = row.incoming
+    late = isinstance(said, IncomingMessage) and row.received_at - said.sent_at > _LATE
+    return said.sent_at if late and isinstance(said, IncomingMessage) else row.received_at
 
 
 def _origin_of(row: InboxRow) -> str:

@@ -70,12 +70,13 @@ class SenderPace:
     `PACE_INTERVAL` apart (the generic cell rate algorithm, ITU-T I.371).
 
     Counted is when a message was sent: what people wrote over hours is not slowed down because it
-    arrives at once.
+    arrives at once. The pieces of a long text count as one message.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._next: LimitedDict[tuple[str, ...], float] = LimitedDict(_MAX_TRACKED_SENDERS)
+        self._last: LimitedDict[tuple[str, ...], Incoming] = LimitedDict(_MAX_TRACKED_SENDERS)
 
     def get_delay(self, incoming: Incoming) -> float:
         """Seconds until this message may be handled, 0 for now."""
@@ -83,13 +84,27 @@ class SenderPace:
         return max(0.0, due - self._clock.elapsed())
 
     def count(self, incoming: Incoming) -> None:
-        self._next[sender_key(incoming)] = self._theoretical_arrival(incoming) + PACE_INTERVAL
+        sender = sender_key(incoming)
+        self._next[sender] = self._theoretical_arrival(incoming) + PACE_INTERVAL
+        self._last[sender] = incoming
 
     def _theoretical_arrival(self, incoming: Incoming) -> float:
-        sent = self._clock.elapsed()
+        sent, sender = self._clock.elapsed(), sender_key(incoming)
+        if self._continues(incoming, self._last.get(sender)):
+            return self._next[sender] - PACE_INTERVAL
         if isinstance(incoming, IncomingMessage):
             sent -= max(0.0, (self._clock.now() - incoming.sent_at).total_seconds())
-        return max(sent, self._next.get(sender_key(incoming), sent))
+        return max(sent, self._next.get(sender, sent))
+
+    def _continues(self, incoming: Incoming, last: Incoming | None) -> bool:
+        """Whether this is the next piece of the text that the sender's last message began."""
+        return (
+            isinstance(incoming, IncomingMessage)
+            and isinstance(last, IncomingMessage)
+            and is_fragment(last)
+            and can_continue_fragment(incoming)
+            and abs(incoming.sent_at - last.sent_at) <= FRAGMENT_WINDOW
+        )
 
 
 class ChatQueues:
@@ -146,7 +161,8 @@ class ChatQueues:
         waiting = self._delayed[sender]
         while waiting:
             at, row, immediate = waiting[0]
-            await self._clock.sleep(max(0.0, at - self._clock.elapsed()))
+            if (wait := at - self._clock.elapsed()) > 0:
+                await self._clock.sleep(wait)
             waiting.popleft()
             self._dispatch(row, immediate)
         del self._delayed[sender]

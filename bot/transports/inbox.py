@@ -134,13 +134,14 @@ class InboxService:
     async def recover(self) -> None:
         """Take up what an earlier process left. A chat whose message was begun several times waits
         a while first: short lives of the process are then no attempts of that message."""
-        later: dict[ChatId, list[InboxRow]] = {}
+        chats: dict[ChatId, list[InboxRow]] = {}
         for row in await self.inbox.list_unfinished():
-            if row.chat_id in later or row.attempts > 1:
-                later.setdefault(row.chat_id, []).append(row)
-            else:
-                self._route(row)
-        for chat_id, rows in later.items():
+            chats.setdefault(row.chat_id, []).append(row)
+        for chat_id, rows in chats.items():
+            if all(row.attempts <= 1 for row in rows):
+                for row in rows:
+                    self._route(row)
+                continue
             delay = min(MAX_RETRY_DELAY, 2.0 ** max(row.attempts for row in rows))
             self._queues.spawn(self._route_later(rows, delay), f"backoff of {chat_id}")
 
@@ -199,10 +200,10 @@ class InboxService:
         return await self.router.is_known_sender(incoming)
 
     def _is_exempt(self, incoming: Incoming) -> bool:
-        """Whether neither age nor pace delays this. Pieces of a long text count as one message."""
+        """Whether neither age nor pace delays this."""
         if not isinstance(incoming, IncomingMessage):
             return isinstance(incoming, IncomingPress)
-        return bool(incoming.told) or is_fragment(incoming) or self.router.is_urgent(incoming)
+        return bool(incoming.told) or self.router.is_urgent(incoming)
 
     async def _notify_delayed(self, row: InboxRow) -> None:
         incoming = row.incoming

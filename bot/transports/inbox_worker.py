@@ -144,7 +144,9 @@ class InboxWorker:
                     reply = await self.router.handle(row, fetched.files, earlier, missing)
                 else:
                     reply = Reply(key=_files_key(row))
-            if reply.silence is not Silence.INTERRUPTED:
+            if reply.silence is Silence.INTERRUPTED:
+                await self._retry_while_store_fails(lambda: self.inbox.forget_attempt(row.id))
+            else:
                 if not (shows_toast and reply.toast):
                     reply = await self._with_card(row, reply)
                 answered = [rows, *(each for each in interrupted if is_joined(each, reply))]

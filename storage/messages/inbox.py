@@ -44,6 +44,12 @@ _COUNT_ATTEMPT = (
     .returning(inbox.c.attempts)
 )
 
+_FORGET_ATTEMPT = (
+    update(inbox)
+    .where(inbox.c.id == bindparam("which"), inbox.c.attempts > 0)
+    .values(attempts=inbox.c.attempts - 1)
+)
+
 _SETTLE = (
     update(inbox)
     .where(inbox.c.id == bindparam("which"))
@@ -137,6 +143,11 @@ class InboxRepo:
         """Count an attempt before making it and return the total; 0 if already settled."""
         async with self._db.write() as tx:
             return (await tx.execute(_COUNT_ATTEMPT, {"which": inbox_id})).scalar_one_or_none() or 0
+
+    async def forget_attempt(self, inbox_id: InboxId) -> None:
+        """Take back an attempt that was interrupted on purpose."""
+        async with self._db.write() as tx:
+            await tx.execute(_FORGET_ATTEMPT, {"which": inbox_id})
 
     async def settle(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -533,4 +534,33 @@ async def test_a_command_or_an_edited_message_is_no_answer() -> None:
     await desk.send_message("/help")
     await desk.deliver(desk.row(replace(desk.message("2"), edited=True)))
 
+    assert desk.world.approvals.all["ap7x2k"].state is ApprovalState.WAITING
+
+
+async def test_words_decide_nothing_that_was_asked_after_they_came() -> None:
+    desk = RouterHarness()
+    asked = make_approval(approvers=("ann",))
+    desk.world.approvals.all["ap7x2k"] = asked
+    said = desk.message("ok")
+    early = replace(desk.row(said), received_at=asked.created_at - timedelta(seconds=1))
+    late = desk.row(replace(said, sent_at=asked.created_at - timedelta(hours=13)))
+
+    await desk.deliver(early)
+    await desk.deliver(replace(late, received_at=asked.created_at))
+
+    assert desk.world.approvals.decisions == []
+    await desk.send_message("ok")
+    assert len(desk.world.approvals.decisions) == 1
+
+
+@pytest.mark.parametrize("change", [{"approvers": ("olga",)}, {"chat_id": ChatId("c9")}])
+async def test_a_message_answers_only_the_senders_own_question_of_this_chat(
+    change: dict[str, Any],
+) -> None:
+    desk = RouterHarness()
+    desk.world.approvals.all["ap7x2k"] = replace(a_question(), **change)
+
+    reply = await desk.send_message("2")
+
+    assert text_of(reply) == "Fine."
     assert desk.world.approvals.all["ap7x2k"].state is ApprovalState.WAITING

@@ -161,3 +161,12 @@ async def test_only_talk_that_was_just_sent_interrupts_an_answer(
 
     assert bool(desk.world.talk.interrupted) is interrupts
     assert (f"reply:{row.id}" in desk.world.post.cards) is not interrupts
+
+
+@pytest.mark.parametrize(("who", "done"), [("x-ann", False), ("x-olga", True)])
+async def test_in_a_group_owners_decide_about_held_messages(who: str, done: bool) -> None:
+    desk = RouterHarness()
+
+    await desk.send_message("/queue handle", who=who, chat="g1")
+
+    assert (desk.world.held.released != []) is done

@@ -24,7 +24,9 @@ _MAX_SHOWN_FILES = 3
 _MAX_FOLDERS = 8
 
 _SEPARATORS = re.compile(r"[\s;|&<>()'\"`=:,${}\[\]\\*?!#]+")
-_EXPANDED = re.compile(r"[\\'\"`$*?\[{~]")
+_EXPANDED = re.compile(r"[\\`$*?\[{]|(?<=\S)['\"](?=\S)")
+"""The shell may put the name of any file together. Quotes around whole words do not."""
+_GIT_FILES = (".git", ".git/config", ".git/hooks", ".git/HEAD")
 _MODULE = re.compile(r"\w+(?:\.\w+)*")
 
 _BUILD_FILES = (
@@ -77,9 +79,9 @@ def _paths(call: ToolCall, workspace: Path) -> list[Path]:
     if subject.effect is CallEffect.RUN:
         named = [*_named_files(subject.command, workspace)]
         if _EXPANDED.search(subject.command):
-            # The shell may put any name together.
             named.append(workspace)
-        return list(dict.fromkeys((*named, *(workspace / name for name in _BUILD_FILES))))
+        beside = (workspace / name for name in (*_BUILD_FILES, *_GIT_FILES))
+        return list(dict.fromkeys((*named, *beside)))
     return [workspace / each for each in subject.paths if "\0" not in each]
 
 
@@ -97,8 +99,8 @@ def _named_files(command: str, workspace: Path) -> Iterator[Path]:
 def _spellings(word: str) -> Iterator[str]:
     """A word as a path, and as a Python module."""
     yield word
-    if word.startswith("-"):
-        yield word.lstrip("-")[1:]
+    if attached := word.lstrip("-")[1:] if word.startswith("-") else "":
+        yield attached
     if _MODULE.fullmatch(word):
         module = word.replace(".", "/")
         yield f"{module}.py"
@@ -112,10 +114,11 @@ def _state_of(path: Path, workspace: Path) -> str:
     try:
         real = path.resolve()
         found = real.stat()
-        if stat.S_ISDIR(found.st_mode):
-            # Folders of the system change all the time.
-            inside = real.is_relative_to(workspace.resolve())
-            content = _folder_state(real) if inside else "folder"
+        if not real.is_relative_to(workspace.resolve()):
+            # No command can write there, and much of the system changes all the time.
+            content = "outside"
+        elif stat.S_ISDIR(found.st_mode):
+            content = "git" if path.name == ".git" else _folder_state(real)
         elif not stat.S_ISREG(found.st_mode):
             content = f"special {found.st_mode}"
         elif found.st_size > _MAX_HASHED_BYTES:
@@ -132,7 +135,8 @@ def _folder_state(folder: Path) -> str:
     """The names, sizes and times of what is in a folder."""
     whole, seen = hashlib.sha256(), 0
     for at, folders, files in os.walk(folder):
-        folders[:] = sorted(each for each in folders if each != ".git")
+        # What the Boss sends lies in `inbox`; git's files count by name.
+        folders[:] = sorted(each for each in folders if each not in {".git", "inbox"})
         for name in sorted(files):
             path = Path(at, name)
             found = path.lstat()

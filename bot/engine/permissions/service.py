@@ -47,6 +47,8 @@ _UNCHECKED_TOOLS = {PROPOSE_TASK}
 _MAX_STORED_CHARS = 40_000
 _MAX_TITLE_CHARS = 300
 
+_MAX_SHOWN_SCRIPTS = 900
+"""Characters of a command with its scripts: longer scripts would push its end off the card."""
 _EFFECT_CHANGED = (
     f"{ERROR_PREFIX}not made: since a person was asked, something that this call names has changed"
     " (a file, a folder, or where a link leads). If it is still right, make the call again: the"
@@ -184,7 +186,8 @@ class _WorkerAuthorizer:
         """Take over a decision made on the same call while the worker was not running."""
         house, now = self._service, self._service.now()
         new = replace(self._new_call(call, ruling, ToolCallState.OPEN), effect_hash=effect)
-        if scripts := await asyncio.to_thread(scripts_text, call, self._spec.workspace):
+        scripts = await asyncio.to_thread(scripts_text, call, self._spec.workspace)
+        if scripts and len(new.detail) + len(scripts) <= _MAX_SHOWN_SCRIPTS:
             new = replace(new, detail=f"{new.detail}\n\n{house.mask(scripts)}")
         before = await house.calls.find_undelivered(
             tx,
@@ -263,13 +266,13 @@ class _WorkerAuthorizer:
 
     async def _wait_for_decision(self, call: ToolCall, row: int, patience: float) -> CallDecision:
         """Request an approval and wait up to `patience` seconds."""
-        house = self._service
+        house, effect = self._service, await self._effect(call)
         task = self._spec.account.task
         about = await house.tasks.get(task) if task is not None else None
         async with house.db.write() as tx:
             record = await house.calls.get(row, tx=tx)
             if record.state is not ToolCallState.OPEN:
-                return await self._answer_known(tx, record, record.effect_hash)
+                return await self._answer_known(tx, record, effect)
             approval = await house.requester.request(tx, record, about)
         await house.show_request(approval)
         with suppress(TimeoutError):

@@ -27,6 +27,7 @@ from bot.transports.feishu.api import (
     FeishuErrorKind,
     is_loopback,
 )
+from storage.errors import StoreUnavailable
 
 # The last one would search for namespace packages with setuptools, which takes 60 ms.
 _EMPTY_PACKAGES = ("lark_oapi", "lark_oapi.ws", "lark_oapi.ws.pb", "lark_oapi.ws.pb.google")
@@ -168,6 +169,7 @@ _PONG_TIMEOUT = 15.0
 _STABLE_SECONDS = 60.0
 _MAX_BACKOFF = 60.0
 _MAX_UNSTORED = 1000
+_STORE_ERRORS = (StoreUnavailable, OSError)
 _MAX_FRAME = 16 * 1024 * 1024
 _TOO_MANY_CONNECTIONS = 1000040350
 _BUSY_CODES = (1, 1000040343)
@@ -336,10 +338,11 @@ class FeishuLongConnection:
         code, answer = 200, None
         try:
             answer = await self.handle(payload)
-        except Exception:  # error boundary: the platform sends the event again
+        except Exception as error:  # error boundary: the platform sends the event again
             log.exception("feishu: an event could not be stored")
             code = 500
-            self._keep(payload)
+            if isinstance(error, _STORE_ERRORS):
+                self._keep(payload)
         self.on_stored(code == 200)  # noqa: PLR2004 - HTTP status OK
         took = int((self.now() - started) * 1000)
         try:
@@ -368,9 +371,12 @@ class FeishuLongConnection:
                     await self.handle(self._unstored[0])
                     self._unstored.popleft()
                     self.on_stored(True)
-            except Exception as error:  # noqa: BLE001 - error boundary: it is tried again
+            except _STORE_ERRORS as error:
                 log.warning("feishu: an event still cannot be stored: %s", error)
                 attempt = min(attempt + 1, 10)
+            except Exception:  # error boundary: it must not stop those behind it
+                log.exception("feishu: an event is left to the platform's repetition")
+                self._unstored.popleft()
 
 
 def _refusal_from_error(error: FeishuError) -> FeishuConnectionRefused:

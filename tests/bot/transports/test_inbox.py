@@ -970,3 +970,39 @@ async def test_a_press_on_a_second_copy_of_a_card_says_so(desk: InboxHarness) ->
     unknown = await desk.press("unknown", message_id="another", dedupe="p3")
 
     assert [there.is_twin, twin.is_twin, unknown.is_twin] == [False, True, False]
+
+
+async def test_a_long_text_in_pieces_counts_as_one_and_waits_as_one(desk: InboxHarness) -> None:
+    for number in range(PACE_BURST):
+        await desk.say(f"message {number}")
+    head = await desk.say("a" * 4096)
+    tail = await desk.say("the end of it")
+    await desk.router.until(lambda: len(desk.router.done) == PACE_BURST)
+
+    await desk.clock.someone_sleeps(PACE_INTERVAL)
+    desk.clock.advance(PACE_INTERVAL)
+    assert head is not None
+    assert tail is not None
+    await desk.inbox.wait_handled(head)
+
+    assert desk.router.begun[-1].endswith("the end of it")
+    assert len(desk.router.begun) == PACE_BURST + 1
+
+
+async def test_a_late_long_text_is_offered_too(desk: InboxHarness) -> None:
+    (head, tail) = await say_late(desk, "a" * 4096, "the end of it")
+
+    assert desk.router.begun == []
+    assert "2 messages wait" in await desk.card(f"held:{head}")
+    assert tail
+
+
+async def test_being_interrupted_is_no_failed_attempt(desk: InboxHarness) -> None:
+    interrupt(desk, "question")
+    await desk.say("question")
+    await desk.say("next")
+    desk.router.replies["next"] = Reply(card=text_card("for both"), joined=("inbox:1",))
+    desk.router.gates["question"].set()
+    await desk.inbox.wait_handled(InboxId(2))
+
+    assert await desk.count("SELECT attempts FROM inbox WHERE id = 1") == 0
