@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from http import HTTPStatus
 from typing import Any, TypeAlias
@@ -55,6 +55,7 @@ from bot.engine.llm.api.metered_model import (
     load_history,
     usage_of,
 )
+from bot.engine.llm.api.silence import watch_silence
 from bot.engine.llm.api.text_tool_calls import TextReader, TextToolCallModel, WrittenCallModel
 from bot.engine.llm.api.tool_forms import LearnedToolForms
 from bot.engine.llm.backend import (
@@ -423,10 +424,16 @@ class ApiRun(BaseRun):
             ),
             timeout=request.limits.wall_seconds,
         )
-        async with aclosing(self._watch_silence(stream)) as events:
+        watched = watch_silence(
+            stream,
+            notice_after=self._access.silence_notice,
+            fail_after=self._access.max_silence,
+            is_busy=lambda: self._toolset.running,
+        )
+        async with aclosing(watched) as events:
             async for event in events:
-                if isinstance(event, RunNotice):
-                    yield event
+                if event is None:
+                    yield RunNotice(key="backend.silent", passing=True)
                     continue
                 if isinstance(event, AgentRunResultEvent):
                     ended = event.result
@@ -436,52 +443,6 @@ class ApiRun(BaseRun):
                     continue
                 for ours in self._events_of(event):
                     yield ours
-
-    async def _watch_silence(
-        self, stream: AbstractAsyncContextManager[AsyncIterator[RunEvent]]
-    ) -> AsyncGenerator[RunEvent | RunNotice, None]:
-        """Yield the stream's events, and a notice when the model has been silent for long. Raises
-        BackendUnavailable after `max_silence` seconds: a service may keep its connection alive
-        for ever. While a tool runs nothing is expected of the model."""
-        access, queue = self._access, asyncio.Queue[RunEvent | None]()
-
-        async def pump() -> None:
-            # In one task, since the library's cancel scopes may not move to another.
-            try:
-                async with stream as events:
-                    async for event in events:
-                        queue.put_nowait(event)
-                        await queue.join()
-            finally:
-                queue.put_nowait(None)
-
-        task = asyncio.create_task(pump(), name="model stream")
-        silent = 0.0
-        try:
-            while True:
-                wait = (access.max_silence if silent else access.silence_notice) - silent
-                try:
-                    event = await asyncio.wait_for(queue.get(), min(wait, access.max_silence))
-                except TimeoutError:
-                    silent = 0.0 if self._toolset.running else silent + wait
-                    if silent >= access.max_silence:
-                        raise BackendUnavailable(
-                            f"the model was silent for {access.max_silence:g} seconds",
-                            usage=self.usage_so_far,
-                        ) from None
-                    if silent:
-                        yield RunNotice(key="backend.silent", passing=True)
-                    continue
-                if event is None:
-                    break
-                silent = 0.0
-                yield event
-                queue.task_done()
-            await task
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await task
 
     def _agent(self) -> Agent[None, RunOutput]:
         request = self._request

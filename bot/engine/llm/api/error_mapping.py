@@ -26,6 +26,10 @@ class AnswerRepeatsItself(theirs.UnexpectedModelBehavior):
     """The model went on with the same words without end, and was stopped."""
 
 
+class ModelSilent(theirs.AgentRunError):
+    """The model said nothing for too long, over a connection that stayed open."""
+
+
 ErrorType: TypeAlias = type[BackendDenied | BackendUnavailable | InvalidAnswer | RunLimitReached]
 
 # More specific hints than those of the error classes.
@@ -71,6 +75,7 @@ ERROR_TABLE: tuple[tuple[type[Exception], ErrorType], ...] = (
     (theirs.ModelServerError, BackendUnavailable),
     (theirs.ModelConnectionError, BackendUnavailable),
     (theirs.ModelRequestTimeout, BackendUnavailable),
+    (ModelSilent, BackendUnavailable),
     (theirs.ConcurrencyLimitExceeded, BackendUnavailable),
     (theirs.SuspendedResponseExpired, BackendUnavailable),
     (theirs.UsageLimitExceeded, RunLimitReached),
