@@ -115,6 +115,8 @@ class ChatQueues:
         self._delayed: dict[tuple[str, ...], deque[tuple[float, InboxRow, bool]]] = {}
         self._queues: dict[_QueueKey, _Queue] = {}
         self._pending: dict[InboxId, asyncio.Event] = {}
+        self._handling: set[InboxId] = set()
+        self._withdrawn: set[InboxId] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._started = False
         self._closed = False
@@ -157,6 +159,14 @@ class ChatQueues:
         else:
             self._dispatch(row, immediate)
 
+    def withdraw(self, inbox_id: InboxId) -> bool:
+        """Take a queued row out; False if it is being handled."""
+        if inbox_id in self._handling:
+            return False
+        if inbox_id in self._pending:
+            self._withdrawn.add(inbox_id)
+        return True
+
     async def _release_delayed(self, sender: tuple[str, ...]) -> None:
         waiting = self._delayed[sender]
         while waiting:
@@ -189,6 +199,7 @@ class ChatQueues:
         return self._spawn_pending(row, work)
 
     def _spawn_pending(self, row: InboxRow, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        self._handling.add(row.id)
         task = self.spawn(work, f"arrival {row.id}")
         task.add_done_callback(lambda _: self._mark_handled([row]))
         return task
@@ -213,7 +224,9 @@ class ChatQueues:
         lane = self._queues[key]
         while lane.rows:
             rows = await self._take_related(lane)
-            reply = await self._handle(rows, lane.interrupted)
+            self._handling.update(row.id for row in rows)
+            reply = await self._handle(rows, lane.interrupted) if rows else Reply()
+            self._handling.difference_update(row.id for row in rows)
             interrupted = reply.silence is Silence.INTERRUPTED
             if interrupted:
                 lane.interrupted.append(rows)
@@ -235,8 +248,8 @@ class ChatQueues:
         lane.interrupted.clear()
 
     async def _take_related(self, queue: _Queue) -> Sequence[InboxRow]:
-        """The next row with those that belong to it. Files wait a while for accompanying text, and
-        text fragments for the next one."""
+        """The next row with those that belong to it, without those that were withdrawn. Files wait
+        a while for accompanying text, and text fragments for the next one."""
         rows = [heapq.heappop(queue.rows)[1]]
         while len(rows) < MAX_FRAGMENTS and (
             later := await self._find_continuation(queue, rows[-1])
@@ -244,7 +257,9 @@ class ChatQueues:
             queue.rows.remove((later.id, later))
             heapq.heapify(queue.rows)
             rows.append(later)
-        return rows
+        withdrawn = [row for row in rows if row.id in self._withdrawn]
+        self._mark_handled(withdrawn)
+        return [row for row in rows if row not in withdrawn]
 
     async def _find_continuation(self, queue: _Queue, row: InboxRow) -> InboxRow | None:
         """The row that continues this one, if it arrives in time."""
@@ -278,6 +293,8 @@ class ChatQueues:
 
     def _mark_handled(self, rows: Sequence[InboxRow]) -> None:
         for row in rows:
+            self._handling.discard(row.id)
+            self._withdrawn.discard(row.id)
             event = self._pending.pop(row.id, None)
             if event is not None:
                 event.set()

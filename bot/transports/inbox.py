@@ -242,8 +242,8 @@ class InboxService:
             row = await self.inbox.find(tx, channel, _shorten_dedupe_key(dedupe))
             if row is None or not isinstance(row.incoming, IncomingMessage):
                 return
-            waits = row.state is InboxState.NEW and not row.attempts
-            if waits or row.state is InboxState.HELD:
+            is_new = row.state is InboxState.NEW
+            if row.state is InboxState.HELD or (is_new and self._queues.withdraw(row.id)):
                 await self.inbox.settle(tx, {row.id: "dropped"}, now=self.clock.now())
                 return
         task = await self.router.find_task(row)

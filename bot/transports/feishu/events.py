@@ -81,6 +81,7 @@ class FeishuActionContext(_LenientModel):
 
 class FeishuRecallEvent(_LenientModel):
     message_id: str
+    chat_id: str = ""
     recall_type: str = ""
 
 

@@ -121,7 +121,9 @@ class FeishuEventHandler:
     async def _on_recall(self, event: events.FeishuRecallEvent) -> None:
         """Only its author takes an order back; a group's manager only hides it."""
         if event.recall_type in {"", "message_owner"}:
-            await self._inbox.recall(Channel.FEISHU, dedupe=event.message_id)
+            # Behind the message itself, which may still be on its way into the store.
+            async with self._chat_lock(event.chat_id):
+                await self._inbox.recall(Channel.FEISHU, dedupe=event.message_id)
 
     def _chat_lock(self, chat_id: str) -> asyncio.Lock:
         """Serialises storing of a chat's messages."""

@@ -930,6 +930,48 @@ async def test_a_recalled_message_that_waits_is_dropped(desk: InboxHarness) -> N
     }  # fmt: skip
 
 
+async def test_a_recalled_picture_that_waits_for_its_words_is_dropped(desk: InboxHarness) -> None:
+    await desk.say("", dedupe="m1", attachments=picture()["attachments"])
+    await desk.clock.someone_sleeps(10)
+    await recall(desk, "m1")
+    number = await desk.say("what now?")
+    assert number is not None
+    await desk.inbox.wait_handled(number)
+
+    ((row, files),) = desk.router.handled
+    assert (row.id, files) == (number, ())
+    assert await outcomes(desk) == {1: "dropped", number: f"card reply:{number}"}
+
+
+async def test_a_recalled_piece_of_a_long_text_is_left_out(desk: InboxHarness) -> None:
+    await desk.say("a" * 4096, dedupe="m1")
+    await desk.clock.someone_sleeps(1.5)
+    await recall(desk, "m1")
+    number = await desk.say("the end of it")
+    assert number is not None
+    await desk.inbox.wait_handled(number)
+
+    assert desk.router.begun == ["the end of it"]
+    assert await outcomes(desk) == {1: "dropped", number: f"card reply:{number}"}
+
+
+async def test_a_message_is_answered_when_the_one_that_interrupted_it_is_recalled(
+    desk: InboxHarness,
+) -> None:
+    interrupt(desk, "question")
+    await desk.say("question", dedupe="m1")
+    await desk.router.until(lambda: desk.router.begun == ["question"])
+    await desk.say("next", dedupe="m2")
+    await recall(desk, "m2")
+    desk.router.gates["question"].set()
+    await desk.router.until(lambda: len(desk.router.begun) > 1)
+    del desk.router.replies["question"]
+    await desk.inbox.wait_handled(InboxId(1))
+
+    assert "next" not in desk.router.begun
+    assert await outcomes(desk) == {1: "card reply:1", 2: "dropped"}
+
+
 async def test_what_a_recalled_message_led_to_is_stopped_in_its_senders_name(
     desk: InboxHarness,
 ) -> None:

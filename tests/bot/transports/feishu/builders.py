@@ -46,6 +46,7 @@ class FakeFeishuInbox:
         self.arrived: list[IncomingMessage | IncomingChatOpen] = []
         self.pressed: list[IncomingPress] = []
         self.recalled: list[str] = []
+        self.arrived_before_recall = 0
         self.connections: list[Channel] = []
         self.alerts: list[tuple[str, dict[str, object]]] = []
         self.broken = 0
@@ -71,6 +72,7 @@ class FakeFeishuInbox:
 
     async def recall(self, channel: Channel, *, dedupe: str) -> None:
         self.recalled.append(dedupe)
+        self.arrived_before_recall = len(self.arrived)
         self._changes.notify()
 
     async def press(

@@ -361,6 +361,14 @@ async def test_without_a_connection_a_press_fails_on_the_client(fs: FeishuEmulat
         await anna.forges(message, {"t": "x"})
 
 
+async def test_a_recall_waits_for_a_message_that_is_being_stored(desk: FeishuHarness) -> None:
+    anna = desk.fs.user("Anna")
+    sent = await anna.says(desk.fs.private_chat(anna), "/run it")
+    await desk.fs.push(desk.fs.events.recalled(sent)).acked
+
+    assert desk.inbox.arrived_before_recall == 1
+
+
 @pytest.mark.parametrize(("by", "taken_back"), [("message_owner", True), ("group_manager", False)])
 async def test_its_author_takes_a_message_back_and_a_manager_does_not(
     desk: FeishuHarness, by: str, taken_back: bool
