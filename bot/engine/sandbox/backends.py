@@ -69,7 +69,9 @@ class BubblewrapSandbox:
             *("--bind", str(temporary), "/tmp"),  # noqa: S108 - the sandbox's own folder
             *("--bind", str(temporary), "/var/tmp"),  # noqa: S108 - as before
             # Readable paths that the new /tmp hides.
-            *self._show_options(each for each in command.readable if each.is_relative_to("/tmp")),  # noqa: S108 - read only
+            *self._show_options(
+                (each for each in command.readable if each.is_relative_to(_TMP)), temporary
+            ),
             *("--bind", str(command.home), str(command.home)),
             *_workspace_options(
                 command.workspace,
@@ -101,9 +103,10 @@ class BubblewrapSandbox:
                 yield from _read_only_options((resolver,))
         yield from self._show_options(readable)
 
-    def _show_options(self, paths: Iterable[Path]) -> Iterator[str]:
+    def _show_options(self, paths: Iterable[Path], temporary: Path | None = None) -> Iterator[str]:
         """Bind read-only the paths that the view does not show, and make links to them again:
-        bwrap cannot mount on a link."""
+        bwrap cannot mount on a link. Links in `temporary`, the folder mounted on /tmp, are still
+        there from the command before, which older versions of bwrap take for an error."""
         shown: list[Path] = []
         linked = {link for link, _ in self.view.links}
         for path in paths:
@@ -115,7 +118,9 @@ class BubblewrapSandbox:
             there = self.view.can_see(folder) or any(folder.is_relative_to(at) for at in shown)
             if path != target and not there and path not in linked:
                 linked.add(path)
-                yield from ("--symlink", str(target), str(path))
+                kept = temporary and temporary / path.relative_to(_TMP)
+                if not (kept and kept.is_symlink() and kept.readlink() == target):
+                    yield from ("--symlink", str(target), str(path))
 
     @property
     def _hidden_paths(self) -> Iterator[Path]:
@@ -133,6 +138,9 @@ class BubblewrapSandbox:
         for path in self.view.hidden:
             if path.is_relative_to(workspace) and path != workspace:
                 yield from _hide_path(path)
+
+
+_TMP = Path("/tmp")  # noqa: S108 - only looked at
 
 
 def _read_only_options(paths: Iterable[Path | str]) -> Iterator[str]:
