@@ -12,6 +12,7 @@ from cards.courier import CardRef
 from cards.formats import is_blank
 from handlers import approvals, chat, memory_phrases, people, presses, skills, tasks
 from handlers.command_table import COMMANDS
+from handlers.errors import UserError
 from handlers.language import guess_language, language_from_hint
 from handlers.message_queue import WaitingMessages
 from handlers.middleware import (
@@ -135,7 +136,7 @@ class Router:
     ) -> Reply:
         """Handle one event. Failures become replies too."""
         incoming = row.incoming
-        if incoming.sender.is_bot:
+        if incoming.sender.is_bot and not incoming.sender.anonymous:
             # Two bots that answer each other would never stop.
             return Reply(silence=Silence.BOT)
         if self._is_queued(incoming):
@@ -164,6 +165,8 @@ class Router:
         return catalog_for(self._fixed_language or hint or self._fallback)
 
     async def _route(self, arrival: InboundEvent) -> Reply:
+        if arrival.row.incoming.sender.anonymous:
+            raise UserError("anonymous")
         if arrival.person is None:
             return await self._pairing_gate.answer(arrival)
         request = await self._build_request(arrival, arrival.person)

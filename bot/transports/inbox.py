@@ -384,10 +384,10 @@ class InboxService:
 
 
 def _is_addressed_to_bot(incoming: IncomingMessage | IncomingChatOpen) -> bool:
-    if incoming.sender.is_bot:
-        return False
     if isinstance(incoming, IncomingChatOpen):
-        return True
+        return not incoming.sender.is_bot
+    if incoming.sender.is_bot and not incoming.sender.anonymous:
+        return False
     return incoming.addressed or incoming.place.kind is not ChatKind.GROUP
 
 

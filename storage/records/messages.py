@@ -44,12 +44,14 @@ class ChatAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSender:
-    """The sender in the platform's own ids. `language` is a hint such as `zh-hans`."""
+    """The sender in the platform's own ids. `language` is a hint such as `zh-hans`. `anonymous`:
+    a person who writes under an account that many share; `is_bot` is then true as well."""
 
     external_id: str
     name: str = ""
     language: str = ""
     is_bot: bool = False
+    anonymous: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -171,6 +171,24 @@ async def test_in_a_group_the_bot_answers_only_known_people_who_mention_it(
     assert not [m for m in group.from_bot if "everything" in m.text]
 
 
+async def test_an_administrator_who_writes_as_the_group_is_told_why_nothing_is_done(
+    telegram: TelegramEmulator, tmp_path: Path
+) -> None:
+    boss, _ = boss_in(telegram)
+    nobody = telegram.user(1087968824, "Group")
+    group = telegram.group("Team")
+    # Not even the operator can make it somebody: other administrators write under it too.
+    async with running_on(telegram, tmp_path, SHIFTBOSS_OWNERS="telegram:7,telegram:1087968824"):
+        await boss.says(group, "/status", mention=True)
+        await group.wait_for(lambda m: "Shiftboss" in m.text)
+        await nobody.says(group, "just chatting")
+        await nobody.says(group, f"/run {HAIKU}", mention=True)
+        answer = await group.wait_for(lambda m: "can't see who you are" in m.text)
+
+    assert "Remain anonymous" in answer.text
+    assert not [m for m in group.from_bot if "haiku" in m.text.lower()]
+
+
 async def test_a_wrong_token_is_reported_and_everything_else_starts(tmp_path: Path) -> None:
     async with (
         TelegramEmulator() as telegram,

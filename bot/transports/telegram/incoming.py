@@ -110,9 +110,10 @@ def parse_place(chat: telegram.Chat, thread: str) -> ChatAddress | None:
     )
 
 
-_PSEUDO_ACCOUNTS = {777000, 136817688, 1087968824}
-"""Telegram's own: linked channels, channels that write, administrators without a name. Many people
-stand behind each of them."""
+_LINKED_CHANNEL_ACCOUNT = 777000
+_ANONYMOUS_ACCOUNTS = {136817688, 1087968824}
+"""Telegram's own, for people who write as a channel and administrators who write as the group. Many
+people stand behind each of them."""
 
 
 def parse_sender(user: telegram.User) -> MessageSender:
@@ -120,7 +121,8 @@ def parse_sender(user: telegram.User) -> MessageSender:
         external_id=str(user.id),
         name=user.full_name,
         language=user.language_code or "",
-        is_bot=user.is_bot or user.id in _PSEUDO_ACCOUNTS,
+        is_bot=user.is_bot or user.id in {_LINKED_CHANNEL_ACCOUNT, *_ANONYMOUS_ACCOUNTS},
+        anonymous=user.id in _ANONYMOUS_ACCOUNTS,
     )
 
 
