@@ -210,9 +210,13 @@ class TaskViewLoader:
         if self._now is None or task.status is not TaskStatus.RUNNING or not workflow.nodes:
             return None
         now = self._now()
+        durations = await self._durations.estimator(workflow, runs, now)
+        if not durations.size:
+            # Before anything was ever timed, an estimate would be the default times the steps.
+            return None
         return estimate_eta(
             read.remaining,
-            await self._durations.estimator(workflow, runs, now),
+            durations,
             done=read.count.done,
             total=read.count.total,
             parallel=workflow.parallel,

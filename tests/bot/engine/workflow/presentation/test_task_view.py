@@ -123,9 +123,14 @@ async def test_how_long_it_takes_is_learned_from_tasks_that_are_done(tmp_path: P
     backend = PacedBackend()
     plan = make_graph(task_node("fetch"), task_node("sort"), task_node("file"), "fetch>sort>file")
     async with workflow_world(tmp_path, backend) as here:
+        etas = []
         for _ in range(2):
+            backend.hold("fetch")
             backend.hold("sort")
             made = await here.engine.run_workflow(plan)
+            await here.wait_for_run(made, "fetch", "running")
+            etas.append((await views(here).view(made.id)).eta)
+            backend.release("fetch")
             await here.wait_for_run(made, "sort", "running")
             here.engine.clock.advance(minutes=30)
             backend.release("sort")
@@ -140,6 +145,7 @@ async def test_how_long_it_takes_is_learned_from_tasks_that_are_done(tmp_path: P
         backend.release("fetch")
         await here.engine.until(made)
 
+    assert etas[0] is None, "before anything was ever timed, any time would be invented"
     assert sorted(dict(found[0].step_seconds)) == ["fetch", "file", "sort"]
     assert [dict(each.step_seconds)["sort"] for each in found] == [about(1800), about(1800)]
     assert view.eta is not None
