@@ -168,6 +168,11 @@ def escape_markdown(text: str, limit: int) -> str:
     return _MARKUP.sub(lambda match: f"&#{ord(match.group())};", single_line(text, limit))
 
 
+def code_text(text: str, limit: int) -> str:
+    """Foreign text for between backticks, where nothing is escaped."""
+    return single_line(strip_controls(text), limit).replace("`", "'")
+
+
 def notice_text(key: str, facts: Mapping[str, str], words: TextCatalog) -> str:
     """The text of a run's notice. A fact is another key or foreign text."""
     shown = {

@@ -194,7 +194,7 @@ async def manage_memory(request: Request) -> Reply:
     if not word and _KIND_WORDS.get(first.casefold()):
         word, rest = "list", request.args
     if word not in _SUBCOMMANDS:
-        raise UserError("memory_no_order", word=_code_safe(request.args))
+        raise UserError("memory_no_order", word=formats.code_text(request.args, 60))
     return await explain_rejection(_SUBCOMMANDS[word](request, rest))
 
 
@@ -287,7 +287,7 @@ async def _list_command(request: Request, rest: str) -> Reply:
     options = {**flags.options, **flags_behind.options}
     kind = _KIND_WORDS.get(word.casefold()) if word else MemoryListFilter.KNOWN
     if kind is None:
-        raise UserError("memory_no_kind", word=_code_safe(word))
+        raise UserError("memory_no_kind", word=formats.code_text(word, 60))
     page = max(1, parse_number(options.get("page", "1")))
     return await _list_reply(request, kind, options.get("scope", ""), page)
 
@@ -389,11 +389,6 @@ async def _handbook_reply(request: Request) -> Reply:
 
 async def _fetch_page(request: Request, kind: MemoryListFilter) -> MemoryPage:
     return await request.services.memory.list(request.person, request.chat, kind)
-
-
-def _code_safe(text: str) -> str:
-    """The text made safe between code marks."""
-    return formats.single_line(text, 60).replace("`", "'")
 
 
 _SUBCOMMANDS: Mapping[str, Callable[[Request, str], Awaitable[Reply]]] = {

@@ -142,7 +142,7 @@ async def _tell_owners_of_guessing(core: Container, address: str) -> None:
     for chat in await store.people.private_chats(PersonRole.OWNER):
         text = notice_card("", "", tone=CardTone.WARN)
         words = catalog_for(await CardLanguageResolver(store.people, fallback)(chat, text))
-        shown = formats.single_line(address, _MAX_ADDRESS).replace("`", "")
+        shown = formats.code_text(address, _MAX_ADDRESS)
         await core.courier.send(
             chat.id,
             notice_card("", words("web.guessing", address=shown), tone=CardTone.WARN),

@@ -28,7 +28,7 @@ def tool_request_notes(approval: Approval, words: TextCatalog) -> list[model.Blo
         text = formats.escape_markdown(describe_reason(why, words), _MAX_REASON)
         blocks.append(model.NoteBlock(words("tools.why", why=text)))
     if pattern := _pattern(approval.payload):
-        tool = formats.escape_markdown(str(approval.payload.get("tool", "")), _MAX_LABEL)
+        tool = formats.code_text(str(approval.payload.get("tool", "")), _MAX_LABEL)
         covered = formats.escape_markdown(pattern, _MAX_PATTERN)
         blocks.append(model.NoteBlock(words("tools.covers", tool=tool, pattern=covered)))
     return blocks

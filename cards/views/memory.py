@@ -265,8 +265,11 @@ def forget_choice_card(
     if entries:
         blocks.append(model.TextBlock(_numbered(entries, words, zone)))
         blocks.append(model.ButtonsBlock(tuple(_forget_buttons(entries, query, words))))
-    note = "memory.forget_hint" if entries else "memory.forget_done"
-    blocks.append(model.NoteBlock(words(note, query=formats.escape_markdown(query, 80))))
+    if entries:
+        note = words("memory.forget_hint", query=formats.code_text(query, 80))
+    else:
+        note = words("memory.forget_done", query=formats.escape_markdown(query, 80))
+    blocks.append(model.NoteBlock(note))
     return model.titled_card(title, *blocks)
 
 

@@ -29,6 +29,7 @@ MAX_SHOWN_CHARACTERS = 4_000
 
 _MAX_LISTED = 40
 _MAX_LINE = 160
+_MAX_PATH = 320
 _MAX_BUTTONS = 6
 _MAX_NAMES = 20
 _DEFAULT_EMOJI = "🧩"
@@ -170,7 +171,7 @@ def _row(listing: SkillListing, words: TextCatalog) -> str:
     if listing.state is not SkillState.ENABLED:
         parts.append(words(f"skill.state.{listing.state}"))
     if listing.shadowed_by:
-        parts.append(words("skill.shadowed", path=_code_safe_path(listing.shadowed_by)))
+        parts.append(words("skill.shadowed", path=_path_text(listing.shadowed_by)))
     elif listing.state is SkillState.ENABLED:
         parts += _missing_lines(skill.missing_requirements, words)
     about = _skill_summary(skill, words, _MAX_LINE)
@@ -179,7 +180,7 @@ def _row(listing: SkillListing, words: TextCatalog) -> str:
 
 def _bad_rows(bad: InvalidSkill, words: TextCatalog) -> list[str]:
     return [
-        f"- ⚠️ `{_code_safe_path(bad.path)}`",
+        f"- ⚠️ `{_path_text(bad.path)}`",
         *(f"  - {each}" for each in skill_note_lines(bad.errors, words)),
     ]
 
@@ -192,10 +193,13 @@ def _facts(listing: SkillListing, words: TextCatalog) -> tuple[tuple[str, str], 
         files.append(f"… {len(skill.files)}")
     state = words(f"skill.state.{listing.state}")
     if listing.shadowed_by:
-        state = f"{state} · {words('skill.shadowed', path=_code_safe_path(listing.shadowed_by))}"
+        state = f"{state} · {words('skill.shadowed', path=_path_text(listing.shadowed_by))}"
     facts = (
         ("status", state),
-        ("source_path", f"{words(f'skill.source.{skill.source}')} · {_code_safe_path(skill.path)}"),
+        (
+            "source_path",
+            f"{words(f'skill.source.{skill.source}')} · {_path_text(skill.path)}",
+        ),
         ("hash", skill.hash),
         ("size", formats.file_size(skill.size)),
         ("files", ", ".join(files)),
@@ -210,7 +214,7 @@ def _facts(listing: SkillListing, words: TextCatalog) -> tuple[tuple[str, str], 
 def _flag_lines(skill: Skill, words: TextCatalog) -> list[str]:
     who = {(False, True): "person_only", (True, False): "model_only"}
     key = who.get((skill.model_may_load, skill.person_may_load))
-    ignored = ", ".join(f"`{_code_safe_path(each)}`" for each in skill.ignored[:_MAX_NAMES])
+    ignored = ", ".join(f"`{_path_text(each)}`" for each in skill.ignored[:_MAX_NAMES])
     return [
         *([words(f"skill.who.{key}")] if key else []),
         *([words("skill.ignored", keys=ignored)] if ignored else []),
@@ -224,7 +228,7 @@ def _change_blocks(change: SkillChanges | None, words: TextCatalog) -> list[mode
     rows = [
         words(
             f"skill.{key}",
-            names=", ".join(f"`{_code_safe_path(name)}`" for name in names[:_MAX_NAMES]),
+            names=", ".join(f"`{_path_text(name)}`" for name in names[:_MAX_NAMES]),
         )
         for key, names in groups.items()
         if names
@@ -285,15 +289,10 @@ def skill_note_lines(notes: Sequence[SkillNote], words: TextCatalog) -> list[str
     return [
         words(
             f"skill.note.{each.key}",
-            detail=_code_safe_path(formats.single_line(each.detail, _MAX_LINE)),
+            detail=formats.code_text(each.detail, _MAX_LINE),
         )
         for each in notes
     ]
-
-
-def _code_safe_path(path: str) -> str:
-    """Makes the text safe between backticks."""
-    return formats.single_line(strip_controls(path), 2 * _MAX_LINE).replace("`", "'")
 
 
 def _safe_text(text: str) -> str:
@@ -335,3 +334,7 @@ def skill_data(listing: SkillListing, words: TextCatalog) -> Mapping[str, Any]:
         "ignored": list(skill.ignored),
         "notes": skill_note_lines(skill.notes, words),
     }
+
+
+def _path_text(path: str) -> str:
+    return formats.code_text(path, _MAX_PATH)

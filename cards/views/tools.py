@@ -38,7 +38,7 @@ def grants_card(
             "tools.list.row",
             n=each.id,
             scope=words(f"tools.scope.{each.scope}", id=each.subject),
-            tool=formats.escape_markdown(each.tool, _MAX_TOOL),
+            tool=formats.code_text(each.tool, _MAX_TOOL),
             pattern=formats.escape_markdown(each.pattern, _MAX_PATTERN),
             name=formats.escape_markdown(names.get(each.granted_by, ""), _MAX_NAME),
             at=formats.date_time(each.at, zone),
@@ -67,7 +67,7 @@ def calls_card(
             "tools.log.row",
             at=formats.date_time(each.asked_at, zone),
             state=words(f"tools.state.{each.state}"),
-            tool=formats.escape_markdown(each.tool, _MAX_TOOL),
+            tool=formats.code_text(each.tool, _MAX_TOOL),
             title=formats.escape_markdown(each.title.removeprefix(each.tool), _MAX_TITLE),
         )
         for each in calls

@@ -11,7 +11,7 @@ import pytest
 from cards.actions import Action, DecideApproval, RequestApprovalAgain, ShowTask
 from cards.catalog import catalog_for
 from cards.formats import date_time
-from cards.model import ButtonsBlock, Card, CardTone, CodeBlock, CollapsibleBlock
+from cards.model import ButtonsBlock, Card, CardTone, CodeBlock, CollapsibleBlock, NoteBlock
 from cards.permission_reasons import build_reason
 from cards.render.text import render
 from cards.views.approvals import approval_card, waiting_approvals_card
@@ -53,6 +53,14 @@ def test_a_risky_step_shows_its_exact_words_its_task_its_deciders_and_its_end() 
         assert part in said
     assert card.tone is CardTone.WARN
     assert {type(each) for each in actions(card)} == {DecideApproval, ShowTask}
+
+
+def test_the_name_of_a_tool_is_shown_as_it_is() -> None:
+    payload = {"tool": "mcp__git__log", "pattern": "mcp__git__log(*)"}
+    card = shown(replace(make_approval(kind=ApprovalKind.TOOL), payload=payload))
+    notes = [block.markdown for block in card.blocks if isinstance(block, NoteBlock)]
+
+    assert any("`mcp__git__log`" in note for note in notes), "nothing is escaped in code"
 
 
 def test_of_many_who_may_decide_three_are_named() -> None:
