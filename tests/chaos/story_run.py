@@ -205,7 +205,7 @@ def _inspect(
     told.skipped = len(rightly_skipped(home, told.points))
     told.violations += violations(_ended(home, channel, story))
     if story.check_memory is not None:
-        told.violations += [*unsettled_memory(home), *story.check_memory(home)]
+        told.violations += [*unsettled_memory(home, stopped=True), *story.check_memory(home)]
     if channel.count_unacknowledged():
         told.violations.append(f"{channel.count_unacknowledged()} messages unheard")
     told.violations += tracebacks(told.output)

@@ -175,14 +175,16 @@ MEMORY_INVARIANTS = (
 )
 
 
-def unsettled_memory(home: Path) -> list[str]:
-    """What memory still has to do: jobs, words of the archive, files."""
+def unsettled_memory(home: Path, *, stopped: bool = False) -> list[str]:
+    """What memory still has to do: jobs, words of the archive, files. When the program is
+    `stopped`, a job to which the last message gave rise may wait for the next start."""
+    waiting = " AND (tries > 0 OR created_at < (SELECT max(handled_at) FROM inbox))"
     left = [
         f"job {row}"
         for row in rows(
             home,
             "SELECT id, kind, state, why FROM memory_jobs"
-            " WHERE state NOT IN ('done', 'failed', 'gathering')",
+            f" WHERE state NOT IN ('done', 'failed', 'gathering'){waiting if stopped else ''}",
         )
     ]
     unread = (
