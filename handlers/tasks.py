@@ -182,11 +182,14 @@ async def _new_task(
     folder: str = "",
     persona: str = "",
 ) -> NewTask:
-    """A task in the requested folder and persona, else in the chat's."""
+    """A task in the requested folder and persona, else in the chat's. Its instruction says which
+    files could not be fetched."""
     project_dir, in_git = await resolve_workspace(request, folder)
+    names = ", ".join(f"“{formats.single_line(each, 120)}”" for each in request.missing_files)
+    lost = f"\n\n[{request.words('task.missing_files', names=names)}]" if names else ""
     return NewTask(
         title=formats.single_line(title or text, _MAX_TITLE),
-        instruction=text,
+        instruction=text + lost,
         priority=priority,
         chat_id=request.chat.id,
         created_by=request.person.id,

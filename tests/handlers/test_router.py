@@ -264,6 +264,18 @@ async def test_the_model_is_told_which_files_it_did_not_get() -> None:
     assert question.missing_files == ("plan.pdf",)
 
 
+async def test_a_task_says_which_files_its_worker_did_not_get() -> None:
+    desk = RouterHarness()
+    row = desk.row(desk.message("/run sum up both"))
+
+    await desk.router.handle(row, ("in/a.pdf",), (), ("plan.pdf",))
+
+    (new,) = desk.world.tasks.created
+    assert new.instruction.startswith("sum up both\n\n[")
+    assert "“plan.pdf”" in new.instruction
+    assert new.title == "sum up both"
+
+
 async def test_a_message_knows_the_unfinished_task_that_it_made() -> None:
     desk = RouterHarness()
     row = desk.row(desk.message("/run count the chairs"))
