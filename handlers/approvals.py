@@ -210,17 +210,18 @@ async def requesting_budget(request: Request) -> AsyncGenerator[None, None]:
 async def ask_owners(
     services: HandlerServices, approval: Approval, *, zone: ZoneInfo, fallback: Language
 ) -> bool:
-    """Ask every owner in private; False if none of them has a chat yet. Idempotent."""
+    """Ask every owner in private; False if none of them is known to read it, because none has
+    written yet. Idempotent."""
     owners = await services.people.private_chats(PersonRole.OWNER)
     await _approval_cards(services, zone).post_to_chats(approval, owners, fallback=fallback)
-    return bool(owners)
+    return any(not chat.is_unopened for chat in owners)
 
 
 async def notify_owners_of_more(
     services: HandlerServices, *, hour: str, zone: ZoneInfo, fallback: Language
 ) -> bool:
     """Tell every owner in private, once an hour, that there are more pairing requests than shown;
-    False if none of them has a chat yet."""
+    False as in `ask_owners`."""
     owners = await services.people.private_chats(PersonRole.OWNER)
     for chat in owners:
         words = await _approval_cards(services, zone).catalog_for_chat(chat.id, fallback)
@@ -230,7 +231,7 @@ async def notify_owners_of_more(
             key=f"strangers:{hour}:{chat.id}",
             urgency=DeliveryUrgency.APPROVAL,
         )
-    return bool(owners)
+    return any(not chat.is_unopened for chat in owners)
 
 
 async def _settled_reply(

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from bot.app.engine import EngineServices, build_engine_services
 from bot.app.memory import build_memory_port, build_retriever
@@ -45,7 +46,8 @@ from handlers.router import Router
 from storage.db import Database
 from storage.memory.jobs import ExtractionJobRepo
 from storage.migrate import sqlite_path
-from storage.records.people import Channel, Chat, Language
+from storage.records.messages import ChatAddress, MessageSender
+from storage.records.people import Channel, Chat, ChatKind, Language, PersonRole
 from storage.records.system import BackupState, DiskUse
 from storage.sessions import TranscriptRepo
 from storage.usage import BudgetRepo
@@ -125,6 +127,8 @@ async def build_container(settings: Settings, db: Database) -> Container:
     store = build_repositories(db, clock, language, settings.approval_lifetime, zone=settings.zone)
     local = catalog_for(language or Language.ENGLISH)("welcome.local_owner")
     await store.people.ensure_owners(settings.owner_ids, now=clock.now(), local_name=local)
+    if settings.feishu_app_id:
+        await _open_chats_with_feishu_owners(settings, store, clock.now())
 
     alerts = ChannelAlerts(_configured_channels(settings))
     transports: dict[Channel, Transport] = {}
@@ -178,6 +182,25 @@ async def build_container(settings: Settings, db: Database) -> Container:
         held=held,
         router=router,
     )
+
+
+async def _open_chats_with_feishu_owners(
+    settings: Settings, store: RepositorySet, now: datetime
+) -> None:
+    """Feishu delivers to an open ID, so its owners can be asked before they have written. Their
+    chat gets its own ID with their first message or press."""
+    met = {
+        chat.person_id
+        for chat in await store.chats.list_private(PersonRole.OWNER)
+        if chat.channel is Channel.FEISHU
+    }
+    for channel, account in settings.owner_ids:
+        owner = await store.people.find_by_account(channel, account)
+        if channel is not Channel.FEISHU or owner is None or owner.id in met:
+            continue
+        place = ChatAddress(channel=channel, chat=account, kind=ChatKind.PRIVATE)
+        async with store.db.write() as tx:
+            await store.chats.get_or_create(tx, place, MessageSender(external_id=account), now)
 
 
 def _build_quota(

@@ -12,7 +12,7 @@ from sqlalchemy import Row, bindparam, exists, insert, literal, select, update
 from storage.db import Database, Transaction
 from storage.errors import NotFound
 from storage.ids import IdGenerator
-from storage.records.messages import ChatAddress, MessageSender
+from storage.records.messages import ChatAddress, MessageSender, OutboxState
 from storage.records.people import (
     Channel,
     Chat,
@@ -24,7 +24,7 @@ from storage.records.people import (
     PersonRole,
 )
 from storage.rows import record_from, row_from
-from storage.schema import chats, identities, people
+from storage.schema import chats, identities, outbox, people
 
 JOINED_PREFIX = "its_"
 JOINED_CHAT = tuple(column.label(f"{JOINED_PREFIX}{column.name}") for column in chats.c)
@@ -70,6 +70,23 @@ _PRIVATE = (
     .order_by(chats.c.thread != literal(""), chats.c.created_at.desc(), chats.c.id)
 )
 
+_GIVE_ADDRESS = (
+    update(chats)
+    .where(
+        chats.c.channel == bindparam("at_channel"),
+        chats.c.external_id == bindparam("who"),
+        chats.c.thread == bindparam("in_thread"),
+        chats.c.kind == ChatKind.PRIVATE.value,
+    )
+    .values(external_id=bindparam("address"))
+)
+
+_SEND_AGAIN = (
+    update(outbox)
+    .where(outbox.c.chat_id == bindparam("to_chat"), outbox.c.state == OutboxState.DEAD.value)
+    .values(state=OutboxState.QUEUED.value, attempts=0, due_at=bindparam("at"))
+)
+
 _SET_PARTNER = (
     update(chats)
     .where(
@@ -101,9 +118,12 @@ class ChatRepo:
         self, tx: Transaction, address: ChatAddress, sender: MessageSender, now: datetime
     ) -> Chat:
         """The chat at this address, created if missing; updates its title, kind and private
-        partner."""
+        partner. A private chat that was opened under its partner's account gets its address, and
+        what could not be sent to the account is tried again."""
         facts = _address_values(address) | {"who": sender.external_id}
         row = (await tx.execute(_WITH_SENDER, facts)).one_or_none()
+        if row is None and address.kind is ChatKind.PRIVATE:
+            row = await self._give_address(tx, address, sender, now)
         if row is None:
             chat = await self._create(tx, address, now)
             row = (await tx.execute(_WITH_SENDER, facts)).one()
@@ -146,6 +166,17 @@ class ChatRepo:
         """Set the partner of a private chat, in all its threads."""
         facts = {"at_channel": channel.value, "at_chat": external_id, "partner": person_id}
         await tx.execute(_SET_PARTNER, facts)
+
+    async def _give_address(
+        self, tx: Transaction, address: ChatAddress, sender: MessageSender, now: datetime
+    ) -> Row[Any] | None:
+        who = {"who": sender.external_id}
+        at = {"at_channel": address.channel.value, "in_thread": address.thread}
+        given = await tx.execute(_GIVE_ADDRESS, at | who | {"address": address.chat})
+        row = (await tx.execute(_WITH_SENDER, _address_values(address) | who)).one_or_none()
+        if row is not None and given.rowcount:
+            await tx.execute(_SEND_AGAIN, {"to_chat": row.id, "at": now})
+        return row
 
     async def _create(self, tx: Transaction, place: ChatAddress, now: datetime) -> Chat:
         chat = Chat(

@@ -89,6 +89,12 @@ class Chat:
     settings: ChatSettings
     person_id: PersonId | None
 
+    @property
+    def is_unopened(self) -> bool:
+        """Whether it is a Feishu account (`ou_…`) to which one may write, but whose chat (`oc_…`)
+        is not known because nothing has come from there."""
+        return self.channel is Channel.FEISHU and self.external_id.startswith("ou_")
+
 
 class PairingState(StrEnum):
     PENDING = "pending"

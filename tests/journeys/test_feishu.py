@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, closing
 from pathlib import Path
 
 import pytest
@@ -141,3 +142,42 @@ async def test_a_wrong_secret_is_reported_and_everything_else_starts(
 
     assert status == 0
     assert "not-the-secret" not in shiftboss.printed + said
+
+
+async def test_an_owner_who_has_never_written_is_asked_and_answers_in_the_same_chat(
+    feishu: FeishuEmulator, tmp_path: Path
+) -> None:
+    boss, kim = feishu.user("Boss"), feishu.user("Kim")
+    hers = feishu.private_chat(boss)
+    async with running_on(feishu, tmp_path, boss):
+        await kim.says(feishu.private_chat(kim), "let me in")
+        request = await hers.wait_for(lambda m: shows(m, "Kim") and bool(m.buttons))
+        await boss.presses(request, button(request, "Approve"))
+        await hers.wait_for(lambda m: m is request and "Approved" in m.text + m.header)
+        await boss.says(hers, "/list")
+        await hers.wait_for(lambda m: shows(m, "Tasks (0)"))
+        await feishu.user("Zoe").says(feishu.private_chat(feishu.user("Zoe")), "me too")
+        await hers.wait_for(lambda m: shows(m, "Zoe") and bool(m.buttons))
+    asked = [m for m in hers.from_bot if m.buttons and "Zoe" in m.text]
+
+    with closing(sqlite3.connect(tmp_path / "shiftboss.db")) as store:
+        chats = store.execute("SELECT external_id FROM chats WHERE channel = 'feishu'").fetchall()
+    assert (hers.chat_id,) in chats
+    assert not [each for (each,) in chats if each.startswith("ou_")]
+    assert len(asked) == 1
+
+
+async def test_an_owner_who_could_not_be_reached_is_asked_when_they_write(
+    feishu: FeishuEmulator, tmp_path: Path
+) -> None:
+    boss, kim = feishu.user("Boss"), feishu.user("Kim")
+    hers = feishu.private_chat(boss)
+    feishu.world.out_of_scope.add(boss.open_id)
+    async with running_on(feishu, tmp_path, boss):
+        await kim.says(feishu.private_chat(kim), "let me in")
+        told = await feishu.private_chat(kim).wait_for(lambda m: "code" in m.text)
+        assert "may not reach them" in told.text
+        await feishu.wait_until(lambda: any(r.code == 230013 for r in feishu.requests))
+        feishu.world.out_of_scope.clear()
+        await boss.says(hers, "hello")
+        await hers.wait_for(lambda m: shows(m, "Kim") and bool(m.buttons))

@@ -56,7 +56,7 @@ class FeishuMessages:
                     # The message to reply to was recalled or is invalid; send without it.
                     if error.kind is not FeishuErrorKind.GONE and error.code != _BAD_PARAMETER:
                         raise
-        kind = "open_id" if chat.external_id.startswith("ou_") else "chat_id"
+        kind = "open_id" if chat.is_unopened else "chat_id"
         answer = await self._api.call(
             "POST",
             "/im/v1/messages",
