@@ -235,6 +235,7 @@ class RecordingCourier:
     def __init__(self) -> None:
         self.cards: dict[str, Card] = {}
         self.sent: list[tuple[str, Card]] = []
+        self.replies: dict[str, str] = {}
         self.streamed: list[str] = []
 
     async def send(
@@ -258,7 +259,11 @@ class RecordingCourier:
         urgency: DeliveryUrgency,
         reply_to: str = "",
     ) -> CardRef:
+        self.replies[key] = reply_to
         return await self.send(to, card, key=key, urgency=urgency, reply_to=reply_to)
+
+    async def find_message(self, tx: Transaction, key: str) -> str:
+        return f"message of {key}" if key in self.cards else ""
 
     def wake(self) -> None: ...
 

@@ -242,6 +242,7 @@ def _report_undeliverable(
     notifier = UndeliverableNotifier(
         chats=store.chats,
         people=store.people,
+        outbox=store.outbox,
         courier=courier,
         language=cards.language,
         approvals=store.approvals,

@@ -225,6 +225,11 @@ class OutboxCourier:
     async def exists(self, tx: Transaction, key: str) -> bool:
         return await self.outbox.find_by_key(key, tx) is not None
 
+    async def find_message(self, tx: Transaction, key: str) -> str:
+        """The platform's ID of the first message of a card; empty if none is known yet."""
+        row = await self.outbox.find_by_key(key, tx)
+        return "" if row is None or row.placement is None else row.placement.message_ids[0]
+
     def expect_answer(self, key: str, to: ChatId, *, reply_to: str = "") -> None:
         """Announce an answer under `key`, so that it can be streamed before it is sent."""
         self._expected[key] = _ExpectedAnswer(to=to, reply_to=reply_to)

@@ -16,7 +16,7 @@ from handlers.language import language_of_chat
 from storage.approvals import ApprovalRepo
 from storage.errors import NotFound, StoreUnavailable
 from storage.messages.chats import ChatRepo
-from storage.messages.outbox import DeliveryAttempt
+from storage.messages.outbox import DeliveryAttempt, OutboxRepo
 from storage.people import PeopleRepo
 from storage.records.approvals import ApprovalState
 from storage.records.messages import DeliveryUrgency
@@ -24,7 +24,7 @@ from storage.records.people import Chat, ChatKind, Language, PersonRole
 
 log = logging.getLogger(__name__)
 
-_ENDING = re.compile(r"task:[^:]+:end:")
+_ENDING = re.compile(r"(task:[^:]+):end:")
 _APPROVAL = re.compile(r"approval:([^:]+):")
 
 
@@ -35,6 +35,7 @@ class UndeliverableNotifier:
 
     chats: ChatRepo
     people: PeopleRepo
+    outbox: OutboxRepo
     courier: Courier
     language: Language | None
     approvals: ApprovalRepo
@@ -44,8 +45,8 @@ class UndeliverableNotifier:
         """Forward the message to every owner in private. Safe to repeat."""
         if asked := _APPROVAL.match(tried.row.key):
             await self._ask_owners(asked[1], tried.chat)
-        elif _ENDING.match(tried.row.key):
-            await self._forward_to_owners(tried)
+        elif ended := _ENDING.match(tried.row.key):
+            await self._forward_to_owners(tried, result_key=ended[1])
 
     async def is_reader_removed(self, tried: DeliveryAttempt) -> bool:
         """Whether the reader has lost access; messages about their tasks then go to the owners."""
@@ -72,9 +73,13 @@ class UndeliverableNotifier:
                 approval, await self._owner_chats(closed), fallback=fallback
             )
 
-    async def _forward_to_owners(self, tried: DeliveryAttempt) -> None:
+    async def _forward_to_owners(self, tried: DeliveryAttempt, *, result_key: str) -> None:
+        """Forward the notice with its files, and below it the task's card, which has the result."""
+        result = await self.outbox.find_by_key(result_key)
         try:
             card = load_card(tried.row.card)
+            if result is not None:
+                card = replace(card, blocks=(*card.blocks, *load_card(result.card).blocks))
         except CardDecodeError:
             log.warning("Outbox %s cannot be sent: another version wrote it", tried.row.id)
             return

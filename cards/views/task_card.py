@@ -134,6 +134,7 @@ _MAX_TITLE = 80
 _MAX_PLAN = 600
 _MANY_LINES = 12
 _MAX_SUMMARY = 2000
+_MAX_SHORT_SUMMARY = 300
 _MAX_ERROR = 200
 _MAX_FILES = 5
 _FAILED_STATUSES = {TaskStatus.FAILED, TaskStatus.BLOCKED}
@@ -142,22 +143,23 @@ _FAILED_STATUSES = {TaskStatus.FAILED, TaskStatus.BLOCKED}
 def task_card(
     view: TaskView, words: TextCatalog, *, now: datetime, zone: ZoneInfo | None = None
 ) -> model.Card:
-    """The card that follows a task for its whole life, under the key `task:<id>`. Results belong to
-    the message about its end. Without `zone` it shows no clock times."""
+    """The card that follows a task for its whole life, under the key `task:<id>`, and shows its
+    result in the end. Without `zone` it shows no clock times."""
     task = view.task
     trouble = _failure_text(view, words)
     blocks: list[model.Block] = [
         *_situation_blocks(view, words),
+        *_result_blocks(view, words),
         *_plan_blocks(view, words, now, zone),
         *live_blocks(view.live_steps, words, {step.path: step.title for step in view.steps}),
         *subagent_blocks(view.subagents, words),
         *([model.TextBlock(_failure_explanation(task, trouble, words))] if trouble else []),
-        *offline_note_blocks((view.plan, trouble), words),
+        *offline_note_blocks((view.plan, task.summary, trouble), words),
         model.NoteBlock(_stats_line(view, words, now)),
         model.ButtonsBlock(
             tuple(
                 task_controls.task_card_buttons(
-                    task, words, offer_start_anyway=can_start_anyway(view)
+                    view, words, offer_start_anyway=can_start_anyway(view)
                 )
             )
         ),
@@ -180,7 +182,8 @@ def task_ended_card(
     zone: ZoneInfo,
     sizes: Mapping[str, int] | None = None,
 ) -> model.Card:
-    """The separate message to the Boss when a task ends or is blocked.
+    """The notice when a task ends or is blocked, since nobody is told of a change of its card: how
+    it went in short, and its files. The card has the rest.
 
     `sizes` maps existing result files to their size in bytes; files not in it are only named, not
     attached.
@@ -189,14 +192,12 @@ def task_ended_card(
     at = formats.date_time(task.ended_at or now, zone)
     blocks: list[model.Block] = [
         model.TextBlock(f"**{formats.single_line(task.title, _MAX_TITLE)}**"),
-        *_outcome_blocks(view, words),
+        *_short_outcome_blocks(view, words),
         *_file_blocks(view, words, sizes or {}),
-        *_folded_steps(view, words, now),
         *offline_note_blocks((task.summary, _failure_text(view, words)), words),
         model.NoteBlock(
             f"{_ended_stats_line(view, words, now)} | " + words("ended.note", id=task.id, at=at)
         ),
-        model.ButtonsBlock(tuple(task_controls.task_ended_buttons(view, words))),
     ]
     key = task.status if words.has(f"ended.{task.status}") else TaskStatus.COMPLETED
     return model.titled_card(
@@ -280,16 +281,9 @@ def _plan_blocks(
         steps = words("task.steps", done=view.done, total=view.total)
         label = " · ".join(filter(None, (steps, eta_text(view, words))))
         blocks.append(model.ProgressBlock(percent=view.percent, label=label))
-        blocks.append(outline_block(view, words, now=now, zone=zone))
+        ended = view.task.status.is_final or view.task.status is TaskStatus.BLOCKED
+        blocks.append(outline_block(view, words, now=now, zone=zone, with_durations=ended))
     return blocks
-
-
-def _folded_steps(view: TaskView, words: TextCatalog, now: datetime) -> list[model.Block]:
-    """On the live card they are unfolded."""
-    if not view.visible_steps:
-        return []
-    steps = outline_block(view, words, now=now, with_durations=True)
-    return [model.CollapsibleBlock(words("detail.steps"), (steps,))]
 
 
 def _failure_text(view: TaskView, words: TextCatalog) -> str:
@@ -304,12 +298,22 @@ def _failure_explanation(task: Task, trouble: str, words: TextCatalog) -> str:
     return f"⚠️ {formats.truncate(strip_offline_note(trouble), _MAX_ERROR)}\n\n{next_step}"
 
 
-def _outcome_blocks(view: TaskView, words: TextCatalog) -> list[model.Block]:
-    task = view.task
+def _result_blocks(view: TaskView, words: TextCatalog) -> list[model.Block]:
+    """A completed task's report and the names of its files."""
+    summary = _summary(view.task)
+    text = [model.TextBlock(formats.truncate(summary, _MAX_SUMMARY))] if summary else []
+    return [*text, *_file_blocks(view, words, {})]
+
+
+def _short_outcome_blocks(view: TaskView, words: TextCatalog) -> list[model.Block]:
     if trouble := _failure_text(view, words):
-        return [model.TextBlock(_failure_explanation(task, trouble, words))]
-    summary = strip_offline_note(task.summary) if task.status is TaskStatus.COMPLETED else ""
-    return [model.TextBlock(formats.truncate(summary, _MAX_SUMMARY))] if summary else []
+        return [model.TextBlock(_failure_explanation(view.task, trouble, words))]
+    short = formats.first_lines(_summary(view.task), limit=_MAX_SHORT_SUMMARY)
+    return [model.TextBlock(short)] if short else []
+
+
+def _summary(task: Task) -> str:
+    return strip_offline_note(task.summary) if task.status is TaskStatus.COMPLETED else ""
 
 
 def _file_blocks(view: TaskView, words: TextCatalog, sizes: Mapping[str, int]) -> list[model.Block]:

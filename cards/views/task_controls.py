@@ -57,11 +57,13 @@ _MIN_STEPS_TO_SAVE = 2
 
 
 def task_card_buttons(
-    task: Task, words: TextCatalog, *, offer_start_anyway: bool = False
+    view: TaskView, words: TextCatalog, *, offer_start_anyway: bool = False
 ) -> list[CardButton]:
     """`offer_start_anyway` adds a button to start despite unfinished work of another task."""
-    details = details_button(task, words)
-    others = [message_button(task, words), stop_button(task, words), details]
+    task = view.task
+    if task.status.is_final:
+        return _ended_card_buttons(view, words)
+    others = [message_button(task, words), stop_button(task, words), details_button(task, words)]
     match task.status:
         case TaskStatus.PENDING if offer_start_anyway:
             return [start_anyway_button(task, words), pause_button(task, words), *others]
@@ -69,22 +71,18 @@ def task_card_buttons(
             return [resume_button(task, words), *others]
         case TaskStatus.PENDING | TaskStatus.RUNNING | TaskStatus.WAITING:
             return [pause_button(task, words), *others]
-        case TaskStatus.PAUSED | TaskStatus.BLOCKED:
-            return [resume_button(task, words), *others]
-        case TaskStatus.FAILED | TaskStatus.CANCELLED:
-            return [retry_button(task, words), details]
+        case TaskStatus.BLOCKED:
+            return [resume_button(task, words), *others, logs_button(task, words)]
         case _:
-            return [details, logs_button(task, words)]
+            return [resume_button(task, words), *others]
 
 
-def task_ended_buttons(view: TaskView, words: TextCatalog) -> list[CardButton]:
+def _ended_card_buttons(view: TaskView, words: TextCatalog) -> list[CardButton]:
     task = view.task
     buttons = [details_button(task, words), logs_button(task, words)]
-    if task.status is TaskStatus.BLOCKED:
-        return [resume_button(task, words), *buttons]
-    if task.status in {TaskStatus.FAILED, TaskStatus.CANCELLED}:
+    if task.status is not TaskStatus.COMPLETED:
         return [retry_button(task, words), *buttons]
-    if task.status is TaskStatus.COMPLETED and len(view.steps) >= _MIN_STEPS_TO_SAVE:
+    if len(view.steps) >= _MIN_STEPS_TO_SAVE:
         return [*buttons, save_workflow_button(task, words)]
     return buttons
 

@@ -9,7 +9,7 @@ import pytest
 from cards.actions import ShowWorkflowNameForm
 from cards.catalog import catalog_for
 from cards.model import ButtonsBlock, Card, CardButton, FormBlock
-from cards.views.task_controls import task_ended_buttons
+from cards.views.task_controls import task_card_buttons
 from handlers.request import Reply
 from handlers.workflows import suggest_name
 from storage.records.people import Language
@@ -288,7 +288,7 @@ async def test_it_speaks_chinese() -> None:
 def offers(status: TaskStatus, steps: int) -> bool:
     done = tuple(TaskStep(path=f"s{n}", title="Look", status=NodeStatus.DONE) for n in range(steps))
     view = make_view(make_task("d0neab", status), *done)
-    buttons = task_ended_buttons(view, catalog_for(Language.ENGLISH))
+    buttons = task_card_buttons(view, catalog_for(Language.ENGLISH))
     return any(isinstance(each.action, ShowWorkflowNameForm) for each in buttons)
 
 

@@ -1,4 +1,4 @@
-"""Notifies chats of task events: live task cards, result messages, and queue positions."""
+"""Notifies chats of task events: live task cards, notices of their end, and queue positions."""
 
 from __future__ import annotations
 
@@ -132,6 +132,8 @@ class TaskCardPoster(Courier, Protocol):
         urgency: DeliveryUrgency,
         reply_to: str = "",
     ) -> object: ...
+
+    async def find_message(self, tx: Transaction, key: str) -> str: ...
 
     def wake(self) -> None: ...
 
@@ -305,9 +307,12 @@ class TaskNotifier:
         await self._positions.persist()
 
         async def post(tx: Transaction) -> None:
+            # The notice of the end leads to the card, where that has been shown.
+            shown = await self._courier.find_message(tx, f"task:{task.id}") if endings else ""
             for key, urgency, card in ready:
+                reply_to = task.reply_to if key == f"task:{task.id}" else shown or task.reply_to
                 await self._courier.post(
-                    tx, task.chat_id, card, key=key, urgency=urgency, reply_to=task.reply_to
+                    tx, task.chat_id, card, key=key, urgency=urgency, reply_to=reply_to
                 )
 
         return post

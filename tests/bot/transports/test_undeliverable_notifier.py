@@ -35,6 +35,7 @@ def returns(post: OutboxHarness, language: Language | None = None) -> Undelivera
     return UndeliverableNotifier(
         chats=room.chats,
         people=room.people,
+        outbox=room.outbox,
         courier=post.courier,
         language=language,
         approvals=room.approvals,

@@ -15,6 +15,7 @@ from cards.actions import (
     ShowLogs,
     ShowMessageForm,
     ShowTask,
+    ShowWorkflowNameForm,
     StopTask,
 )
 from cards.catalog import catalog_for
@@ -92,10 +93,10 @@ def test_every_state_has_its_card(status: TaskStatus, language: Language) -> Non
         (TaskStatus.RUNNING, [PauseTask, ShowMessageForm, StopTask, ShowTask]),
         (TaskStatus.WAITING, [PauseTask, ShowMessageForm, StopTask, ShowTask]),
         (TaskStatus.PAUSED, [ResumeTask, ShowMessageForm, StopTask, ShowTask]),
-        (TaskStatus.BLOCKED, [ResumeTask, ShowMessageForm, StopTask, ShowTask]),
-        (TaskStatus.COMPLETED, [ShowTask, ShowLogs]),
-        (TaskStatus.FAILED, [RetryTask, ShowTask]),
-        (TaskStatus.CANCELLED, [RetryTask, ShowTask]),
+        (TaskStatus.BLOCKED, [ResumeTask, ShowMessageForm, StopTask, ShowTask, ShowLogs]),
+        (TaskStatus.COMPLETED, [ShowTask, ShowLogs, ShowWorkflowNameForm]),
+        (TaskStatus.FAILED, [RetryTask, ShowTask, ShowLogs]),
+        (TaskStatus.CANCELLED, [RetryTask, ShowTask, ShowLogs]),
     ],
 )
 def test_the_buttons_are_those_the_state_allows(status: TaskStatus, expected: list[type]) -> None:
@@ -218,7 +219,7 @@ def test_a_failure_without_a_reason_shows_the_last_steps_error() -> None:
     assert "The shed is locked." in render(task_card(view, EN, now=NOW)).text
 
 
-def test_results_and_files_come_with_the_ending() -> None:
+def test_files_come_with_the_notice() -> None:
     step = make_step()
     step = type(step)(
         path="1", title="Draw", status=NodeStatus.DONE, files=("w/a.md", "w/b.png", "w/gone.txt")
@@ -232,7 +233,22 @@ def test_results_and_files_come_with_the_ending() -> None:
     assert "gone.txt" in render(card).text
     assert "All wet." in render(card).text
     assert card.tone is CardTone.GOOD
-    assert "All wet." not in render(task_card(view, EN, now=NOW)).text, "nothing is told twice"
+
+
+def test_the_card_becomes_the_result_and_the_notice_tells_it_in_short() -> None:
+    report = "\n\n".join(f"Paragraph {n}. {'Watered. ' * 20}" for n in range(6))
+    step = replace(make_step("1", "Draw", NodeStatus.DONE), files=("w/a.md",))
+    view = make_view(make_task(status=TaskStatus.COMPLETED, summary=report), step)
+
+    card = render(task_card(view, EN, now=NOW)).text
+    notice = task_ended_card(view, EN, now=NOW, zone=ZONE)
+    short = render(notice).text
+
+    assert "Paragraph 5." in card
+    assert "a.md" in card
+    assert "Paragraph 0." in short
+    assert "Paragraph 5." not in short
+    assert actions(notice) == [], "what can be done is on the card"
 
 
 def test_no_more_files_are_attached_than_people_can_take() -> None:
@@ -256,7 +272,7 @@ def test_no_more_files_are_attached_than_people_can_take() -> None:
         (TaskStatus.BLOCKED, CardTone.BAD, "🔒"),
     ],
 )
-def test_an_end_has_a_message_of_its_own(
+def test_an_end_has_a_notice_and_shows_its_steps_on_the_card(
     status: TaskStatus, tone: CardTone, title: str, language: Language
 ) -> None:
     view = make_view(make_task(status=status, summary="All wet.", reason="Locked."), *STEPS)
@@ -269,7 +285,7 @@ def test_an_end_has_a_message_of_its_own(
     assert "Water the plants" in text
     assert "2/4" in text
     assert "2026-03-04 13:06" in text
-    assert "Find the can (" in text
+    assert "Find the can (" in render(task_card(view, catalog_for(language), now=NOW)).text
 
 
 def test_titles_of_the_reference_are_kept() -> None:
