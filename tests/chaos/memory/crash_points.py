@@ -61,7 +61,7 @@ def arm_model_calls(around: Around) -> None:
     )
 
     async def ask(self: BackgroundModelCalls, query: Any) -> Any:
-        return await around(f"notes.{query.form.__name__.lower()}", asked(self, query))
+        return await around(f"notes.{query.answer_type.__name__.lower()}", asked(self, query))
 
     async def write(
         self: SessionSummarizer, session: Any, system: str, prompt: str, max_tokens: int

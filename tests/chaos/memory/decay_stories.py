@@ -78,7 +78,7 @@ def _faded(home: Path) -> Iterable[str]:
         yield f"the episodes are {episodes}"
 
 
-_LINE = "and so on and on with the garden and what grows in it, " * 55
+_LINE = ("and so on and on with the garden and what grows in it, " * 55).rstrip()
 _KEY = "The garden key hangs behind the shed of Fritz"
 _LONG = "They talked of a garden. " * 90
 
