@@ -64,6 +64,7 @@ async def test_a_task_has_one_live_card_and_one_message_when_it_ends(tmp_path: P
     checks = next(block for block in live.blocks if isinstance(block, ChecklistBlock))
     assert {item.state for item in checks.items} == {ChecklistState.DONE}
     assert len(endings) == 1
+    assert courier.replies[endings[0]] == f"message of task:{task.id}", "it leads to the card"
 
 
 async def test_telling_again_after_a_crash_shows_nothing_new(tmp_path: Path) -> None:
