@@ -199,6 +199,8 @@ def task_ended_card(
             f"{_ended_stats_line(view, words, now)} | " + words("ended.note", id=task.id, at=at)
         ),
     ]
+    if buttons := task_controls.task_notice_buttons(task, words):
+        blocks.append(model.ButtonsBlock(tuple(buttons)))
     key = task.status if words.has(f"ended.{task.status}") else TaskStatus.COMPLETED
     return model.titled_card(
         words(f"ended.{key}"),

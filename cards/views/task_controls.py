@@ -77,6 +77,13 @@ def task_card_buttons(
             return [resume_button(task, words), *others]
 
 
+def task_notice_buttons(task: Task, words: TextCatalog) -> list[CardButton]:
+    """What the notice of an end asks for; the rest is on the card."""
+    if task.status is TaskStatus.BLOCKED:
+        return [resume_button(task, words)]
+    return [retry_button(task, words)] if task.status is TaskStatus.FAILED else []
+
+
 def _ended_card_buttons(view: TaskView, words: TextCatalog) -> list[CardButton]:
     task = view.task
     buttons = [details_button(task, words), logs_button(task, words)]

@@ -55,6 +55,7 @@ async def test_a_task_has_one_live_card_and_one_message_when_it_ends(tmp_path: P
     courier = RecordingCourier()
     async with run_engine(tmp_path) as world:
         task = await world.create_task()
+        await make_notifier(world, courier, tmp_path).notify_batch()
         await world.until(task)
         while await make_notifier(world, courier, tmp_path).notify_batch():
             pass
