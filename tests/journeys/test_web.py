@@ -327,6 +327,18 @@ async def test_files_and_pictures_can_be_uploaded(boss: BrowserVisitor, tmp_path
     await boss.save_screenshot("files", tmp_path)
 
 
+async def test_a_notice_that_stands_apart_leads_to_its_card(boss: BrowserVisitor) -> None:
+    await boss.send_message("/run wait 2 seconds")
+    await expect(boss.bot_messages("wait 2 seconds")).to_have_count(1)
+    await boss.send_message("/help")
+    notice = await wait_for_end(boss)
+    link = notice.locator("a.quote")
+
+    await expect(link).to_contain_text("wait 2 seconds")
+    card = boss.page.locator(str(await link.get_attribute("href")))
+    await expect(card.get_by_role("button", name="Details")).to_have_count(1)
+
+
 async def test_a_chinese_browser_gets_chinese_everywhere(
     browser: Browser, shiftboss: ShiftbossProcess, tmp_path: Path
 ) -> None:

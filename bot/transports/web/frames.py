@@ -105,12 +105,16 @@ class PageSignal:
 PageUpdate: TypeAlias = ShownCard | IncomingMessage | PartialAnswer | PastConversation | PageSignal
 
 
+_CARD = "card-"
+
+
 def card_element_id(outbox_id: OutboxId) -> str:
-    return f"card-{outbox_id}"
+    return f"{_CARD}{outbox_id}"
 
 
 def message_element_id(message_id: str) -> str:
-    return f"said-{message_id}"
+    """Of a message, or of a card, which is known by its element."""
+    return message_id if message_id.startswith(_CARD) else f"said-{message_id}"
 
 
 def render_frame(shown: PageUpdate, words: TextCatalog) -> OutboundFrame:

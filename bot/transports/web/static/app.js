@@ -232,11 +232,11 @@ function markDay(node) {
   node.dataset.day = new Date(node.dataset.at).toLocaleDateString(locale, { weekday: "long", month: "long", day: "numeric" });
 }
 
-/* An answer that neither stands right under its question nor names it says what it answers. */
+/* An answer that neither stands right under its question or card nor names it says what it answers. */
 function addQuote(node, replyTo) {
   const asked = $(replyTo);
   if (!asked || node.previousElementSibling === asked) return;
-  const whole = (asked.querySelector(".bubble")?.textContent ?? "").trim();
+  const whole = (asked.querySelector(".bubble, h2")?.textContent ?? "").trim();
   const text = whole.length > 80 ? `${whole.slice(0, 79)}…` : whole;
   const named = whole.replace(/^\/\S+\s+/, "").replace(/^-p\s+\S+\s+/, "").slice(0, 60);
   if (text && !node.textContent.includes(named)) node.prepend(make("a", { className: "quote", href: `#${replyTo}`, dir: "auto", textContent: say("replying_to", { text }) }));
