@@ -114,7 +114,9 @@ def _noted(home: Path) -> Iterable[str]:
         yield f"{_SAUNA} is {found}"
     cells = "SELECT count(*) FROM memories WHERE kind = 'cell'"
     # Two of them went with the peanuts.
-    if (cell_count := rows(home, cells)[0][0]) != _CELLS:
+    # A message may be put aside after its turn was kept, and is then said again.
+    aside = rows(home, "SELECT count(*) FROM inbox WHERE state = 'failed'")[0][0]
+    if not _CELLS <= (cell_count := rows(home, cells)[0][0]) <= _CELLS + aside:
         yield f"{cell_count} turns are kept, not {_CELLS}"
 
 
