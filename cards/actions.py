@@ -482,6 +482,25 @@ class ApplyPersonChange(CardAction):
         return f"/people {'remove' if self.remove else 'demote'} {self.person_id} yes"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndWebSession(CardAction):
+    """Sign a browser out of the web chat."""
+
+    required_role: ClassVar[PersonRole] = PersonRole.OWNER
+    session_id: str
+    typed: ClassVar[str] = "/sessions end {self.session_id}"
+    kind: Literal["end_web_session"] = "end_web_session"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndOtherWebSessions(CardAction):
+    """Sign out all browsers but the one that this comes from."""
+
+    required_role: ClassVar[PersonRole] = PersonRole.OWNER
+    typed: ClassVar[str] = "/sessions end others"
+    kind: Literal["end_other_web_sessions"] = "end_other_web_sessions"
+
+
 TaskAction: TypeAlias = (
     PauseTask | ResumeTask | StopTask | RetryTask | SetPriority | StartTaskAnyway
 )
@@ -508,4 +527,6 @@ Action: TypeAlias = (
     | AnswerQuestion
     | ConfirmPersonChange
     | ApplyPersonChange
+    | EndWebSession
+    | EndOtherWebSessions
 )

@@ -20,7 +20,7 @@ from handlers import (
     workflows,
 )
 from handlers.chat import backend_commands, context_commands
-from handlers.people import member_commands
+from handlers.people import member_commands, session_commands
 from handlers.registry import CommandRegistry
 from handlers.request import Reply, Request
 from handlers.tasks import creation_commands, run_task, steering_commands
@@ -61,6 +61,7 @@ COMMANDS = CommandRegistry.merge(
     approvals.commands,
     people.commands,
     member_commands,
+    session_commands,
     system.commands,
     mcp.commands,
     _skill_commands,

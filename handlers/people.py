@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from cards.actions import ApplyPersonChange, ConfirmPersonChange
+from cards.actions import (
+    ApplyPersonChange,
+    ConfirmPersonChange,
+    EndOtherWebSessions,
+    EndWebSession,
+)
 from cards.catalog import catalog_for
 from cards.model import Card, notice_card
 from cards.views import people as views
@@ -28,6 +34,7 @@ from storage.records.people import (
     PairingRequest,
     PairingState,
     PersonRole,
+    WebSession,
 )
 
 commands = CommandRegistry("people")
@@ -219,10 +226,10 @@ async def apply_person_change(request: Request, action: ApplyPersonChange, card_
     return Reply(card=reply.card, key=card_key, in_place=True)
 
 
-def _check_owner_in_private(request: Request) -> None:
+def _check_owner_in_private(request: Request, command: str = "people") -> None:
     request.require_owner()
     if not request.in_private:
-        raise UserError("only_in_private", command="people")
+        raise UserError("only_in_private", command=command)
 
 
 async def _find_member(request: Request, name: str) -> Member:
@@ -264,3 +271,46 @@ async def _change_person(request: Request, member: Member, *, remove: bool) -> R
     if member.is_configured_owner:
         text = f"{text}\n\n{request.words('people.named')}"
     return Reply(card=notice_card("", text), data={"id": who.id, "removed": remove})
+
+
+session_commands = CommandRegistry("people")
+
+_END_WORDS = {"end", "结束"}
+_OTHERS_WORDS = {"others", "其他"}
+
+
+@session_commands("sessions", aliases=("网页登录",), immediate=True)
+async def manage_web_sessions(request: Request) -> Reply:
+    _check_owner_in_private(request, "sessions")
+    word, which, *_ = [*request.args.split(), "", ""]
+    if not word:
+        sessions = await request.services.web_sessions.list()
+        card = _web_sessions_card(request, sessions)
+        return Reply(card=card, data=views.web_sessions_data(sessions))
+    if word.casefold() not in _END_WORDS or not which:
+        raise UsageError("sessions")
+    if which.casefold() in _OTHERS_WORDS:
+        return Reply(card=await end_web_sessions(request, EndOtherWebSessions()))
+    known = {each.id for each in await request.services.web_sessions.list()}
+    if which.casefold() not in known:
+        raise NotFound("web_session", which[:60])
+    ending = EndWebSession(session_id=which.casefold())
+    return Reply(card=await end_web_sessions(request, ending))
+
+
+async def end_web_sessions(request: Request, action: EndWebSession | EndOtherWebSessions) -> Card:
+    """End one session, or all but the one that the request comes from, and show those that are
+    left. Doing so again changes nothing."""
+    _check_owner_in_private(request, "sessions")
+    sessions = request.services.web_sessions
+    if isinstance(action, EndWebSession):
+        await sessions.end(action.session_id)
+        return _web_sessions_card(request, await sessions.list(), "ended")
+    await sessions.end_others(request.web_session)
+    return _web_sessions_card(request, await sessions.list(), "ended_others")
+
+
+def _web_sessions_card(request: Request, sessions: Sequence[WebSession], news: str = "") -> Card:
+    return views.web_sessions_card(
+        sessions, request.words, current=request.web_session, zone=request.zone, news=news
+    )

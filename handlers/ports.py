@@ -35,6 +35,7 @@ from storage.records.people import (
     Person,
     PersonId,
     PersonRole,
+    WebSession,
 )
 from storage.records.system import BackendHealth, BackendReport, ModelChoice, SystemStatus
 from storage.records.tasks import (
@@ -326,6 +327,20 @@ class PairingPort(Protocol):
     async def get_approval(self, pairing: PairingRequest) -> Approval: ...
 
 
+class WebSessionPort(Protocol):
+    """Browsers that are signed in to the web chat. The pages of an ended session must be closed at
+    once."""
+
+    async def list(self) -> Sequence[WebSession]:
+        """All that have not ended, the one used last first."""
+
+    async def end(self, session_id: str) -> bool:
+        """False if there is no such session, or not any more."""
+
+    async def end_others(self, session_id: str) -> int:
+        """End all but this one; returns how many."""
+
+
 class ApprovalPort(Protocol):
     async def list_waiting(self, *, by: Person, chat: ChatId | None) -> Sequence[Approval]:
         """Requests this person may decide, oldest first; in one chat or everywhere."""
@@ -432,6 +447,7 @@ class HandlerServices:
     models: ModelPort
     people: PeoplePort
     pairings: PairingPort
+    web_sessions: WebSessionPort
     approvals: ApprovalPort
     costs: CostPort
     system: SystemPort

@@ -146,6 +146,8 @@ async def _perform(  # noqa: C901, PLR0911, PLR0912 - one line for each action o
             return await people.confirm_person_change(request, action)
         case actions.ApplyPersonChange():
             return await people.apply_person_change(request, action, card_key)
+        case actions.EndWebSession() | actions.EndOtherWebSessions():
+            card = await people.end_web_sessions(request, action)
         case actions.DecideHeldMessages(handle=handle):
             card = await message_queue.decide_held(request, handle=handle)
         case actions.ListTasks(page=page, status=status):

@@ -34,7 +34,8 @@ class Request:
     were sent along, relative to the data directory. `answer_ref` is the card an answer is streamed
     into. `zone` is the Boss's. `interrupted` may be answered together with this message;
     `missing_files` were sent along too, but could not be fetched. `heard_at` is when the message
-    came, or was sent if it came late: it decides about nothing that was asked later.
+    came, or was sent if it came late: it decides about nothing that was asked later. `web_session`
+    is that of the browser it came from, if any.
     """
 
     person: Person
@@ -54,6 +55,7 @@ class Request:
     interrupted: tuple[InterruptedMessage, ...] = ()
     missing_files: tuple[str, ...] = ()
     heard_at: datetime | None = None
+    web_session: str = ""
 
     @property
     def author(self) -> ChangeAuthor:

@@ -240,6 +240,7 @@ class Router:
             interrupted=arrival.interrupted,
             missing_files=arrival.missing,
             heard_at=_heard_at(row),
+            web_session=row.incoming.sender.web_session,
         )
 
 

@@ -58,7 +58,7 @@ def settle_restored(
     that wait are dropped. Queued tasks
     and those that wait for a time are paused; running ones become work that was interrupted long
     ago, which the next start offers. Requests have expired, and the next start offers to ask again.
-    Buttons of earlier cards no longer work.
+    Buttons of earlier cards no longer work. Browsers have to sign in again.
     """
     engine = migration_engine(f"sqlite:///{_escape(database)}")
     try:
@@ -76,6 +76,7 @@ def settle_restored(
                 approvals=_settle_approvals(tx, now),
             )
             _settle_subagents(tx, now, reason)
+            tx.execute(sa.delete(schema.web_sessions))
             marks = schema.marks
             tx.execute(sa.delete(marks).where(marks.c.name == _MARK))
             tx.execute(sa.insert(marks).values(name=_MARK, value=_dump(record)))

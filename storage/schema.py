@@ -78,6 +78,19 @@ pairings = sa.Table(
     sa.Index(None, "channel", "external_id"),
 )
 
+web_sessions = sa.Table(
+    "web_sessions",
+    metadata,
+    sa.Column("id", sa.String(16), primary_key=True),
+    sa.Column("cookie_hash", sa.String(64), nullable=False, unique=True),
+    sa.Column("token_mark", sa.String(8), nullable=False),
+    sa.Column("person_id", sa.ForeignKey("people.id"), nullable=False),
+    sa.Column("created_at", UtcTimestamp, nullable=False),
+    sa.Column("seen_at", UtcTimestamp, nullable=False),
+    sa.Column("expires_at", UtcTimestamp, nullable=False),
+    sa.Column("user_agent", sa.Text, nullable=False),
+)
+
 inbox = sa.Table(
     "inbox",
     metadata,

@@ -128,6 +128,7 @@ def _build_web(
         history=WebChatHistory(store.db, store.chats),
         say_handler=WebChatSender(inbox, router),
         alerts=core.alerts,
+        sessions=core.web_sessions,
         routes=(endpoint.route,),
         language=settings.fixed_language,
         on_guessing=partial(_tell_owners_of_guessing, core),

@@ -38,6 +38,7 @@ from bot.transports.ports import Transport
 from bot.transports.quota import MonthlyQuota, QuotaNotifier
 from bot.transports.undeliverable_notifier import UndeliverableNotifier
 from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER
+from bot.transports.web.sessions import WebSessionService
 from cards.catalog import catalog_for
 from handlers.approval_cards import ApprovalCards
 from handlers.language import CardLanguageResolver
@@ -51,6 +52,7 @@ from storage.records.people import Channel, Chat, ChatKind, Language, PersonRole
 from storage.records.system import BackupState, DiskUse
 from storage.sessions import TranscriptRepo
 from storage.usage import BudgetRepo
+from storage.web_sessions import WebSessionRepo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,7 @@ class Container:
     outbox_sender: OutboxSender
     courier: OutboxCourier
     held: HeldMessages
+    web_sessions: WebSessionService
     router: Router
 
     @property
@@ -133,15 +136,7 @@ async def build_container(settings: Settings, db: Database) -> Container:
     alerts = ChannelAlerts(_configured_channels(settings))
     transports: dict[Channel, Transport] = {}
     quota = _build_quota(settings, store, alerts, clock)
-    sender = OutboxSender(
-        db=db,
-        outbox=store.outbox,
-        transports=transports,
-        clock=clock,
-        alerts=alerts,
-        language_of=CardLanguageResolver(store.people, language),
-        quotas={Channel.FEISHU: quota},
-    )
+    sender = _build_outbox_sender(settings, store, clock, transports, quota)
     courier = _build_courier(store, sender, clock, build_masker(settings))
     approval_cards = ApprovalCards(
         people=store.people,
@@ -160,9 +155,17 @@ async def build_container(settings: Settings, db: Database) -> Container:
     )
     engine = build_engine_services(settings, store, courier, clock, approval_cards)
     held = HeldMessages(db=db, inbox=store.inbox, courier=courier, zone=settings.zone, clock=clock)
+    web_sessions = WebSessionService(repo=WebSessionRepo(db), ids=store.ids, now=clock.now)
     router = Router(
         _build_handler_services(
-            settings, store, clock, engine=engine, courier=courier, alerts=alerts, held=held
+            settings,
+            store,
+            clock,
+            engine=engine,
+            courier=courier,
+            alerts=alerts,
+            held=held,
+            web_sessions=web_sessions,
         ),
         clock=clock.now,
         zone=settings.zone,
@@ -180,6 +183,7 @@ async def build_container(settings: Settings, db: Database) -> Container:
         outbox_sender=sender,
         courier=courier,
         held=held,
+        web_sessions=web_sessions,
         router=router,
     )
 
@@ -201,6 +205,24 @@ async def _open_chats_with_feishu_owners(
         place = ChatAddress(channel=channel, chat=account, kind=ChatKind.PRIVATE)
         async with store.db.write() as tx:
             await store.chats.get_or_create(tx, place, MessageSender(external_id=account), now)
+
+
+def _build_outbox_sender(
+    settings: Settings,
+    store: RepositorySet,
+    clock: Clock,
+    transports: dict[Channel, Transport],
+    quota: MonthlyQuota,
+) -> OutboxSender:
+    return OutboxSender(
+        db=store.db,
+        outbox=store.outbox,
+        transports=transports,
+        clock=clock,
+        alerts=quota.alerts,
+        language_of=CardLanguageResolver(store.people, settings.fixed_language),
+        quotas={Channel.FEISHU: quota},
+    )
 
 
 def _build_quota(
@@ -269,6 +291,7 @@ def _build_handler_services(
     courier: OutboxCourier,
     alerts: ChannelAlerts,
     held: HeldMessages,
+    web_sessions: WebSessionService,
 ) -> HandlerServices:
     workers, mask = engine.workers, engine.workers.redactor.mask
     return HandlerServices(
@@ -277,6 +300,7 @@ def _build_handler_services(
         models=workers.models,
         people=store.people,
         pairings=store.pairings,
+        web_sessions=web_sessions,
         approvals=ApprovalService(store.approvals, engine.on_decided),
         costs=CostReportService(store.usage, BudgetRepo(store.db), engine.caps, clock.now),
         system=_build_system_status(settings, store, clock, engine, alerts),

@@ -1,4 +1,4 @@
-"""Top-level commands: say, pair, trace, status, cost, persona and approvals."""
+"""Top-level commands: say, pair, trace, status, cost, persona, sessions and approvals."""
 
 from __future__ import annotations
 
@@ -129,11 +129,19 @@ def persona(
     execute(command_line("persona", *(words or ())), as_json=as_json)
 
 
+def sessions(
+    words: Annotated[list[str] | None, typer.Argument(metavar="[end ID|others]")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    execute(command_line("sessions", *(words or ())), as_json=as_json)
+
+
 def add_commands(cli: typer.Typer) -> None:
     add_chat_command(cli, "status", "status", needs_worker=True)
     add_chat_command(cli, "cost", "cost", optional("what", _PERIOD), optional("model", _MODEL))
     cli.command("trace", help=help_text("trace"))(trace)
     cli.command("persona", help=help_text("persona"))(persona)
+    cli.command("sessions", help=help_text("sessions"))(sessions)
     add_chat_command(cli, "approvals", "approvals")
     add_chat_command(cli, "approve", "approve", optional("request", _APPROVAL_ID))
     add_chat_command(

@@ -7,9 +7,15 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from cards import formats, model
-from cards.actions import ApplyPersonChange, ConfirmPersonChange, ListTasks
+from cards.actions import (
+    ApplyPersonChange,
+    ConfirmPersonChange,
+    EndOtherWebSessions,
+    EndWebSession,
+    ListTasks,
+)
 from cards.catalog import TextCatalog
-from storage.records.people import Member, PairingRequest, PersonId, PersonRole
+from storage.records.people import Member, PairingRequest, PersonId, PersonRole, WebSession
 
 _MAX_NAME = 60
 _MAX_PAIRINGS = 20
@@ -161,3 +167,70 @@ def _member_buttons(member: Member, words: TextCatalog) -> list[model.CardButton
         )
         for remove in acts
     ]
+
+
+_MAX_SESSIONS = 20
+_MAX_USER_AGENT = 120
+
+
+def web_sessions_card(
+    sessions: Sequence[WebSession],
+    words: TextCatalog,
+    *,
+    current: str,
+    zone: ZoneInfo,
+    news: str = "",
+) -> model.Card:
+    """Signed-in browsers. `current` is the reader's session, empty outside the web chat; `news` is
+    how the list has just changed."""
+    blocks: list[model.Block] = [model.TextBlock(words(f"sessions.{news}"))] if news else []
+    shown = sessions[:_MAX_SESSIONS]
+    rows = [
+        _session_row(n, each, words, current=current, zone=zone) for n, each in enumerate(shown, 1)
+    ]
+    blocks.append(model.TextBlock("\n".join(rows) or words("sessions.none")))
+    if len(sessions) > len(shown):
+        blocks.append(model.NoteBlock(words("sessions.more", n=len(sessions) - len(shown))))
+    buttons = [
+        model.CardButton(words("sessions.button_end", n=n), EndWebSession(session_id=each.id))
+        for n, each in enumerate(shown, 1)
+        if each.id != current
+    ]
+    if buttons:
+        every = model.CardButton(
+            words("sessions.button_others" if current else "sessions.button_all"),
+            EndOtherWebSessions(),
+            style=model.ButtonStyle.DANGER,
+        )
+        blocks.append(model.ButtonsBlock((*buttons[: _MAX_BUTTONS - 1], every)))
+    blocks.append(model.NoteBlock(words("sessions.note")))
+    return model.titled_card(words("sessions.title", n=len(sessions)), *blocks)
+
+
+def web_sessions_data(sessions: Sequence[WebSession]) -> Mapping[str, Any]:
+    return {
+        "sessions": [
+            {
+                "id": each.id,
+                "created_at": each.created_at.isoformat(),
+                "seen_at": each.seen_at.isoformat(),
+                "expires_at": each.expires_at.isoformat(),
+                "user_agent": each.user_agent,
+            }
+            for each in sessions
+        ]
+    }
+
+
+def _session_row(
+    number: int, session: WebSession, words: TextCatalog, *, current: str, zone: ZoneInfo
+) -> str:
+    text = words(
+        "sessions.row",
+        id=session.id,
+        since=formats.date_time(session.created_at, zone),
+        seen=formats.date_time(session.seen_at, zone),
+    )
+    mark = f" · **{words('sessions.current')}**" if session.id == current else ""
+    agent = formats.escape_markdown(session.user_agent, _MAX_USER_AGENT) or "?"
+    return f"{number}. {text}{mark}\n   {agent}"

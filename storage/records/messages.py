@@ -45,13 +45,15 @@ class ChatAddress:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSender:
     """The sender in the platform's own ids. `language` is a hint such as `zh-hans`. `anonymous`:
-    a person who writes under an account that many share; `is_bot` is then true as well."""
+    a person who writes under an account that many share; `is_bot` is then true as well.
+    `web_session` is the session of the browser it came from, if any."""
 
     external_id: str
     name: str = ""
     language: str = ""
     is_bot: bool = False
     anonymous: bool = False
+    web_session: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -114,3 +114,15 @@ class PairingRequest:
     state: PairingState
     created_at: datetime
     expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebSession:
+    """A signed-in browser of the web chat. `seen_at` may be some minutes old; `user_agent` is what
+    the browser said of itself, cleaned and shortened."""
+
+    id: str
+    created_at: datetime
+    seen_at: datetime
+    expires_at: datetime
+    user_agent: str

@@ -33,6 +33,7 @@ from storage.records.people import (
     Person,
     PersonId,
     PersonRole,
+    WebSession,
 )
 from storage.records.system import BackendHealth, BackendReport, ModelChoice, SystemStatus
 from storage.records.tasks import (
@@ -537,6 +538,34 @@ class FakeTraces:
         self.followed.append((chat, key))
 
 
+class FakeWebSessions:
+    def __init__(self) -> None:
+        self.all: dict[str, WebSession] = {}
+
+    def add(self, session_id: str, user_agent: str = "Firefox") -> WebSession:
+        session = WebSession(
+            id=session_id,
+            created_at=NOW,
+            seen_at=NOW,
+            expires_at=NOW + timedelta(days=180),
+            user_agent=user_agent,
+        )
+        self.all[session_id] = session
+        return session
+
+    async def list(self) -> Sequence[WebSession]:
+        return tuple(self.all.values())
+
+    async def end(self, session_id: str) -> bool:
+        return self.all.pop(session_id, None) is not None
+
+    async def end_others(self, session_id: str) -> int:
+        gone = [each for each in self.all if each != session_id]
+        for each in gone:
+            del self.all[each]
+        return len(gone)
+
+
 class FakeServices:
     """All services at once: an owner Olga, a member Ann, each with a private chat, a group, and
     a stranger's private chat."""
@@ -570,6 +599,7 @@ class FakeServices:
         self.toolbook = FakeStandingPermissions()
         self.memory = FakeMemory()
         self.held = FakeHeldMessages()
+        self.web_sessions = FakeWebSessions()
 
     @property
     def services(self) -> HandlerServices:
@@ -579,6 +609,7 @@ class FakeServices:
             models=self.models,
             people=self.people,
             pairings=self.pairings,
+            web_sessions=self.web_sessions,
             approvals=self.approvals,
             costs=self.costs,
             system=self.system,

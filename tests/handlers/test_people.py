@@ -7,8 +7,16 @@ from typing import Any
 
 import pytest
 
-from cards.actions import ApplyPersonChange, ConfirmPersonChange, DecideApproval
+from cards.actions import (
+    ApplyPersonChange,
+    ConfirmPersonChange,
+    DecideApproval,
+    EndOtherWebSessions,
+    EndWebSession,
+)
+from cards.catalog import catalog_for
 from cards.model import ButtonsBlock
+from cards.render import web
 from handlers.people import MAX_ANNOUNCED
 from handlers.request import Reply
 from storage.records.approvals import ApprovalState
@@ -406,3 +414,70 @@ async def test_a_stranger_is_not_told_that_an_owner_was_asked_who_cannot_be_reac
     desk.world.people.chats[home.id] = home
     await desk.send_message("hello", who="x-olga", chat="c0")
     assert "CODE1" in text_of(desk.world.post.cards["approval:pair1:c0"])
+
+
+HOSTILE_AGENT = "<script>x</script> [x](javascript:alert(1)) `code` *b* \u202e\x1b[31m\nNew: line"
+
+
+async def test_an_owner_lists_and_ends_web_sessions() -> None:
+    desk = RouterHarness()
+    for each in ("s1aaaaaaaaaa", "s2aaaaaaaaaa", "s3aaaaaaaaaa"):
+        desk.world.web_sessions.add(each)
+
+    listed = await desk.send_message("/sessions", **OWNER)
+    token = desk.world.post.add_button_card(EndWebSession(session_id="s1aaaaaaaaaa"), chat="c0")
+    pressed = await desk.press(token, **OWNER)
+    typed = await desk.send_message("/sessions end S2AAAAAAAAAA", **OWNER)
+    unknown = await desk.send_message("/sessions end s2aaaaaaaaaa", **OWNER)
+    rest = await desk.send_message("/sessions end others", **OWNER)
+
+    assert actions(listed) == [
+        *(EndWebSession(session_id=each) for each in ("s1aaaaaaaaaa", "s2aaaaaaaaaa")),
+        EndWebSession(session_id="s3aaaaaaaaaa"),
+        EndOtherWebSessions(),
+    ]
+    assert "s1aaaaaaaaaa" not in text_of(pressed)
+    assert "s2aaaaaaaaaa" not in text_of(typed)
+    assert not unknown.good
+    assert "No browser is signed in" in text_of(rest)
+    assert not desk.world.web_sessions.all
+
+
+@pytest.mark.parametrize("how", [{}, {"who": "x-olga", "chat": "g1"}])
+@pytest.mark.parametrize("said", ["", " end s1", " end others"])
+async def test_web_sessions_are_for_owners_in_private(how: dict[str, Any], said: str) -> None:
+    desk = RouterHarness()
+    desk.world.web_sessions.add("s1")
+
+    reply = await desk.send_message(f"/sessions{said}", **how)
+    token = desk.world.post.add_button_card(EndOtherWebSessions(), chat=how.get("chat", "c1"))
+    pressed = await desk.press(token, **how)
+
+    assert [reply.good, pressed.good] == [False, False]
+    assert "Firefox" not in text_of(reply)
+    assert list(desk.world.web_sessions.all) == ["s1"]
+
+
+@pytest.mark.parametrize("said", ["/sessions end", "/sessions stop s1", "/sessions s1"])
+async def test_what_is_not_understood_ends_no_session(said: str) -> None:
+    desk = RouterHarness()
+    desk.world.web_sessions.add("s1")
+
+    assert not (await desk.send_message(said, **OWNER)).good
+    assert list(desk.world.web_sessions.all) == ["s1"]
+
+
+async def test_what_a_browser_says_of_itself_is_only_text() -> None:
+    desk = RouterHarness()
+    desk.world.web_sessions.add("s1", HOSTILE_AGENT)
+
+    reply = await desk.send_message("/sessions", **OWNER)
+
+    assert reply.card is not None
+    page = web.render(reply.card, catalog_for(Language.ENGLISH)).html
+    assert "<script" not in page
+    assert "<a " not in page
+    for shown in (page, text_of(reply)):
+        assert "\x1b" not in shown
+        assert "\u202e" not in shown
+        assert "\nNew: line" not in shown

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from storage.messages.outbox import OutgoingCard
 from storage.records.messages import DeliveryUrgency, IncomingMessage, IncomingPress
-from storage.records.people import Channel
+from storage.records.people import Channel, WebSession
 from storage.restored_store import find_restore, list_chats_with_held, settle_restored
+from storage.web_sessions import WebSessionRepo
 from tests.migrated_database import database_file, open_database
 from tests.storage.message_store import START, MessageStore, place, sender
 
@@ -68,6 +69,21 @@ async def test_what_waited_is_neither_sent_nor_handled_and_is_told_once(tmp_path
             )
             await room.outbox.put(tx, card, now=LATER)
         assert await room.outbox.count_queued() == 1
+
+
+async def test_a_restored_store_lets_no_browser_in(tmp_path: Path) -> None:
+    async with open_database(tmp_path) as db:
+        room, sessions = MessageStore(db), WebSessionRepo(db)
+        await room.people.ensure_owners((), now=START)
+        session = WebSession(
+            id="s1", created_at=START, seen_at=START, expires_at=LATER, user_agent="Firefox"
+        )
+        await sessions.add(session, cookie_hash="c", token_mark="t", replaced="")
+
+    settle_restored(database_file(tmp_path), backup_at=START, now=START, reason="was restored")
+
+    async with open_database(tmp_path) as db:
+        assert await WebSessionRepo(db).find("c", now=START) is None
 
 
 async def test_settling_again_replaces_the_record_and_changes_nothing_else(tmp_path: Path) -> None:

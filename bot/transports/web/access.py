@@ -3,6 +3,7 @@ socket."""
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -16,7 +17,9 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bot.transports.web.access_token import derive_cookie_value, tokens_equal
+from bot.transports.web.access_token import tokens_equal
+from bot.transports.web.sessions import SESSION_LIFETIME, WebSessionService
+from storage.errors import StorageError
 
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _ANY_ADDRESS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - named to be recognised, not bound
@@ -69,7 +72,9 @@ def _parse_address(name: str) -> IPv4Address | IPv6Address | None:
         return None
 
 
-_COOKIE_AGE = 180 * 24 * 3600
+_SESSION = "web_session"
+_log = logging.getLogger(__name__)
+
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _OPEN_PATHS = ("/healthz", "/static/")
 _SECURITY_HEADERS = {
@@ -155,6 +160,7 @@ class AccessVerdict(StrEnum):
     WRONG_HOST = "wrong_host"
     WRONG_ORIGIN = "wrong_origin"
     NO_TOKEN = "no_token"  # noqa: S105 - a verdict, not a password
+    UNAVAILABLE = "unavailable"
     TOO_MANY_GUESSES = "too_many_guesses"
     WRONG_TOKEN = "wrong_token"  # noqa: S105 - a verdict, not a password
 
@@ -162,19 +168,22 @@ class AccessVerdict(StrEnum):
 @dataclass(eq=False)
 class WebAccessControl:
     """Middleware that checks access. Host must be allowed; Origin must match Host for sockets and
-    changes. The token is accepted as a bearer header, as a cookie, or once in the URL, where it is
-    exchanged for the cookie. `deny` renders the error page. `throttle` slows down who guesses."""
+    changes. The token is accepted as a bearer header, or once in the URL, where it is exchanged for
+    the cookie of a new session. `deny` renders the error page. `throttle` slows down who guesses.
+    """
 
     app: ASGIApp
     token: str = field(repr=False)
     cookie: str
+    sessions: WebSessionService
     hosts: AllowedHosts
     deny_response: Callable[[Request, AccessVerdict], Response]
     throttle: LoginThrottle
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
-            if self._evaluate(HTTPConnection(scope), safe=False) is AccessVerdict.PASS:
+            verdict = await self._evaluate(HTTPConnection(scope), safe=False)
+            if verdict is AccessVerdict.PASS:
                 await self.app(scope, receive, send)
             else:
                 await send({"type": "websocket.close", "code": 1008})
@@ -182,24 +191,25 @@ class WebAccessControl:
             await self._handle_http(Request(scope), receive, _with_security_headers(send))
 
     async def _handle_http(self, request: Request, receive: Receive, send: Send) -> None:
-        verdict = self._evaluate(request, safe=request.method in _SAFE_METHODS)
+        verdict = await self._evaluate(request, safe=request.method in _SAFE_METHODS)
         match verdict:
             case AccessVerdict.PASS:
                 await self.app(request.scope, receive, send)
             case AccessVerdict.EXCHANGE:
-                await self._exchange_token(request)(request.scope, receive, send)
+                response = await self._exchange_token(request)
+                await response(request.scope, receive, send)
             case _:
                 await self.deny_response(request, verdict)(request.scope, receive, send)
 
-    def _evaluate(self, connection: HTTPConnection, *, safe: bool) -> AccessVerdict:
+    async def _evaluate(self, connection: HTTPConnection, *, safe: bool) -> AccessVerdict:
         """Tokens are not even compared while their address has to wait; a cookie can't be guessed
         and needs no waiting."""
         if not _carries_token(connection):
-            return self._check(connection, safe=safe)
+            return await self._check(connection, safe=safe)
         address = connection.client.host if connection.client else ""
         if self.throttle.wait(address):
             return AccessVerdict.TOO_MANY_GUESSES
-        verdict = self._check(connection, safe=safe)
+        verdict = await self._check(connection, safe=safe)
         given = connection.query_params.get("token")
         if has_bearer_token(connection, self.token) or verdict is AccessVerdict.EXCHANGE:
             self.throttle.succeed(address)
@@ -207,7 +217,7 @@ class WebAccessControl:
             self.throttle.fail(address)
         return verdict
 
-    def _check(self, connection: HTTPConnection, *, safe: bool) -> AccessVerdict:
+    async def _check(self, connection: HTTPConnection, *, safe: bool) -> AccessVerdict:
         host = connection.headers.get("host", "")
         if not self.hosts.allows(host):
             return AccessVerdict.WRONG_HOST
@@ -226,20 +236,32 @@ class WebAccessControl:
                 if tokens_equal(given, self.token)
                 else AccessVerdict.WRONG_TOKEN
             )
-        known = tokens_equal(
-            connection.cookies.get(self.cookie, ""), derive_cookie_value(self.token)
-        )
-        return AccessVerdict.PASS if known else AccessVerdict.NO_TOKEN
+        try:
+            session = await self.sessions.find_by_cookie(connection.cookies.get(self.cookie, ""))
+        except StorageError:
+            _log.exception("cannot look up the session of a browser")
+            return AccessVerdict.UNAVAILABLE
+        connection.scope[_SESSION] = session
+        return AccessVerdict.PASS if session else AccessVerdict.NO_TOKEN
 
-    def _exchange_token(self, request: Request) -> Response:
-        """Redirect to the URL without the token, so that no history or screenshot shows it."""
+    async def _exchange_token(self, request: Request) -> Response:
+        """Redirect to the URL without the token, so that no history or screenshot shows it. A
+        cookie that came along is never taken over: its session ends."""
+        try:
+            cookie = await self.sessions.open(
+                request.headers.get("user-agent", ""),
+                replaced=request.cookies.get(self.cookie, ""),
+            )
+        except StorageError:
+            _log.exception("cannot store the session of a browser")
+            return self.deny_response(request, AccessVerdict.UNAVAILABLE)
         rest = [(key, value) for key, value in request.query_params.multi_items() if key != "token"]
         path = "/" + request.url.path.lstrip("/")
         response = RedirectResponse(f"{path}?{urlencode(rest)}" if rest else path, status_code=303)
         response.set_cookie(
             self.cookie,
-            derive_cookie_value(self.token),
-            max_age=_COOKIE_AGE,
+            cookie,
+            max_age=int(SESSION_LIFETIME.total_seconds()),
             httponly=True,
             # `Strict` would omit the cookie on links from Telegram or Feishu.
             samesite="lax",
@@ -247,6 +269,11 @@ class WebAccessControl:
         )
         response.headers["cache-control"] = "no-store"
         return response
+
+
+def get_session_id(connection: HTTPConnection) -> str:
+    """The session of the browser that this came from; empty for a program with the token."""
+    return str(connection.scope.get(_SESSION, ""))
 
 
 def _carries_token(connection: HTTPConnection) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import os
 import secrets
@@ -37,8 +36,3 @@ def read_token(home: Path) -> str:
 def tokens_equal(given: str, right: str) -> bool:
     """Constant-time comparison."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), right.encode())
-
-
-def derive_cookie_value(token: str) -> str:
-    """Cookie value that proves knowledge of the token without containing it."""
-    return hmac.new(token.encode(), b"shiftboss web cookie", hashlib.sha256).hexdigest()

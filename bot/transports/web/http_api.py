@@ -9,14 +9,21 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, Field, ValidationError
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import (
+    FileResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+)
 
 from bot.transports.ports import FileTooLarge
-from bot.transports.web.access import has_bearer_token
+from bot.transports.web.access import get_session_id, has_bearer_token
 from bot.transports.web.files import MAX_FILE_BYTES, EmptyUpload, WebFileStore
 from bot.transports.web.frames import MAX_TEXT
 from bot.transports.web.page_connections import WebTabs
 from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER, WebSayHandler
+from bot.transports.web.sessions import WebSessionService
 from cards.catalog import TextCatalog
 from cards.render import text
 from storage.records.messages import IncomingMessage
@@ -43,6 +50,7 @@ class _SayBody(BaseModel):
 class WebHttpApi:
     files: WebFileStore
     say_handler: WebSayHandler
+    sessions: WebSessionService
     tabs: WebTabs
     token: str = field(repr=False)
     words: Callable[[Request], TextCatalog]
@@ -77,6 +85,11 @@ class WebHttpApi:
         upload_id = kept.reference["path"].split("/")[-2]
         facts = {"id": upload_id, "name": kept.name, "size": kept.size, "kind": kept.kind}
         return JSONResponse(facts, status_code=201)
+
+    async def sign_out(self, request: Request) -> Response:
+        """End the session of this browser; a program with the token has none."""
+        await self.sessions.end(get_session_id(request))
+        return RedirectResponse("/", status_code=303, headers={"cache-control": "no-store"})
 
     async def say(self, request: Request) -> Response:
         """Requires the token; a cookie is not sufficient."""

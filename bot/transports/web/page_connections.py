@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import assert_never
@@ -15,6 +16,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from bot.transports.limited_dict import LimitedDict
 from bot.transports.ports import InboxPort
 from bot.transports.web import frames
+from bot.transports.web.access import get_session_id
 from bot.transports.web.files import WebFileStore
 from bot.transports.web.pages import negotiate_language
 from bot.transports.web.ports import (
@@ -24,11 +26,14 @@ from bot.transports.web.ports import (
     WebAlertReader,
     WebHistoryReader,
 )
+from bot.transports.web.sessions import WebSessionService
 from cards.catalog import TextCatalog, catalog_for
+from storage.errors import StorageError
 from storage.records.messages import (
     IncomingChatOpen,
     IncomingMessage,
     IncomingPress,
+    MessageSender,
     OutboxId,
     RemoteFile,
 )
@@ -46,10 +51,20 @@ class SlowPage(Exception):
 
 class WebTab:
     """Updates waiting for one page, the latest per key. The first is sent at once, further ones in
-    batches after a pause that grows with their number."""
+    batches after a pause that grows with their number. `close` ends the connection; `session` is
+    that of the browser, empty for a program with the token."""
 
-    def __init__(self, words: TextCatalog, sleep: Callable[[float], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        words: TextCatalog,
+        sleep: Callable[[float], Awaitable[None]],
+        *,
+        session: str = "",
+        close: Callable[[], None] = lambda: None,
+    ) -> None:
         self.words = words
+        self.session = session
+        self.close = close
         self._sleep = sleep
         self._pending: dict[str, frames.PageUpdate] = {}
         self._has_updates = asyncio.Event()
@@ -91,6 +106,12 @@ class WebTabs:
     def remove(self, tab: WebTab) -> None:
         self._open.discard(tab)
 
+    def close_sessions(self, ended: Collection[str]) -> None:
+        """Close the pages of these sessions. They are shown nothing more."""
+        for tab in [each for each in self._open if each.session in ended]:
+            self.remove(tab)
+            tab.close()
+
     def show(self, shown: ShownCard) -> None:
         if shown.revision < self._newest.get(shown.outbox_id, 0):
             return
@@ -128,10 +149,15 @@ _log = logging.getLogger(__name__)
 _INITIAL_ITEMS = 100
 _PRESS_WAIT = 2.5
 _TRY_AGAIN_LATER = 1013
+_POLICY_VIOLATION = 1008
 
 
 class _PageGone(Exception):
     """The page has closed its socket."""
+
+
+class _SessionEnded(Exception):
+    """The page's session has ended."""
 
 
 class _UploadGone(Exception):
@@ -148,6 +174,7 @@ class PageConnectionHandler:
     alerts: WebAlertReader
     tabs: WebTabs
     files: WebFileStore
+    sessions: WebSessionService
     default_language: Language | None
     now: Callable[[], datetime]
     sleep: Callable[[float], Awaitable[None]]
@@ -158,14 +185,22 @@ class PageConnectionHandler:
         """Serve one page until it disconnects."""
         await socket.accept()
         language = negotiate_language(socket, self.default_language)
-        tab = WebTab(catalog_for(language), self.sleep)
-        self.tabs.add(tab)
+        tab = WebTab(
+            catalog_for(language),
+            self.sleep,
+            session=get_session_id(socket),
+            close=lambda: self.spawn(self._end(feeding, socket)),
+        )
         feeding = asyncio.create_task(self._feed(tab, socket), name="web-feed")
+        self.tabs.add(tab)
         try:
+            await self._check_session(tab)
             await self._send_initial(tab)
             await self._receive_frames(tab, socket)
         except _PageGone:
             pass
+        except _SessionEnded:
+            await self._end(feeding, socket)
         finally:
             self.tabs.remove(tab)
             feeding.cancel()
@@ -183,15 +218,36 @@ class PageConnectionHandler:
             # Starlette's error for a closed page; the receiving side ends too.
             pass
 
+    async def _end(self, feeding: asyncio.Task[None], socket: WebSocket) -> None:
+        """Nothing more is sent, not even what is under way."""
+        feeding.cancel()
+        await asyncio.wait([feeding])
+        # Starlette's error for a closed page.
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+            await socket.close(_POLICY_VIOLATION)
+
+    async def _check_session(self, tab: WebTab) -> None:
+        """Raises _SessionEnded if it has, also by another process, and _PageGone if the store does
+        not say."""
+        if not tab.session:
+            return
+        try:
+            is_live = await self.sessions.is_live(tab.session)
+        except StorageError as problem:
+            _log.exception("cannot look up the session of an open page")
+            raise _PageGone from problem
+        if not is_live:
+            self.tabs.remove(tab)
+            self.tabs.close_sessions({tab.session})
+            raise _SessionEnded
+
     async def _send_initial(self, tab: WebTab) -> None:
         past = tuple(await self.history.recent(LOCAL_PLACE, _INITIAL_ITEMS))
         tab.push("past", frames.PastConversation(items=past))
         tab.push("alerts", frames.PageSignal(frame=self.alerts_frame(tab.words)))
         if not past:
-            sender = replace(LOCAL_SENDER, language=tab.words.language)
-            await self.inbox.accept(
-                IncomingChatOpen(place=LOCAL_PLACE, sender=sender), dedupe="entry"
-            )
+            opened = IncomingChatOpen(place=LOCAL_PLACE, sender=_sender(tab))
+            await self.inbox.accept(opened, dedupe="entry")
 
     async def _receive_frames(self, tab: WebTab, socket: WebSocket) -> None:
         while True:
@@ -201,6 +257,7 @@ class PageConnectionHandler:
                 # Starlette raises the second one if sending fails first.
                 raise _PageGone from gone
             try:
+                await self._check_session(tab)
                 frame = frames.parse_frame(raw)
             except frames.WebFrameError as problem:
                 _log.warning("the page sent something unknown: %.200r", problem)
@@ -242,7 +299,7 @@ class PageConnectionHandler:
     async def _say(self, frame: frames.SayFrame, tab: WebTab) -> None:
         message = IncomingMessage(
             place=LOCAL_PLACE,
-            sender=replace(LOCAL_SENDER, language=tab.words.language),
+            sender=_sender(tab),
             message_id=frame.id,
             text=frame.text,
             addressed=True,
@@ -257,7 +314,7 @@ class PageConnectionHandler:
     async def _press(self, frame: frames.PressFrame, tab: WebTab) -> None:
         press = IncomingPress(
             place=LOCAL_PLACE,
-            sender=replace(LOCAL_SENDER, language=tab.words.language),
+            sender=_sender(tab),
             token=frame.token,
             message_id=frame.card,
             value=frame.value,
@@ -283,6 +340,10 @@ class PageConnectionHandler:
                 tab.push(id_, _toast_signal(id_, text, good=False))
             case _:
                 assert_never(frame)
+
+
+def _sender(tab: WebTab) -> MessageSender:
+    return replace(LOCAL_SENDER, language=tab.words.language, web_session=tab.session)
 
 
 def _toast_signal(id_: str, text: str, *, good: bool) -> frames.PageSignal:

@@ -122,6 +122,8 @@ class WebPages:
                 text = words("web.needs_token")
                 asking = {**headers, "www-authenticate": "Bearer"}
                 return PlainTextResponse(text, status_code=401, headers=asking)
+            case AccessVerdict.UNAVAILABLE:
+                return PlainTextResponse(words("web.broken"), status_code=503, headers=headers)
             case _:
                 page = _template("denied.html", words, wrong=verdict is AccessVerdict.WRONG_TOKEN)
                 return HTMLResponse(page, status_code=401, headers=headers)

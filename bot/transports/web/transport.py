@@ -42,6 +42,7 @@ from bot.transports.web.ports import (
     WebHistoryReader,
     WebSayHandler,
 )
+from bot.transports.web.sessions import WebSessionService
 from cards.catalog import catalog_for
 from storage.records.messages import MessagePlacement, RemoteFile
 from storage.records.people import Channel, Chat, Language
@@ -138,6 +139,7 @@ class WebTransport:
     history: WebHistoryReader
     say_handler: WebSayHandler
     alerts: WebAlertReader
+    sessions: WebSessionService
     on_guessing: Callable[[str], Coroutine[object, object, None]]
     routes: Sequence[BaseRoute] = ()
     allowed_hosts: Sequence[str] = ()
@@ -150,6 +152,7 @@ class WebTransport:
         self._hosts = AllowedHosts(self.host, self.allowed_hosts)
         self._files = WebFileStore(self.home)
         self._tabs = WebTabs()
+        self.sessions.on_end = self._tabs.close_sessions
         self._background: set[asyncio.Task[None]] = set()
         self._sock: socket.socket | None = None
         self._connection_handler = PageConnectionHandler(
@@ -158,6 +161,7 @@ class WebTransport:
             alerts=self.alerts,
             tabs=self._tabs,
             files=self._files,
+            sessions=self.sessions,
             default_language=self.language,
             now=self.now,
             sleep=self.sleep,
@@ -184,6 +188,7 @@ class WebTransport:
         self._sock = open_listening_socket(self.host, self.port)
         self.port = int(self._sock.getsockname()[1])
         stack.push_async_callback(self._close)
+        await self.sessions.use_token(self.token)
 
     async def run(self) -> None:
         """Serve until cancelled. Can be called again after a failure."""
@@ -234,6 +239,7 @@ class WebTransport:
             token=self.token,
             # Cookies are shared by all ports of a host, so the name includes the port.
             cookie=f"shiftboss_{self.port}",
+            sessions=self.sessions,
             hosts=self._hosts,
             deny_response=pages.deny_response,
             throttle=LoginThrottle(now=self.now, on_guessing=self._report_guessing),
@@ -243,6 +249,7 @@ class WebTransport:
         api = WebHttpApi(
             files=self._files,
             say_handler=self.say_handler,
+            sessions=self.sessions,
             tabs=self._tabs,
             token=self.token,
             words=pages.words,
@@ -256,6 +263,7 @@ class WebTransport:
             Route("/files/{path:path}", api.file),
             Route("/upload", api.upload, methods=["POST"]),
             Route("/api/say", api.say, methods=["POST"]),
+            Route("/sign-out", api.sign_out, methods=["POST"]),
             WebSocketRoute("/ws", self._connection_handler.serve_socket),
         ]
         return Starlette(

@@ -16,11 +16,15 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Origin
 
 from bot.transports.ports import OutboundMessage, PressToast
-from bot.transports.web.access_token import derive_cookie_value
-from bot.transports.web.ports import HistoryItem, SayResult, ShownCard
+from bot.transports.web.ports import HistoryItem, SayResult, ShownCard, WebStartError
+from bot.transports.web.sessions import WebSessionService
 from bot.transports.web.transport import WebTransport
 from cards.catalog import TextCatalog
 from cards.model import Card
+from storage.db import Database
+from storage.ids import IdGenerator
+from storage.messages.chats import ChatRepo
+from storage.people import PeopleRepo
 from storage.records.messages import (
     ChatAddress,
     DeliveryUrgency,
@@ -31,6 +35,8 @@ from storage.records.messages import (
     OutboxId,
 )
 from storage.records.people import Channel, Chat, ChatId, ChatKind, ChatSettings, Language, PersonId
+from storage.web_sessions import WebSessionRepo
+from tests.migrated_database import migrated_url
 from tests.waiting import WAIT_SECONDS
 
 TOKEN = "a-token-for-tests"
@@ -160,6 +166,8 @@ class WebHarness:
         self.settings: dict[str, Any] = {}
         self._clock = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
         self.transport: WebTransport
+        self.sessions: WebSessionService
+        self._cookie = ""
         self._stack: AsyncExitStack
         self._running: asyncio.Task[None]
 
@@ -170,8 +178,14 @@ class WebHarness:
     async def hear_of_guessing(self, address: str) -> None:
         self.guessers.append(address)
 
-    async def start(self) -> None:
+    async def prepare(self, stack: AsyncExitStack) -> None:
+        """A transport that is not started yet."""
         wanted = {"host": "127.0.0.1", "token": TOKEN, **self.settings}
+        url = await asyncio.to_thread(migrated_url, self.home)
+        db = await Database.open(url, stack)
+        ids = IdGenerator()
+        await PeopleRepo(db, ids, ChatRepo(db, ids)).ensure_owners((), now=self.now())
+        self.sessions = WebSessionService(repo=WebSessionRepo(db), ids=ids, now=self.now)
         self.transport = WebTransport(
             port=self.port,
             home=self.home,
@@ -180,12 +194,21 @@ class WebHarness:
             history=self.history,
             say_handler=self.say_handler,
             alerts=self.alerts,
+            sessions=self.sessions,
             on_guessing=self.hear_of_guessing,
             now=self.now,
             **wanted,
         )
+
+    async def start(self) -> None:
         self._stack = AsyncExitStack()
-        await self.transport.start(self._stack)
+        await self.prepare(self._stack)
+        try:
+            await self.transport.start(self._stack)
+        except WebStartError:
+            await self._stack.aclose()
+            raise
+        self._cookie = await self.sessions.open("the harness")
         self._running = asyncio.create_task(self.transport.run())
         self.port = httpx.URL(self.transport.address).port or 0
 
@@ -214,7 +237,8 @@ class WebHarness:
 
     @property
     def cookie(self) -> dict[str, str]:
-        return {f"shiftboss_{self.port}": derive_cookie_value(self.transport.token)}
+        """Of a browser that has signed in."""
+        return {f"shiftboss_{self.port}": self._cookie}
 
     def browser(self, **changes: Any) -> httpx.AsyncClient:
         """Someone who has opened the page."""

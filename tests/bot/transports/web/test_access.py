@@ -195,10 +195,10 @@ async def test_the_socket_is_given_back_when_the_stack_unwinds_before_running(
     tmp_path: Path,
 ) -> None:
     world = WebHarness(tmp_path)
-    await world.start()
-    await world.stop()
     async with AsyncExitStack() as stack:
+        await world.prepare(stack)
         await world.transport.start(stack)
+    world.port = world.transport.port
     await world.start()
     await world.stop()
 

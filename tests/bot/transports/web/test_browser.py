@@ -10,7 +10,6 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from bot.transports.ports import PressToast
-from bot.transports.web.access_token import derive_cookie_value
 from cards.actions import ChooseModel, PauseTask, ShowLogs, StopTask, SubmitTaskForm
 from cards.model import (
     ButtonsBlock,
@@ -163,6 +162,7 @@ async def test_a_program_with_another_key_shows_its_own_page(
     world: WebHarness, browser: Browser
 ) -> None:
     visitor = await visit(browser, world)
+    before = await visitor.page.context.cookies()
     await world.stop()
     world.settings = {"token": "another-token"}
     await world.start()
@@ -171,7 +171,8 @@ async def test_a_program_with_another_key_shows_its_own_page(
     await visitor.page.get_by_role("button", name="Open").click()
     await expect(visitor.page.locator("#status")).to_have_attribute("data-state", "online")
     cookies = await visitor.page.context.cookies()
-    assert derive_cookie_value("another-token") in [cookie.get("value") for cookie in cookies]
+    assert not {each.get("value") for each in cookies} & {each.get("value") for each in before}
+    assert len(await world.sessions.list()) == 2
 
 
 async def test_hostile_text_runs_nothing(world: WebHarness, browser: Browser) -> None:
