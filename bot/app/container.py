@@ -128,10 +128,7 @@ async def open_container(settings: Settings) -> AsyncGenerator[Container, None]:
 async def build_container(settings: Settings, db: Database) -> Container:
     clock, language = SystemClock(), settings.fixed_language
     store = build_repositories(db, clock, language, settings.approval_lifetime, zone=settings.zone)
-    local = catalog_for(language or Language.ENGLISH)("welcome.local_owner")
-    await store.people.ensure_owners(settings.owner_ids, now=clock.now(), local_name=local)
-    if settings.feishu_app_id:
-        await _open_chats_with_feishu_owners(settings, store, clock.now())
+    await _register_owners(settings, store, clock.now())
 
     alerts = ChannelAlerts(_configured_channels(settings))
     transports: dict[Channel, Transport] = {}
@@ -188,11 +185,13 @@ async def build_container(settings: Settings, db: Database) -> Container:
     )
 
 
-async def _open_chats_with_feishu_owners(
-    settings: Settings, store: RepositorySet, now: datetime
-) -> None:
-    """Feishu delivers to an open ID, so its owners can be asked before they have written. Their
-    chat gets its own ID with their first message or press."""
+async def _register_owners(settings: Settings, store: RepositorySet, now: datetime) -> None:
+    """Record the configured owners. Feishu delivers to an open ID, so its owners can be asked
+    before they have written: they get a chat here, and its ID with their first message or press."""
+    local = catalog_for(settings.fixed_language or Language.ENGLISH)("welcome.local_owner")
+    await store.people.ensure_owners(settings.owner_ids, now=now, local_name=local)
+    if not settings.feishu_app_id:
+        return
     met = {
         chat.person_id
         for chat in await store.chats.list_private(PersonRole.OWNER)

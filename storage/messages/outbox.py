@@ -7,7 +7,19 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, and_, bindparam, case, func, insert, or_, select, update
+from sqlalchemy import (
+    Row,
+    and_,
+    bindparam,
+    case,
+    exists,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    update,
+)
 
 from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore, upsert
@@ -147,8 +159,16 @@ _RETRY_NOW = (
     .values(due_at=bindparam("now", type_=outbox.c.due_at.type))
 )
 
+# A chat that was given its address while the old one refused the message gets it there.
+_HAS_MOVED = exists(
+    select(literal(1)).where(
+        chats.c.id == outbox.c.chat_id, chats.c.external_id != bindparam("address")
+    )
+)
 _MARK_DEAD = _UPDATE.where(outbox.c.revision == bindparam("tried")).values(
-    state=OutboxState.DEAD.value, tried_revision=0, error=bindparam("why")
+    state=case((_HAS_MOVED, OutboxState.QUEUED.value), else_=OutboxState.DEAD.value),
+    tried_revision=0,
+    error=bindparam("why"),
 )
 
 _BY_PLATFORM_MESSAGE = (
@@ -410,10 +430,11 @@ class OutboxRepo:
             await tx.execute(_RETRY_NOW, {"channel": channel.value, "now": now})
 
     async def mark_dead(self, attempt: DeliveryAttempt, *, error: str) -> None:
-        """Give up on this revision. A newer one is tried again."""
+        """Give up on this revision, unless its chat has another address by now. A newer one is
+        tried again."""
+        facts = {"which": attempt.row.id, "tried": attempt.row.revision, "why": error}
         async with self._db.write() as tx:
-            facts = {"which": attempt.row.id, "tried": attempt.row.revision, "why": error}
-            await tx.execute(_MARK_DEAD, facts)
+            await tx.execute(_MARK_DEAD, facts | {"address": attempt.chat.external_id})
 
 
 async def _record_placement(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 
 from storage.errors import StoreUnavailable
 from storage.messages.outbox import DeliveryAttempt, OutgoingCard
-from storage.records.messages import DeliveryUrgency, MessagePlacement, OutboxId
-from storage.records.people import Channel
+from storage.records.messages import ChatAddress, DeliveryUrgency, MessagePlacement, OutboxId
+from storage.records.people import Channel, ChatKind
 from tests.migrated_database import open_database
 from tests.storage.message_store import MessageStore, group, place, sender
 
@@ -302,6 +303,19 @@ async def test_giving_up_an_old_revision_spares_a_newer_one(room: MessageStore) 
     await room.outbox.mark_dead(tried, error="refused")
 
     assert await heads(room) == [posted.id]
+
+
+async def test_giving_up_an_old_address_spares_the_new_one(room: MessageStore) -> None:
+    account = sender("ou_1")
+    unopened = ChatAddress(channel=Channel.FEISHU, chat="ou_1", kind=ChatKind.PRIVATE)
+    chat = await room.chat(unopened, account)
+    posted = await room.put(chat, "one")
+    tried = await begin(room, posted.id)
+    await room.chat(replace(unopened, chat="oc_1"), account)
+
+    await room.outbox.mark_dead(tried, error="out of reach")
+
+    assert (await begin(room, posted.id)).chat.external_id == "oc_1"
 
 
 async def test_a_card_is_found_by_the_message_that_shows_it(room: MessageStore) -> None:

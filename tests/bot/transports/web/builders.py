@@ -180,7 +180,7 @@ class WebHarness:
 
     async def prepare(self, stack: AsyncExitStack) -> None:
         """A transport that is not started yet."""
-        wanted = {"host": "127.0.0.1", "token": TOKEN, **self.settings}
+        wanted = {"host": "127.0.0.1", "token": TOKEN, "menu": menu, **self.settings}
         url = await asyncio.to_thread(migrated_url, self.home)
         db = await Database.open(url, stack)
         ids = IdGenerator()
@@ -190,7 +190,6 @@ class WebHarness:
             port=self.port,
             home=self.home,
             inbox=self.inbox,
-            menu=menu,
             history=self.history,
             say_handler=self.say_handler,
             alerts=self.alerts,

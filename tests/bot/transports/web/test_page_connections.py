@@ -245,12 +245,8 @@ async def test_the_page_speaks_the_readers_language(world: WebHarness) -> None:
 
 async def test_the_menu_cannot_break_out_of_the_page(tmp_path: Path) -> None:
     world = WebHarness(tmp_path)
+    world.settings["menu"] = lambda _language: (("x", "</script><script>alert(1)</script>"),)
     await world.start()
-    world.transport.menu = lambda _language: (("x", "</script><script>alert(1)</script>"),)
-    await world.stop()
-    await world.transport.start(world._stack)
-    world._running = asyncio.create_task(world.transport.run())
-    world.port = int(world.transport.address.rsplit(":", 1)[1].strip("/"))
     async with world.browser() as browser:
         page = (await browser.get("/")).text
     await world.stop()
