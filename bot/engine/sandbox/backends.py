@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import importlib.util
 import logging
 import os
@@ -12,7 +13,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from bot.engine.llm.acp.process import CliLaunch, CliLauncher
@@ -85,7 +86,9 @@ class BubblewrapSandbox:
         ]
         shell = ("/bin/sh", "-c", self.limits.shell_prefix, "sh", *command.argv)
         return SandboxLaunch(
-            argv=self.limits.join_cgroup((str(self.program), *options, "--", *shell)),
+            argv=self.limits.join_cgroup(
+                _with_mode_filter((str(self.program), *options, "--", *shell))
+            ),
             env={**command.env, "HOME": str(command.home), "TMPDIR": "/tmp"},  # noqa: S108 - as before
             cwd=command.workspace,
         )
@@ -141,6 +144,34 @@ class BubblewrapSandbox:
 
 
 _TMP = Path("/tmp")  # noqa: S108 - only looked at
+
+# The number is free: a launch has no other files than its three streams.
+_FILTER_FD = 9
+_OPEN_FILTER = f'exec {_FILTER_FD}<"$1" || exit 126; shift; exec "$@"'
+
+
+def _with_mode_filter(argv: Sequence[str]) -> tuple[str, ...]:
+    """Bubblewrap with the filter against set-user-ID files, where we know the architecture."""
+    fd = _mode_filter_file(os.uname().machine)
+    if fd is None:
+        return tuple(argv)
+    program, *rest = argv
+    path = f"/proc/{os.getpid()}/fd/{fd}"
+    confined = (program, "--seccomp", str(_FILTER_FD), *rest)
+    return ("/bin/sh", "-c", _OPEN_FILTER, "sh", path, *confined)
+
+
+@cache
+def _mode_filter_file(machine: str) -> int | None:
+    """A file in memory that nobody can change."""
+    program = supervisor.build_mode_filter(machine)
+    if not program:
+        return None
+    fd = os.memfd_create("shiftboss-seccomp", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.write(fd, program)
+    seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd
 
 
 def _read_only_options(paths: Iterable[Path | str]) -> Iterator[str]:

@@ -64,10 +64,24 @@ _METADATA_CALLS = {
     "x86_64": (*range(90, 95), *range(188, 191), *range(197, 200), 260, 268, 452, 463, 466, 469),
     "aarch64": (5, 6, 7, 14, 15, 16, 52, 53, 54, 55, 452, 463, 466, 469),
 }
-_IO_URING, _X32 = 425, 0x40000000
-_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+_IO_URING, _OPENAT2, _X32 = 425, 437, 0x40000000
+_LOAD, _EQUAL, _AT_LEAST, _HAS_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ARCH, _NUMBER, _FIRST = 4, 0, 16
 _ALLOW, _REFUSE, _UNKNOWN = 0x7FFF0000, 0x00050000 | 13, 0x00050000 | 38
+
+# System calls that give a file its mode, by audit architecture: number → index of the argument, and
+# for those that open also numbers → index of their flags, after which the mode follows.
+_MODE_CALLS: dict[str, dict[int, tuple[dict[int, int], dict[int, int]]]] = {
+    "x86_64": {
+        0xC000003E: ({90: 1, 91: 1, 268: 2, 452: 2, 85: 1, 133: 1, 259: 2}, {2: 1, 257: 2}),
+        0x40000003: ({15: 1, 94: 1, 306: 2, 452: 2, 8: 1, 14: 1, 297: 2}, {5: 1, 295: 2}),
+    },
+    "aarch64": {
+        0xC00000B7: ({52: 1, 53: 2, 452: 2, 33: 2}, {56: 2}),
+        0x40000028: ({15: 1, 94: 1, 333: 2, 452: 2, 8: 1, 14: 1, 324: 2}, {5: 1, 322: 2}),
+    },
+}
+_SET_ID_BITS, _CREATES = 0o6000, 0o20000100
 
 
 def supervisor_command(spec: SupervisorSpec, argv: Sequence[str]) -> tuple[str, ...]:
@@ -84,6 +98,38 @@ def landlock_abi() -> int:
     if os.uname().machine not in _ARCHES:
         return 0
     return max(0, int(_LIBC.syscall(_CREATE, None, ctypes.c_size_t(0), 1)))
+
+
+def build_mode_filter(machine: str) -> bytes:
+    """A seccomp program that refuses to make set-user-ID and set-group-ID files, which would give
+    our rights to other users of the machine; empty for an unknown architecture.
+
+    Calls whose arguments a filter cannot see do not exist: openat2 and io_uring."""
+    calls = _MODE_CALLS.get(machine, {})
+    lines: list[tuple[str, int, str, str, int]] = [("", _LOAD, "", "", _ARCH)]
+    lines += [("", _EQUAL, f"calls {arch}", "", arch) for arch in calls]
+    lines += [("", _RETURN, "", "", _REFUSE)]
+    for arch, (modes, opens) in calls.items():
+        lines += [(f"calls {arch}", _LOAD, "", "", _NUMBER)]
+        lines += [("", _AT_LEAST, "refuse", "", _X32)]
+        lines += [("", _EQUAL, "unknown", "", number) for number in (_IO_URING, _OPENAT2)]
+        lines += [("", _EQUAL, f"mode {at}", "", number) for number, at in modes.items()]
+        lines += [("", _EQUAL, f"open {at}", "", number) for number, at in opens.items()]
+        lines += [("", _RETURN, "", "", _ALLOW)]
+    for at in (1, 2):
+        lines += [(f"open {at}", _LOAD, "", "", _FIRST + 8 * at)]
+        lines += [("", _HAS_BITS, f"mode {at + 1}", "allow", _CREATES)]
+    for at in (1, 2, 3):
+        lines += [(f"mode {at}", _LOAD, "", "", _FIRST + 8 * at)]
+        lines += [("", _HAS_BITS, "refuse", "allow", _SET_ID_BITS)]
+    ends = {"allow": _ALLOW, "refuse": _REFUSE, "unknown": _UNKNOWN}
+    lines += [(name, _RETURN, "", "", value) for name, value in ends.items()]
+    places = {label: at for at, (label, *_) in enumerate(lines) if label}
+    return b"".join(
+        struct.pack("=HBBI", code, *(places.get(to, at + 1) - at - 1 for to in (yes, no)), value)
+        for at, (_, code, yes, no, value) in enumerate(lines)
+        if calls
+    )
 
 
 def descendants(root: int, limit: int = 1 << 20) -> list[int]:
@@ -260,9 +306,13 @@ def _install_seccomp(*, network: bool) -> None:
         for at, (code, yes, no, value) in enumerate(tests)
     ]
     program += [(_RETURN, 0, 0, end) for end in ends]
-    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in program))
-    filter_ = struct.pack("@HP", len(program), ctypes.addressof(code))
-    _check_result(_LIBC.prctl(_SET_SECCOMP, 2, filter_, 0, 0))
+    for code in (
+        build_mode_filter(machine),
+        b"".join(struct.pack("=HBBI", *each) for each in program),
+    ):
+        buffer = ctypes.create_string_buffer(code)
+        filter_ = struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))
+        _check_result(_LIBC.prctl(_SET_SECCOMP, 2, filter_, 0, 0))
 
 
 def _prctl(option: int, value: int) -> None:
