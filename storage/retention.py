@@ -14,6 +14,7 @@ from storage.db import Database, Transaction
 from storage.records.approvals import ApprovalState
 from storage.records.messages import InboxState, OutboxState
 from storage.records.tasks import Task, TaskStatus
+from storage.records.tools import ToolCallState
 from storage.rows import records_from
 
 _BATCH = 200
@@ -78,6 +79,109 @@ class RetentionRepo:
                 await _delete_sessions(tx, ids)
             total += len(ids)
             if not ids:
+                return total
+            await asyncio.sleep(_PAUSE)
+
+    async def delete_conversations(self, *, before: datetime, now: datetime) -> int:
+        """Delete the messages and summaries of conversations and their sub-agents that were last
+        used before, and of the others what was said before and is summarised; returns the number of
+        conversations. One that waits for a decision stays."""
+        sessions, helpers, calls = schema.sessions.c, schema.helpers.c, schema.tool_calls.c
+        of_chats = sa.or_(
+            sessions.key.startswith("chat:"),
+            sessions.id.in_(sa.select(helpers.session_id).where(helpers.task_id.is_(None))),
+        )
+        waits = sa.exists().where(
+            calls.session_id == sessions.id,
+            calls.state.in_([ToolCallState.OPEN.value, ToolCallState.RUNNING.value])
+            | calls.suspended,
+        )
+        there = sa.exists().where(schema.messages.c.session_id == sessions.id)
+        query = sa.select(sessions.id).where(
+            of_chats, sessions.last_used_at < before, ~waits, there
+        )
+        total = 0
+        while True:
+            async with self._db.write() as tx:
+                ids = [*await tx.scalars(query.limit(_BATCH))]
+                # The next message begins a new one: nobody continues what is gone.
+                ended = sa.update(schema.sessions).where(sessions.id.in_(ids))
+                await tx.execute(ended.where(sessions.closed_at.is_(None)).values(closed_at=now))
+                await _delete_sessions(tx, ids)
+            total += len(ids)
+            if not ids:
+                break
+            await asyncio.sleep(_PAUSE)
+        return total + await self._delete_summarised(before)
+
+    async def _delete_summarised(self, before: datetime) -> int:
+        """Delete the messages from before that a summary replaces in the model's context."""
+        context, messages, texts = (
+            memory_schema.context_items,
+            schema.messages,
+            memory_schema.message_texts,
+        )
+        through = (
+            sa.select(context.c.session_id, sa.func.max(context.c.through).label("last"))
+            .join(schema.sessions, schema.sessions.c.id == context.c.session_id)
+            .where(schema.sessions.c.key.startswith("chat:"))
+            .group_by(context.c.session_id)
+        )
+        total = 0
+        for session_id, last in await self._db.fetch_all(through):
+            old = (messages.c.session_id == session_id, messages.c.seq <= last)
+            async with self._db.write() as tx:
+                gone = await tx.execute(sa.delete(messages).where(*old, messages.c.at < before))
+                said = (texts.c.session_id == session_id, texts.c.message <= last)
+                await tx.execute(sa.delete(texts).where(*said, texts.c.at < before))
+            total += gone.rowcount > 0
+        return total
+
+    async def delete_records(self, *, before: datetime) -> int:
+        """Delete the events, commands, tool calls, sub-agents and decisions of tasks that ended
+        before, and those outside tasks from before; returns how many. Standing permissions and
+        extended caps keep their decision, transcripts their sub-agent."""
+        tasks, events, commands = schema.tasks.c, schema.events, schema.commands
+        calls, helpers, approvals = schema.tool_calls, schema.helpers, schema.approvals
+        ended = sa.select(tasks.id).where(tasks.status.in_(_FINAL), tasks.ended_at < before)
+        read = sa.exists().where(schema.messages.c.session_id == helpers.c.session_id)
+        used = [
+            sa.exists().where(table.c.approval_id == approvals.c.id)
+            for table in (calls, schema.tool_grants, schema.budget_grants)
+        ]
+        old: dict[sa.Table, sa.ColumnElement[bool]] = {
+            events: events.c.task_id.in_(ended) & events.c.told_at.is_not(None),
+            commands: commands.c.task_id.in_(ended),
+            calls: calls.c.task_id.in_(ended)
+            | (calls.c.task_id.is_(None) & (calls.c.ended_at < before)),
+            helpers: ~read
+            & (
+                helpers.c.task_id.in_(ended)
+                | (helpers.c.task_id.is_(None) & (helpers.c.delivered_at < before))
+            ),
+            approvals: ~sa.or_(*used)
+            & (approvals.c.state != ApprovalState.WAITING.value)
+            & (approvals.c.expires_at < before)
+            & (approvals.c.task_id.is_(None) | approvals.c.task_id.in_(ended)),
+            schema.pairings: schema.pairings.c.expires_at < before,
+        }
+        return sum([await self._delete_batches(table, which) for table, which in old.items()])
+
+    async def delete_held(self, *, before: datetime) -> int:
+        """Delete events that nobody decided about since; they stood on a card. Returns how many."""
+        inbox = schema.inbox
+        held = inbox.c.state == InboxState.HELD.value
+        return await self._delete_batches(inbox, held & (inbox.c.received_at < before))
+
+    async def _delete_batches(self, table: sa.Table, which: sa.ColumnElement[bool]) -> int:
+        (key,) = table.primary_key
+        batch = sa.select(key).where(which).limit(_BATCH).scalar_subquery()
+        total = 0
+        while True:
+            async with self._db.write() as tx:
+                gone = (await tx.execute(sa.delete(table).where(key.in_(batch)))).rowcount
+            total += gone
+            if gone < _BATCH:
                 return total
             await asyncio.sleep(_PAUSE)
 

@@ -79,6 +79,8 @@ class RetentionSettings(BaseModel):
     workspaces_days: float = Field(default=30, ge=0)
     results_days: float = Field(default=365, ge=0)
     transcripts_days: float = Field(default=180, ge=0)
+    conversations_days: float = Field(default=0, ge=0)
+    records_days: float = Field(default=365, ge=0)
     spans_days: float = Field(default=90, ge=0)
 
 

@@ -331,7 +331,7 @@ _SOURCE = summary_sources.c
 
 
 class SummaryRepo:
-    """Summaries and messages are never deleted; only context items are."""
+    """Retention alone deletes summaries and messages; their sources may be gone before them."""
 
     def __init__(self, db: Database) -> None:
         self._db = db

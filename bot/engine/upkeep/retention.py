@@ -57,8 +57,15 @@ class RetentionService:
             gone["spans"] = await self.spans.prune(before=before)
         if before := self._before(keep.messages_days):
             gone["cards"] = await self.repo.delete_cards(before=before, now=self.now())
+            gone["undecided messages"] = await self.repo.delete_held(before=before)
         if before := self._before(keep.transcripts_days):
             gone["transcripts"] = await self.repo.delete_transcripts(before=before)
+        if before := self._before(keep.conversations_days):
+            gone["conversations"] = await self.repo.delete_conversations(
+                before=before, now=self.now()
+            )
+        if before := self._before(keep.records_days):
+            gone["records"] = await self.repo.delete_records(before=before)
         if before := self._before(keep.uploads_days):
             needed = await self.repo.find_needed_uploads()
             gone["uploads"] = await asyncio.to_thread(self._delete_uploads, needed, before)

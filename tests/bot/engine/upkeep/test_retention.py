@@ -4,6 +4,7 @@ import os
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from bot.config.settings import RetentionSettings
@@ -12,6 +13,7 @@ from bot.engine.upkeep.retention import RetentionService
 from storage.db import Database
 from storage.records.tasks import Task
 from storage.retention import RetentionRepo
+from storage.schema import metadata
 from storage.traces import SpanRepo
 from tests.migrated_database import database_file, open_database
 
@@ -45,7 +47,7 @@ INSERT INTO node_attempts (task_id, path, attempt, session_id, started_at) VALUE
 INSERT INTO approvals (id, kind, task_id, chat_id, title, approvers, state, created_at, expires_at)
   VALUES ('ask001', 'risk', 'open01', 'c1', 'T', '[]', 'waiting', 0, {LATER});
 INSERT INTO inbox (id, channel, dedupe, chat_id, incoming, state, received_at) VALUES
-  (3, 'web', 'x', 'c1', '{{}}', 'held', {OLD});
+  (3, 'web', 'x', 'c1', '{{}}', 'held', {NEW});
 """
 CARDS = {
     "reply:1": OLD,
@@ -141,6 +143,112 @@ async def test_zero_days_keep_everything(tmp_path: Path) -> None:
 
     assert column(tmp_path, "SELECT key FROM outbox") == set(CARDS)
     assert {str(each) for each in (tmp_path / "files").rglob("*")} == before
+
+
+RECORDS = f"""
+INSERT INTO sessions (id, key, backend, model, started_at, last_used_at, closed_at) VALUES
+  ('s-old', 'chat:c1', 'b', 'm', 0, {OLD}, {OLD}), ('s-sub', 'helper:h1', 'b', 'm', 0, {OLD}, NULL),
+  ('s-idle', 'chat:c1', 'b', 'm', 0, {OLD}, NULL), ('s-asks', 'chat:c1', 'b', 'm', 0, {OLD}, NULL),
+  ('s-now', 'chat:c1', 'b', 'm', 0, {NEW}, NULL);
+INSERT INTO messages (session_id, seq, content, at) VALUES
+  ('s-old', 1, '{{}}', {OLD}), ('s-sub', 1, '{{}}', {OLD}), ('s-idle', 1, '{{}}', {OLD}),
+  ('s-asks', 1, '{{}}', {OLD}), ('s-now', 1, '{{}}', {OLD}), ('s-now', 2, '{{}}', {OLD}),
+  ('s-now', 3, '{{}}', {OLD});
+INSERT INTO message_texts (session_id, message, ordinal, role, text, tokens, at)
+  SELECT session_id, seq, 0, 'user', 'x', 1, at FROM messages WHERE seq > 0;
+INSERT INTO summaries VALUES ('sum-old', 's-old', 0, 'x', 1, 0, 0, 0, 0, 0, '', 0),
+  ('sum-now', 's-now', 0, 'x', 1, 0, 0, 0, 0, 0, '', 0);
+INSERT INTO summary_sources VALUES ('sum-old', 0, 1, NULL), ('sum-now', 0, 1, NULL);
+INSERT INTO context_items VALUES ('s-old', 0, 'sum-old', 1, 1), ('s-now', 0, 'sum-now', 2, 1);
+INSERT INTO events (id, task_id, kind, at, told_at) VALUES
+  (1, 'done01', 'k', 0, 0), (2, 'done01', 'k', 0, NULL), (3, 'open01', 'k', 0, 0);
+INSERT INTO commands (source, task_id, kind, payload, at) VALUES
+  ('gone', 'done01', 'k', '{{}}', 0), ('kept', 'open01', 'k', '{{}}', 0);
+INSERT INTO approvals (id, kind, task_id, chat_id, title, approvers, state, created_at, expires_at)
+  VALUES ('gone01', 'risk', 'done01', 'c1', 'T', '[]', 'approved', 0, {OLD}),
+  ('gone02', 'tool', NULL, 'c1', 'T', '[]', 'denied', 0, {OLD}),
+  ('kept01', 'tool', 'done01', 'c1', 'T', '[]', 'approved', 0, {OLD}),
+  ('kept02', 'budget', NULL, 'c1', 'T', '[]', 'approved', 0, {OLD}),
+  ('kept03', 'tool', NULL, 'c1', 'T', '[]', 'waiting', 0, {OLD});
+INSERT INTO tool_grants (scope, tool, pattern, approval_id, granted_by, at)
+  VALUES ('always', 't', 'p', 'kept01', 'p1', 0);
+INSERT INTO budget_grants (approval_id, scope, subject, micros, tokens, at)
+  VALUES ('kept02', 'day', 'p1', 1, 1, 0);
+INSERT INTO tool_calls (session_id, call_id, task_id, backend, tool, kind, title, arguments,
+  command_hash, verdict, state, approval_id, asked_at, ended_at) VALUES
+  ('s-done', 'gone-task', 'done01', 'b', 't', 'k', 'T', '{{}}', '', 'ask', 'done', 'gone01', 0, 0),
+  ('s-old', 'gone-chat', NULL, 'b', 't', 'k', 'T', '{{}}', '', 'ask', 'done', NULL, 0, {OLD}),
+  ('s-now', 'kept-chat', NULL, 'b', 't', 'k', 'T', '{{}}', '', 'ask', 'done', NULL, 0, {NEW}),
+  ('s-asks', 'kept-open', NULL, 'b', 't', 'k', 'T', '{{}}', '', 'ask', 'open', 'kept03', 0, NULL);
+INSERT INTO helpers (id, source, parent_session, session_id, task_id, chat_id, person_id, depth,
+  label, prompt, keep, status, created_at, delivered_at) VALUES
+  ('h1', 'a', 's-old', 's-sub', NULL, 'c1', 'p1', 1, 'l', 'p', 0, 'done', 0, {OLD}),
+  ('h2', 'b', 's-open', '', 'open01', 'c1', 'p1', 1, 'l', 'p', 0, 'done', 0, {OLD}),
+  ('h3', 'c', 's-done', '', 'done01', 'c1', 'p1', 1, 'l', 'p', 0, 'done', 0, {OLD});
+INSERT INTO pairings VALUES
+  ('gone', 'web', 'z', 'Z', 'c1', 'pending', 0, {OLD}, NULL),
+  ('kept', 'web', 'y', 'Y', 'c1', 'pending', 0, {LATER}, NULL);
+INSERT INTO inbox (id, channel, dedupe, chat_id, incoming, state, received_at) VALUES
+  (4, 'web', 'y', 'c1', '{{}}', 'held', {OLD});
+"""
+
+
+async def test_records_and_conversations_go_when_nobody_needs_them(tmp_path: Path) -> None:
+    keep = RetentionSettings(conversations_days=180)
+    async with open_database(tmp_path) as db:
+        fill(tmp_path)
+        with closing(sqlite3.connect(database_file(tmp_path))) as raw, raw:
+            raw.executescript(RECORDS)
+        await clean(db, tmp_path, keep)
+        # The sub-agent's transcript went first.
+        await clean(db, tmp_path, keep)
+
+    left = partial(column, tmp_path)
+    assert left("SELECT session_id || seq FROM messages") == {
+        *("s-open0", "s-chat0", "s-asks1", "s-now3")
+    }
+    assert left("SELECT session_id || message FROM message_texts") == {"s-asks1", "s-now3"}
+    assert left("SELECT id FROM summaries") == {"sum-now"}
+    assert left("SELECT id FROM sessions WHERE key = 'chat:c1' AND closed_at IS NULL") == {
+        *("s-asks", "s-now")
+    }
+    assert left("SELECT id FROM events") == {"2", "3"}
+    assert left("SELECT source FROM commands") == {"kept"}
+    assert left("SELECT id FROM approvals") == {"ask001", "kept01", "kept02", "kept03"}
+    assert left("SELECT call_id FROM tool_calls") == {"kept-chat", "kept-open"}
+    assert left("SELECT id FROM helpers") == {"h2"}
+    assert left("SELECT code FROM pairings") == {"kept"}
+    assert left("SELECT id FROM inbox") == {"3"}, "the other stood on a card for a year"
+    assert left("SELECT count(*) FROM pragma_foreign_key_check") == {"0"}
+
+
+GROWS_WITH_SETTING = {
+    "inbox_days": {"inbox"},
+    "messages_days": {"outbox", "placements", "actions"},
+    "transcripts_days": {"messages", "message_texts"},
+    "conversations_days": {"summaries", "summary_sources", "context_items"},
+    "records_days": {"events", "commands", "tool_calls", "helpers", "approvals", "pairings"},
+    "spans_days": {"spans"},
+}
+BOUNDED = {
+    "people and what they configured": {"people", "identities", "chats", "skills", "tool_grants"},
+    "the history, some kB a task": {
+        *("tasks", "task_logs", "task_graphs", "node_runs", "node_attempts", "sessions")
+    },
+    "money": {"usage", "pending_model_calls", "budget_grants"},
+    "its own life-time": {"web_sessions", "memory_uses", "memory_jobs"},
+    "one row for each name": {"marks", "memory_files", "memory_scopes", "workers"},
+    "memory's own decay": {
+        *("memories", "memory_postings", "memory_blocks", "memory_vectors", "memory_links")
+    },
+    "what was forgotten stays forgotten": {"memory_tombstones"},
+}
+
+
+def test_every_table_has_a_retention_or_a_reason() -> None:
+    sorted_out = [*GROWS_WITH_SETTING.values(), *BOUNDED.values()]
+    assert sorted(each for tables in sorted_out for each in tables) == sorted(metadata.tables)
+    assert {*GROWS_WITH_SETTING} <= {*RetentionSettings.model_fields}
 
 
 async def test_many_rows_are_deleted_in_batches(tmp_path: Path) -> None:
