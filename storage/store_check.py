@@ -9,15 +9,24 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
-from storage.backup_archive import DATABASE, HOME_PREFIX, extract_backup, find_damage
+from storage.backup_archive import (
+    DATABASE,
+    HOME_PREFIX,
+    extract_backup,
+    find_damage,
+    find_silent_changes,
+    list_backups,
+)
 from storage.errors import BadBackup, StoreMismatch, StoreTooNew, StoreUnavailable
 from storage.migrate import HEAD_REVISION
 from storage.store_identity import verify_store
 
 _MAX_EACH = 20
 _TASK_FOLDERS = ("files/tasks", "files/logs", "work")
+_LASTING_FOLDERS = ("files/inbox", "files/tasks", "files/logs")
 _ID = re.compile(r"[0-9a-z]{4,16}")
 
 # Rows without which another cannot be used, beyond what foreign keys say: the finding, then the
@@ -78,8 +87,9 @@ class CheckReport:
         return not any(each.is_error for each in self.findings)
 
 
-def check_home(home: Path, database: Path) -> CheckReport:
-    """Check a data directory; changes nothing, also beside a running program. Blocking."""
+def check_home(home: Path, database: Path, backups: Path) -> CheckReport:
+    """Check a data directory; changes nothing, also beside a running program. Files that are never
+    changed are compared with the newest backup. Blocking."""
     schema = store_id = ""
     findings: list[CheckFinding] = []
     try:
@@ -98,7 +108,18 @@ def check_home(home: Path, database: Path) -> CheckReport:
         # Without its rows no file can be judged.
         if not any(each.kind in {"store", "page", "table"} for each in findings):
             findings += _check_files(home, database)
+    findings += _compare_with_backup(home, backups)
     return CheckReport(findings=findings, schema=schema, store_id=store_id)
+
+
+def _compare_with_backup(home: Path, backups: Path) -> Iterator[CheckFinding]:
+    for newest in list_backups(backups)[:1]:
+        try:
+            for name in islice(find_silent_changes(newest, home, _LASTING_FOLDERS), _MAX_EACH):
+                text = f"{name} is not as it was written: {newest.name} has it intact"
+                yield CheckFinding(kind="changed_file", text=f"{text}; the disk may be failing")
+        except BadBackup as error:
+            yield CheckFinding(kind="backup", text=f"the newest backup {newest.name}: {error}")
 
 
 def check_backup(archive: Path, *, folder: Path | None = None) -> CheckReport:

@@ -53,4 +53,4 @@ def check(settings: Settings, archive: Path | None) -> CheckReport:
     if archive is not None:
         with explain_backup_failures():
             return check_backup(archive)
-    return check_home(settings.home, backup_source(settings).database)
+    return check_home(settings.home, backup_source(settings).database, settings.backup_folder)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
@@ -53,7 +54,11 @@ def check_both(home: Path) -> tuple[CheckReport, CheckReport]:
         secret_names=frozenset(),
     )
     made = create_backup(source, home.parent / "to", now=NOW)
-    return check_home(home, home / "shiftboss.db"), check_backup(made.path, folder=home.parent)
+    return check_live(home), check_backup(made.path, folder=home.parent)
+
+
+def check_live(home: Path) -> CheckReport:
+    return check_home(home, home / "shiftboss.db", home.parent / "to")
 
 
 def test_a_healthy_home_and_its_backup_are_good(tmp_path: Path) -> None:
@@ -130,9 +135,40 @@ def test_flipped_bytes_in_the_pages_are_found(tmp_path: Path) -> None:
             + bytes(each ^ 0xFF for each in body[start : start + 8])
             + body[start + 8 :]
         )
-        if check_home(home, path).is_good:
+        if check_live(home).is_good:
             missed.append(page)
     assert missed == []
+
+
+def test_a_flipped_byte_in_a_file_is_found(tmp_path: Path) -> None:
+    home = healthy(tmp_path)
+    path, rewritten = home / "files/tasks/t1aa/a.txt", home / "files/tasks/t1aa/b.txt"
+    path.write_bytes(bytes(200_000))
+    rewritten.write_text("old")
+    check_both(home)
+    times = path.stat()
+    with path.open("r+b") as file:
+        file.seek(150_000)
+        file.write(b"\1")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    rewritten.write_text("new")
+    os.utime(rewritten, (1, 1))
+
+    (found,) = check_live(home).findings
+
+    assert found.is_error
+    assert (found.kind, found.text.split()[0]) == ("changed_file", "files/tasks/t1aa/a.txt")
+
+
+def test_a_damaged_newest_backup_is_found(tmp_path: Path) -> None:
+    home = healthy(tmp_path)
+    check_both(home)
+    (backup,) = (tmp_path / "to").glob("*.gz")
+    body = bytearray(backup.read_bytes())
+    body[len(body) // 2] ^= 1
+    backup.write_bytes(body)
+
+    assert [each.kind for each in check_live(home).findings] == ["backup"]
 
 
 def test_a_missing_database_and_a_bad_backup_are_errors(tmp_path: Path) -> None:
@@ -140,5 +176,5 @@ def test_a_missing_database_and_a_bad_backup_are_errors(tmp_path: Path) -> None:
     (home / "shiftboss.db").unlink()
     (tmp_path / "x.tar.gz").write_bytes(b"no backup")
 
-    assert [each.kind for each in check_home(home, home / "shiftboss.db").findings] == ["store"]
+    assert [each.kind for each in check_live(home).findings] == ["store"]
     assert [each.kind for each in check_backup(tmp_path / "x.tar.gz").findings] == ["backup"]
