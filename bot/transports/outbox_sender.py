@@ -242,8 +242,9 @@ def _build_message(tried: DeliveryAttempt, card: Card, language: Language) -> po
         card=card,
         revision=revision,
         urgency=row.urgency,
-        # Row numbers restart in a new database; the chat ID is unique.
-        idempotency_key=f"{row.chat_id}-{row.id}-{revision}",
+        # Row numbers begin again in a new database, where the chat ID is another, and where a backup
+        # was restored, where the time is. Platforms take some 50 characters.
+        idempotency_key=f"{row.chat_id}-{row.id}-{revision}-{int(row.created_at.timestamp()):x}",
         reply_to=row.reply_to,
         placed=row.placement,
         repeat=(first or tried.is_partly_shown or tried.files_only)

@@ -177,6 +177,7 @@ class OutboxRow:
     placement: MessagePlacement | None
     maybe_delivered: bool
     attempts: int
+    created_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

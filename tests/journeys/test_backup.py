@@ -9,7 +9,14 @@ from pathlib import Path
 
 from storage.backup_archive import verify_backup
 from storage.migrate import HEAD_REVISION
-from tests.journeys.platform_world import label, platform_world, press_outcome, token
+from tests.journeys.platform_world import (
+    feishu_press_outcome,
+    label,
+    labels,
+    platform_world,
+    press_outcome,
+    token,
+)
 from tests.journeys.program import ShiftbossProcess, running_program
 from tests.migrated_database import older_database
 
@@ -97,6 +104,49 @@ async def test_a_restored_home_sends_nothing_again_and_does_nothing_twice(tmp_pa
         await here.program.start()
         await here.ask("/list", expects="wait 10 minutes")
         assert sum("Restored from a backup" in m.text for m in chat.from_bot) == 1
+
+
+async def test_a_restored_home_ignores_events_that_feishu_repeats(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    async with platform_world(home, SHIFTBOSS_SLOTS="1") as here:
+        chat, owner, feishu = here.feishu_chat, here.feishu_owner, here.feishu
+        await owner.says(chat, '/run write "shipped" to production.txt')
+        asks = await chat.wait_for(
+            lambda m: "production.txt" in m.text and "Approve" in str(m.buttons)
+        )
+        await owner.says(chat, "/run wait 10 minutes")
+        running = await chat.wait_for(lambda m: "🔄" in m.header and bool(labels(m, "Pause")))
+        status, said = await here.program.run_to_end("backup", str(tmp_path / "to"), "--json")
+        assert status == 0, said
+
+        await here.ask_on_feishu("/status", expects="Shiftboss status")
+        pressed = owner.presses(asks, label(asks, "Approve"))
+        await feishu_press_outcome(asks, pressed, "✅ Approved")
+        await here.program.kill()
+        archive = json.loads(said)["file"]
+        status, said = await here.program.run_to_end("restore", archive, "--replace")
+        assert status == 0, said
+        before = {m.message_id for m in chat.from_bot}
+        await here.program.start()
+        await feishu.wait_for_connections()
+        # Owners on each channel are told, and the platform repeats everything that was ever sent.
+        notice = await chat.wait_for(lambda m: "Restored from a backup" in f"{m.header} {m.text}")
+        assert "Tasks not continued" in notice.text
+        again = [feishu.long.redeliver(push) for push in [*feishu.pushes]]
+        for push in again:
+            await push.acked
+        await owner.presses(running, label(running, "Pause"))
+        offered = await chat.wait_for(
+            lambda m: "/status" in m.text and m.message_id not in before and bool(m.buttons)
+        )
+        assert labels(offered, "Handle")
+
+        new = [f"{m.header} {m.text}" for m in chat.from_bot if m.message_id not in before]
+        assert sum("Restored from a backup" in text for text in new) == 1
+        assert not [text for text in new if "Shiftboss status" in text]
+        assert not _tasks(home, "status IN ('running', 'pending')")
+        assert len(_tasks(home, "1")) == 2, "no task was created again"
+        assert not [each for each in home.rglob("production.txt") if "replaced-" not in str(each)]
 
 
 def _tasks(home: Path, where: str) -> list[str]:
