@@ -242,8 +242,8 @@ def _build_message(tried: DeliveryAttempt, card: Card, language: Language) -> po
         card=card,
         revision=revision,
         urgency=row.urgency,
-        # Row numbers begin again in a new database, where the chat ID is another, and where a backup
-        # was restored, where the time is. Platforms take some 50 characters.
+        # Row numbers begin again in a new database, whose chat IDs are others, and after a restore,
+        # when the times are. Platforms take some 50 characters.
         idempotency_key=f"{row.chat_id}-{row.id}-{revision}-{int(row.created_at.timestamp()):x}",
         reply_to=row.reply_to,
         placed=row.placement,

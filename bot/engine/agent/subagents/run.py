@@ -29,7 +29,7 @@ from bot.engine.tracing.span_ids import subagent_span_id
 from bot.engine.workers.spec import CostAccount, WorkerSpec
 from cards.catalog import catalog_for
 from storage.approvals import withdraw_approval
-from storage.db import Database, retry_until_stored
+from storage.db import Database, Transaction, retry_until_stored
 from storage.records.people import Language
 from storage.records.tasks import SubagentStatus
 from storage.records.workers import Subagent
@@ -69,12 +69,19 @@ class TimedAuthorizer:
 
     async def _withdraw(self) -> None:
         async with self.db.write() as tx:
-            for row, approval in await self.repo.list_open_calls(tx, self.session_id):
-                if approval:
-                    await withdraw_approval(
-                        tx, approval, reason_key="approval.gone_on", now=self.now()
-                    )
-                await self.calls.mark_cut_off(tx, row, now=self.now())
+            await _withdraw_open_calls(
+                tx, self.repo, self.calls, session_id=self.session_id, now=self.now()
+            )
+
+
+async def _withdraw_open_calls(
+    tx: Transaction, repo: SubagentRepo, calls: ToolCallRepo, *, session_id: str, now: datetime
+) -> None:
+    """Nobody is asked any more about calls of this session, and none is made."""
+    for row, approval in await repo.list_open_calls(tx, session_id):
+        if approval:
+            await withdraw_approval(tx, approval, reason_key="approval.gone_on", now=now)
+        await calls.mark_cut_off(tx, row, now=now)
 
 
 log = logging.getLogger(__name__)
@@ -344,7 +351,12 @@ class SubagentRun:
             await deps.parents.lock(tx, helper)
             if not await deps.repo.mark_ended(tx, helper.id, status, result, now=deps.now()):
                 return
-            after = await deps.parents.deliver(tx, await deps.repo.get(helper.id, tx=tx))
+            ended = await deps.repo.get(helper.id, tx=tx)
+            if ended.session_id:
+                await _withdraw_open_calls(
+                    tx, deps.repo, deps.calls, session_id=ended.session_id, now=deps.now()
+                )
+            after = await deps.parents.deliver(tx, ended)
         after()
         deps.ended_signal.notify()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,10 @@ from bot.engine.agent.subagents.service import SubagentService
 from bot.engine.llm.backend import BackendDenied, BackendUnavailable, RunRequest, RunResult
 from bot.engine.tasks.subagent_reports import SubagentReportDelivery
 from storage import schema
+from storage.approvals import NewApproval, add_approval
 from storage.db import Database, Transaction
+from storage.ids import IdGenerator
+from storage.records.approvals import ApprovalKind, ApprovalState
 from storage.records.tasks import SubagentStatus, TaskStatus
 from storage.records.tools import NewToolCall, ToolCallState
 from storage.records.workers import Subagent
@@ -25,12 +29,14 @@ from tests.bot.engine.agent.subagents.builders import (
     give_account,
     subagent_setup,
 )
-from tests.engine_harness import BOSS
+from tests.engine_harness import BOSS, CHAT
 from tests.waiting import wait_until
 
 
-async def made_call(db: Database, helper: Subagent, *, kind: str) -> None:
-    """The helper has begun this call."""
+async def made_call(
+    db: Database, helper: Subagent, *, kind: str, state: ToolCallState = ToolCallState.RUNNING
+) -> int:
+    """The helper has begun this call, or awaits leave for it; returns its row."""
     new = NewToolCall(
         session_id=helper.session_id,
         call_id="c1",
@@ -48,10 +54,11 @@ async def made_call(db: Database, helper: Subagent, *, kind: str) -> None:
         verdict="allow",
         why="",
         pattern="",
-        state=ToolCallState.RUNNING,
+        state=state,
     )
     async with db.write() as tx:
-        await ToolCallRepo(db).add(tx, new, now=helper.started_at or helper.created_at)
+        made = await ToolCallRepo(db).add(tx, new, now=helper.started_at or helper.created_at)
+    return made.id
 
 
 @dataclass
@@ -204,6 +211,34 @@ async def test_a_stopped_task_ends_its_helpers(tmp_path: Path) -> None:
         ended = await home.ended(helper)
         assert ended.status is SubagentStatus.FAILED
         assert "Stopped" in ended.result
+
+
+async def test_nobody_is_asked_any_more_for_a_helper_that_was_ended(tmp_path: Path) -> None:
+    backend = SubagentAnswersBackend(steps=("one",), on_helper=lambda _prompt: asyncio.Event())
+    async with subagent_setup(tmp_path, backend) as home:
+        db = home.world.db
+        task = await home.world.create_task()
+        helper = await home.at_work(await home.send(await home.job(task)))
+        row = await made_call(db, helper, kind="edit", state=ToolCallState.OPEN)
+        new = NewApproval(
+            kind=ApprovalKind.TOOL,
+            task_id=None,
+            chat_id=CHAT.id,
+            title="write notes.md",
+            approvers=(BOSS.id,),
+            expires_at=home.world.clock() + timedelta(hours=1),
+        )
+        async with db.write() as tx:
+            asked = await add_approval(tx, new, ids=IdGenerator(), now=home.world.clock())
+            await ToolCallRepo(db).bind_approval(tx, row, asked.id)
+        await home.world.tasks.stop(task, by=BOSS, source="stop:1")
+        home.service.check_needed()
+        await home.ended(helper)
+
+        (call,) = await db.fetch_all(select(schema.tool_calls))
+        (approval,) = await db.fetch_all(select(schema.approvals))
+        assert (call.state, call.ended_at is None) == ("cut", False)
+        assert approval.state != ApprovalState.WAITING.value
 
 
 async def test_a_paused_task_keeps_the_result_for_when_it_goes_on(tmp_path: Path) -> None:
