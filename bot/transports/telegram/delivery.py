@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from bot.transports.telegram.messages import (
     TelegramTarget,
     TelegramUpload,
     parse_placed,
+    part_digest,
     to_placed,
 )
 from bot.transports.telegram.streaming import TelegramStreams
@@ -87,15 +87,21 @@ def get_target(chat: Chat, reply_to: str = "") -> TelegramTarget:
 def _mark_streamed(
     shown: tuple[TelegramShownMessage, ...], streamed: TelegramShownMessage | None
 ) -> tuple[TelegramShownMessage, ...]:
-    """Mark the streamed message as changed since its last delivery."""
+    """What is shown since the stream, which never says that a message may be there twice."""
     if streamed is None:
         return shown
     if all(one.message_id != streamed.message_id for one in shown):
         return (streamed, *shown)
     return tuple(
-        replace(streamed, kind=one.kind) if one.message_id == streamed.message_id else one
+        _after_stream(one, streamed) if one.message_id == streamed.message_id else one
         for one in shown
     )
+
+
+def _after_stream(
+    before: TelegramShownMessage, streamed: TelegramShownMessage
+) -> TelegramShownMessage:
+    return streamed if before.kind == streamed.kind else replace(before, digest="")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -134,7 +140,7 @@ class _DeliveryRun:
 
     async def _edit_text(self, old: TelegramShownMessage, part: TextPart) -> bool:
         """Edit a message unless it is up to date; False if it is gone."""
-        if old.digest == _digest(part):
+        if old.digest == part_digest(part):
             return True
         self.editing = True
         text = self._with_repeat_notice(part, is_repeat=old.kind == "repeat")
@@ -143,7 +149,7 @@ class _DeliveryRun:
         )
         self.editing = False
         if done:
-            self.shown[self.shown.index(old)] = replace(old, digest=_digest(part))
+            self.shown[self.shown.index(old)] = replace(old, digest=part_digest(part))
         else:
             self.notes.append("edit: the message is gone, sent anew")
         return done
@@ -166,14 +172,14 @@ class _DeliveryRun:
         return replace(part, text=line + part.text, marks=moved)
 
     async def _remove_old_files(self, parts: Sequence[PhotoPart | FilePart]) -> None:
-        digests = {_digest(part) for part in parts}
+        digests = {part_digest(part) for part in parts}
         for old in [one for one in self.shown if not one.is_text]:
             if old.digest not in digests:
                 await self._remove(old)
 
     def _missing_files(self, parts: Sequence[PhotoPart | FilePart]) -> list[PhotoPart | FilePart]:
         known = {one.digest for one in self.shown if not one.is_text}
-        return [part for part in parts if _digest(part) not in known]
+        return [part for part in parts if part_digest(part) not in known]
 
     async def _send_files(self, group: Sequence[PhotoPart | FilePart]) -> None:
         loaded = [(part, await self._load_file(part)) for part in group]
@@ -256,7 +262,7 @@ class _DeliveryRun:
         new = TelegramShownMessage(
             message_id=str(message_id),
             chat=self.sender.current_chat(self.target.chat),
-            digest=_digest(part),
+            digest=part_digest(part),
             kind=text if isinstance(part, TextPart) else "file",
         )
         if replaced is not None:
@@ -283,7 +289,3 @@ def _group_files(parts: Sequence[PhotoPart | FilePart]) -> Iterator[list[PhotoPa
         size += heavy
     if group:
         yield group
-
-
-def _digest(part: MessagePart) -> str:
-    return hashlib.sha256(repr(part).encode("utf-8", "surrogatepass")).hexdigest()[:16]

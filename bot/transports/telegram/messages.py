@@ -4,6 +4,7 @@ transfers files."""
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +27,7 @@ from bot.transports.files import MAX_DOWNLOAD_BYTES, write_new_file
 from bot.transports.limited_dict import LimitedDict
 from bot.transports.ports import FileTooLarge
 from bot.transports.telegram.api import TelegramErrorKind, classify_bad_request, translate_error
-from cards.render.telegram import CONFIRM_SUFFIX, InlineKey, InlineKeyboard, TextPart
+from cards.render.telegram import CONFIRM_SUFFIX, InlineKey, InlineKeyboard, MessagePart, TextPart
 from cards.telegram_text import TextMark
 from storage.records.messages import MessagePlacement, RemoteFile
 
@@ -45,6 +46,11 @@ class TelegramShownMessage:
     @property
     def is_text(self) -> bool:
         return self.kind in {"text", "repeat"}
+
+
+def part_digest(part: MessagePart) -> str:
+    """Of what a message shows, to tell whether it must be edited."""
+    return hashlib.sha256(repr(part).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def to_placed(shown: Sequence[TelegramShownMessage]) -> MessagePlacement:

@@ -23,6 +23,7 @@ from bot.transports.telegram.messages import (
     TelegramShownMessage,
     TelegramTarget,
     parse_placed,
+    part_digest,
 )
 from cards.catalog import catalog_for
 from cards.render.telegram import InlineKeyboard, TextPart, render, render_stream
@@ -62,6 +63,7 @@ class _ActiveStream:
     pending: str = ""
     shown: str = ""
     written: bool = False
+    digest: str = ""
     updated: asyncio.Event = field(default_factory=asyncio.Event)
     send_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     task: asyncio.Task[None] | None = None
@@ -107,7 +109,9 @@ class TelegramStreams:
         if not (stream.message_id and stream.written):
             return None
         return TelegramShownMessage(
-            message_id=stream.message_id, chat=self._sender.current_chat(stream.target.chat)
+            message_id=stream.message_id,
+            chat=self._sender.current_chat(stream.target.chat),
+            digest=stream.digest,
         )
 
     async def close(self) -> None:
@@ -159,12 +163,16 @@ class TelegramStreams:
 
     async def _write(self, stream: _ActiveStream, part: TextPart) -> None:
         shown = TextPart(text=part.text, marks=part.marks, keyboard=stream.keyboard)
-        stream.written = True
-        if stream.message_id:
-            message_id = int(stream.message_id)
-            if await self._sender.edit_text(stream.target, message_id, shown, []):
-                return
-        stream.message_id = str(await self._sender.send_text(stream.target, shown, []))
+        # Unknown until it is confirmed.
+        stream.written, stream.digest = True, ""
+        notes: list[str] = []
+        there = bool(stream.message_id) and await self._sender.edit_text(
+            stream.target, int(stream.message_id), shown, notes
+        )
+        if not there:
+            stream.message_id = str(await self._sender.send_text(stream.target, shown, notes))
+        # Plainer than it should be, it is not what the final text would show.
+        stream.digest = "" if notes else part_digest(shown)
 
     def _interval(self, stream: _ActiveStream) -> float:
         if stream.is_drafting:

@@ -95,6 +95,7 @@ async def test_in_a_group_one_message_is_edited_at_the_groups_pace(
     [message] = group.from_bot
     assert pace == 3.0
     assert [v.text for v in message.history] == ["1", "12"]
+    assert not [call.error for call in tg.world.calls if call.error], "no edit changes nothing"
     assert delivery.placed.message_ids == (str(message.id),)
 
 
