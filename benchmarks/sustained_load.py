@@ -23,6 +23,7 @@ _CHATS = 200
 _SECONDS = 600
 _PER_SECOND = 30
 _TASKS = 100
+_ALONE = 20
 _ANSWER_SECONDS = 60.0
 
 Ask = Callable[[str, str], Awaitable[None]]
@@ -40,9 +41,10 @@ async def measure(scale: Scale) -> list[Measurement]:
     """200 chats (120 on Telegram, 79 on Feishu, the web chat) together send 30 commands a second
     for ten minutes, while a hundred tasks run; the program keeps its own limits for each
     platform. A command is answered when its own message from the bot is in its chat. The process
-    is measured once all chats have spoken and at the end."""
+    is measured once all chats have spoken and at the end. Tasks before it, alone, show what one
+    leaves in the database."""
     chats, seconds = scale.pick(_CHATS, 6), scale.pick(_SECONDS, 2)
-    rate, tasks = scale.pick(_PER_SECOND, 5), scale.pick(_TASKS, 1)
+    rate, tasks, alone = scale.pick(_PER_SECOND, 5), scale.pick(_TASKS, 1), scale.pick(_ALONE, 1)
     telegrams = chats * 3 // 5
     tally = _Tally()
     with tempfile.TemporaryDirectory() as home:
@@ -56,10 +58,13 @@ async def measure(scale: Scale) -> list[Measurement]:
                 *(_telegram_chat(running, n) for n in range(1, telegrams + 1)),
                 *[await _feishu_chat(running, n) for n in range(chats - telegrams - 1)],
             ]
+            empty = _database_bytes(Path(home))
+            await _run_tasks(running, alone)
+            task_bytes = (_database_bytes(Path(home)) - empty) / alone
             # Only now: a page that nobody reads while the members are let in loses its connection.
             async with open_web_page(running.program) as page:
                 asks.append(_web_chat(page))
-                work = asyncio.create_task(_run_tasks(running, tasks))
+                work = asyncio.create_task(_run_tasks(running, tasks, first=alone))
                 await _load(asks, tally, rate=rate, seconds=seconds // 5)
                 before = resident_mib(running.program.pid)
                 await _load(asks, tally, rate=rate, seconds=seconds - seconds // 5)
@@ -70,7 +75,8 @@ async def measure(scale: Scale) -> list[Measurement]:
         Figure("commands sent", tally.sent),
         Figure("commands without an answer", tally.unanswered, "", at_most(0)),
         Figure("stored messages whose end is not as recorded", broken, "", at_most(0)),
-        Figure("tasks not completed", tasks - completed, "", at_most(0)),
+        Figure("tasks not completed", alone + tasks - completed, "", at_most(0)),
+        Figure("database, a completed task", task_bytes / 1_000, "kB", at_most(60)),
         Figure("command to answer, p50", p50(tally.delays), "s"),
         Figure("command to answer, p95", p95(tally.delays), "s", at_most(1)),
         Figure("resident memory after the first fifth", before, "MiB"),
@@ -142,11 +148,11 @@ def _web_chat(page: WebPageClient) -> Ask:
     return ask
 
 
-async def _run_tasks(running: BenchmarkProgram, tasks: int) -> None:
-    """Tasks of one person, a few at a time as a team would give them."""
+async def _run_tasks(running: BenchmarkProgram, tasks: int, *, first: int = 0) -> None:
+    """Tasks of one person, one after another."""
     person = running.telegram.user(1, "Boss 1")
     chat = running.telegram.private_chat(person)
-    for number in range(tasks):
+    for number in range(first, first + tasks):
         text = f'/run wait 1 second, then write "done" to file{number}.txt'
         await person.says(chat, text)
         with suppress(TimeoutError, AssertionError):
@@ -158,6 +164,14 @@ async def _wait_for_file(chat: TelegramChat, name: str) -> None:
         return message.upload is not None and message.upload.name == name
 
     await chat.wait_for(came, timeout=_ANSWER_SECONDS)
+
+
+def _database_bytes(home: Path) -> int:
+    """In use, pages of the write-ahead log included."""
+    with closing(sqlite3.connect(home / "shiftboss.db")) as store:
+        facts = ("page_count", "freelist_count", "page_size")
+        pages, free, size = (store.execute(f"PRAGMA {each}").fetchone()[0] for each in facts)
+    return int((pages - free) * size)
 
 
 def _store_figures(home: Path) -> tuple[int, int]:
