@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TextIO
 
 from storage.errors import DataDirectoryInUse, DataDirectoryUnusable
 
@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 _LOCK_FILE = "lock"
 _TEMPORARY_MARK = "briefly"
 _EXPORT_FOLDER = "exports"
+_PARTIAL = ".part"
 
 
 _PRIVATE_MASK = 0o077
@@ -129,33 +130,62 @@ class ExportFile:
         self.path = home / _EXPORT_FOLDER / name
         self.relative_path = str(self.path.relative_to(home))
         # Another process may be writing the same export.
-        self._partial = self.path.with_suffix(f".{secrets.token_hex(4)}.part")
-        self._started = False
+        self._partial = self.path.with_suffix(f".{secrets.token_hex(4)}{_PARTIAL}")
+        self._file: TextIO | None = None
 
     def append_lines(self, lines: Iterable[str]) -> None:
-        self.path.parent.mkdir(mode=0o700, exist_ok=True)
-        mode, self._started = "a" if self._started else "w", True
-        with open(self._partial, mode, encoding="utf-8", opener=open_private) as file:
-            file.writelines(f"{line}\n" for line in lines)
+        if self._file is None:
+            self.path.parent.mkdir(mode=0o700, exist_ok=True)
+            opened = open(self._partial, "w", encoding="utf-8", opener=open_private)  # noqa: SIM115 - until the end
+            # While it is locked, it is no leftover.
+            fcntl.flock(opened, fcntl.LOCK_EX)
+            self._file = opened
+        self._file.writelines(f"{line}\n" for line in lines)
 
     def commit(self) -> int:
         """Move the finished file into place and return its size in bytes."""
-        if not self._started:
-            self.append_lines(())
+        self.append_lines(())
+        assert self._file is not None
         # Callers may delete the originals afterwards, so the file must survive a power cut.
-        fsync_path(self._partial)
+        self._file.flush()
+        os.fsync(self._file.fileno())
         self._partial.replace(self.path)
         fsync_path(self.path.parent)
+        self._close()
         return self.path.stat().st_size
 
     def discard(self) -> None:
         """Delete the partial file; does nothing after `commit`."""
         self._partial.unlink(missing_ok=True)
+        self._close()
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def remove_unfinished_exports(home: Path) -> None:
+    """Remove what processes that died left of their exports; it may hold what was forgotten since.
+    Blocking."""
+    for partial in (home / _EXPORT_FOLDER).glob(f"*{_PARTIAL}"):
+        try:
+            handle = os.open(partial, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            partial.unlink(missing_ok=True)
+        except BlockingIOError:
+            # Somebody is writing it.
+            continue
+        finally:
+            os.close(handle)
 
 
 def write_private_file(path: Path, body: bytes) -> None:
     """Replace a file in one step; it survives a power cut. Readable by its owner only."""
-    partial = path.with_name(f"{path.name}.part")
+    partial = path.with_name(f"{path.name}{_PARTIAL}")
     with open(partial, "wb", opener=open_private) as file:
         file.write(body)
     fsync_path(partial)

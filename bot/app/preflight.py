@@ -14,7 +14,7 @@ from bot.engine.redaction import SecretMasker
 from bot.transports.web.ports import WebStartError
 from cards.catalog import catalog_for
 from storage.backup_archive import create_backup
-from storage.data_directory import DataDirectoryLock, make_private
+from storage.data_directory import DataDirectoryLock, make_private, remove_unfinished_exports
 from storage.errors import (
     DataDirectoryInUse,
     DataDirectoryUnusable,
@@ -49,6 +49,7 @@ def prepare_home(settings: Settings, level: str) -> None:
         )
     with report_unwritable_home(settings):
         make_private(settings.home)
+        remove_unfinished_exports(settings.home)
         configure_logging(level, SecretMasker(settings.secret_values).mask, settings.home / "logs")
         prepare_store(
             settings.home,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.data_directory import DataDirectoryLock
+from storage.data_directory import DataDirectoryLock, ExportFile, remove_unfinished_exports
 from storage.errors import DataDirectoryInUse, DataDirectoryUnusable
 
 _HOLDER = """
@@ -106,3 +106,20 @@ def test_a_full_disk_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.undo()
 
     DataDirectoryLock(tmp_path).close()
+
+
+def test_what_a_dead_process_left_of_an_export_is_removed_but_not_what_is_written(
+    tmp_path: Path,
+) -> None:
+    left = tmp_path / "exports" / "memory.0a1b.part"
+    left.parent.mkdir()
+    left.write_text("forgotten since")
+    written = ExportFile(tmp_path, "other.jsonl")
+    written.append_lines(["kept"])
+
+    remove_unfinished_exports(tmp_path)
+
+    assert not left.exists()
+    assert written.commit() == 5
+    assert [each.name for each in left.parent.iterdir()] == ["other.jsonl"]
+    remove_unfinished_exports(tmp_path / "nowhere")
