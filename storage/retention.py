@@ -129,12 +129,19 @@ class RetentionRepo:
         )
         total = 0
         for session_id, last in await self._db.fetch_all(through):
-            old = (messages.c.session_id == session_id, messages.c.seq <= last)
+            # From the front, so that no hole is left where the clock was set back.
+            mine = messages.c.session_id == session_id
+            old = sa.select(sa.func.max(messages.c.seq)).where(
+                mine, messages.c.seq <= last, messages.c.at < before
+            )
             async with self._db.write() as tx:
-                gone = await tx.execute(sa.delete(messages).where(*old, messages.c.at < before))
-                said = (texts.c.session_id == session_id, texts.c.message <= last)
-                await tx.execute(sa.delete(texts).where(*said, texts.c.at < before))
-            total += gone.rowcount > 0
+                cut = await tx.scalar(old)
+                if cut is None:
+                    continue
+                await tx.execute(sa.delete(messages).where(mine, messages.c.seq <= cut))
+                said = (texts.c.session_id == session_id, texts.c.message <= cut)
+                await tx.execute(sa.delete(texts).where(*said))
+            total += 1
         return total
 
     async def delete_records(self, *, before: datetime) -> int:
@@ -145,8 +152,11 @@ class RetentionRepo:
         calls, helpers, approvals = schema.tool_calls, schema.helpers, schema.approvals
         ended = sa.select(tasks.id).where(tasks.status.in_(_FINAL), tasks.ended_at < before)
         read = sa.exists().where(schema.messages.c.session_id == helpers.c.session_id)
-        used = [
-            sa.exists().where(table.c.approval_id == approvals.c.id)
+        # Not by row, since calls have no index by their approval.
+        unused = [
+            approvals.c.id.not_in(
+                sa.select(table.c.approval_id).where(table.c.approval_id.is_not(None))
+            )
             for table in (calls, schema.tool_grants, schema.budget_grants)
         ]
         old: dict[sa.Table, sa.ColumnElement[bool]] = {
@@ -159,7 +169,7 @@ class RetentionRepo:
                 helpers.c.task_id.in_(ended)
                 | (helpers.c.task_id.is_(None) & (helpers.c.delivered_at < before))
             ),
-            approvals: ~sa.or_(*used)
+            approvals: sa.and_(*unused)
             & (approvals.c.state != ApprovalState.WAITING.value)
             & (approvals.c.expires_at < before)
             & (approvals.c.task_id.is_(None) | approvals.c.task_id.in_(ended)),
