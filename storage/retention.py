@@ -145,20 +145,12 @@ class RetentionRepo:
         return total
 
     async def delete_records(self, *, before: datetime) -> int:
-        """Delete the events, commands, tool calls, sub-agents and decisions of tasks that ended
-        before, and those outside tasks from before; returns how many. Standing permissions and
-        extended caps keep their decision, transcripts their sub-agent."""
+        """Delete the events, commands, tool calls and sub-agents of tasks that ended before, and
+        those outside tasks from before; returns how many. A transcript keeps its sub-agent."""
         tasks, events, commands = schema.tasks.c, schema.events, schema.commands
-        calls, helpers, approvals = schema.tool_calls, schema.helpers, schema.approvals
+        calls, helpers = schema.tool_calls, schema.helpers
         ended = sa.select(tasks.id).where(tasks.status.in_(_FINAL), tasks.ended_at < before)
         read = sa.exists().where(schema.messages.c.session_id == helpers.c.session_id)
-        # Not by row, since calls have no index by their approval.
-        unused = [
-            approvals.c.id.not_in(
-                sa.select(table.c.approval_id).where(table.c.approval_id.is_not(None))
-            )
-            for table in (calls, schema.tool_grants, schema.budget_grants)
-        ]
         old: dict[sa.Table, sa.ColumnElement[bool]] = {
             events: events.c.task_id.in_(ended) & events.c.told_at.is_not(None),
             commands: commands.c.task_id.in_(ended),
@@ -169,10 +161,6 @@ class RetentionRepo:
                 helpers.c.task_id.in_(ended)
                 | (helpers.c.task_id.is_(None) & (helpers.c.delivered_at < before))
             ),
-            approvals: sa.and_(*unused)
-            & (approvals.c.state != ApprovalState.WAITING.value)
-            & (approvals.c.expires_at < before)
-            & (approvals.c.task_id.is_(None) | approvals.c.task_id.in_(ended)),
             schema.pairings: schema.pairings.c.expires_at < before,
         }
         return sum([await self._delete_batches(table, which) for table, which in old.items()])

@@ -214,7 +214,6 @@ async def test_records_and_conversations_go_when_nobody_needs_them(tmp_path: Pat
     }
     assert left("SELECT id FROM events") == {"2", "3"}
     assert left("SELECT source FROM commands") == {"kept"}
-    assert left("SELECT id FROM approvals") == {"ask001", "kept01", "kept02", "kept03"}
     assert left("SELECT call_id FROM tool_calls") == {"kept-chat", "kept-open"}
     assert left("SELECT id FROM helpers") == {"h2"}
     assert left("SELECT code FROM pairings") == {"kept"}
@@ -227,7 +226,7 @@ GROWS_WITH_SETTING = {
     "messages_days": {"outbox", "placements", "actions"},
     "transcripts_days": {"messages", "message_texts"},
     "conversations_days": {"summaries", "summary_sources", "context_items"},
-    "records_days": {"events", "commands", "tool_calls", "helpers", "approvals", "pairings"},
+    "records_days": {"events", "commands", "tool_calls", "helpers", "pairings"},
     "spans_days": {"spans"},
 }
 BOUNDED = {
@@ -235,6 +234,7 @@ BOUNDED = {
     "the history, some kB a task": {
         *("tasks", "task_logs", "task_graphs", "node_runs", "node_attempts", "sessions")
     },
+    "who allowed what": {"approvals"},
     "money": {"usage", "pending_model_calls", "budget_grants"},
     "its own life-time": {"web_sessions", "memory_uses", "memory_jobs"},
     "one row for each name": {"marks", "memory_files", "memory_scopes", "workers"},
