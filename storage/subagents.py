@@ -192,14 +192,6 @@ class SubagentRepo:
         found = await self._select(_H.session_id == subagent.parent_session)
         return found[0] if found else None
 
-    async def cut_off_calls(self, tx: Transaction, session_id: str, *, now: datetime) -> None:
-        """Mark its running calls as cut off: its process died and their effect is unknown."""
-        await tx.execute(
-            update(tool_calls)
-            .where(_C.session_id == session_id, _C.state == ToolCallState.RUNNING.value)
-            .values(state=ToolCallState.CUT.value, ended_at=now)
-        )
-
     async def list_open_calls(self, tx: Transaction, session_id: str) -> Sequence[tuple[int, str]]:
         """Calls of this session that await a person: their row ids and approval ids."""
         query = select(_C.id, _C.approval_id).where(

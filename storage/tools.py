@@ -256,6 +256,11 @@ async def cut_off_task_calls(tx: Transaction, task_id: TaskId, *, now: datetime)
     await _cut_off_where(tx, _C.task_id == task_id, now=now)
 
 
+async def cut_off_session_calls(tx: Transaction, session_id: str, *, now: datetime) -> None:
+    """The same for the calls of one session."""
+    await _cut_off_where(tx, _C.session_id == session_id, now=now)
+
+
 async def list_running_kinds(tx: Transaction, task_id: TaskId, path: str) -> Sequence[str]:
     """The kinds of the calls of a step that were under way."""
     running = (_C.task_id == task_id, _C.path == path, _C.state == ToolCallState.RUNNING.value)
@@ -263,6 +268,7 @@ async def list_running_kinds(tx: Transaction, task_id: TaskId, path: str) -> Seq
 
 
 async def _cut_off_where(tx: Transaction, whose: ColumnElement[bool], *, now: datetime) -> None:
+    # Nobody has been asked about these yet: the worker's next try asks by a call of its own.
     unasked = (_C.state == ToolCallState.OPEN.value) & _C.approval_id.is_(None) & ~_C.suspended
     await tx.execute(
         update(tool_calls)

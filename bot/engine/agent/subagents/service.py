@@ -14,6 +14,7 @@ from storage.db import STORE_RETRY_SECONDS, retry_until_stored
 from storage.errors import StoreUnavailable
 from storage.records.tasks import SubagentStatus
 from storage.records.workers import Subagent
+from storage.tools import cut_off_session_calls
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +136,7 @@ class SubagentService:
         deps = self._deps
         acted = await deps.repo.first_side_effect(helper.session_id)
         async with deps.db.write() as tx:
-            await deps.repo.cut_off_calls(tx, helper.session_id, now=deps.now())
+            await cut_off_session_calls(tx, helper.session_id, now=deps.now())
             if not acted:
                 await deps.repo.requeue(tx, helper.id)
         if acted:

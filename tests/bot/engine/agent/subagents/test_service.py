@@ -111,6 +111,23 @@ async def test_what_was_at_work_and_did_nothing_yet_begins_anew_and_is_told_once
         assert len(await second.said_to(task)) == 1
 
 
+async def test_a_call_nobody_was_asked_about_before_the_death_does_not_stay_open(
+    tmp_path: Path,
+) -> None:
+    cut = SubagentAnswersBackend(on_helper=lambda _prompt: asyncio.Event())
+    async with subagent_setup(tmp_path, cut, start_dispatcher=False) as first:
+        task = await first.world.create_task()
+        helper = await first.at_work(await first.send(await first.job(task)))
+        await made_call(first.world.db, helper, kind="edit", state=ToolCallState.OPEN)
+
+    async with subagent_setup(tmp_path, SubagentAnswersBackend(), start_dispatcher=False) as second:
+        ended = await second.ended(helper)
+
+        assert ended.status is SubagentStatus.DONE
+        (call,) = await second.world.db.fetch_all(select(schema.tool_calls))
+        assert (call.state, call.ended_at is None) == ("cut", False)
+
+
 async def test_what_had_changed_something_is_not_done_twice(tmp_path: Path) -> None:
     cut = SubagentAnswersBackend(on_helper=lambda _prompt: asyncio.Event())
     async with subagent_setup(tmp_path, cut, start_dispatcher=False) as first:
