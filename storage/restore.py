@@ -90,6 +90,7 @@ def restore_backup(
     point, the next call with the same archive finishes it.
     """
     manifest = check_restorable(archive, target.home)
+    _check_place(archive, target.home)
     with _translate_disk_errors(target.home):
         plan = _read_plan(target.home)
         if plan is not None:
@@ -118,6 +119,15 @@ def restore_backup(
         )
         _write_plan(target.home, plan)
         return Restored(manifest=manifest, aside=_finish(target.home, plan))
+
+
+def _check_place(archive: Path, home: Path) -> None:
+    """Otherwise it would be put aside with everything else, and not be found again."""
+    place, inside = archive.resolve(), home.resolve()
+    if place.is_relative_to(inside) and place.relative_to(inside).parts[0] not in _KEPT:
+        raise RestoreRefused(
+            f"{archive} is in the directory that it replaces: move it to {home / 'backups'} first"
+        )
 
 
 def _stage(
@@ -220,9 +230,14 @@ def _identify(manifest: BackupManifest) -> str:
 def _read_plan(home: Path) -> _Plan | None:
     try:
         loaded = json.loads((home / RESTORE_PHASE).read_text(encoding="utf-8"))
+        return _Plan(**{**loaded, "kept": tuple(loaded["kept"])})
     except FileNotFoundError:
         return None
-    return _Plan(**{**loaded, "kept": tuple(loaded["kept"])})
+    except (ValueError, TypeError, KeyError) as error:
+        raise RestoreRefused(
+            f"an earlier restore was cut off, and {home / RESTORE_PHASE} is damaged: the old"
+            f" contents are in {home / RESTORING / _OLD}; restore into an empty directory"
+        ) from error
 
 
 def _write_plan(home: Path, plan: _Plan) -> None:

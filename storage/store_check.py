@@ -140,6 +140,9 @@ def check_backup(archive: Path, *, folder: Path | None = None) -> CheckReport:
         return CheckReport(findings=findings, schema=manifest.schema, store_id=manifest.store_id)
     except BadBackup as error:
         return CheckReport(findings=(CheckFinding(kind="backup", text=str(error)),))
+    except OSError as error:
+        text = f"it cannot be unpacked in {unpacked.parent}: {error.strerror or error}"
+        return CheckReport(findings=(CheckFinding(kind="backup", text=text),))
     finally:
         shutil.rmtree(unpacked, ignore_errors=True)
 

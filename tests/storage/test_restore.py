@@ -231,6 +231,33 @@ def dies_at(
         os._exit(0)
 
 
+def test_an_archive_in_the_directory_that_it_replaces_is_refused(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    moved = home / "mine.tar.gz"
+    backed_up(tmp_path).path.rename(moved)
+
+    with pytest.raises(RestoreRefused, match=r"move it to .*backups first"):
+        into(moved, home, replace=True)
+    assert list(home.iterdir()) == [moved]
+
+    (home / "backups").mkdir()
+    into(moved.rename(home / "backups" / moved.name), home, replace=True)
+    assert read_marker(home)
+
+
+@pytest.mark.parametrize("phase", ["", "{", "[]", '{"phase": "old"}'])
+def test_a_damaged_note_of_a_restore_says_where_the_old_contents_are(
+    tmp_path: Path, phase: str
+) -> None:
+    made, home = backed_up(tmp_path), tmp_path / "home"
+    (home / ".restoring" / "old").mkdir(parents=True)
+    (home / ".restoring" / "phase").write_text(phase)
+
+    with pytest.raises(RestoreRefused, match=r"the old contents are in .*/old"):
+        into(made.path, home, replace=True)
+
+
 def test_restoring_twice_is_clean(tmp_path: Path) -> None:
     made, home = backed_up(tmp_path), tmp_path / "new"
     into(made.path, home)
