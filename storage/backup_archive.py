@@ -30,6 +30,7 @@ from typing import IO, Any
 
 from storage.data_directory import fsync_path, open_private
 from storage.errors import BackupFailed, BadBackup
+from storage.file_trees import MAX_DEPTH, walk_folders
 from storage.migrate import read_facts
 
 MANIFEST = "manifest.json"
@@ -52,7 +53,6 @@ _MASKED_BYTES = 1_000_000
 _CHUNK = 1 << 20
 _SEAL_HEAD = b"\x1f\x8b\x08\x10" + bytes(5) + b"\xff" + b"sha256:"
 _MAX_MEMBERS = 2_000_000
-_MAX_DEPTH = 64
 _MAX_MANIFEST = 512 << 20
 # A header may claim any length, and the library would read it into memory.
 _MAX_HEADER = 1 << 20
@@ -60,8 +60,8 @@ _MAX_HEADER = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupManifest:
-    """`files` has the SHA-256 of each member. `skipped` are links and devices, which are not
-    archived; `changed` were written to while they were read."""
+    """`files` has the SHA-256 of each member. `skipped` was not archived: links, devices, folders
+    nested too deep; `changed` was written to while it was read."""
 
     store_id: str
     schema: str
@@ -127,13 +127,15 @@ def list_backups(folder: Path) -> Sequence[Path]:
     return sorted(found, key=lambda path: path.name, reverse=True)
 
 
-def prune_backups(folder: Path, *, keep: int) -> Sequence[Path]:
+def prune_backups(folder: Path, *, keep: int, newest: Path | None = None) -> Sequence[Path]:
     """Remove all but the newest backups, and all but the newest three of those made before
-    migrations. Returns what was removed."""
+    migrations. `newest` stays, whatever the clock said when it was named. Returns what was
+    removed."""
     found = list_backups(folder)
     labelled = [each for each in found if _LABEL_MARK in each.name]
     plain = [each for each in found if each not in labelled]
     gone = [*plain[keep:], *labelled[_KEPT_BEFORE_MIGRATIONS:]]
+    gone = [each for each in gone if each != newest]
     for each in gone:
         each.unlink(missing_ok=True)
     return gone
@@ -306,23 +308,25 @@ class _ArchiveWriter:
 
     def _add_home(self, archive: tarfile.TarFile, folder: Path) -> None:
         home, skip = self.source.home, self._excluded(folder)
-        for root, folders, names, at in os.fwalk(home, follow_symlinks=False):
-            inside = Path(root).relative_to(home)
+        for inside, folders, names, at in walk_folders(home, on_too_deep=self._skip):
             top = not inside.parts
             links = [name for name in folders if _is_link(name, at)]
             folders[:] = sorted(
                 each
                 for each in set(folders) - set(links)
-                if Path(root) / each not in skip and not (top and self._is_left_out(each))
+                if home / inside / each not in skip and not (top and self._is_left_out(each))
             )
             for each in folders:
                 member = _member(f"{HOME_PREFIX}{(inside / each).as_posix()}", 0)
                 member.type, member.mode = tarfile.DIRTYPE, 0o700
                 archive.addfile(member)
             for name in sorted({*names, *links}):
-                if Path(root) / name in skip or (top and self._is_left_out(name)):
+                if home / inside / name in skip or (top and self._is_left_out(name)):
                     continue
                 self._add_file(archive, at, (inside / name).as_posix(), top=top)
+
+    def _skip(self, folder: PurePosixPath) -> None:
+        self._skipped.append(str(folder))
 
     def _add_file(self, archive: tarfile.TarFile, at: int, path: str, *, top: bool) -> None:
         name = PurePosixPath(path).name
@@ -516,7 +520,7 @@ def _safe_name(member: tarfile.TarInfo) -> str:
         raise BadBackup(f"{name!r} is no plain file: links and devices are refused")
     odd = any(part in {"..", "."} or "\0" in part for part in parts)
     rooted = name == DATABASE or (name.startswith(HOME_PREFIX) and len(parts) > 1)
-    if odd or not rooted or len(parts) > _MAX_DEPTH or PurePosixPath(name).as_posix() != name:
+    if odd or not rooted or len(parts) > MAX_DEPTH + 2 or PurePosixPath(name).as_posix() != name:
         raise BadBackup(f"{name!r} is no name of a file in a data directory")
     top = parts[1] if len(parts) > 1 else ""
     if top in _NEVER or top.startswith(_NEVER_PREFIXES):

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self, TextIO
 
 from storage.errors import DataDirectoryInUse, DataDirectoryUnusable
+from storage.file_trees import walk_folders
 
 log = logging.getLogger(__name__)
 
@@ -42,14 +43,14 @@ def make_private(home: Path) -> None:
     """Take the rights to everything in the directory from all but its owner. Links are not
     followed, and neither are files with a second name, which may lie elsewhere. Blocking."""
     home.chmod(stat.S_IRWXU)
-    for folder, names, files, at in os.fwalk(home):
+    for folder, names, files, at in walk_folders(home):
         for name in (*names, *files):
             try:
                 _make_entry_private(name, at)
             except FileNotFoundError:
                 continue
             except OSError as error:
-                log.warning("%s/%s stays open to others: %s", folder, name, error.strerror)
+                log.warning("%s/%s stays open to others: %s", home / folder, name, error.strerror)
 
 
 def _make_entry_private(name: str, folder: int) -> None:

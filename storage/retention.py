@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 import sqlalchemy as sa
@@ -183,11 +184,15 @@ class RetentionRepo:
                 return total
             await asyncio.sleep(_PAUSE)
 
-    async def list_ended_tasks(self, *, before: datetime) -> Sequence[Task]:
-        """Finished tasks that ended before, oldest first."""
-        tasks = schema.tasks
-        query = sa.select(tasks).where(tasks.c.status.in_(_FINAL), tasks.c.ended_at < before)
-        return records_from(Task, await self._db.fetch_all(query.order_by(tasks.c.ended_at)))
+    async def list_ended_tasks(self, ids: Iterable[str], *, before: datetime) -> Sequence[Task]:
+        """Those of these tasks that ended before."""
+        tasks, found = schema.tasks, list[Task]()
+        ended = sa.select(tasks).where(tasks.c.status.in_(_FINAL), tasks.c.ended_at < before)
+        rest = iter(sorted(ids))
+        while some := list(islice(rest, _BATCH)):
+            rows = await self._db.fetch_all(ended.where(tasks.c.id.in_(some)))
+            found += records_from(Task, rows)
+        return found
 
     async def find_needed_uploads(self) -> frozenset[str]:
         """Numbers of the messages whose files an unfinished task or an unsettled message needs."""

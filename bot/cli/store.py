@@ -47,7 +47,7 @@ def backup(
         return
     typer.echo(f"{made.path}: {len(manifest.files)} files, {made.size} bytes, verified")
     if manifest.skipped:
-        typer.echo(f"Not archived, as they are links or devices: {len(manifest.skipped)}")
+        typer.echo(f"Not archived (links, devices, too deep): {len(manifest.skipped)}")
     if not manifest.secrets:
         typer.echo("Without secrets: keep your .env, or repeat with --with-secrets.")
 

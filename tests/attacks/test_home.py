@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from collections.abc import Iterator
@@ -10,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from storage.data_directory import make_private
+from tests.deep_folders import deep_path, nest_folders
 from tests.journeys.platform_world import platform_world
 from tests.journeys.program import running_program
+
+__all__ = ["deep_path"]
 
 
 def open_to_others(home: Path) -> dict[str, str]:
@@ -119,3 +123,33 @@ async def test_files_of_the_boss_keep_their_modes_where_tasks_write(
     # As the user's own umask says, with which the program began.
     assert (folder / "sub").stat().st_mode & 0o055 == 0o055
     assert (folder / "sub" / "new.txt").stat().st_mode & 0o044 == 0o044
+
+
+@pytest.mark.parametrize(("levels", "name"), [(3_000, "d"), (300, "n" * 200)])
+async def test_folders_nested_deeper_than_a_path_can_name_stop_nothing(
+    deep_path: Path, levels: int, name: str
+) -> None:
+    home = deep_path / "home"
+    async with platform_world(home) as here:
+        shiftboss = here.program
+        await here.ask('/run write "one" to notes.txt', expects="finished")
+        (workspace,) = (home / "work").iterdir()
+        nest_folders(workspace / "nested", levels, name=name)
+        await shiftboss.kill()
+        await shiftboss.start()
+        await here.wait_until_connected()
+
+        made = await shiftboss.run_to_end("backup", "--json")
+        (archive,) = (home / "backups").iterdir()
+        told = await here.ask("/status")
+        checked = [await shiftboss.run_to_end("check", *of) for of in ([], [str(archive)])]
+        await here.ask('/run write "two" to more.txt', expects="finished")
+        await shiftboss.stop()
+        restored = await shiftboss.run_to_end("restore", str(archive), "--replace")
+
+    ended = (made, *checked, restored)
+    assert "Disk" in told
+    assert [said for status, said in ended if status] == []
+    (skipped,) = json.loads(made[1])["skipped"]
+    assert skipped.startswith(f"work/{workspace.name}/nested/{name}/")
+    assert (home / "work" / workspace.name / "notes.txt").read_text().strip() == "one"

@@ -312,6 +312,16 @@ def test_an_archive_that_would_fill_the_disk_is_not_unpacked(
     assert not (tmp_path / "out/home/zeros").exists()
 
 
+def test_the_backup_just_made_stays_where_the_clock_was_once_ahead(tmp_path: Path) -> None:
+    for year in (2026, 2098, 2099):
+        (tmp_path / f"shiftboss-{year}0101-000000.tar.gz").touch()
+    made = tmp_path / "shiftboss-20260101-000000.tar.gz"
+
+    gone = prune_backups(tmp_path, keep=1, newest=made)
+
+    assert [each.name for each in gone] == ["shiftboss-20980101-000000.tar.gz"]
+
+
 def test_the_newest_backups_stay_and_those_before_migrations_have_their_own_number(
     tmp_path: Path,
 ) -> None:

@@ -14,6 +14,7 @@ from bot.engine.agent.instruction_files import InstructionBlock, load_boss_files
 from bot.engine.sandbox.git_runner import run_git_blocking
 from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import WorkerSpec
+from storage.file_trees import walk_folders
 from storage.records.people import Chat, ChatId, ChatKind, Person, PersonId, PersonRole
 from storage.records.workers import ContextPart, ContextPartState
 
@@ -119,7 +120,7 @@ def _language_line(folder: Path) -> list[str]:
 
 def _files(folder: Path) -> Iterator[str]:
     """Yield file names at any depth, skipping hidden, generated and installed folders."""
-    for _, folders, names in islice(os.walk(folder), _MAX_FOLDERS):
+    for _, folders, names, _ in islice(walk_folders(folder), _MAX_FOLDERS):
         folders[:] = [each for each in folders if each not in _SKIPPED_FOLDERS and each[:1] != "."]
         yield from names
 

@@ -15,6 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from storage.data_directory import user_mask
+from storage.file_trees import walk_open_folder
 
 INTERNAL_FOLDER = ".shiftboss"
 """Workspace folder for full tool outputs; excluded from git and reports."""
@@ -142,7 +143,7 @@ def walk(workspace: Path, path: str, *, skip: Collection[str] = ()) -> Iterator[
     Links are ignored; folders named in `skip` are omitted."""
     place = resolve_path(workspace, path)
     with _disk_errors(path), _open_folder(workspace, place) as top:
-        for at, folders, files, folder in os.fwalk(".", dir_fd=top, follow_symlinks=False):
+        for at, folders, files, folder in walk_open_folder(top):
             here = place / at
             folders[:] = sorted(name for name in folders if name not in skip)
             for name in sorted([*folders, *files]):

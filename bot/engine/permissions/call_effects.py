@@ -14,6 +14,7 @@ from pathlib import Path
 
 from bot.engine.llm.tool_calls import READ_ONLY_KINDS, ToolCall
 from bot.engine.permissions.call_classifier import CallEffect, classify_call
+from storage.file_trees import walk_folders
 
 _MAX_HASHED_BYTES = 10_000_000
 """Of one file; a larger one counts by size, time of change and inode."""
@@ -134,11 +135,11 @@ def _state_of(path: Path, workspace: Path) -> str:
 def _folder_state(folder: Path) -> str:
     """The names, sizes and times of what is in a folder."""
     whole, seen = hashlib.sha256(), 0
-    for at, folders, files in os.walk(folder):
+    for at, folders, files, _ in walk_folders(folder):
         # What the Boss sends lies in `inbox`; git's files count by name.
         folders[:] = sorted(each for each in folders if each not in {".git", "inbox"})
         for name in sorted(files):
-            path = Path(at, name)
+            path = folder / at / name
             found = path.lstat()
             line = f"{path} {found.st_size} {found.st_mtime_ns} {found.st_ino}\n"
             whole.update(line.encode("utf-8", "surrogateescape"))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 import threading
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+
+from storage.file_trees import delete_tree
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ class CommandHomes:
         homes = [each for each in self._root.iterdir() if not each.name.endswith(_TEMPORARY_SUFFIX)]
         gone = sum(self._set_aside(each, before) for each in homes)
         for each in self._root.glob(f"{_DELETED_PREFIX}*"):
-            _delete_tree(each)
+            delete_tree(each)
         if gone:
             log.info("removed %d command homes unused for %d days", gone, MAX_UNUSED_DAYS)
         return gone
@@ -98,14 +99,3 @@ class CommandHomes:
                 with suppress(FileNotFoundError):
                     each.rename(each.with_name(f"{_DELETED_PREFIX}{os.urandom(4).hex()}"))
         return True
-
-
-def _delete_tree(folder: Path) -> None:
-    """Delete a tree, including folders without permissions; links are not followed."""
-    with suppress(OSError):
-        folder.chmod(0o700)
-        for at, names, _ in os.walk(folder):
-            for name in names:
-                if not (Path(at) / name).is_symlink():
-                    (Path(at) / name).chmod(0o700)
-    shutil.rmtree(folder, ignore_errors=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from cards.model import FileBlock
+from storage.file_trees import walk_folders
 from storage.records.skills import Skill, SkillFile, SkillNote
 
 SKILL_FILE_NAMES = ("SKILL.md", "skill.md")
@@ -85,7 +86,7 @@ def read_folder(folder: Path) -> SkillContents:
 def folder_signature(folder: Path) -> FolderSignature:
     """Return a signature that changes with any file; cheap to compute."""
     found: list[tuple[str, int, int, int]] = []
-    for path, folders, names, at in os.fwalk(folder):
+    for path, folders, names, at in walk_folders(folder):
         folders[:] = sorted(set(folders) - _IGNORED_NAMES)
         for name in sorted({*names, *folders})[: MAX_FILES * 4]:
             seen = os.stat(name, dir_fd=at, follow_symlinks=False)
@@ -102,8 +103,7 @@ class _FileContent:
 
 
 def _walk(folder: Path) -> Iterator[tuple[str, _FileContent | SkillNote]]:
-    for path, folders, names, at in os.fwalk(folder):
-        place = PurePosixPath(Path(path).relative_to(folder).as_posix())
+    for place, folders, names, at in walk_folders(folder):
         folders[:] = sorted(set(folders) - _IGNORED_NAMES)
         if len(place.parts) >= MAX_DEPTH and folders:
             yield str(place), SkillNote(key="too_deep", detail=_printable(str(place)))

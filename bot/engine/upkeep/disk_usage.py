@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from storage.file_trees import walk_folders
 from storage.records.system import DiskUse
 
 _KINDS: Mapping[str, tuple[str, ...]] = {
@@ -36,11 +37,11 @@ def measure_disk_use(home: Path, database: Path, backups: Path) -> Sequence[Disk
 def _measure(kind: str, places: Sequence[Path]) -> DiskUse:
     size = entries = 0
     for place in places:
-        for root, _, names in os.walk(place):
+        for _, _, names, at in walk_folders(place):
             for name in names:
                 entries += 1
                 try:
-                    size += (Path(root) / name).lstat().st_size
+                    size += os.stat(name, dir_fd=at, follow_symlinks=False).st_size
                 except OSError:
                     continue
             if entries > _MAX_ENTRIES:

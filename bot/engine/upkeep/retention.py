@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from bot.config.settings import RetentionSettings
 from storage.errors import StoreUnavailable
+from storage.file_trees import delete_tree
 from storage.records.tasks import Task
 from storage.retention import RetentionRepo
 from storage.traces import SpanRepo
@@ -82,31 +82,41 @@ class RetentionService:
 
     def _delete_uploads(self, needed: Collection[str], before: datetime) -> int:
         return sum(
-            _delete_tree(each)
+            delete_tree(each)
             for each in _children(self.home / "files" / "inbox")
             if each.name not in needed and _modified(each) < before.timestamp()
         )
 
     async def _delete_workspaces(self, before: datetime) -> int:
-        count = 0
-        for task in await self.repo.list_ended_tasks(before=before):
-            folder = self.home / "work" / task.id
-            if not await asyncio.to_thread(folder.is_dir):
-                continue
+        count, place = 0, self.home / "work"
+        there = [each.name for each in await asyncio.to_thread(_children, place)]
+        for task in await self.repo.list_ended_tasks(there, before=before):
             if task.branch:
                 await self.remove_worktree(task)
                 count += 1
             else:
-                count += await asyncio.to_thread(_delete_tree, folder)
+                count += await asyncio.to_thread(delete_tree, place / task.id)
         return count
 
     async def _delete_results(self, before: datetime) -> int:
-        folders = [
-            self.home / place / task.id
-            for task in await self.repo.list_ended_tasks(before=before)
-            for place in _RESULT_FOLDERS
+        count = 0
+        for place in _RESULT_FOLDERS:
+            there = {
+                each.name: each for each in await asyncio.to_thread(_children, self.home / place)
+            }
+            for task in await self.repo.list_ended_tasks(there, before=before):
+                count += await asyncio.to_thread(delete_tree, there[task.id])
+        return count + await asyncio.to_thread(self._delete_exports, before)
+
+    def _delete_exports(self, before: datetime) -> int:
+        old = [
+            each
+            for each in _children(self.home / "exports")
+            if each.is_file() and _modified(each) < before.timestamp()
         ]
-        return await asyncio.to_thread(lambda: sum(map(_delete_tree, folders)))
+        for each in old:
+            each.unlink(missing_ok=True)
+        return len(old)
 
 
 def _children(folder: Path) -> list[Path]:
@@ -119,11 +129,3 @@ def _modified(path: Path) -> float:
     except OSError:
         # Gone meanwhile: nothing to delete.
         return float("inf")
-
-
-def _delete_tree(path: Path) -> int:
-    """Whether something was deleted. A link is not followed."""
-    if path.is_symlink() or not path.exists():
-        return 0
-    shutil.rmtree(path, ignore_errors=True)
-    return int(not path.exists())

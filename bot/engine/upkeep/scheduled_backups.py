@@ -75,7 +75,9 @@ class BackupScheduler:
     async def _back_up(self) -> None:
         try:
             made = await asyncio.to_thread(create_backup, self.source, self.folder, now=self.now())
-            gone = await asyncio.to_thread(prune_backups, self.folder, keep=self.keep)
+            gone = await asyncio.to_thread(
+                prune_backups, self.folder, keep=self.keep, newest=made.path
+            )
         except (BackupFailed, OSError) as error:
             log.warning("The backup failed: %s", error)
             await self._tell_failure(str(error))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import fnmatch
 import os
 import secrets
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -15,6 +17,7 @@ from bot.engine.llm.workspace_files import INTERNAL_FOLDER
 from bot.engine.sandbox.git_runner import GitFailed
 from bot.engine.workspaces.branch_merge import MergeOutcome
 from bot.engine.workspaces.worktrees import AdoptionCheck, TaskWorktrees
+from storage.file_trees import walk_folders
 from storage.records.tasks import Task, TaskId
 
 MAX_FILES = 5
@@ -190,7 +193,7 @@ def _names_nowhere(workspace: Path, names: Sequence[str]) -> set[str]:
     instruction may mean another folder."""
     wanted = {PurePosixPath(name).name: name for name in names}
     seen = 0
-    for _, folders, files in os.walk(workspace):
+    for _, folders, files, _ in walk_folders(workspace):
         folders[:] = [folder for folder in folders if folder not in _UNSEARCHED]
         seen += len(files) + len(folders)
         if seen > _MAX_SEARCHED:
@@ -219,5 +222,9 @@ def _remove_partial_files(workspace: Path, *, deep: bool) -> None:
 
     In project folders, which may be large, only the top level is searched."""
     pattern = _PARTIAL_NAME.format("*")
-    for part in list(workspace.rglob(pattern) if deep else workspace.glob(pattern)):
-        part.unlink(missing_ok=True)
+    for _, folders, files, at in walk_folders(workspace):
+        for name in fnmatch.filter(files, pattern):
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=at)
+        if not deep:
+            folders.clear()

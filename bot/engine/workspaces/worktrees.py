@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import secrets
-import shutil
-import stat
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -26,6 +23,7 @@ from bot.engine.workspaces.branch_merge import (
     commit_all,
     merge_into_project,
 )
+from storage.file_trees import delete_tree
 from storage.records.tasks import Task
 
 log = logging.getLogger(__name__)
@@ -216,7 +214,7 @@ class TaskWorktrees:
         if tree.entry is None:
             return
         await asyncio.to_thread((tree.entry / _READY_MARKER).unlink, missing_ok=True)
-        await asyncio.to_thread(_delete_folder, tree.folder)
+        await asyncio.to_thread(delete_tree, tree.folder)
         # A git killed while creating the worktree leaves it locked.
         await boss.run("worktree", "unlock", str(tree.folder))
         await boss.output("worktree", "remove", str(tree.folder))
@@ -301,19 +299,4 @@ def _set_aside(folder: Path) -> None:
     if any(one.name != ".git" for one in folder.iterdir()):
         folder.rename(folder.with_name(f"{folder.name}.kept-{secrets.token_hex(3)}"))
     else:
-        _delete_folder(folder)
-
-
-def _delete_folder(folder: Path) -> None:
-    def unprotect(retry: Callable[[str], object], path: str, _trouble: object) -> None:
-        # Package caches are write-protected.
-        for each in (Path(path).parent, Path(path)):
-            if not each.is_symlink():
-                each.chmod(each.stat().st_mode | stat.S_IRWXU)
-        if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114 - as rmtree calls it
-            shutil.rmtree(path)
-        else:
-            retry(path)
-
-    if folder.exists():
-        shutil.rmtree(folder, onerror=unprotect)
+        delete_tree(folder)

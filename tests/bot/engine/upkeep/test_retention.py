@@ -85,6 +85,10 @@ def fill(home: Path) -> None:
         for place in ("work", "files/tasks"):
             (home / place / task).mkdir(parents=True)
             (home / place / task / "f").write_text("x")
+    (home / "exports").mkdir()
+    for name, written in (("old.md", LONG_AGO), ("new.md", NOW)):
+        (home / "exports" / name).write_text("x")
+        os.utime(home / "exports" / name, (written.timestamp(), written.timestamp()))
 
 
 async def clean(db: Database, home: Path, keep: RetentionSettings) -> list[str]:
@@ -131,6 +135,7 @@ async def test_only_what_nobody_needs_is_deleted(tmp_path: Path) -> None:
     assert names(tmp_path / "work") == {"tree01", "new001", "open01"}
     assert removed == ["tree01"], "a worktree is git's: its work stays on its branch"
     assert names(tmp_path / "files/tasks") == {"new001", "open01"}
+    assert names(tmp_path / "exports") == {"new.md"}
     assert column(tmp_path, "SELECT count(*) FROM pragma_foreign_key_check") == {"0"}
 
 
@@ -141,6 +146,7 @@ async def test_zero_days_keep_everything(tmp_path: Path) -> None:
         before = {str(each) for each in (tmp_path / "files").rglob("*")}
         assert await clean(db, tmp_path, RetentionSettings.model_validate(days)) == []
 
+    assert names(tmp_path / "exports") == {"old.md", "new.md"}
     assert column(tmp_path, "SELECT key FROM outbox") == set(CARDS)
     assert {str(each) for each in (tmp_path / "files").rglob("*")} == before
 

@@ -257,7 +257,7 @@ async def test_a_tree_whose_folder_half_went_is_not_taken_for_work(
     tree = await artifacts.workspace(task)
     (tree / "made.txt").write_text("made")
     with monkeypatch.context() as patch:
-        patch.setattr(worktrees, "_delete_folder", dies)
+        patch.setattr(worktrees, "delete_tree", dies)
         assert not await _survives(artifacts.merge(task))
     assert (tree / "made.txt").exists()
 
