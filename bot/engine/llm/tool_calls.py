@@ -57,10 +57,12 @@ class CallVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallDecision:
-    """A decision; `text` is the reason of a denial or a person's answer, for the model."""
+    """A decision; `text` is the reason of a denial, a person's answer or what an earlier try has
+    brought, for the model. `has_failed` says that the earlier try failed or was cut off."""
 
     verdict: CallVerdict
     text: str = ""
+    has_failed: bool = False
 
 
 class CallAuthorizer(Protocol):

@@ -293,9 +293,12 @@ def answer_for_call(call: ToolCallRecord) -> CallDecision:
         case ToolCallState.ANSWERED:
             return CallDecision(verdict=CallVerdict.ANSWER, text=call.answer)
         case ToolCallState.DONE | ToolCallState.FAILED:
-            return CallDecision(verdict=CallVerdict.ANSWER, text=call.outcome)
+            failed = call.state is ToolCallState.FAILED
+            return CallDecision(verdict=CallVerdict.ANSWER, text=call.outcome, has_failed=failed)
         case ToolCallState.RUNNING | ToolCallState.CUT:
-            return CallDecision(verdict=CallVerdict.ANSWER, text=INTERRUPTED_RESULT)
+            return CallDecision(
+                verdict=CallVerdict.ANSWER, text=INTERRUPTED_RESULT, has_failed=True
+            )
 
 
 _ALREADY_MADE = (

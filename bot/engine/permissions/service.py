@@ -171,7 +171,8 @@ class _WorkerAuthorizer:
             await house.calls.mark_cut_off(tx, made.id, now=now)
         text = replay_result(made)
         record = await house.calls.mark_answered(tx, record.id, text, now=now)
-        return record, CallDecision(verdict=CallVerdict.ANSWER, text=text)
+        failed = made.state is not ToolCallState.DONE
+        return record, CallDecision(verdict=CallVerdict.ANSWER, text=text, has_failed=failed)
 
     async def _answer_interrupted(
         self, tx: Transaction, made: ToolCallRecord

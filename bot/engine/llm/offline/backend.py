@@ -62,7 +62,8 @@ from storage.records.people import Language
 
 OFFLINE_NAME = "offline"
 MAX_DELTAS = 200
-_CALL_ID = "offline-1"
+_CALL_IDS = tuple(f"offline-{number}" for number in range(1, 21))
+_CALL_ID = _CALL_IDS[0]
 _DELTA_PATTERN = re.compile(r"[^\s\u4e00-\u9fff]+\s*|[\u4e00-\u9fff]{1,4}|\s+")
 
 Sleep = Callable[[float], Awaitable[None]]
@@ -111,12 +112,11 @@ class _OfflineRun(BaseRun):
                     call_id=_CALL_ID, name=call.name, title=call.title, call_kind=call.kind
                 )
             outcome = await self._perform_if_allowed(action, call)
-            if outcome is None and call:
+            if isinstance(outcome, ToolCall):
                 self._result = replace(
-                    self._build_result("", None), new_history=(), suspended=(call,)
+                    self._build_result("", None), new_history=(), suspended=(outcome,)
                 )
                 return
-            assert outcome is not None
             if call:
                 good = outcome.status == "done"
                 yield ToolFinished(
@@ -132,25 +132,32 @@ class _OfflineRun(BaseRun):
 
     async def _perform_if_allowed(
         self, action: OfflineAction, call: ToolCall | None
-    ) -> ActionOutcome | None:
-        """Return None if the action needs an approval first."""
-        permit = self._request.permit
+    ) -> ActionOutcome | ToolCall:
+        """Return the call if it needs an approval first. One that failed or was cut off earlier is
+        made again, under a new ID: every action may be repeated, since it writes its whole file."""
+        permit, answers = self._request.permit, self._request.answers
         if call is None or permit is None:
             return await perform_action(action, self._action_context())
-        given = self._request.answers.get(_CALL_ID, CallDecision(verdict=CallVerdict.ALLOW))
-        if given.verdict is CallVerdict.ALLOW:
-            given = await permit(call)
+        given = CallDecision(verdict=CallVerdict.ANSWER, has_failed=True)
+        for call_id in sorted(_CALL_IDS, key=lambda each: each not in answers):
+            call = replace(call, call_id=call_id)
+            given = answers.get(call_id, CallDecision(verdict=CallVerdict.ALLOW))
+            if given.verdict is CallVerdict.ALLOW:
+                given = await permit(call)
+            if not given.has_failed:
+                break
         match given.verdict:
             case CallVerdict.PENDING:
-                return None
-            case CallVerdict.DENY:
+                return call
+            case CallVerdict.ANSWER if not given.has_failed:
+                files = (action.path,) if isinstance(action, WriteFileAction) else ()
+                return ActionOutcome(status="done", text=given.text, files=files)
+            case CallVerdict.DENY | CallVerdict.ANSWER:
                 return ActionOutcome(status="blocked", text=given.text)
-            case CallVerdict.ANSWER:
-                return ActionOutcome(status="done", text=given.text)
             case CallVerdict.ALLOW:
                 outcome = await perform_action(action, self._action_context())
                 good = outcome.status == "done"
-                await permit.record_outcome(_CALL_ID, succeeded=good, outcome=outcome.text)
+                await permit.record_outcome(call.call_id, succeeded=good, outcome=outcome.text)
                 return outcome
 
     async def _answer_text(self) -> tuple[str, BaseModel | None]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,13 @@ from bot.engine.llm.backend import (
     ToolStarted,
 )
 from bot.engine.llm.offline.backend import OfflineBackend
-from bot.engine.llm.tool_calls import CallKind
+from bot.engine.llm.tool_calls import (
+    CallAuthorizer,
+    CallDecision,
+    CallKind,
+    CallVerdict,
+    ToolCall,
+)
 from cards.catalog import catalog_for
 from storage.records.people import Language
 from tests.bot.engine.llm.builders import recording_tool
@@ -230,6 +236,66 @@ async def test_work_on_files_shows_as_a_tool_call(tmp_path: Path) -> None:
     )
     assert isinstance(events[1], ToolFinished)
     assert events[1].succeeded
+
+
+CUT = CallDecision(verdict=CallVerdict.ANSWER, text="Error: cut off", has_failed=True)
+DONE_BEFORE = CallDecision(verdict=CallVerdict.ANSWER, text="Wrote `a.txt`.")
+ALLOWED = CallDecision(verdict=CallVerdict.ALLOW)
+PENDING = CallDecision(verdict=CallVerdict.PENDING)
+
+
+@dataclass
+class ScriptedAuthorizer:
+    decisions: Sequence[CallDecision]
+    asked: list[str] = field(default_factory=list)
+    outcomes: dict[str, bool] = field(default_factory=dict)
+
+    async def __call__(self, call: ToolCall, *, wait_seconds: float = 0.0) -> CallDecision:
+        self.asked.append(call.call_id)
+        return self.decisions[len(self.asked) - 1]
+
+    async def record_outcome(
+        self, call_id: str, *, succeeded: bool, outcome: str, size: int = 0
+    ) -> None:
+        self.outcomes[call_id] = succeeded
+
+    def restart(self) -> CallAuthorizer:
+        raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("decisions", "answers", "asked", "end"),
+    [
+        ([CUT, ALLOWED], {}, ["offline-1", "offline-2"], ("done", True)),
+        ([CUT, CUT, ALLOWED], {}, ["offline-1", "offline-2", "offline-3"], ("done", True)),
+        ([CUT, PENDING], {}, ["offline-1", "offline-2"], ("", False)),
+        ([ALLOWED], {"offline-2": ALLOWED}, ["offline-2"], ("done", True)),
+        ([ALLOWED], {"offline-2": CUT}, ["offline-1"], ("done", True)),
+        ([DONE_BEFORE], {}, ["offline-1"], ("done", False)),
+        ([CUT] * 20, {}, [f"offline-{n}" for n in range(1, 21)], ("blocked", False)),
+    ],
+)
+async def test_a_call_that_was_cut_off_is_made_again_and_never_called_done(
+    tmp_path: Path,
+    decisions: Sequence[CallDecision],
+    answers: Mapping[str, CallDecision],
+    asked: Sequence[str],
+    end: tuple[str, bool],
+) -> None:
+    status, written = end
+    permit = ScriptedAuthorizer(decisions)
+    facts = {"instruction": "", "step": {"title": "write 'x' to a.txt", "detail": ""}, "done": []}
+    request = _request(RunPurpose.STEP, facts, StepAnswer, workspace=tmp_path)
+
+    _, result = await _run(replace(request, permit=permit, answers=answers))
+
+    assert permit.asked == asked
+    assert (tmp_path / "a.txt").exists() is written
+    if status:
+        assert isinstance(result.value, StepAnswer)
+        assert (result.value.status, bool(result.value.files)) == (status, status == "done")
+    else:
+        assert [each.call_id for each in result.suspended] == asked[-1:]
 
 
 async def test_without_facts_the_prompt_is_read() -> None:
