@@ -55,13 +55,14 @@ def test_a_message_is_skipped_only_after_six_crashes_and_with_an_apology(
     home = tmp_path / "home"
     home.mkdir()
     with closing(sqlite3.connect(home / "shiftboss.db")) as store:
-        store.execute("CREATE TABLE inbox (id, state, error)")
+        store.execute("CREATE TABLE inbox (id, state, error, outcome)")
         store.execute("CREATE TABLE outbox (key)")
-        store.execute("INSERT INTO inbox VALUES (4, 'failed', ?)", (error,))
+        store.execute("INSERT INTO inbox VALUES (4, 'failed', ?, '')", (error,))
+        store.execute("INSERT INTO inbox VALUES (3, 'failed', ?, 'joined 4')", (error,))
         if told:
             store.execute("INSERT INTO outbox VALUES ('reply:4')")
         store.commit()
     points = [line for life in [*[CUT] * deaths, LAST] for line in life]
 
-    assert bool(rightly_skipped(home, points)) is is_right
+    assert rightly_skipped(home, points) == ({3, 4} if is_right else set())
     assert bool(wrongly_skipped(home, points)) is not is_right

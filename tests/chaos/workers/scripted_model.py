@@ -19,7 +19,7 @@ from tests.journeys.model_world import Scene, plan_reply, scene_of, step_reply
 ScriptLine: TypeAlias = Callable[[ReceivedRequest], ScriptedReply]
 
 _REPORTS = "Your helpers report"
-_CUT = "cut off while it ran"
+_CUT = ("cut off while it ran", "interrupted before this call ended")
 _TOOLS = {"write", "read", "exec", "ask_user", "sessions_spawn", "skill_load"}
 _NEVER = asyncio.Event()
 
@@ -45,7 +45,7 @@ def careful(wish: ScriptedCall, path: str, content: str, end: ScriptLine) -> Scr
         if not results:
             return ScriptedReply(calls=[wish])
         tool, text = results[-1]
-        if _CUT in text:
+        if any(each in text for each in _CUT):
             return ScriptedReply(calls=[reads(path)])
         if tool == "read" and content not in text:
             return ScriptedReply(calls=[wish])
