@@ -141,13 +141,15 @@ class SuspendedChatResumer:
         await self._refresh_cards()
         for session_id, calls in _group_by_session(await self._calls.list_suspended_of_chats()):
             if any(call.state is ToolCallState.OPEN for call in calls):
-                await self._request_approval(calls)
+                await self._request_approval(session_id)
             elif session_id not in self._resuming and self._should_try(session_id, calls):
                 work = group.create_task(self._resume(session_id, calls))
                 self._resuming[session_id] = work
 
-    async def _request_approval(self, calls: Sequence[ToolCallRecord]) -> None:
+    async def _request_approval(self, session_id: str) -> None:
         async with self._db.write() as tx:
+            # Read anew: a decision may have come since, and nobody is asked twice for a call.
+            calls = await self._calls.list_suspended(session_id, tx=tx)
             approval = await self._requester.request_next(tx, calls, None)
         if approval is not None:
             await self._show_request(approval)

@@ -238,6 +238,29 @@ async def test_a_decision_about_talk_outlives_the_program(
         assert hands.ran == ["a"]
 
 
+async def test_a_decision_between_the_look_and_the_request_asks_nobody_again(
+    tmp_path: Path, models: ModelEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hands = ScriptedWorker()
+    stage = staged(reply_with_calls("a"), ScriptedReply(text="It is live."))
+    async with room(tmp_path, models, stage, hands) as here:
+        await here.say(CUE)
+        asked = await here.request()
+        looks = here.here.calls.list_suspended_of_chats
+
+        async def decided_meanwhile() -> object:
+            monkeypatch.undo()
+            stale = await looks()
+            await here.decide(asked)
+            return stale
+
+        monkeypatch.setattr(here.here.calls, "list_suspended_of_chats", decided_meanwhile)
+        here.stopped.set()
+
+        assert "It is live." in await here.answered()
+        assert list(here.shown) == [asked.id]
+
+
 async def test_who_says_something_else_meanwhile_is_answered_and_nothing_waits_any_more(
     tmp_path: Path, models: ModelEmulator
 ) -> None:
