@@ -19,7 +19,7 @@ from storage.approvals import NewApproval, add_approval
 from storage.db import Database, Transaction
 from storage.ids import IdGenerator
 from storage.records.approvals import ApprovalKind, ApprovalState
-from storage.records.tasks import SubagentStatus, TaskStatus
+from storage.records.tasks import SubagentStatus, Task, TaskStatus
 from storage.records.tools import NewToolCall, ToolCallState
 from storage.records.workers import Subagent
 from storage.subagents import SubagentRepo
@@ -61,6 +61,18 @@ async def made_call(
     return made.id
 
 
+async def die_at_call(
+    home: Path, *, kind: str, state: ToolCallState = ToolCallState.RUNNING
+) -> tuple[Task, Subagent]:
+    """A task and its helper, whose process has died at this call."""
+    cut = SubagentAnswersBackend(on_helper=lambda _prompt: asyncio.Event())
+    async with subagent_setup(home, cut, start_dispatcher=False) as first:
+        task = await first.world.create_task()
+        helper = await first.at_work(await first.send(await first.job(task)))
+        await made_call(first.world.db, helper, kind=kind, state=state)
+    return task, helper
+
+
 @dataclass
 class Acting(SubagentAnswersBackend):
     """A helper's model service goes away just when the helper has written something."""
@@ -98,11 +110,7 @@ async def test_what_was_only_accepted_is_run_after_a_death(tmp_path: Path) -> No
 async def test_what_was_at_work_and_did_nothing_yet_begins_anew_and_is_told_once(
     tmp_path: Path,
 ) -> None:
-    cut = SubagentAnswersBackend(on_helper=lambda _prompt: asyncio.Event())
-    async with subagent_setup(tmp_path, cut, start_dispatcher=False) as first:
-        task = await first.world.create_task()
-        helper = await first.at_work(await first.send(await first.job(task)))
-        await made_call(first.world.db, helper, kind="read")
+    task, helper = await die_at_call(tmp_path, kind="read")
 
     async with subagent_setup(tmp_path, SubagentAnswersBackend(), start_dispatcher=False) as second:
         ended = await second.ended(helper)
@@ -114,11 +122,7 @@ async def test_what_was_at_work_and_did_nothing_yet_begins_anew_and_is_told_once
 async def test_a_call_nobody_was_asked_about_before_the_death_does_not_stay_open(
     tmp_path: Path,
 ) -> None:
-    cut = SubagentAnswersBackend(on_helper=lambda _prompt: asyncio.Event())
-    async with subagent_setup(tmp_path, cut, start_dispatcher=False) as first:
-        task = await first.world.create_task()
-        helper = await first.at_work(await first.send(await first.job(task)))
-        await made_call(first.world.db, helper, kind="edit", state=ToolCallState.OPEN)
+    _, helper = await die_at_call(tmp_path, kind="edit", state=ToolCallState.OPEN)
 
     async with subagent_setup(tmp_path, SubagentAnswersBackend(), start_dispatcher=False) as second:
         ended = await second.ended(helper)
@@ -129,11 +133,7 @@ async def test_a_call_nobody_was_asked_about_before_the_death_does_not_stay_open
 
 
 async def test_what_had_changed_something_is_not_done_twice(tmp_path: Path) -> None:
-    cut = SubagentAnswersBackend(on_helper=lambda _prompt: asyncio.Event())
-    async with subagent_setup(tmp_path, cut, start_dispatcher=False) as first:
-        task = await first.world.create_task()
-        helper = await first.at_work(await first.send(await first.job(task)))
-        await made_call(first.world.db, helper, kind="edit")
+    task, helper = await die_at_call(tmp_path, kind="edit")
 
     backend = SubagentAnswersBackend()
     async with subagent_setup(tmp_path, backend, start_dispatcher=False) as second:
