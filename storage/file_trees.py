@@ -1,7 +1,7 @@
 """Walks and deletes folders that workers have written to, whatever they have put there.
 
 A worker may nest folders deeper than recursion, open files or a path's length allow, and take the
-rights away from its own folders. Links are never followed.
+rights away from its own folders. Links below the top are never followed.
 """
 
 from __future__ import annotations
@@ -54,12 +54,16 @@ def delete_tree(folder: Path) -> bool:
     deleted and nothing is left. Blocking."""
     if folder.is_symlink() or not folder.exists():
         return False
+    path = str(folder.absolute())
+    # Folders only: a file may have a second name elsewhere, which shares its rights.
+    unlock = [
+        "find",
+        path,
+        *["-type", "d", "!", "-perm", "-u=rwx", "-exec", "chmod", "u+rwx", "--", "{}", ";"],
+    ]
     # `shutil.rmtree` of Python 3.11 ends with RecursionError at about a thousand levels.
-    for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
-        subprocess.run(  # noqa: S603 - a fixed program, and a path of ours
-            [*command, "--", str(folder.absolute())],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
+    for command in (unlock, ["rm", "-rf", "--", path]):
+        subprocess.run(  # noqa: S603 - fixed programs, and a path of ours
+            command, stdin=subprocess.DEVNULL, capture_output=True, check=False
         )
     return not os.path.lexists(folder)

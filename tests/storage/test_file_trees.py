@@ -74,6 +74,7 @@ def test_what_links_lead_to_stays_as_it_is(tmp_path: Path) -> None:
     (outside / "kept").chmod(0o440)
     (folder / "link").symlink_to(outside)
     (folder / "file").symlink_to(outside / "kept")
+    (folder / "second-name").hardlink_to(outside / "kept")
     (tmp_path / "top").symlink_to(outside)
 
     assert delete_tree(folder)
