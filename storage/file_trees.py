@@ -60,5 +60,7 @@ def delete_tree(folder: Path) -> bool:
     unlock = ["find", path, *locked, "-exec", "chmod", "u+rwx", "--", "{}", ";"]
     # `shutil.rmtree` of Python 3.11 ends with RecursionError at about a thousand levels.
     for command in (unlock, ["rm", "-rf", "--", path]):
-        subprocess.run(  # noqa: S603 - fixed programs, and a path of ourscommand, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        subprocess.run(  # noqa: S603 - fixed programs, and a path of ours
+            command, stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
     return not os.path.lexists(folder)
