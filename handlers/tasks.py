@@ -8,7 +8,7 @@ from cards import formats
 from cards.actions import StartTask
 from cards.json_data import task_data, task_events_data, task_page_data, task_view_data
 from cards.model import Card, TextBlock
-from cards.views import task_controls
+from cards.views import task_buttons
 from cards.views import tasks as views
 from cards.views.chat import task_started_card
 from cards.views.journal import tracked_task_card
@@ -343,7 +343,7 @@ async def set_task_priority(request: Request, task: Task, priority: TaskPriority
     await request.services.tasks.set_priority(task, priority, **request.author)
     return request.words(
         "moved.prioritised",
-        mark=task_controls.PRIORITY_ICONS[priority],
+        mark=task_buttons.PRIORITY_ICONS[priority],
         priority=request.words(f"priority.{priority}"),
     )
 

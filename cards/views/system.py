@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from cards import formats
 from cards.catalog import TextCatalog
 from cards.model import Block, Card, CardTone, FieldsBlock, NoteBlock, TextBlock, titled_card
-from cards.views import task_controls
+from cards.views import task_buttons
 from storage.records.system import BackupState, ChannelHealth, DiskUse, SystemStatus
 from storage.records.tasks import Task, TaskStatus
 
@@ -110,7 +110,7 @@ def _task_facts(status: SystemStatus, words: TextCatalog) -> tuple[tuple[str, st
     counts = status.counts
     running = counts.get(TaskStatus.RUNNING, 0)
     status_counts = [
-        f"{task_controls.STATUS_ICONS[each]} {words(f'status.{each}')} {counts[each]}"
+        f"{task_buttons.STATUS_ICONS[each]} {words(f'status.{each}')} {counts[each]}"
         for each in TaskStatus
         if counts.get(each)
     ]
@@ -144,4 +144,4 @@ def _alert_text(health: ChannelHealth, words: TextCatalog) -> str:
 def _recent_task_line(task: Task, words: TextCatalog, now: datetime) -> str:
     age = formats.time_ago(task.created_at, now, words)
     title = formats.single_line(task.title, _MAX_TITLE)
-    return f"- {task_controls.STATUS_ICONS[task.status]} `{task.id}` {title} · {age}"
+    return f"- {task_buttons.STATUS_ICONS[task.status]} `{task.id}` {title} · {age}"

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from cards import formats, model
 from cards.catalog import TextCatalog
-from cards.views import task_controls
+from cards.views import task_buttons
 from cards.views.backends import offline_note_blocks, strip_offline_note
 from cards.views.personas import persona_label
 from cards.views.task_outline import eta_text, outline_block, subagent_blocks
@@ -158,18 +158,18 @@ def task_card(
         model.NoteBlock(_stats_line(view, words, now)),
         model.ButtonsBlock(
             tuple(
-                task_controls.task_card_buttons(
+                task_buttons.task_card_buttons(
                     view, words, offer_start_anyway=can_start_anyway(view)
                 )
             )
         ),
     ]
     if not task.status.is_final:
-        blocks.append(task_controls.priority_select(task, words))
+        blocks.append(task_buttons.priority_select(task, words))
     return model.titled_card(
-        f"{task_controls.STATUS_ICONS[task.status]} " + formats.single_line(task.title, _MAX_TITLE),
+        f"{task_buttons.STATUS_ICONS[task.status]} " + formats.single_line(task.title, _MAX_TITLE),
         *blocks,
-        tone=task_controls.STATUS_TONES[task.status],
+        tone=task_buttons.STATUS_TONES[task.status],
         summary=_summary_line(task, words),
     )
 
@@ -199,13 +199,13 @@ def task_ended_card(
             f"{_ended_stats_line(view, words, now)} | " + words("ended.note", id=task.id, at=at)
         ),
     ]
-    if buttons := task_controls.task_notice_buttons(task, words):
+    if buttons := task_buttons.task_notice_buttons(task, words):
         blocks.append(model.ButtonsBlock(tuple(buttons)))
     key = task.status if words.has(f"ended.{task.status}") else TaskStatus.COMPLETED
     return model.titled_card(
         words(f"ended.{key}"),
         *blocks,
-        tone=task_controls.STATUS_TONES[task.status],
+        tone=task_buttons.STATUS_TONES[task.status],
         summary=_summary_line(task, words),
     )
 
@@ -337,7 +337,7 @@ def _file_blocks(view: TaskView, words: TextCatalog, sizes: Mapping[str, int]) -
 
 def _stats_line(view: TaskView, words: TextCatalog, now: datetime) -> str:
     task = view.task
-    parts = [f"`{task.id}`", task_controls.priority_label(task.priority, words)]
+    parts = [f"`{task.id}`", task_buttons.priority_label(task.priority, words)]
     if task.started_at:
         parts.append(f"⏱️ {formats.duration((task.ended_at or now) - task.started_at, words)}")
     if view.spent.calls:
@@ -365,7 +365,7 @@ def _ended_stats_line(view: TaskView, words: TextCatalog, now: datetime) -> str:
 def _summary_line(task: Task, words: TextCatalog) -> str:
     return words(
         "task.summary_line",
-        mark=task_controls.STATUS_ICONS[task.status],
+        mark=task_buttons.STATUS_ICONS[task.status],
         status=words(f"status.{task.status}"),
         title=formats.single_line(task.title, _MAX_TITLE),
     )
