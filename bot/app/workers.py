@@ -36,7 +36,7 @@ from bot.engine.memory.retriever import MemoryRetriever
 from bot.engine.permissions import rules
 from bot.engine.permissions.policy import AskMode, PolicyLevels, RulePolicy, SecurityLevel
 from bot.engine.permissions.requests import DecisionSignal
-from bot.engine.permissions.rules import ProtectedFiles
+from bot.engine.permissions.rules import ReadProtectedFiles
 from bot.engine.permissions.service import PermissionService
 from bot.engine.redaction import SecretMasker
 from bot.engine.sandbox.backends import SandboxDetector, sandboxed_launcher
@@ -187,7 +187,7 @@ class WorkerTools:
     """A `ToolFactory` of all tools. Without `spawner` no worker may start subagents, without
     `search` none may search the web."""
 
-    protected_paths: ProtectedFiles
+    protected_paths: ReadProtectedFiles
     fetcher: WebFetcher
     search: WebSearch | None
     shell: CommandShell
@@ -296,7 +296,7 @@ def build_permissions(
         return (await workers.sandbox()).kind.confines
 
     async def trusts_sandbox() -> bool:
-        # Landlock lets a command change what is obeyed inside the workspace.
+        # Landlock lets a command change control files inside the workspace.
         is_closed = settings.tools_trust_sandbox and not settings.tools_network
         return is_closed and (await workers.sandbox()).kind is SandboxKind.BUBBLEWRAP
 

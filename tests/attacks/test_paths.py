@@ -10,7 +10,7 @@ import pytest
 from bot.engine.llm.backend import WorkerMode
 from tests.bot.engine.permissions.policy_cases import build_policy, tool_call
 
-OBEYED = [
+CONTROL_FILES = [
     ".git/config", "sub/.git/hooks/pre-commit", ".git", ".gitmodules", ".gitattributes", ".envrc",
     "AGENTS.md", "docs/AGENTS.md", "agents.MD", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md",
     "QWEN.md", ".gemini/settings.json", ".GEMINI/settings.json", ".codex/config.toml",
@@ -42,9 +42,9 @@ def verdict(
     )
 
 
-@pytest.mark.parametrize("path", OBEYED)
+@pytest.mark.parametrize("path", CONTROL_FILES)
 @pytest.mark.parametrize("tool", ["write", "edit"])
-def test_a_file_that_is_obeyed_is_not_written_unasked(tmp_path: Path, tool: str, path: str) -> None:
+def test_a_control_file_is_not_written_without_asking(tmp_path: Path, tool: str, path: str) -> None:
     assert verdict(tmp_path, tool, path=path) == "ask"
     assert verdict(tmp_path, tool, path=f"./x/../{path}") == "ask"
 
@@ -55,7 +55,7 @@ def test_other_files_are_written_unasked(tmp_path: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", [".claude/settings.json", "AGENTS.md", ".git/config"])
-def test_a_link_to_an_obeyed_file_is_as_good_as_its_name(tmp_path: Path, path: str) -> None:
+def test_a_link_to_a_control_file_counts_as_that_file(tmp_path: Path, path: str) -> None:
     target = tmp_path / path
     target.parent.mkdir(exist_ok=True)
     target.write_text("x")

@@ -94,14 +94,15 @@ def find_allowance(rules: PermissionRules, tool: str, texts: Sequence[str]) -> P
     return None
 
 
-# Programs and agents follow these files, so writing them can execute code later, outside a sandbox.
-_OBEYED_FOLDERS = {
+# Control files: programs and agents act on their contents, so a write can run code later, outside
+# the sandbox. A worker must ask before it writes one.
+_CONTROL_FOLDERS = {
     ".git", ".githooks", ".husky", ".vscode", ".idea", ".zed", ".devcontainer", ".direnv", ".cargo",
     ".circleci", ".buildkite", ".claude", ".agents", ".codex", ".gemini", ".qwen", ".opencode",
     ".cursor", ".continue", ".codebuddy", ".iflow", ".kiro", ".roo", ".windsurf", ".junie",
     ".augment", ".shiftboss",
 }  # fmt: skip
-_OBEYED_FILES = {
+_CONTROL_FILES = {
     ".gitmodules", ".gitattributes", ".gitconfig", ".envrc", ".npmrc", ".yarnrc", ".yarnrc.yml",
     ".pnpmfile.cjs", ".pypirc", ".netrc", "pip.conf", ".mcp.json", "mcp.json", "opencode.json",
     "opencode.jsonc", "mise.toml", ".mise.toml", ".tool-versions", ".pre-commit-config.yaml",
@@ -110,8 +111,8 @@ _OBEYED_FILES = {
     "appveyor.yml", ".cursorrules", ".clinerules", ".windsurfrules", ".roorules", ".goosehints",
     ".aider.conf.yml", "copilot-instructions.md", "sitecustomize.py", "usercustomize.py",
 }  # fmt: skip
-_OBEYED_NOTES = re.compile(r"(?:agents|claude|gemini|qwen|codex|crush|warp)(?:\.[a-z]+)*\.md")
-_OBEYED_WORKFLOWS = (".github/workflows/", ".github/actions/", ".gitea/", ".forgejo/")
+_CONTROL_NOTES = re.compile(r"(?:agents|claude|gemini|qwen|codex|crush|warp)(?:\.[a-z]+)*\.md")
+_CONTROL_WORKFLOWS = (".github/workflows/", ".github/actions/", ".gitea/", ".forgejo/")
 # Searching a file reads it.
 _READ_RULE_TOOLS = {"grep": ("grep", "read")}
 _HARMLESS_TARGETS = {"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"}
@@ -140,7 +141,7 @@ def _check_location(path: str, *, changes: bool) -> PolicyFinding:
         return ask("file_unknown") if changes else no_rule("file_unknown")
     if is_outside(path):
         return no_rule("outside")
-    if changes and _is_obeyed(path):
+    if changes and _is_control_file(path):
         return no_rule("obeyed")
     return allow("in_workspace")
 
@@ -200,7 +201,7 @@ def is_read_only_command(source: str, workspace: Path) -> bool:
 
 def stays_in_workspace(source: str, workspace: Path) -> bool:
     """Return True if no part of the command deletes files, rewrites history, or names a path
-    outside the workspace or one whose content is obeyed."""
+    outside the workspace or a control file."""
     inside = expand_commands(parse_script(source))
     commands = [_relative_to_workspace(part.command, workspace) for part in inside.parts]
     return not inside.unclear_reason and not any(
@@ -218,19 +219,19 @@ def _is_delicate(word: str) -> bool:
         path.startswith(("/", "~"))
         or ".." in path.split("/")
         or UNKNOWN_TEXT in path
-        or _is_obeyed(path)
+        or _is_control_file(path)
     )
 
 
-def _is_obeyed(path: str) -> bool:
-    """Whether programs or agents take orders from a file of that name, at any depth."""
+def _is_control_file(path: str) -> bool:
+    """Return True if programs or agents act on a file of that name, at any depth."""
     plain = normalize_text(path)
     *folders, name = plain.split("/")
     return (
-        name in _OBEYED_FILES | _OBEYED_FOLDERS
-        or not _OBEYED_FOLDERS.isdisjoint(folders)
-        or _OBEYED_NOTES.fullmatch(name) is not None
-        or any(each in f"{plain}/" for each in _OBEYED_WORKFLOWS)
+        name in _CONTROL_FILES | _CONTROL_FOLDERS
+        or not _CONTROL_FOLDERS.isdisjoint(folders)
+        or _CONTROL_NOTES.fullmatch(name) is not None
+        or any(each in f"{plain}/" for each in _CONTROL_WORKFLOWS)
     )
 
 

@@ -180,7 +180,7 @@ _READING_TOOLS = ("read", "grep")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProtectedFiles:
+class ReadProtectedFiles:
     """Files whose contents tools must skip unless they are requested by name; their names stay
     visible.
 
@@ -194,8 +194,8 @@ class ProtectedFiles:
         return any(rule.matches(path) or rule.matches(f"./{path}") for rule in rules)
 
 
-def protected_by(rules: PermissionRules) -> ProtectedFiles:
+def protected_by(rules: PermissionRules) -> ReadProtectedFiles:
     """Collect the patterns; rules without a pattern concern tools, not files."""
     named = (rule for rule in rules.deny + rules.ask if rule.pattern)
     found = (rule.pattern for rule in named if any(map(rule.applies_to, _READING_TOOLS)))
-    return ProtectedFiles(patterns=tuple(dict.fromkeys(found)))
+    return ReadProtectedFiles(patterns=tuple(dict.fromkeys(found)))

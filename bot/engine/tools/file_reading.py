@@ -11,7 +11,7 @@ from typing import Any
 from bot.engine.llm import workspace_files as folder
 from bot.engine.llm.tool_calls import ERROR_PREFIX, AgentTool, CallKind, int_field, object_schema
 from bot.engine.permissions.call_classifier import relative_path
-from bot.engine.permissions.rules import ProtectedFiles
+from bot.engine.permissions.rules import ReadProtectedFiles
 from bot.engine.tools.text_search import (
     MAX_HITS,
     SKIPPED_FOLDERS,
@@ -34,9 +34,9 @@ _READ_SCHEMA = object_schema(
 )
 
 
-def read_tool(workspace: Path, protected: ProtectedFiles | None = None) -> AgentTool:
+def read_tool(workspace: Path, protected: ReadProtectedFiles | None = None) -> AgentTool:
     """Build the tool; links to `protected` files are refused."""
-    hides = (protected or ProtectedFiles()).is_protected
+    hides = (protected or ReadProtectedFiles()).is_protected
 
     async def run(arguments: Mapping[str, Any]) -> str:
         offset = max(int(arguments.get("offset") or 1), 1)
@@ -198,7 +198,7 @@ _GREP_SCHEMA = object_schema(
 )
 
 
-def grep_tool(workspace: Path, protected: ProtectedFiles | None = None) -> AgentTool:
+def grep_tool(workspace: Path, protected: ReadProtectedFiles | None = None) -> AgentTool:
     """Build the tool; `protected` files are skipped and counted."""
     patterns = protected.patterns if protected else ()
 

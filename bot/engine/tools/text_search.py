@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from bot.engine.llm import workspace_files as folder
-from bot.engine.permissions.rules import ProtectedFiles
+from bot.engine.permissions.rules import ReadProtectedFiles
 
 SKIPPED_FOLDERS = frozenset({".git", "node_modules", ".venv", "__pycache__", ".shiftboss"})
 MAX_HITS = 100
@@ -128,7 +128,7 @@ def main() -> None:
 
 def _search_text(wanted: TextSearch, pattern: re.Pattern[str]) -> Iterator[str]:
     workspace = Path(wanted.workspace)
-    closed = ProtectedFiles(patterns=wanted.closed)
+    closed = ReadProtectedFiles(patterns=wanted.closed)
     for path in _files(workspace, wanted.path):
         if wanted.glob and not matches_glob(path, wanted.glob):
             continue
