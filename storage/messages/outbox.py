@@ -52,13 +52,14 @@ _WITH_CHAT = (
     .where(outbox.c.id == bindparam("id"))
 )
 
-# Who waits longer than this goes with the answers, so that a flood of answers starves no message.
-_MAX_OVERTAKEN = timedelta(minutes=5)
-_RANK = case(
+# A message that is due for longer than this goes with the answers, so that a flood of answers
+# starves nothing but progress.
+_MAX_OVERDUE = timedelta(minutes=5)
+_EFFECTIVE_URGENCY = case(
     (
         and_(
             outbox.c.urgency < DeliveryUrgency.PROGRESS.value,
-            outbox.c.due_at <= bindparam("overtaken_since", type_=outbox.c.due_at.type),
+            outbox.c.due_at <= bindparam("overdue_since", type_=outbox.c.due_at.type),
         ),
         DeliveryUrgency.ANSWER.value,
     ),
@@ -70,14 +71,14 @@ _DUE_OUTBOX = (
     select(
         outbox.c.id,
         outbox.c.urgency,
-        _RANK.label("rank"),
+        _EFFECTIVE_URGENCY.label("effective_urgency"),
         outbox.c.due_at,
         chats.c.external_id,
         chats.c.kind,
         func.row_number()
         .over(
             partition_by=chats.c.external_id,
-            order_by=(_RANK, outbox.c.due_at, outbox.c.id),
+            order_by=(_EFFECTIVE_URGENCY, outbox.c.due_at, outbox.c.id),
         )
         .label("place"),
     )
@@ -88,7 +89,7 @@ _DUE_OUTBOX = (
 _NEXT_BY_CHAT = (
     select(_DUE_OUTBOX)
     .where(_DUE_OUTBOX.c.place == 1)
-    .order_by(_DUE_OUTBOX.c.rank, _DUE_OUTBOX.c.due_at, _DUE_OUTBOX.c.id)
+    .order_by(_DUE_OUTBOX.c.effective_urgency, _DUE_OUTBOX.c.due_at, _DUE_OUTBOX.c.id)
 )
 
 _NEXT_DUE = (
@@ -247,8 +248,8 @@ class OutboxRepo:
 
     async def put(self, tx: Transaction, new: OutgoingCard, *, now: datetime) -> OutboxReceipt:
         """Make `new.card` the newest revision under its key; does nothing if it already is. A card
-        stays in its first chat, whatever `new` says, and keeps the rank that it waits with if that
-        is more urgent. Progress waits until the card may be edited again."""
+        stays in its first chat, whatever `new` says, and keeps the urgency that it waits with if
+        that is greater. Progress waits until the card may be edited again."""
         added = await self.add(tx, new, now=now)
         if added is not None:
             return added
@@ -336,7 +337,7 @@ class OutboxRepo:
         self, channel: Channel, *, now: datetime
     ) -> Sequence[NextDelivery]:
         """The next due delivery of each chat, most urgent first, then longest due."""
-        facts = {"channel": channel.value, "now": now, "overtaken_since": now - _MAX_OVERTAKEN}
+        facts = {"channel": channel.value, "now": now, "overdue_since": now - _MAX_OVERDUE}
         rows = await self._db.fetch_all(_NEXT_BY_CHAT, facts)
         return tuple(
             NextDelivery(

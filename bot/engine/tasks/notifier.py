@@ -302,7 +302,7 @@ class TaskNotifier:
             sizes = await asyncio.to_thread(self._file_sizes, result_files(view.steps))
             told = task_ended_card(view, words, now=ending.at, zone=self._zone, sizes=sizes)
             cards.append((f"task:{task.id}:end:{ending.id}", DeliveryUrgency.ANSWER, told))
-        ready = [(key, rank, await self._courier.prepare(card)) for key, rank, card in cards]
+        ready = [(key, urgency, await self._courier.prepare(card)) for key, urgency, card in cards]
         self._positions.mark_shown(view)
         await self._positions.persist()
 

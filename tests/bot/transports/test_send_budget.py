@@ -76,8 +76,8 @@ async def _run_three_tasks(room: MessageStore) -> None:
             begins, ends = 1 + number, 90 + 4 * number
             if second in {begins, ends}:
                 state = "running" if second == begins else "done"
-                rank = DeliveryUrgency.NOTICE if second == begins else DeliveryUrgency.ANSWER
-                await room.put(chat, state, key=task, urgency=rank)
+                urgency = DeliveryUrgency.NOTICE if second == begins else DeliveryUrgency.ANSWER
+                await room.put(chat, state, key=task, urgency=urgency)
                 changed[task, state] = seen.at
                 if second == ends:
                     await room.put(chat, "result", key=f"result of {task}")
