@@ -47,7 +47,7 @@ async def serve(settings: Settings, announce: Callable[[str], None]) -> None:
                 log.info("shiftboss %s on %s", version("shiftboss"), settings.home)
                 announce(f"Shiftboss is ready. Open the web chat: {web.login_url}")
                 await app.run(stop)
-        announce("Shiftboss has stopped. What was under way goes on at the next start.")
+        announce("Shiftboss has stopped. Running tasks resume at the next start.")
 
 
 async def _demote_unlisted_owners(people: PeopleRepo) -> None:
@@ -70,7 +70,7 @@ async def run_queue(settings: Settings, announce: Callable[[str], None]) -> None
             open_container(settings) as core,
             ServiceGroup((*core.engine.services, *build_local_api(core))) as app,
         ):
-            announce("Working the queue. Ctrl-C ends it politely.")
+            announce("Running the queue. Press Ctrl-C to stop after the current steps.")
             await app.run(stop)
 
 

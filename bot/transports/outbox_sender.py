@@ -393,7 +393,7 @@ class OutboxSender:
 
     def _build_loop(self, transport: ports.Transport) -> _ChannelLoop:
         pace = self._limiters[transport.channel]
-        postman = ChannelSender(
+        sender = ChannelSender(
             db=self.db,
             outbox=self.outbox,
             transport=transport,
@@ -410,7 +410,7 @@ class OutboxSender:
         return _ChannelLoop(
             channel=transport.channel,
             outbox=self.outbox,
-            channel_sender=postman,
+            channel_sender=sender,
             limiter=pace,
             clock=self.clock,
             grace_seconds=self.grace_seconds,

@@ -272,7 +272,7 @@ async def test_commands_reach_a_dispatch_process_that_has_no_chat(tmp_path: Path
     )
     try:
         assert process.stdout is not None
-        assert b"Working the queue" in await asyncio.wait_for(
+        assert b"Running the queue" in await asyncio.wait_for(
             process.stdout.readline(), WAIT_SECONDS
         )
         made = await run_json(shiftboss, "task", "add", _TASK)

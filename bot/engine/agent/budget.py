@@ -225,7 +225,7 @@ class SpendingBudget:
             return None
         return read * MICROS_PER_DOLLAR, whole - read
 
-    async def _remaining(self, limit: AccountCap, purse: BudgetReservation) -> SpendingCap:
+    async def _remaining(self, limit: AccountCap, reservation: BudgetReservation) -> SpendingCap:
         """Return what the run may use in total, including its next call.
 
         Zero or less means nothing is left; kinds that the cap doesn't limit are _NO_LIMIT."""
@@ -234,7 +234,7 @@ class SpendingBudget:
             (
                 each.reserved
                 for each in self._reservations
-                if each is not purse and each.counts_against(limit)
+                if each is not reservation and each.counts_against(limit)
             ),
             await self._recorded(limit),
         )

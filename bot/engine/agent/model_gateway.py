@@ -123,11 +123,10 @@ class ModelGateway:
         since: datetime | None = None,
         keeps_history: bool = False,
     ) -> SelectedBackend | None:
-        """Return the backend that goes on after this error of a call; None if none can.
+        """Return the backend that continues after a failed call; None if none can.
 
-        Work that may have changed something goes on only where its conversation is known: nobody
-        else knows what was done. Its calls are those of the session, at this `path` and `since`
-        then, if given."""
+        After a call with side effects, only a backend that can read the conversation may continue.
+        The calls considered are those of the session, limited to `path` and `since` if given."""
         failed = error.failed_backend
         if failed is None:
             return None

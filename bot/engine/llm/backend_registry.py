@@ -150,9 +150,10 @@ class BackendRegistry:
         self, failed: SelectedBackend, error: BackendError, *, keeps_history: bool = False
     ) -> SelectedBackend | None:
         """Return what follows in the chain after `failed`; None if nothing usable does, or the
-        error is no reason to go on elsewhere. `keeps_history` is that of `select_backend`.
+        error is no reason for a failover. `keeps_history` is that of `select_backend`.
 
-        Of a coding CLI that has begun nobody knows what it has done: its own session goes on."""
+        A coding CLI that has started is never replaced, because its side effects are unknown; its
+        own session is resumed."""
         if not (failed.backend.accepts_tools or isinstance(error, BackendNotReady)):
             return None
         if not fails_over(error):

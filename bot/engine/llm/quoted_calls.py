@@ -1,4 +1,4 @@
-"""Tells a written call that repeats what a file, a page or a person has brought."""
+"""Detects tool calls that an answer only quotes from a file, a page or a person."""
 
 from __future__ import annotations
 

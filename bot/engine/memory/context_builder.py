@@ -273,7 +273,7 @@ class ContextSession:
     chat: ChatId | None = None
 
 
-class _ToldSentences:
+class _KnownSentences:
     """Sentences already present, compared as a whole: a part of one may mean the opposite."""
 
     def __init__(self, text: str = "") -> None:
@@ -309,7 +309,7 @@ class MemoryContextBuilder:
             return MemoryContext()
         kinds = (MemoryKind.HANDBOOK, MemoryKind.PROFILE, MemoryKind.LONGTERM)
         found = await self.entries.list_standing(scopes, kinds, limit_per_group=_MAX_STANDING)
-        known = _ToldSentences(existing_text)
+        known = _KnownSentences(existing_text)
         wanted = sorted(
             (each for each in found if is_retrievable(each, now)), key=_standing_order_key
         )
@@ -334,7 +334,7 @@ class MemoryContextBuilder:
             return MemoryContext()
         out = {each.entry.id for each in standing.entries}
         out |= set(await self.list_injected(session.id, session.turns + 1 - _REPEAT_AFTER_TURNS))
-        known = _ToldSentences(
+        known = _KnownSentences(
             "\n".join([existing_text, *(each.entry.text for each in standing.entries)])
         )
 

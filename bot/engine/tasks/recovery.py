@@ -132,10 +132,14 @@ async def _unsafe_steps(
         return ()
     begun = {place.node for run in running if (place := parse_activation(run.path)) is not None}
     nodes = [node for node in load_workflow(graph.body).nodes if node.id in begun]
-    return [node for node in nodes if not node.repeatable and not await _goes_on(tx, task.id, node)]
+    return [
+        node
+        for node in nodes
+        if not node.repeatable and not await _can_resume_safely(tx, task.id, node)
+    ]
 
 
-async def _goes_on(tx: Transaction, task_id: TaskId, node: WorkflowNode) -> bool:
+async def _can_resume_safely(tx: Transaction, task_id: TaskId, node: WorkflowNode) -> bool:
     """Whether the step continues in its conversation, and every call that may have changed
     something has its result there: then nothing of it is done twice."""
     if not await is_turn_open(tx, open_turn_id(step_turn_key(task_id, node))):

@@ -80,7 +80,8 @@ class StartedStep:
 
     @property
     def prompt_messages(self) -> Sequence[str]:
-        """All that people said, and the reports that no other step is told or was told."""
+        """All messages from people, and the subagent reports that are not delivered to another
+        step."""
         return messages_for_step(self.messages, self.runs, self.withheld_reports)
 
     @property

@@ -87,7 +87,8 @@ def get_target(chat: Chat, reply_to: str = "") -> TelegramTarget:
 def _mark_streamed(
     shown: tuple[TelegramShownMessage, ...], streamed: TelegramShownMessage | None
 ) -> tuple[TelegramShownMessage, ...]:
-    """What is shown since the stream, which never says that a message may be there twice."""
+    """Return the shown messages after a stream. A streamed text lacks the note that it may be there
+    twice, so a message that needs the note is marked for an edit."""
     if streamed is None:
         return shown
     if all(one.message_id != streamed.message_id for one in shown):

@@ -69,11 +69,11 @@ def render(
 ) -> FeishuCard:
     """Render a card. `images` maps block paths to uploaded keys; `callback_values` are added to
     every callback beside the token `t`; `streaming` reserves an element for a partial answer."""
-    canvas = FeishuRenderContext(words=words, images=images, callback_values=callback_values)
+    context = FeishuRenderContext(words=words, images=images, callback_values=callback_values)
     answer = _answer_index(card, streaming=streaming)
     units: list[CardElement] = []
     for number, block in enumerate(card.blocks):
-        elements = _block_elements(block, canvas)
+        elements = _block_elements(block, context)
         if number == answer and not elements:
             elements = [{"tag": "markdown", "content": "…"}]
         if elements:
@@ -82,14 +82,14 @@ def render(
         units.extend(elements)
     if streaming and answer < 0:
         units.append({"tag": "markdown", "content": "…", "element_id": ANSWER_ELEMENT_ID})
-    parts = _split_parts(units or [_placeholder_element(card)], canvas)
+    parts = _split_parts(units or [_placeholder_element(card)], context)
     return FeishuCard(
         parts=tuple(
             _build_card(card, part, words, first=number == 0, streaming=streaming and number == 0)
             for number, part in enumerate(parts)
         ),
         answer=ANSWER_ELEMENT_ID,
-        degraded=tuple(canvas.degraded),
+        degraded=tuple(context.degraded),
     )
 
 
@@ -108,18 +108,18 @@ def minimal_card(text: str, words: TextCatalog, summary: str = "") -> dict[str, 
     )
 
 
-def _block_elements(block: model.Block, canvas: FeishuRenderContext) -> list[CardElement]:
+def _block_elements(block: model.Block, context: FeishuRenderContext) -> list[CardElement]:
     match block:
         case model.ButtonsBlock():
-            return button_elements(block, canvas)
+            return button_elements(block, context)
         case model.SelectBlock():
-            return select_elements(block, canvas)
+            return select_elements(block, context)
         case model.FormBlock():
-            return form_elements(block, canvas)
+            return form_elements(block, context)
         case model.CollapsibleBlock():
-            return collapsible_elements(block, canvas)
+            return collapsible_elements(block, context)
         case _:
-            return content_elements(block, canvas)
+            return content_elements(block, context)
 
 
 def _answer_index(card: model.Card, *, streaming: bool) -> int:
@@ -145,14 +145,14 @@ def _placeholder_element(card: model.Card) -> CardElement:
     return {"tag": "div", "text": plain_text(text or "…")}
 
 
-def _split_parts(units: list[CardElement], canvas: FeishuRenderContext) -> list[list[CardElement]]:
+def _split_parts(units: list[CardElement], context: FeishuRenderContext) -> list[list[CardElement]]:
     parts: list[list[CardElement]] = [[]]
     size = components = 0
     for unit in units:
         heavy, many = json_size(unit) + 1, count_components(unit)
         if heavy > PART_BYTES or many > PART_COMPONENTS:
-            canvas.degrade("block: too large for a card, left out")
-            unit = {"tag": "markdown", "content": canvas.words("render.feishu.too_large")}  # noqa: PLW2901 - stands in for it
+            context.degrade("block: too large for a card, left out")
+            unit = {"tag": "markdown", "content": context.words("render.feishu.too_large")}  # noqa: PLW2901 - stands in for it
             heavy, many = json_size(unit) + 1, 1
         if parts[-1] and (size + heavy > PART_BYTES or components + many > PART_COMPONENTS):
             parts.append([])
@@ -162,8 +162,8 @@ def _split_parts(units: list[CardElement], canvas: FeishuRenderContext) -> list[
         components += many
     if len(parts) <= MAX_PARTS:
         return parts
-    canvas.degrade("card: cut in the middle, it is too long")
-    gap = {"tag": "markdown", "content": canvas.words("render.feishu.cut")}
+    context.degrade("card: cut in the middle, it is too long")
+    gap = {"tag": "markdown", "content": context.words("render.feishu.cut")}
     return [*parts[: MAX_PARTS - 2], [gap], parts[-1]]
 
 

@@ -136,14 +136,14 @@ _LINE_BREAK = "  \n"
 
 
 def content_elements(  # noqa: C901, PLR0911 - one case for each block of the closed union
-    block: model.ContentBlock, canvas: FeishuRenderContext, *, allow_table: bool = True
+    block: model.ContentBlock, context: FeishuRenderContext, *, allow_table: bool = True
 ) -> list[CardElement]:
     """The elements for one block, without a native table unless `allow_table`."""
     match block:
         case model.TextBlock(markdown):
-            return canvas.render_markdown(markdown)
+            return context.render_markdown(markdown)
         case model.NoteBlock(markdown):
-            return canvas.render_markdown(markdown, text_size="notation")
+            return context.render_markdown(markdown, text_size="notation")
         case model.FieldsBlock(pairs=pairs):
             return _text_lines(
                 *(f"**{_escaped_text(name)}**: {_escaped_text(value)}" for name, value in pairs)
@@ -157,11 +157,11 @@ def content_elements(  # noqa: C901, PLR0911 - one case for each block of the cl
                 markdown_elements(code_fence(strip_unfit(text), language)) if text.strip() else []
             )
         case model.TableBlock():
-            return _table_elements(block, canvas, top=allow_table)
+            return _table_elements(block, context, top=allow_table)
         case model.DividerBlock():
             return [{"tag": "hr"}]
         case model.ImageBlock():
-            return [_image_element(block, canvas)]
+            return [_image_element(block, context)]
         case model.FileBlock(name=name, size=size):
             return _text_lines(f"📎 **{_escaped_text(name)}** ({formats.file_size(size)})")
         case _:
@@ -169,14 +169,14 @@ def content_elements(  # noqa: C901, PLR0911 - one case for each block of the cl
 
 
 def collapsible_elements(
-    block: model.CollapsibleBlock, canvas: FeishuRenderContext
+    block: model.CollapsibleBlock, context: FeishuRenderContext
 ) -> list[CardElement]:
     """One collapsible panel, or several if the content is long."""
     panels: list[CardElement] = []
     inner = [
         element
         for part in block.blocks
-        for element in content_elements(part, canvas, allow_table=False)
+        for element in content_elements(part, context, allow_table=False)
     ]
     while inner:
         count = 1
@@ -223,21 +223,21 @@ def _progress_bar(percent: int) -> str:
     return f"`{'▓' * full}{'░' * (_BAR_CELLS - full)}` **{percent}%**"
 
 
-def _image_element(block: model.ImageBlock, canvas: FeishuRenderContext) -> CardElement:
-    key = canvas.images.get(block.path)
+def _image_element(block: model.ImageBlock, context: FeishuRenderContext) -> CardElement:
+    key = context.images.get(block.path)
     if key is None:
-        canvas.degrade("image: named, not shown")
+        context.degrade("image: named, not shown")
         return {"tag": "markdown", "content": f"🖼️ {_escaped_text(block.alt) or '…'}"}
     return {"tag": "img", "img_key": key, "alt": plain_text(truncate_line(block.alt, 200))}
 
 
 def _table_elements(
-    block: model.TableBlock, canvas: FeishuRenderContext, *, top: bool
+    block: model.TableBlock, context: FeishuRenderContext, *, top: bool
 ) -> list[CardElement]:
     if not block.columns or not block.rows:
         return _text_lines(" · ".join(f"**{_escaped_text(name)}**" for name in block.columns))
-    if not top or canvas.tables_left < 1 or len(block.columns) > _MAX_COLUMNS:
-        canvas.degrade("table: shown as code")
+    if not top or context.tables_left < 1 or len(block.columns) > _MAX_COLUMNS:
+        context.degrade("table: shown as code")
         return _table_as_code(block)
     columns = [_table_column(number, block) for number in range(len(block.columns))]
     rows = [
@@ -249,9 +249,9 @@ def _table_elements(
     ]
     table = {"tag": "table", "page_size": _PAGE_ROWS, "columns": columns, "rows": rows}
     if json_size(table) > _TABLE_BYTES:
-        canvas.degrade("table: shown as code, it is too large")
+        context.degrade("table: shown as code, it is too large")
         return _table_as_code(block)
-    canvas.tables_left -= 1
+    context.tables_left -= 1
     return [table]
 
 
@@ -298,52 +298,52 @@ _STYLES = {
 }
 
 
-def button_elements(block: model.ButtonsBlock, canvas: FeishuRenderContext) -> list[CardElement]:
+def button_elements(block: model.ButtonsBlock, context: FeishuRenderContext) -> list[CardElement]:
     """Rows of buttons; a button without a token becomes a line with the command to type."""
     ready = [item for item in block.items if item.token]
     rows = [
         ready[start : start + _BUTTONS_IN_ROW] for start in range(0, len(ready), _BUTTONS_IN_ROW)
     ]
-    elements = [_button_row([_button_element(item, canvas) for item in row]) for row in rows]
+    elements = [_button_row([_button_element(item, context) for item in row]) for row in rows]
     for item in block.items:
         if not item.token:
-            elements.extend(_command_hint(item.label, item.action.command, canvas))
+            elements.extend(_command_hint(item.label, item.action.command, context))
     return elements
 
 
-def select_elements(block: model.SelectBlock, canvas: FeishuRenderContext) -> list[CardElement]:
+def select_elements(block: model.SelectBlock, context: FeishuRenderContext) -> list[CardElement]:
     if not block.token or not block.options:
-        return _command_hint(block.placeholder, block.action.command, canvas)
+        return _command_hint(block.placeholder, block.action.command, context)
     return [
         {
             "tag": "select_static",
             "placeholder": plain_text(truncate_line(block.placeholder, 100)),
-            "options": _option_elements(block.options, _MAX_OPTIONS, canvas),
-            "behaviors": canvas.callback(block.token),
+            "options": _option_elements(block.options, _MAX_OPTIONS, context),
+            "behaviors": context.callback(block.token),
         }
     ]
 
 
-def form_elements(block: model.FormBlock, canvas: FeishuRenderContext) -> list[CardElement]:
+def form_elements(block: model.FormBlock, context: FeishuRenderContext) -> list[CardElement]:
     """The platform's form; a press carries each field under its name."""
     if not block.token or not block.fields:
-        return _command_hint(block.submit, block.action.command, canvas)
-    canvas.form_count += 1
+        return _command_hint(block.submit, block.action.command, context)
+    context.form_count += 1
     if len(block.fields) > _MAX_FIELDS:
-        canvas.degrade("form: only the first fields are shown")
+        context.degrade("form: only the first fields are shown")
     fields = block.fields[:_MAX_FIELDS]
     room = max(2, _FORM_COMPONENTS // len(fields) - 4)
-    members = [element for item in fields for element in _form_field_elements(item, room, canvas)]
+    members = [element for item in fields for element in _form_field_elements(item, room, context)]
     submit = {
         "tag": "button",
         "type": _STYLES[model.ButtonStyle.PRIMARY],
         "text": plain_text(truncate_line(block.submit, _MAX_LABEL) or "OK"),
         # Duplicated, because a form's press always carries the name but not always the value.
-        "name": canvas.unique_name(f"{SUBMIT_PREFIX}{block.token}"),
+        "name": context.unique_name(f"{SUBMIT_PREFIX}{block.token}"),
         "form_action_type": "submit",
-        "behaviors": canvas.callback(block.token),
+        "behaviors": context.callback(block.token),
     }
-    return [{"tag": "form", "name": f"form_{canvas.form_count}", "elements": [*members, submit]}]
+    return [{"tag": "form", "name": f"form_{context.form_count}", "elements": [*members, submit]}]
 
 
 def _button_row(items: list[CardElement]) -> CardElement:
@@ -356,12 +356,12 @@ def _button_row(items: list[CardElement]) -> CardElement:
     }
 
 
-def _button_element(item: model.CardButton, canvas: FeishuRenderContext) -> CardElement:
+def _button_element(item: model.CardButton, context: FeishuRenderContext) -> CardElement:
     element: CardElement = {
         "tag": "button",
         "type": _STYLES[item.style],
         "text": plain_text(truncate_line(item.label, _MAX_LABEL) or "…"),
-        "behaviors": canvas.callback(item.token),
+        "behaviors": context.callback(item.token),
     }
     if item.confirm is not None:
         title, text = truncate_line(item.confirm.title, 100), truncate_line(item.confirm.text, 300)
@@ -369,17 +369,17 @@ def _button_element(item: model.CardButton, canvas: FeishuRenderContext) -> Card
     return element
 
 
-def _command_hint(label: str, command: str, canvas: FeishuRenderContext) -> list[CardElement]:
-    canvas.degrade("button: no token, shown as text")
+def _command_hint(label: str, command: str, context: FeishuRenderContext) -> list[CardElement]:
+    context.degrade("button: no token, shown as text")
     line = escape_text(strip_unfit(label))
     return markdown_elements(f"{line}: `{command}`" if command else line, text_size="notation")
 
 
 def _option_elements(
-    options: tuple[model.SelectOption, ...], limit: int, canvas: FeishuRenderContext
+    options: tuple[model.SelectOption, ...], limit: int, context: FeishuRenderContext
 ) -> list[CardElement]:
     if len(options) > limit:
-        canvas.degrade("options: only the first are shown")
+        context.degrade("options: only the first are shown")
     return [
         {
             "text": plain_text(truncate_line(option.label, 100) or "…"),
@@ -395,10 +395,10 @@ def _option_value(number: int, option: model.SelectOption) -> str:
 
 
 def _form_field_elements(
-    item: model.FormField, room: int, canvas: FeishuRenderContext
+    item: model.FormField, room: int, context: FeishuRenderContext
 ) -> list[CardElement]:
     common: dict[str, Any] = {
-        "name": canvas.unique_name(item.name),
+        "name": context.unique_name(item.name),
         "required": item.required,
         "width": "fill",
     }
@@ -406,7 +406,7 @@ def _form_field_elements(
         common["placeholder"] = plain_text(truncate_line(item.placeholder, 100))
     label = truncate_line(item.label, 100)
     if item.field is model.FormFieldKind.CHOICE and item.options:
-        options = _option_elements(item.options, room, canvas)
+        options = _option_elements(item.options, room, context)
         return [
             *markdown_elements(f"**{escape_text(label)}**" if label else ""),
             {"tag": "select_static", "options": options, **common},

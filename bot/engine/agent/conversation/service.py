@@ -396,7 +396,7 @@ class ConversationService:
     async def _select_next(
         self, question: ChatQuestion, error: BackendError, session: ModelSession, begun: datetime
     ) -> SelectedBackend | None:
-        """Return who goes on with an answer that was begun then; None if nobody can."""
+        """Return the backend that continues the answer started at `begun`, or None."""
         return await self._gateway.select_next(
             error, session, since=begun, keeps_history=question.is_continuation
         )
@@ -404,7 +404,7 @@ class ConversationService:
     async def _select_backend(
         self, question: ChatQuestion, persona: Persona, *, pictures: bool
     ) -> SelectedBackend:
-        """A continuation keeps its session's, whatever was chosen since."""
+        """A continuation keeps the backend of its session, whatever was chosen since."""
         if not question.is_continuation:
             return choose_model(
                 self._gateway, self._auto_choice, question, persona, pictures=pictures

@@ -83,36 +83,36 @@ class Bank:
             now=self.clock,
         )
 
-    def purse(
+    def reserve(
         self, person: str = BOSS.id, chat: str = CHAT.id, most: int = 16_000
     ) -> BudgetReservation:
         return self.budget.reserve(
             {BudgetScope.PERSON: person, BudgetScope.CHAT: chat}, "openai", most
         )
 
-    def bill(self, purse: BudgetReservation, used: TokenUsage, model: str) -> UsageRecord:
+    def bill(self, reservation: BudgetReservation, used: TokenUsage, model: str) -> UsageRecord:
         return UsageRecord(
             at=self.clock(),
             purpose="step",
             backend="openai",
             model=model,
-            person_id=PersonId(purse.subjects[BudgetScope.PERSON]),
-            chat_id=ChatId(purse.subjects[BudgetScope.CHAT]),
+            person_id=PersonId(reservation.subjects[BudgetScope.PERSON]),
+            chat_id=ChatId(reservation.subjects[BudgetScope.CHAT]),
             task_id=None,
             requests=used.requests,
             input_tokens=used.input_tokens,
             output_tokens=used.output_tokens,
             cache_read_tokens=used.cache_read_tokens,
             cache_write_tokens=used.cache_write_tokens,
-            cost_micros=to_micros(purse.cost(used, model)),
+            cost_micros=to_micros(reservation.cost(used, model)),
         )
 
-    async def book(self, purse: BudgetReservation, used: TokenUsage, model: str) -> None:
+    async def book(self, reservation: BudgetReservation, used: TokenUsage, model: str) -> None:
         """As a desk does: the run ends, and the store is told a moment later."""
-        bill = self.bill(purse, used, model)
-        purse.finish(used, bill.at)
+        bill = self.bill(reservation, used, model)
+        reservation.finish(used, bill.at)
         async with self.db.write() as tx:
-            purse.usage_id = await self.usage.add(tx, bill)
+            reservation.usage_id = await self.usage.add(tx, bill)
 
     async def ask(self, hit: ReachedCap, task: TaskId | None = None) -> Approval:
         now = self.clock()
@@ -157,7 +157,7 @@ async def bank(folder: Path, **caps: SpendingCap) -> AsyncGenerator[Bank, None]:
 class Running:
     """A run under way, and what it has really used."""
 
-    purse: BudgetReservation
+    reservation: BudgetReservation
     model: str
     used: TokenUsage = NOTHING
 
@@ -203,7 +203,7 @@ class Story:
         self.here = [self.begun(n, models[n]) for n in range(len(_WHO))]
 
     def begun(self, which: int, model: str) -> Running:
-        run = Running(purse=self.bank.purse(*_WHO[which]), model=model)
+        run = Running(reservation=self.bank.reserve(*_WHO[which]), model=model)
         self.all.append(run)
         return run
 
@@ -212,7 +212,7 @@ class Story:
     ) -> None:
         """The call reads no more than was feared, and writes no more than it may."""
         try:
-            most = await run.purse(run.model, reads, run.used)
+            most = await run.reservation(run.model, reads, run.used)
         except BudgetExceeded as reached:
             if truth > 0.8:
                 await self.bank.extend(reached.cap)
@@ -236,17 +236,17 @@ class Story:
                 await asyncio.gather(*(self.call(each, reads, truth, 0, 1) for each in self.here))
             case ("ends", which):
                 run = self.here[which]
-                await self.bank.book(run.purse, run.used, run.model)
+                await self.bank.book(run.reservation, run.used, run.model)
                 self.here[which] = self.begun(which, run.model)
             case ("breaks", which):
                 run = self.here[which]
-                await self.bank.book(run.purse, run.used, run.model)
-                run.purse.release()
+                await self.bank.book(run.reservation, run.used, run.model)
+                run.reservation.release()
                 self.here[which] = self.begun(which, run.model)
 
     def spent(self, scope: BudgetScope, subject: str) -> SpendingCap:
-        mine = [each for each in self.all if each.purse.subjects.get(scope) == subject]
-        costs = [each.purse.cost(each.used, each.model) or Decimal(0) for each in mine]
+        mine = [each for each in self.all if each.reservation.subjects.get(scope) == subject]
+        costs = [each.reservation.cost(each.used, each.model) or Decimal(0) for each in mine]
         return SpendingCap(
             micros=sum(to_micros(cost) or 0 for cost in costs),
             tokens=sum(each.used.input_tokens + each.used.output_tokens for each in mine),
@@ -292,7 +292,7 @@ async def test_no_sequence_of_calls_ever_passes_a_cap(tmp_path: Path) -> None:
 
 async def test_a_call_may_write_no_more_than_fits_under_the_cap(tmp_path: Path) -> None:
     async with bank(tmp_path, day=SpendingCap(micros=100_000)) as one:
-        most = await one.purse()("plain", 10_000, NOTHING)
+        most = await one.reserve()("plain", 10_000, NOTHING)
 
     # All of what is read may have to be written to the cache, at 3.75 dollars a million.
     assert most == (100_000 - 37_500) // 15
@@ -301,7 +301,7 @@ async def test_a_call_may_write_no_more_than_fits_under_the_cap(tmp_path: Path) 
 async def test_a_call_that_could_pass_the_cap_is_not_made(tmp_path: Path) -> None:
     async with bank(tmp_path, day=SpendingCap(micros=50_000)) as one:
         with pytest.raises(BudgetExceeded) as reached:
-            await one.purse()("plain", 10_000, NOTHING)
+            await one.reserve()("plain", 10_000, NOTHING)
 
     hit = reached.value.cap
     assert (hit.scope, hit.subject, hit.day) == ("day", "", "2026-01-05")
@@ -312,66 +312,66 @@ async def test_a_call_that_could_pass_the_cap_is_not_made(tmp_path: Path) -> Non
 
 async def test_an_answer_too_short_to_be_of_use_is_not_paid_for(tmp_path: Path) -> None:
     async with bank(tmp_path, day=SpendingCap(tokens=10_000 + MIN_ANSWER_TOKENS)) as one:
-        assert await one.purse()("plain", 10_000, NOTHING) == MIN_ANSWER_TOKENS
+        assert await one.reserve()("plain", 10_000, NOTHING) == MIN_ANSWER_TOKENS
         one.budget = one.opened()
         with pytest.raises(BudgetExceeded):
-            await one.purse()("plain", 10_001, NOTHING)
+            await one.reserve()("plain", 10_001, NOTHING)
 
 
 async def test_a_short_answer_is_enough_where_no_more_is_wanted(tmp_path: Path) -> None:
     async with bank(tmp_path, day=SpendingCap(tokens=1_100)) as one:
-        assert await one.purse(most=100)("plain", 1_000, NOTHING) == 100
+        assert await one.reserve(most=100)("plain", 1_000, NOTHING) == 100
 
 
 async def test_what_others_may_still_use_is_not_given_away_twice(tmp_path: Path) -> None:
     async with bank(tmp_path, day=SpendingCap(tokens=20_000)) as one:
-        first = await one.purse()("plain", 2_000, NOTHING)
-        second = await one.purse(MATE.id, GROUP.id)("plain", 900, NOTHING)
+        first = await one.reserve()("plain", 2_000, NOTHING)
+        second = await one.reserve(MATE.id, GROUP.id)("plain", 900, NOTHING)
 
     assert (first, second) == (16_000, 20_000 - 18_000 - 900)
 
 
 async def test_a_model_without_a_price_is_seen_by_caps_on_tokens_only(tmp_path: Path) -> None:
     async with bank(tmp_path, day=SpendingCap(micros=1)) as one:
-        assert await one.purse()("local-model", 5_000, NOTHING) == 16_000
+        assert await one.reserve()("local-model", 5_000, NOTHING) == 16_000
     async with bank(tmp_path, day=SpendingCap(micros=1, tokens=8_000)) as one:
-        assert await one.purse()("local-model", 5_000, NOTHING) == 3_000
+        assert await one.reserve()("local-model", 5_000, NOTHING) == 3_000
 
 
 async def test_without_caps_all_is_allowed(tmp_path: Path) -> None:
     async with bank(tmp_path) as one:
-        assert await one.purse()("dear", 900_000, NOTHING) == 16_000
+        assert await one.reserve()("dear", 900_000, NOTHING) == 16_000
 
 
 async def test_a_day_ends_where_the_boss_lives(tmp_path: Path) -> None:
     """09:00 UTC is 17:00 in Shanghai: seven hours later a new day has begun."""
     async with bank(tmp_path, person=SpendingCap(tokens=5_000)) as one:
-        purse = one.purse()
+        reservation = one.reserve()
         used = TokenUsage(requests=1, input_tokens=4_500, output_tokens=400)
-        await one.book(purse, used, "plain")
+        await one.book(reservation, used, "plain")
         with pytest.raises(BudgetExceeded):
-            await one.purse()("plain", 100, NOTHING)
-        assert await one.purse(MATE.id)("plain", 100, NOTHING) == 4_900
+            await one.reserve()("plain", 100, NOTHING)
+        assert await one.reserve(MATE.id)("plain", 100, NOTHING) == 4_900
         one.clock.advance(hours=7)
-        assert await one.purse()("plain", 100, NOTHING) == 4_900
+        assert await one.reserve()("plain", 100, NOTHING) == 4_900
 
 
 async def test_a_run_whose_bill_was_rolled_back_still_counts(tmp_path: Path) -> None:
     async with bank(tmp_path, day=SpendingCap(tokens=10_000)) as one:
-        purse = one.purse()
-        await purse("plain", 9_000 - MIN_ANSWER_TOKENS, NOTHING)
+        reservation = one.reserve()
+        await reservation("plain", 9_000 - MIN_ANSWER_TOKENS, NOTHING)
         used = TokenUsage(requests=1, input_tokens=9_000, output_tokens=500)
-        bill = one.bill(purse, used, "plain")
-        purse.finish(used, bill.at)
+        bill = one.bill(reservation, used, "plain")
+        reservation.finish(used, bill.at)
         with suppress(RuntimeError):
             async with one.db.write() as tx:
-                purse.usage_id = await one.usage.add(tx, bill)
+                reservation.usage_id = await one.usage.add(tx, bill)
                 raise RuntimeError("the disk is full")
-        other = one.purse()
+        other = one.reserve()
         await one.book(other, TokenUsage(requests=1, input_tokens=1), "plain")
 
         with pytest.raises(BudgetExceeded) as reached:
-            await one.purse()("plain", 100, NOTHING)
+            await one.reserve()("plain", 100, NOTHING)
 
     assert reached.value.cap.spent_tokens == 9_501, "and not the row that took its number"
 
@@ -398,10 +398,10 @@ async def test_whoever_is_stopped_by_the_same_cap_joins_one_request(tmp_path: Pa
 
 async def test_a_grant_is_as_much_again_as_the_cap_itself_each_time(tmp_path: Path) -> None:
     async with bank(tmp_path, day=SpendingCap(tokens=5_000)) as one:
-        await one.book(one.purse(), TokenUsage(requests=1, input_tokens=4_900), "plain")
+        await one.book(one.reserve(), TokenUsage(requests=1, input_tokens=4_900), "plain")
         for allowed in (10_000, 15_000):
             with pytest.raises(BudgetExceeded) as reached:
-                await one.purse()("plain", allowed - 5_000, NOTHING)
+                await one.reserve()("plain", allowed - 5_000, NOTHING)
             await one.extend(reached.value.cap)
             cap = await one.allowed(BudgetScope.DAY, "", "2026-01-05")
             assert (cap.tokens, cap.micros) == (allowed, 0)
