@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
+from bot.engine.timing.recurrence import is_cron, load_zone, local_to_utc, next_cron_time
 from bot.engine.workflow.field_reader import FieldReader, ValidationIssue
 from bot.engine.workflow.nodes.contract import (
     EvaluationContext,
@@ -23,11 +23,7 @@ from bot.engine.workflow.nodes.contract import (
     NodeWait,
 )
 
-_MINUTE = timedelta(minutes=1)
-_ZONE_NAME = re.compile(r"[A-Za-z0-9_+-]{1,40}(?:/[A-Za-z0-9_+-]{1,40}){0,2}")
 _FIRST_YEAR, _LAST_YEAR = 1970, 9000
-_MAX_CRON = 200
-_CRON_REFERENCE_TIME = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +66,14 @@ nodes:
         return {name: value for name, value in data.items() if value}
 
     def check(self, config: ScheduleConfig, node_ids: Collection[str]) -> Iterator[ValidationIssue]:
-        if config.timezone and _load_zone(config.timezone) is None:
+        if config.timezone and load_zone(config.timezone) is None:
             facts = {"zone": config.timezone[:60]}
             yield ValidationIssue(key="unknown_zone", field="timezone", facts=facts)
         if bool(config.cron) == bool(config.at):
             yield ValidationIssue(key="cron_or_time", field="cron")
         elif config.at and not _is_timestamp(config.at):
             yield ValidationIssue(key="bad_time", field="datetime", facts={"text": config.at[:60]})
-        elif config.cron and not _is_cron(config.cron):
+        elif config.cron and not is_cron(config.cron):
             yield ValidationIssue(key="bad_cron", field="cron", facts={"text": config.cron[:60]})
 
     def enter(self, node: NodeInput[ScheduleConfig], context: EvaluationContext) -> NodeEffect:
@@ -97,37 +93,16 @@ nodes:
 
 
 def next_due_time(config: ScheduleConfig, *, after: datetime, zone: ZoneInfo) -> datetime:
-    """The time to continue at, in UTC. A local time that a clock change skips becomes the end of
-    the gap; an ambiguous one is the first. The result may be in the past for `at`."""
+    """The time to continue at, in UTC. The result may be in the past for `at`. Raises OverflowError
+    after the last year."""
     own = ZoneInfo(config.timezone) if config.timezone else zone
     if config.at:
         at = datetime.fromisoformat(config.at)
-        return at.astimezone(UTC) if at.tzinfo else _local_to_utc(at, own)
-    # Imported on first use.
-    from cronsim import CronSim
-
-    return next(CronSim(config.cron, after.astimezone(own))).astimezone(UTC)
-
-
-def _local_to_utc(at: datetime, zone: ZoneInfo) -> datetime:
-    found = at.replace(tzinfo=zone).astimezone(UTC)
-    if _is_skipped_by_clock_change(at, zone):
-        at = at.replace(second=0, microsecond=0)
-        while _is_skipped_by_clock_change(at, zone):
-            at -= _MINUTE
-        found = at.replace(tzinfo=zone).astimezone(UTC) + _MINUTE
-    return found
-
-
-def _is_skipped_by_clock_change(at: datetime, zone: ZoneInfo) -> bool:
-    return at.replace(tzinfo=zone).astimezone(UTC).astimezone(zone).replace(tzinfo=None) != at
-
-
-def _load_zone(name: str) -> ZoneInfo | None:
-    try:
-        return ZoneInfo(name) if _ZONE_NAME.fullmatch(name) else None
-    except (KeyError, ValueError, OSError):
-        return None
+        return at.astimezone(UTC) if at.tzinfo else local_to_utc(at, own)
+    due = next_cron_time(config.cron, after=after, zone=own)
+    if due is None:
+        raise OverflowError("date value out of range")
+    return due
 
 
 def _is_timestamp(text: str) -> bool:
@@ -136,15 +111,3 @@ def _is_timestamp(text: str) -> bool:
         return _FIRST_YEAR <= datetime.fromisoformat(text).year <= _LAST_YEAR
     except ValueError:
         return False
-
-
-def _is_cron(text: str) -> bool:
-    """Whether it is a valid cron expression that ever matches."""
-    # Imported on first use.
-    from cronsim import CronSim, CronSimError
-
-    try:
-        next(CronSim(text[:_MAX_CRON], _CRON_REFERENCE_TIME))
-    except (CronSimError, StopIteration, ValueError, OverflowError):
-        return False
-    return len(text) <= _MAX_CRON

@@ -1,0 +1,156 @@
+"""When timings fire: single times, intervals and cron expressions, read in local time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, time, timedelta
+from itertools import islice
+from typing import assert_never
+from zoneinfo import ZoneInfo
+
+from bot.engine.timing.working_days import WeekdayCalendar, WorkingCalendar
+from handlers.errors import UserError
+from storage.records.schedules import CronTiming, DayFilter, Interval, OneTime, Timing
+
+MIN_INTERVAL = timedelta(minutes=1)
+HORIZON = timedelta(days=3653)
+"""Ten years: nothing is scheduled later."""
+
+_MINUTE = timedelta(minutes=1)
+_CRON_FIELDS = 5
+_MAX_CRON = 200
+_MAX_FILTERED_DAYS = 400
+_CRON_REFERENCE_TIME = datetime(2026, 1, 1, tzinfo=UTC)
+_ZONE_NAME = re.compile(r"[A-Za-z0-9_+-]{1,40}(?:/[A-Za-z0-9_+-]{1,40}){0,2}")
+
+
+class TimingError(UserError):
+    """A text that gives no time, or a time for which nothing can be scheduled."""
+
+
+def next_due(
+    timing: Timing, *, after: datetime, zone: ZoneInfo, calendar: WorkingCalendar
+) -> datetime | None:
+    """The first firing after `after`, in UTC; None if there is none."""
+    match timing:
+        case OneTime(at=at):
+            return at.astimezone(UTC) if at > after else None
+        case Interval():
+            return _next_of_interval(timing, after)
+        case CronTiming():
+            return _next_of_cron(timing, after, zone, calendar)
+        case _:
+            assert_never(timing)
+
+
+def upcoming(
+    timing: Timing, *, after: datetime, zone: ZoneInfo, calendar: WorkingCalendar, count: int
+) -> tuple[datetime, ...]:
+    """The next firings, at most `count`."""
+
+    def walk() -> Iterator[datetime]:
+        due = next_due(timing, after=after, zone=zone, calendar=calendar)
+        while due is not None:
+            yield due
+            due = next_due(timing, after=due, zone=zone, calendar=calendar)
+
+    return tuple(islice(walk(), count))
+
+
+def check_timing(
+    timing: Timing, *, now: datetime, zone: ZoneInfo, calendar: WorkingCalendar | None = None
+) -> None:
+    """Raise TimingError if the timing never fires, not within ten years, or too often."""
+    if isinstance(timing, CronTiming) and not is_cron(timing.expression):
+        raise TimingError("timing.cron", text=timing.expression[:60])
+    if isinstance(timing, Interval):
+        if timing.every < MIN_INTERVAL:
+            raise TimingError("timing.too_often")
+        if timing.every > HORIZON:
+            raise TimingError("timing.too_far")
+    due = next_due(timing, after=now, zone=zone, calendar=calendar or WeekdayCalendar())
+    if due is None:
+        raise TimingError("timing.past" if isinstance(timing, OneTime) else "timing.never")
+    if due - now > HORIZON:
+        raise TimingError("timing.too_far")
+
+
+def is_cron(text: str) -> bool:
+    """Whether the text is a cron expression of five fields that ever matches."""
+    return next_cron_time(text, after=_CRON_REFERENCE_TIME, zone=ZoneInfo("UTC")) is not None
+
+
+def next_cron_time(expression: str, *, after: datetime, zone: ZoneInfo) -> datetime | None:
+    """The first time after `after` that matches, in UTC; None if there is none or it is no
+    expression of five fields.
+
+    Hours are local: an hour that a clock change skips is the end of the gap, one that comes twice
+    is the first. Only `*` means each hour that passes, so that nothing is left out for an hour."""
+    fields = expression.split() if len(expression) <= _MAX_CRON else []
+    if len(fields) != _CRON_FIELDS:
+        return None
+    # Imported on first use.
+    from cronsim import CronSim, CronSimError
+
+    try:
+        start = after.astimezone(zone)
+        if fields[1] == "*":
+            return next(CronSim(expression, start)).astimezone(UTC)
+        for local in CronSim(expression, start.replace(tzinfo=None)):
+            due = local_to_utc(local, zone)
+            # What comes twice, and the end of a gap, may already be over.
+            if due > after:
+                return due
+    except (CronSimError, StopIteration, ValueError, OverflowError):
+        return None
+    return None
+
+
+def local_to_utc(at: datetime, zone: ZoneInfo) -> datetime:
+    """A time without a zone as UTC. One that a clock change skips becomes the end of the gap; of
+    one that comes twice it is the first."""
+    found = at.replace(tzinfo=zone).astimezone(UTC)
+    if _is_skipped_by_clock_change(at, zone):
+        at = at.replace(second=0, microsecond=0)
+        while _is_skipped_by_clock_change(at, zone):
+            at -= _MINUTE
+        found = at.replace(tzinfo=zone).astimezone(UTC) + _MINUTE
+    return found
+
+
+def load_zone(name: str) -> ZoneInfo | None:
+    """The time zone of this IANA name, None if there is none."""
+    try:
+        return ZoneInfo(name) if _ZONE_NAME.fullmatch(name) else None
+    except (KeyError, ValueError, OSError):
+        return None
+
+
+def _next_of_interval(timing: Interval, after: datetime) -> datetime | None:
+    start, since = timing.start.astimezone(UTC), after.astimezone(UTC)
+    if start > since:
+        return start
+    try:
+        return start + timing.every * ((since - start) // timing.every + 1)
+    except OverflowError:
+        return None
+
+
+def _next_of_cron(
+    timing: CronTiming, after: datetime, zone: ZoneInfo, calendar: WorkingCalendar
+) -> datetime | None:
+    """A day on which it may not fire is skipped as a whole; so many of them in a row mean never."""
+    for _ in range(_MAX_FILTERED_DAYS):
+        due = next_cron_time(timing.expression, after=after, zone=zone)
+        if due is None or timing.days is DayFilter.ANY:
+            return due
+        day = due.astimezone(zone).date()
+        if calendar.is_working(day) is (timing.days is DayFilter.WORKING):
+            return due
+        after = max(due, local_to_utc(datetime.combine(day, time(23, 59, 59)), zone))
+    return None
+
+
+def _is_skipped_by_clock_change(at: datetime, zone: ZoneInfo) -> bool:
+    return at.replace(tzinfo=zone).astimezone(UTC).astimezone(zone).replace(tzinfo=None) != at
