@@ -5,12 +5,13 @@ Times are ISO 8601 in UTC, money is US dollars in millionths, names are those of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from storage.records.approvals import Approval
+from storage.records.messages import ReceivedEvent
 from storage.records.system import BackendReport, SystemStatus
 from storage.records.task_logs import LogEntry
 from storage.records.tasks import (
@@ -105,6 +106,26 @@ def rounds_data(rounds: LoopProgress) -> JsonObject:
         "total": rounds.total,
         "most": rounds.max_total,
         "failed": rounds.failed,
+    }
+
+
+def received_data(events: Sequence[ReceivedEvent]) -> JsonObject:
+    """Without the texts of the messages, as this is often pasted into reports."""
+    return {
+        "events": [
+            {
+                "id": each.row.id,
+                "kind": each.row.incoming.kind,
+                "channel": each.row.incoming.place.channel.value,
+                "chat": each.row.chat_id,
+                "received_at": each.row.received_at.isoformat(),
+                "state": each.row.state.value,
+                "attempts": each.row.attempts,
+                "outcome": each.row.outcome,
+                "answer": each.answer.value if each.answer else None,
+            }
+            for each in events
+        ]
     }
 
 

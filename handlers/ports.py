@@ -23,7 +23,7 @@ from handlers.ports_workers import (
     WorkflowPort,
 )
 from storage.records.approvals import Approval
-from storage.records.messages import CardActionRow, InboxId
+from storage.records.messages import CardActionRow, InboxId, ReceivedEvent
 from storage.records.people import (
     Channel,
     Chat,
@@ -390,6 +390,13 @@ class HeldMessagePort(Protocol):
         """Leave those of a chat unanswered; returns how many."""
 
 
+class InboxLogPort(Protocol):
+    """Events that have arrived, from all chats."""
+
+    async def list_recent(self, limit: int) -> Sequence[ReceivedEvent]:
+        """The newest events, newest first, without shell commands that have been answered."""
+
+
 class ButtonPort(Protocol):
     """Buttons, selects and forms on stored cards, by token."""
 
@@ -453,6 +460,7 @@ class HandlerServices:
     system: SystemPort
     buttons: ButtonPort
     held: HeldMessagePort
+    inbox_log: InboxLogPort
     cards: CardPort
     courier: Courier
     journal: JournalPort

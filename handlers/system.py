@@ -1,16 +1,17 @@
-"""Handles /status, /cost and /trace: what Shiftboss does, what it spends and where time goes."""
+"""Handles /status, /inbox, /cost and /trace: the state of Shiftboss, how messages ended, costs, and
+where time goes."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
 
-from cards.json_data import cost_report_data, status_data, task_cost_data
+from cards.json_data import cost_report_data, received_data, status_data, task_cost_data
 from cards.model import Card, notice_card
 from cards.views.costs import cost_card, task_cost_card
-from cards.views.system import status_card
+from cards.views.system import received_card, status_card
 from cards.views.traces import TraceMode, trace_card, trace_data
-from handlers.errors import UsageError
+from handlers.errors import UsageError, UserError
 from handlers.parsing import find_task
 from handlers.registry import CommandRegistry
 from handlers.request import Reply, Request
@@ -32,6 +33,25 @@ async def show_status(request: Request) -> Reply:
         )
     card = status_card(facts, request.words, now=request.now, zone=request.zone)
     return Reply(card=card, data=status_data(facts))
+
+
+_RECEIVED_SHOWN, _MAX_RECEIVED = 10, 50
+
+
+@commands("inbox", aliases=("收件箱",), immediate=True)
+async def show_received(request: Request) -> Reply:
+    """How the newest messages and presses of all chats ended."""
+    request.require_owner()
+    if not request.in_private:
+        raise UserError("only_in_private", command="inbox")
+    word = request.args.strip() or str(_RECEIVED_SHOWN)
+    if not (word.isascii() and word.isdecimal()) or int(word[:4]) < 1:
+        raise UsageError("inbox")
+    limit = min(_MAX_RECEIVED, int(word[:4]))
+    events = await request.services.inbox_log.list_recent(limit + 1)
+    others = [each for each in events if each.row.source != request.source][:limit]
+    card = received_card(others, request.words, zone=request.zone)
+    return Reply(card=card, data=received_data(others))
 
 
 _MAX_DAYS = 3650

@@ -305,6 +305,7 @@ def _build_handler_services(
         system=_build_system_status(settings, store, clock, engine, alerts),
         buttons=ButtonClaimService(store.actions),
         held=held,
+        inbox_log=store.inbox,
         cards=SentCardService(store.outbox, store.chats),
         courier=courier,
         journal=engine.journal,

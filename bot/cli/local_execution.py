@@ -221,6 +221,7 @@ async def _store_message(core: Container, text: str) -> InboxRow | None:
             chat_id=chat.id,
             now=now,
             state=InboxState.HANDLED,
+            outcome="shell",
             attempts=1,
         )
 

@@ -1,4 +1,4 @@
-"""Top-level commands: say, pair, trace, status, cost, persona, sessions and approvals."""
+"""Top-level commands: say, pair, trace, status, inbox, cost, persona, sessions and approvals."""
 
 from __future__ import annotations
 
@@ -116,6 +116,9 @@ def _format_tree(data: Any) -> str:
 _APPROVAL_ID = Annotated[
     str, typer.Argument(metavar="[ID]", help="The request's id; optional if only one is open.")
 ]
+_COUNT = Annotated[
+    str, typer.Argument(metavar="[NUMBER]", help="Messages to show: 10, at most 50.")
+]
 _PERIOD = Annotated[
     str, typer.Argument(metavar="[PERIOD|ID|MODEL]", help="today, week, month, all, 7d, a task")
 ]
@@ -138,6 +141,7 @@ def sessions(
 
 def add_commands(cli: typer.Typer) -> None:
     add_chat_command(cli, "status", "status", needs_worker=True)
+    add_chat_command(cli, "inbox", "inbox", optional("number", _COUNT))
     add_chat_command(cli, "cost", "cost", optional("what", _PERIOD), optional("model", _MODEL))
     cli.command("trace", help=help_text("trace"))(trace)
     cli.command("persona", help=help_text("persona"))(persona)

@@ -5,16 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import assert_never
 from zoneinfo import ZoneInfo
 
 from cards import formats
 from cards.catalog import TextCatalog
 from cards.model import Block, Card, CardTone, FieldsBlock, NoteBlock, TextBlock, titled_card
 from cards.views import task_buttons
+from storage.records.messages import (
+    InboxState,
+    Incoming,
+    IncomingMessage,
+    ReceivedEvent,
+)
 from storage.records.system import BackupState, ChannelHealth, DiskUse, SystemStatus
 from storage.records.tasks import Task, TaskStatus
 
 _MAX_TITLE = 60
+_MAX_NAME, _MAX_RECEIVED_TEXT = 40, 60
 _PERCENT = 100
 _ENDED_STATUSES = (TaskStatus.COMPLETED, TaskStatus.FAILED)
 
@@ -65,6 +73,54 @@ def status_card(status: SystemStatus, words: TextCatalog, *, now: datetime, zone
         blocks.append(TextBlock(f"**{words('system.recent')}**\n\n" + "\n".join(rows)))
     tone = CardTone.WARN if ill or status.model.problem else CardTone.INFO
     return titled_card(words("system.title"), *blocks, tone=tone)
+
+
+def received_card(events: Sequence[ReceivedEvent], words: TextCatalog, *, zone: ZoneInfo) -> Card:
+    """How events ended, the newest first."""
+    lines = [_received_line(each, words, zone) for each in events] or [words("inbox.none")]
+    return titled_card(
+        words("inbox.title"), TextBlock("\n".join(lines)), NoteBlock(words("inbox.note"))
+    )
+
+
+def _received_line(event: ReceivedEvent, words: TextCatalog, zone: ZoneInfo) -> str:
+    row, place = event.row, event.row.incoming.place
+    names = (words(f"channel.{place.channel}"), place.title, row.incoming.sender.name)
+    return words(
+        "inbox.line",
+        number=row.id,
+        at=formats.date_time(row.received_at, zone),
+        where=" · ".join(formats.escape_markdown(each, _MAX_NAME) for each in names if each),
+        text=_received_text(row.incoming, words),
+        ended=_received_end(event, words),
+    )
+
+
+def _received_text(incoming: Incoming, words: TextCatalog) -> str:
+    if not isinstance(incoming, IncomingMessage):
+        return words(f"inbox.{incoming.kind}")
+    said = " ".join((incoming.text or incoming.told, *(each.name for each in incoming.attachments)))
+    return words("inbox.quote", text=formats.escape_markdown(said, _MAX_RECEIVED_TEXT))
+
+
+def _received_end(event: ReceivedEvent, words: TextCatalog) -> str:
+    row = event.row
+    kind, _, detail = row.outcome.partition(" ")
+    match row.state:
+        case InboxState.NEW:
+            return words("inbox.trying", n=row.attempts) if row.attempts else words("inbox.waits")
+        case InboxState.HELD:
+            return words("inbox.held")
+        case InboxState.FAILED if kind == "dropped":
+            return words("inbox.restored")
+        case InboxState.FAILED:
+            return words("inbox.failed", n=row.attempts)
+        case InboxState.HANDLED:
+            answer = "" if event.answer is None else event.answer.value
+            key = {"card": answer or "shown", "silent": detail}.get(kind, kind)
+            known = f"inbox.end.{key}"
+            return words(known, number=detail) if words.has(known) else words("inbox.end.handled")
+    assert_never(row.state)
 
 
 def _backup_line(backup: BackupState, words: TextCatalog, zone: ZoneInfo) -> str:

@@ -8,14 +8,21 @@ from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import Row, bindparam, delete, func, select, update
+from sqlalchemy import Row, and_, bindparam, delete, func, select, update
 
 from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
-from storage.records.messages import InboxId, InboxRow, InboxState, Incoming
+from storage.records.messages import (
+    InboxId,
+    InboxRow,
+    InboxState,
+    Incoming,
+    OutboxState,
+    ReceivedEvent,
+)
 from storage.records.people import Channel, ChatId
 from storage.rows import record_from
-from storage.schema import inbox
+from storage.schema import inbox, outbox
 
 
 def dump_incoming(incoming: Incoming) -> dict[str, Any]:
@@ -59,6 +66,21 @@ _SETTLE = (
         outcome=bindparam("ended"),
         handled_at=bindparam("at"),
     )
+)
+
+_CARD = "card "
+_RECENT = (
+    select(inbox, outbox.c.state.label("answer"))
+    .outerjoin(
+        outbox,
+        and_(
+            inbox.c.outcome.startswith(_CARD),
+            outbox.c.key == func.substr(inbox.c.outcome, len(_CARD) + 1),
+        ),
+    )
+    .where(inbox.c.outcome != "shell")
+    .order_by(inbox.c.id.desc())
+    .limit(bindparam("most"))
 )
 
 _HELD = inbox.c.state == InboxState.HELD.value
@@ -107,6 +129,7 @@ class InboxRepo:
         now: datetime,
         state: InboxState = InboxState.NEW,
         attempts: int = 0,
+        outcome: str = "",
     ) -> InboxRow | None:
         """Store an event; None if (channel, `dedupe`) already exists. `attempts` of 1 saves a
         `count_attempt` if it is handled at once."""
@@ -117,6 +140,7 @@ class InboxRepo:
             "incoming": dump_incoming(incoming),
             "state": state.value,
             "attempts": attempts,
+            "outcome": outcome,
             "received_at": now,
             "handled_at": now if state is InboxState.HANDLED else None,
         }
@@ -133,6 +157,7 @@ class InboxRepo:
             state=state,
             attempts=attempts,
             received_at=now,
+            outcome=outcome,
         )
 
     async def list_unfinished(self) -> Sequence[InboxRow]:
@@ -169,6 +194,16 @@ class InboxRepo:
         query = select(inbox).where(inbox.c.channel == channel.value, inbox.c.dedupe == dedupe)
         row = (await tx.execute(query)).one_or_none()
         return None if row is None else inbox_row_from(row)
+
+    async def list_recent(self, limit: int) -> Sequence[ReceivedEvent]:
+        """The newest events, newest first, without shell commands that have been answered."""
+        rows = await self._db.fetch_all(_RECENT, {"most": limit})
+        return tuple(
+            ReceivedEvent(
+                row=inbox_row_from(row), answer=OutboxState(row.answer) if row.answer else None
+            )
+            for row in rows
+        )
 
     async def list_held(
         self, tx: Transaction, chat_id: ChatId, *, limit: int

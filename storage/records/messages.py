@@ -154,6 +154,15 @@ class OutboxState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReceivedEvent:
+    """An incoming event and how far its answer got. `answer` is the state of the card that answers
+    it; None if no card does, or if the card is deleted."""
+
+    row: InboxRow
+    answer: OutboxState | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MessagePlacement:
     """A delivered message: the platform's message ids in order, and what the transport needs to
     edit it, such as a card entity's id and sequence."""

@@ -20,6 +20,7 @@ from handlers.ports import (
 from handlers.ports_workers import HistoryLine, HistoryResult, TranscriptExport
 from storage.errors import AmbiguousId, NotFound, WrongState
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
+from storage.records.messages import ReceivedEvent
 from storage.records.people import (
     Channel,
     Chat,
@@ -89,6 +90,16 @@ class FakeHeldMessages:
     async def drop(self, chat_id: ChatId) -> int:
         self.dropped.append(chat_id)
         return self.counts.pop(chat_id, 0)
+
+
+class FakeInboxLog:
+    """Events in the order they arrived."""
+
+    def __init__(self) -> None:
+        self.events: list[ReceivedEvent] = []
+
+    async def list_recent(self, limit: int) -> Sequence[ReceivedEvent]:
+        return self.events[::-1][:limit]
 
 
 class FakeConversations:
@@ -599,6 +610,7 @@ class FakeServices:
         self.toolbook = FakeStandingPermissions()
         self.memory = FakeMemory()
         self.held = FakeHeldMessages()
+        self.inbox_log = FakeInboxLog()
         self.web_sessions = FakeWebSessions()
 
     @property
@@ -615,6 +627,7 @@ class FakeServices:
             system=self.system,
             buttons=self.post,
             held=self.held,
+            inbox_log=self.inbox_log,
             cards=self.post,
             courier=self.post,
             projects=self.projects,

@@ -15,6 +15,7 @@ from storage.records.messages import (
     Incoming,
     IncomingChatOpen,
     IncomingPress,
+    OutboxState,
     RemoteFile,
 )
 from tests.migrated_database import open_database
@@ -141,3 +142,31 @@ async def test_a_week_later_settled_rows_are_forgotten_and_unsettled_ones_are_no
 
     assert await room.inbox.prune(now=room.now) == 1
     assert await room.inbox.list_unfinished() == (left,)
+
+
+async def test_the_newest_events_are_listed_with_the_state_of_their_answers(
+    room: MessageStore,
+) -> None:
+    answered, failed, waits = [await accept(room, text, dedupe=text) for text in "abc"]
+    assert answered
+    assert failed
+    assert waits
+    await room.put(await room.chat(), "the answer", key="reply:1")
+    await settle(room, answered)
+    async with room.db.write() as tx:
+        await room.inbox.settle(tx, {failed.id: "card reply:9"}, now=room.now, error="broken")
+
+    events = await room.inbox.list_recent(3)
+
+    assert [(each.row.id, each.row.state, each.answer) for each in events] == [
+        (waits.id, InboxState.NEW, None),
+        (failed.id, InboxState.FAILED, None),
+        (answered.id, InboxState.HANDLED, OutboxState.QUEUED),
+    ]
+    assert [each.row.id for each in await room.inbox.list_recent(1)] == [waits.id]
+
+
+async def test_answered_shell_commands_are_not_listed(room: MessageStore) -> None:
+    await accept(room, "/inbox", dedupe="1", state=InboxState.HANDLED, outcome="shell")
+
+    assert await room.inbox.list_recent(5) == ()
