@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -63,6 +64,45 @@ def test_broad_excepts_are_rare() -> None:
     lines = sum(source.count("\n") for source in sources)
 
     assert broad <= lines / LINES_PER_BROAD_EXCEPT
+
+
+_CODE_SPANS = re.compile(r"`([^`]+)`")
+
+
+def test_the_map_in_the_docs_has_a_row_for_every_package() -> None:
+    packages = {
+        f"{path.parent.relative_to(ROOT)}/{path.stem}"
+        for floor in ("bot", "bot/engine")
+        for path in (ROOT / floor).iterdir()
+        if (path / "__init__.py").exists() or (floor == "bot/engine" and path.suffix == ".py")
+    }
+
+    assert packages - _map_rows().keys() - {"bot/engine", "bot/engine/__init__"} == set()
+
+
+def test_what_the_map_in_the_docs_names_exists() -> None:
+    gone = [
+        f"{place}: {name}"
+        for place, names in _map_rows().items()
+        for name in names
+        if not _exists(ROOT / place, name)
+    ]
+
+    assert gone == []
+
+
+def _map_rows() -> dict[str, list[str]]:
+    """The names in each row of the table, by its place."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    return {place: names for place, *names in map(_CODE_SPANS.findall, rows)}
+
+
+def _exists(place: Path, name: str) -> bool:
+    """A module or folder below `place` or the root, or a class in the module `place`."""
+    if name[0].isupper():
+        return f"class {name}" in place.with_suffix(".py").read_text(encoding="utf-8")
+    return any((at / f"{name}{end}").exists() for at in (place, ROOT) for end in ("", ".py"))
 
 
 @pytest.mark.parametrize(
