@@ -22,7 +22,7 @@ def run(
         bool,
         typer.Option(
             "--new-store",
-            help="Set the database aside under a dated name, and begin with an empty one.",
+            help="Move the database aside under a dated name and start with an empty one.",
         ),
     ] = False,
 ) -> None:

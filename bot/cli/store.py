@@ -25,7 +25,7 @@ def backup(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a verified backup of everything, also beside a running Shiftboss."""
+    """Write a verified backup of everything, also while Shiftboss runs."""
     with report_start_failures(as_json=as_json):
         # Imported here so that `--help` stays fast.
         from bot.app.store_commands import make_backup
@@ -57,11 +57,11 @@ def restore(
     *,
     replace: Annotated[
         bool,
-        typer.Option("--replace", help="Put what is there aside, under a dated name."),
+        typer.Option("--replace", help="Move the existing data aside, under a dated name."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Restore a backup; nothing of what was under way is sent or done again by itself."""
+    """Restore a backup; unfinished work is not sent or repeated automatically."""
     with report_start_failures(as_json=as_json):
         # Imported here so that `--help` stays fast.
         from bot.app.store_commands import restore as restore_into
@@ -96,7 +96,7 @@ def check(
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Check the data directory or a backup for damage; status 1 if something is wrong."""
+    """Check the data directory or a backup for damage; status 1 if damaged."""
     with report_start_failures(as_json=as_json):
         # Imported here so that `--help` stays fast.
         from bot.app.store_commands import check as check_store

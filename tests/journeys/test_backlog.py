@@ -82,7 +82,7 @@ async def test_late_messages_are_offered_on_one_card_and_handled_in_order(
     set_back(telegram, 0.0)
 
     async with running_on(telegram, tmp_path, **OWNER):
-        offer = await chat.wait_for(lambda m: m.from_bot and "3 messages wait" in m.text)
+        offer = await chat.wait_for(lambda m: m.from_bot and "3 messages are waiting" in m.text)
         assert "write 1 to late1.txt" in offer.text
         assert query(tmp_path, "SELECT count(*) FROM tasks") == [(0,)]
 
@@ -104,11 +104,13 @@ async def test_late_messages_can_be_left(telegram: TelegramEmulator, tmp_path: P
     set_back(telegram, 0.0)
 
     async with running_on(telegram, tmp_path, **OWNER):
-        offer = await chat.wait_for(lambda m: m.from_bot and "waits for your decision" in m.text)
-        await boss.presses(offer, next(b for b in offer.buttons if "Leave" in b))
-        await telegram.wait_until(lambda: "Left unanswered: 1" in offer.text)
+        offer = await chat.wait_for(
+            lambda m: m.from_bot and "is waiting for your decision" in m.text
+        )
+        await boss.presses(offer, next(b for b in offer.buttons if "Ignore" in b))
+        await telegram.wait_until(lambda: "Ignored: 1" in offer.text)
         await boss.says(chat, "/queue handle")
-        await chat.wait_for_text("No message waits for a decision here")
+        await chat.wait_for_text("No messages are waiting for a decision here")
 
     assert query(tmp_path, "SELECT count(*) FROM tasks") == [(0,)]
     assert query(tmp_path, "SELECT outcome FROM inbox ORDER BY id LIMIT 1") == [("dropped",)]

@@ -125,7 +125,7 @@ async def test_messages_from_long_ago_are_offered_on_one_card(desk: InboxHarness
     await desk.inbox.wait_handled(recent)
     assert desk.router.begun == ["recent"]
     offer = await desk.card(f"held:{old}")
-    assert "2 messages wait for your decision" in offer
+    assert "2 messages are waiting for your decision" in offer
     assert "count the" in offer
     assert "and tables" in offer
     assert await desk.card(f"held:{older}") == ""
@@ -419,7 +419,7 @@ async def test_too_many_to_wait_are_offered(
         await desk.say(f"message {number}")
 
     offer = await desk.card(f"held:{PACE_BURST + 4}")
-    assert "2 messages wait for your decision" in offer
+    assert "2 messages are waiting for your decision" in offer
 
 
 # --- what interrupts an answer ----------------------------------------------------------------
@@ -1035,7 +1035,7 @@ async def test_a_late_long_text_is_offered_too(desk: InboxHarness) -> None:
     (head, tail) = await say_late(desk, "a" * 4096, "the end of it")
 
     assert desk.router.begun == []
-    assert "2 messages wait" in await desk.card(f"held:{head}")
+    assert "2 messages are waiting" in await desk.card(f"held:{head}")
     assert tail
 
 
