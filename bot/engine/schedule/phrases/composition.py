@@ -1,0 +1,273 @@
+"""Turns the elements of a phrase of time into a timing."""
+
+from __future__ import annotations
+
+import calendar
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+from bot.engine.schedule.phrases.model import (
+    LAST,
+    LAST_WEEKDAY,
+    ClockTime,
+    DayPart,
+    Every,
+    TimePhrase,
+)
+from bot.engine.schedule.phrases.words import Amount
+from bot.engine.timing.recurrence import TimingError, local_to_utc
+from storage.records.schedules import CronTiming, DayFilter, Interval, OneTime, Timing
+
+_DEFAULT_HOUR = 9
+_FIRST_PLAIN_HOUR = 6
+_NOON, _MIDNIGHT = 12, 24
+_SATURDAY = 5
+_YEAR_MONTHS = 12
+_MONTH_STEPS = frozenset({1, 2, 3, 4, 6, 12})
+_CRON_MONTHS = {12: "1"}
+
+_Hour = tuple[int, int]
+"""An hour and a minute. Hours from 24 on are those of the next day."""
+
+
+def compose(phrase: TimePhrase, *, now: datetime, zone: ZoneInfo) -> Timing:
+    """The timing that a phrase means, which may be over. Raises TimingError for a phrase without a
+    meaning, or with one that no timing can hold."""
+    try:
+        if phrase.every is not None:
+            return _compose_repetition(phrase, now.astimezone(zone), zone)
+        return OneTime(at=_compose_moment(phrase, now.astimezone(zone), zone))
+    except (ValueError, OverflowError) as error:
+        # Such as 30 February.
+        raise TimingError("timing.words") from error
+
+
+def _compose_moment(phrase: TimePhrase, now: datetime, zone: ZoneInfo) -> datetime:
+    if phrase.instant is not None:
+        return phrase.instant.astimezone(UTC)
+    if phrase.nth or phrase.nth_working_day or len(phrase.clocks) > 1 or len(phrase.month_days) > 1:
+        raise TimingError("timing.inexpressible")
+    if phrase.delay is not None:
+        return _compose_delay(phrase, phrase.delay, now, zone)
+    if not phrase.has_day:
+        hour = _hours(phrase)[0]
+        at = _at(now.date(), hour, zone)
+        return at if at > now else _at(now.date() + timedelta(days=1), hour, zone)
+    if phrase.offset == 0 and not phrase.has_hour:
+        raise TimingError("timing.which_hour")
+    return _compose_day(phrase, now, zone)
+
+
+def _compose_delay(phrase: TimePhrase, delay: Amount, now: datetime, zone: ZoneInfo) -> datetime:
+    local = _add_months(now.replace(tzinfo=None), delay.months) + timedelta(days=delay.days)
+    if phrase.has_hour:
+        if not delay.is_whole_days:
+            raise TimingError("timing.words")
+        return _at(local.date(), _hours(phrase)[0], zone)
+    if not (delay.months or delay.days):
+        return now.astimezone(UTC) + delay.span
+    return local_to_utc(local, zone) + delay.span
+
+
+def _compose_day(phrase: TimePhrase, now: datetime, zone: ZoneInfo) -> datetime:
+    hour = _hours(phrase, is_one_day=True)[0]
+    today = now.date()
+    if phrase.offset is not None:
+        at = _at(today + timedelta(days=phrase.offset), hour, zone)
+        if phrase.offset == 0 and at <= now and _may_be_later(phrase):
+            # `today at 9`, said at ten, is in the evening.
+            at = _at(today, (hour[0] + 12, hour[1]), zone)
+        return at
+    if phrase.month_days:
+        return _compose_date(phrase, hour, now, zone)
+    if phrase.month_offset is not None:
+        return _at(_month_start(today, phrase.month_offset), hour, zone)
+    monday = today - timedelta(days=today.weekday())
+    day = monday + timedelta(days=phrase.weekdays[0] if phrase.weekdays else 0)
+    if phrase.week is not None:
+        return _at(day + timedelta(weeks=phrase.week), hour, zone)
+    at = _at(day, hour, zone)
+    return at if at > now else _at(day + timedelta(weeks=1), hour, zone)
+
+
+def _compose_date(phrase: TimePhrase, hour: _Hour, now: datetime, zone: ZoneInfo) -> datetime:
+    today = now.date()
+    wanted = phrase.month_days[0]
+    if phrase.month is None:
+        months = (phrase.month_offset,) if phrase.month_offset is not None else range(13)
+        starts = [_month_start(today, n) for n in months]
+    elif phrase.year is not None or phrase.year_offset:
+        starts = [date(phrase.year or today.year + phrase.year_offset, phrase.month, 1)]
+    else:
+        # 29 February is four years off at most, except about 2100.
+        starts = [date(today.year + n, phrase.month, 1) for n in range(9)]
+    found = [_at(day, hour, zone) for start in starts if (day := _day_of_month(start, wanted))]
+    if not found:
+        raise TimingError("timing.words")
+    return next((at for at in found if at > now), found[-1])
+
+
+def _compose_repetition(phrase: TimePhrase, now: datetime, zone: ZoneInfo) -> Timing:
+    if phrase.nth_working_day or phrase.delay is not None:
+        raise TimingError("timing.inexpressible")
+    match phrase.every:
+        case Every.SPAN:
+            return _compose_span(phrase, now)
+        case Every.MINUTE | Every.HOUR:
+            if phrase.has_hour or phrase.has_day:
+                raise TimingError("timing.inexpressible")
+            return CronTiming(
+                expression="* * * * *" if phrase.every is Every.MINUTE else "0 * * * *"
+            )
+        case Every.DAY | Every.WEEK if phrase.step != 1:
+            return _compose_days_apart(phrase, now, zone)
+        case _:
+            return _compose_cron(phrase)
+
+
+def _compose_span(phrase: TimePhrase, now: datetime) -> Interval:
+    if phrase.has_hour or phrase.has_day or phrase.span is None:
+        raise TimingError("timing.inexpressible")
+    every = phrase.span.span + timedelta(days=phrase.span.days)
+    if phrase.span.months or every <= timedelta(0):
+        raise TimingError("timing.too_often" if every <= timedelta(0) else "timing.inexpressible")
+    return Interval(every=every, start=now.astimezone(UTC) + every)
+
+
+def _compose_days_apart(phrase: TimePhrase, now: datetime, zone: ZoneInfo) -> Interval:
+    """Every so many days or weeks, from the first such hour to come."""
+    if phrase.step == 0:
+        raise TimingError("timing.too_often")
+    hours = _hours(phrase)
+    if len(hours) > 1 or len(phrase.weekdays) > 1 or phrase.filter is not DayFilter.ANY:
+        raise TimingError("timing.inexpressible")
+    day = now.date()
+    days = phrase.step
+    if phrase.every is Every.WEEK:
+        wanted = phrase.weekdays[0] if phrase.weekdays else 0
+        day += timedelta(days=(wanted - day.weekday()) % 7)
+        days *= 7
+    start = _at(day, hours[0], zone)
+    if start <= now:
+        start = _at(day + timedelta(days=7 if phrase.every is Every.WEEK else 1), hours[0], zone)
+    return Interval(every=timedelta(days=days), start=start)
+
+
+def _compose_cron(phrase: TimePhrase) -> CronTiming:
+    hours = _hours(phrase)
+    minutes = {minute for _, minute in hours}
+    shifted = {hour // _MIDNIGHT for hour, _ in hours}
+    if len(minutes) > 1 or len(shifted) > 1:
+        raise TimingError("timing.inexpressible")
+    late = shifted.pop()
+    hour = ",".join(str(each) for each in sorted({hour % _MIDNIGHT for hour, _ in hours}))
+    day, month, weekday = "*", "*", "*"
+    if phrase.every is Every.WEEK:
+        weekday = _weekday_field([(each + late) % 7 for each in phrase.weekdays or [0]])
+    elif phrase.every in {Every.MONTH, Every.YEAR}:
+        day, month, weekday = _month_fields(phrase)
+        if late:
+            raise TimingError("timing.inexpressible")
+    elif phrase.has_day:
+        raise TimingError("timing.inexpressible")
+    expression = f"{minutes.pop()} {hour} {day} {month} {weekday}"
+    return CronTiming(expression=expression, days=phrase.filter)
+
+
+def _month_fields(phrase: TimePhrase) -> tuple[str, str, str]:
+    step = phrase.step if phrase.every is Every.MONTH else _YEAR_MONTHS
+    if step not in _MONTH_STEPS:
+        raise TimingError("timing.too_often" if step == 0 else "timing.inexpressible")
+    months = "*" if step == 1 else ",".join(str(n) for n in range(1, _YEAR_MONTHS + 1, step))
+    if phrase.month is not None:
+        months = str(phrase.month)
+        if phrase.month_days and phrase.month_days[0] > 0:
+            # Some year must have this day: 2024 is a leap year.
+            date(2024, phrase.month, phrase.month_days[0])
+    if phrase.weekdays:
+        if phrase.nth is None or len(phrase.weekdays) > 1:
+            raise TimingError("timing.inexpressible")
+        weekday = _weekday_field(phrase.weekdays)
+        return "*", months, f"{weekday}L" if phrase.nth == LAST else f"{weekday}#{phrase.nth}"
+    named = {LAST: "L", LAST_WEEKDAY: "LW"}
+    days = [named.get(day, str(day)) for day in phrase.month_days or [1]]
+    return ",".join(days), months, "*"
+
+
+def _weekday_field(weekdays: list[int]) -> str:
+    """Days as cron counts them, from Sunday."""
+    days = sorted({(day + 1) % 7 for day in weekdays})
+    if days == [1, 2, 3, 4, 5]:
+        return "1-5"
+    return ",".join(map(str, days))
+
+
+def _hours(phrase: TimePhrase, *, is_one_day: bool = False) -> list[_Hour]:
+    """The hours of a phrase, or the one that its part of the day means."""
+    if not phrase.clocks:
+        if phrase.part is None:
+            return [(_DEFAULT_HOUR, 0)]
+        at_midnight = phrase.part is DayPart.MIDNIGHT and not is_one_day
+        return [(0 if at_midnight else phrase.part.value, 0)]
+    hours: list[_Hour] = []
+    part = phrase.part
+    for clock in phrase.clocks:
+        part = clock.part or part
+        hours.append((_hour_of_day(clock, part), clock.minute))
+    return hours
+
+
+def _hour_of_day(clock: ClockTime, part: DayPart | None) -> int:
+    hour = clock.hour
+    if part is None:
+        # Nobody means the small hours without a word for them.
+        return hour + _NOON if hour < _FIRST_PLAIN_HOUR and not clock.exact else hour
+    if part.is_forenoon:
+        if hour > _NOON:
+            raise TimingError("timing.words")
+        is_night = part is DayPart.DAWN or clock.exact
+        return 0 if hour == _NOON and is_night else hour
+    if part is DayPart.NOON:
+        return hour + _NOON if hour < _FIRST_PLAIN_HOUR else hour
+    if part in {DayPart.NIGHT, DayPart.MIDNIGHT}:
+        if hour in (0, _NOON):
+            return _MIDNIGHT
+        if hour < _FIRST_PLAIN_HOUR - 1:
+            return _MIDNIGHT + hour
+    return hour + _NOON if hour < _NOON else hour
+
+
+def _may_be_later(phrase: TimePhrase) -> bool:
+    return (
+        bool(phrase.clocks)
+        and phrase.part is None
+        and phrase.clocks[0].part is None
+        and not phrase.clocks[0].exact
+        and phrase.clocks[0].hour < _NOON
+    )
+
+
+def _at(day: date, hour: _Hour, zone: ZoneInfo) -> datetime:
+    local = datetime.combine(
+        day + timedelta(days=hour[0] // _MIDNIGHT), time(hour[0] % 24, hour[1])
+    )
+    return local_to_utc(local, zone)
+
+
+def _month_start(day: date, months: int) -> date:
+    return _add_months(datetime.combine(day.replace(day=1), time()), months).date()
+
+
+def _add_months(at: datetime, months: int) -> datetime:
+    """The same day so many months later, or the last of a shorter month."""
+    year, month = divmod(at.year * 12 + at.month - 1 + months, 12)
+    last = calendar.monthrange(year, month + 1)[1]
+    return at.replace(year=year, month=month + 1, day=min(at.day, last))
+
+
+def _day_of_month(start: date, wanted: int) -> date | None:
+    """None if the month is too short."""
+    last = calendar.monthrange(start.year, start.month)[1]
+    if wanted < 0:
+        return start.replace(day=last)
+    return start.replace(day=wanted) if wanted <= last else None

@@ -1,0 +1,107 @@
+"""What a phrase of time says, element by element."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import TypeAlias
+
+from bot.engine.schedule.phrases.words import Amount
+from storage.records.schedules import DayFilter
+
+LAST = -1
+"""The last of a month: its last day, or the last of a day of the week."""
+LAST_WEEKDAY = -2
+
+
+class DayPart(Enum):
+    """A part of the day, with the hour it means without a clock time."""
+
+    AM = 9
+    DAWN = 5
+    NOON = 12
+    PM = 15
+    DUSK = 18
+    EVENING = 19
+    NIGHT = 20
+    MIDNIGHT = 24
+
+    @property
+    def is_forenoon(self) -> bool:
+        return self in {DayPart.AM, DayPart.DAWN}
+
+
+class Every(Enum):
+    """The unit of a repetition. SPAN counts by the clock, the others by the calendar."""
+
+    MINUTE = "minute"
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+    YEAR = "year"
+    SPAN = "span"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockTime:
+    """An hour as it is written. `exact` hours need no part of the day."""
+
+    hour: int
+    minute: int = 0
+    part: DayPart | None = None
+    exact: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class TimePhrase:
+    """What a phrase says. `end` is the place after it. `week` and `month_offset` count from the
+    present one; days of the week from Monday, 0."""
+
+    end: int
+    every: Every | None = None
+    step: int = 1
+    span: Amount | None = None
+    filter: DayFilter = DayFilter.ANY
+    weekdays: list[int] = field(default_factory=list)
+    nth: int | None = None
+    nth_working_day: bool = False
+    month_days: list[int] = field(default_factory=list)
+    month: int | None = None
+    year: int | None = None
+    year_offset: int = 0
+    offset: int | None = None
+    week: int | None = None
+    month_offset: int | None = None
+    delay: Amount | None = None
+    clocks: list[ClockTime] = field(default_factory=list)
+    part: DayPart | None = None
+    instant: datetime | None = None
+    zone: str = ""
+
+    def repeat(self, every: Every, step: int = 1) -> None:
+        self.every, self.step = every, step
+
+    @property
+    def has_day(self) -> bool:
+        return (
+            self.offset is not None
+            or bool(self.weekdays or self.month_days)
+            or self.week is not None
+            or self.month_offset is not None
+        )
+
+    @property
+    def has_hour(self) -> bool:
+        return bool(self.clocks) or self.part is not None or self.instant is not None
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.every or self.delay or self.has_day or self.has_hour)
+
+
+Element: TypeAlias = tuple[re.Pattern[str], Callable[[re.Match[str], TimePhrase], bool]]
+"""A pattern, and what takes its match into the phrase; False where it does not fit into it."""

@@ -1,0 +1,74 @@
+"""Reads one phrase of time, element by element."""
+
+from __future__ import annotations
+
+import re
+
+from bot.engine.schedule.phrases import clocks, repetitions
+from bot.engine.schedule.phrases.days import DATE_ELEMENTS, DAY_ELEMENTS
+from bot.engine.schedule.phrases.model import TimePhrase
+from bot.engine.schedule.phrases.words import NUMBER_END, read_zone
+
+
+def read_phrase(text: str, at: int, *, loose: bool) -> TimePhrase | None:
+    """The longest phrase of time that begins at this place of a normalised text. In `loose` ones an
+    hour may be a number alone, as in `tomorrow 9`."""
+    phrase = TimePhrase(end=at)
+    end: int | None = at
+    while end is not None:
+        phrase.end = end
+        end = _read_element(text, end, phrase, loose=loose)
+        if end is None and (joint := _JOINT.match(text, phrase.end)):
+            end = _read_element(text, joint.end(), phrase, loose=loose)
+    return None if phrase.is_empty else phrase
+
+
+def _read_element(text: str, at: int, phrase: TimePhrase, *, loose: bool) -> int | None:
+    """The place after the element that begins here, None if there is none."""
+    if _is_within_word(text, at, phrase):
+        return None
+    for read in (repetitions.read_delay, repetitions.read_span, _read_zone):
+        if (end := read(text, at, phrase)) is not None:
+            return end
+    for pattern, take in _ELEMENTS:
+        match = pattern.match(text, at)
+        if match and take(match, phrase):
+            return match.end()
+    return _read_bare_hour(text, at, phrase) if loose else None
+
+
+def _read_zone(text: str, at: int, phrase: TimePhrase) -> int | None:
+    found = None if phrase.zone else read_zone(text, at)
+    if found is None:
+        return None
+    phrase.zone, end = found
+    return end
+
+
+def _read_bare_hour(text: str, at: int, phrase: TimePhrase) -> int | None:
+    """`9` after a day, and after a word as in `daily9`, which is exact."""
+    match = _BARE_HOUR.match(text, at)
+    if match is None or phrase.clocks or not (phrase.every or phrase.has_day):
+        return None
+    return match.end() if clocks.add_clock(phrase, match[1], exact=text[at - 1] != " ") else None
+
+
+def _is_within_word(text: str, at: int, phrase: TimePhrase) -> bool:
+    """Digits may follow a word at once, as in `daily9`."""
+    around = text[at - 1 : at + 1] if at else ""
+    if len(around) < 2 or not (around.isascii() and around.isalnum()):  # noqa: PLR2004 - both sides
+        return False
+    return phrase.is_empty or not (around[0].isalpha() and around[1].isdigit())
+
+
+_JOINT = re.compile(r"(?:\s{0,3},\s{0,2}|\s{1,3}|\s?的\s?|\s?\((?=北京|上海|中国|utc))")
+_BARE_HOUR = re.compile(rf"([0-9]{{1,2}}){NUMBER_END}(?![:/.\-][0-9])(?!\s?[点時时月年])")
+
+
+_ELEMENTS = (
+    *DATE_ELEMENTS,
+    *repetitions.ELEMENTS,
+    *DAY_ELEMENTS,
+    *clocks.ELEMENTS,
+    *clocks.LATE_ELEMENTS,
+)

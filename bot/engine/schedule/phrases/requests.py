@@ -1,0 +1,328 @@
+"""Finds what a message asks for later: the phrase of time, the subject, and whether to be reminded.
+
+Only clear requests count. Questions, stories, deadlines and talk about reminders are none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bot.engine.schedule.phrases.model import TimePhrase
+from bot.engine.schedule.phrases.reader import read_phrase
+from bot.engine.schedule.phrases.words import NUMBER_END, read_amount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundRequest:
+    """`parts` are the places of the subject in the text, from and to."""
+
+    phrase: TimePhrase
+    parts: tuple[tuple[int, int], ...]
+    asks_reminder: bool
+
+
+def find_request(text: str) -> FoundRequest | None:
+    """The request in a normalised message, None where it is not clear."""
+    lead = _Lead.read(text, 0)
+    if _is_question(text) and not lead.is_question:
+        return None
+    found = _read_request(text, lead)
+    if found is None or _speaks_of_reminders(text, found):
+        return None
+    return found if found.asks_reminder or found.parts else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Lead:
+    """Polite words before a request. `asks` words make any work a request, `remembers` words any
+    matter a reminder."""
+
+    end: int
+    is_polite: bool = False
+    asks: bool = False
+    remembers: bool = False
+    is_question: bool = False
+
+    @classmethod
+    def read(cls, text: str, at: int) -> _Lead:
+        words = _POLITE.match(text, at)
+        end = words.end() if words else at
+        said = text[at:end]
+        return cls(
+            end=end,
+            is_polite=bool(said.strip(" ,:\n")),
+            asks=bool(_ASKING.search(said)),
+            remembers=bool(_REMEMBERING.search(said)),
+            is_question=bool(_POLITE_QUESTION.search(said)),
+        )
+
+
+_POLITE = re.compile(
+    r"(?:[\s,]{1,5}|(?:please|pls|hey|hi|hello|ok|okay|so|also|and|then|just|kindly|shiftboss"
+    r"|(?:can|could|would|will)\syou|i(?:'d|\swould)\slike\syou\sto|i\s(?:want|need)\syou\sto)"
+    rf"{NUMBER_END}|请你?|麻烦[你您]?|劳驾|拜托|[你您]?(?:能不能|可不可以|能否|可否|可以|能)|[你您](?![好的])"
+    r"|帮我们?|帮忙|记得|别忘了?|不要忘了?|到时候?|那就?|然后|[在于](?=[0-9一二三四五六七八九十明后下每今早上中]))"
+    r"{0,8}"
+)
+_ASKING = re.compile(
+    r"please|pls|can|could|would|will|like|want|need|请|麻烦|劳驾|拜托|能|可以|可否|帮"
+)
+_REMEMBERING = re.compile("记得|忘")
+_POLITE_QUESTION = re.compile(r"(?:can|could|would|will)\syou|能|可以|可否")
+
+_REMIND_EN = (
+    r"(?:remind\s(?:me|us|everyone|everybody|the\steam)(?:\sagain)?|wake\s(?:me|us)(?:\sup)?|ping\s(?:me|us)"
+    r"|nudge\sme|alert\s(?:me|us)|notify\s(?:me|us)|(?:don'?t|do\snot|don\"t)\s(?:let\s(?:me|us)\s)?forget|remember(?=\sto\s)"
+    rf"|set\s(?:me\s)?(?:an?|the)\s(?:reminder|alarm|timer)(?:\s(?:for|of|at)(?=\s))?){NUMBER_END}"
+)
+_REMIND_ZH = (
+    r"(?:(?:提醒|提示|通知|催|喊)(?:一下|一声)?(?:我们|咱们|大家|我)(?:一下|一声)?"
+    r"|叫醒?(?:我们|我)(?:一下|一声)?|提醒一下)"
+)
+_REMIND = re.compile(rf"{_REMIND_EN}|{_REMIND_ZH}")
+_LINK = re.compile(r"[\s,:;。、\-]{0,4}(?:(?:to|that|about|of)\s|[要去](?=做|干))?\s{0,3}")
+_ALARM_ZH = re.compile(r"(?:设置?|设定|定|订|建|加|来)(?:一?个|一下)?\s?")
+_ALARM_ZH_END = re.compile(r"\s?的?(?:闹钟|闹铃|提醒|定时提醒)[\s,:]{0,3}")
+
+_VERB_EN = re.compile(
+    r"(?:send|email|e-mail|mail|check|run|generate|write|summari[sz]e|give|tell|show|post|report|back\sup|backup"
+    r"|update|fetch|get|create|make|review|start|search|collect|compile|prepare|publish|sync|clean|delete|monitor"
+    rf"|look|scan|pull|push|deploy|test|draft|message|restart|translate|find|download|upload|build|do){NUMBER_END}"
+)
+_STRONG_VERB_EN = re.compile(
+    r"(?:send|email|e-mail|check|run|generate|summari[sz]e|post|report|back\sup|backup|update|fetch|collect"
+    rf"|sync|clean|monitor|scan|restart|(?:give|tell|show|get)\s(?:me|us)){NUMBER_END}"
+)
+_ADVERB_ZH = re.compile(r"(?:都|就|再|准时|按时|自动|定时|定期|\s|,){0,4}")
+_ADDRESSED_ZH = re.compile(r"(?:帮我们?|帮忙|请|麻烦[你您]?|替我|为我)\s?")
+_VERB_ZH = re.compile(
+    r"给(?:我|我们|大家|客户|他|她|群里)|发(?:送|布|给|我|一|到|日报|周报)|推送|汇总|备份|生成|检查|总结|监控|执行"
+    r"|运行|抓取|同步|整理|统计|巡检|汇报|报告|查(?:一下|询|看)|搜索|收集|更新|清理|扫描|重启|部署|通知|告诉我"
+    r"|跑(?:一|测试)"
+)
+_TAKE_ZH = re.compile(
+    r"把.{1,200}?(?:发|推|传|寄|备份|跑|运行|整理|汇总|总结|更新|检查|删|清|关|打开|做|写|生成|同步|提交|部署|给我)"
+)
+_STATEMENT_ZH = re.compile(r"[很真太]|是个|是一|习惯|觉得|了$|了[。!,]")
+
+_NOT_AFTER = re.compile(
+    r"\s?(?:之?前|以前|之间|以内|内|为止|开始|起(?!床|来)|的|结束|yesterday|ago|or\b|last\s)|\s?(?:is|was|are|were)\s"
+)
+_NOT_BEFORE = re.compile(
+    r"(?:yesterday|last\s\w{1,9}|since|until|till|by|before|from|after|for|past|previous|昨[天晚]|前天|上周|上个?月|去年|过去|截至|到|的)\s?$"
+)
+_CLAUSE_EN = re.compile(
+    r"\b(?:that|which|who|why|how|when|what|because|where|meeting|appointment|event|flight|call\sat"
+    r"|to\s(?:do|be|say|eat|read|watch))\b"
+)
+_LOOSE_NOUN_EN = re.compile(r"\b(?:about|for|of|whether|if)\b")
+_QUESTION_EN = re.compile(
+    rf"[\s,:]{{0,4}}(?:what|when|why|how|who|whom|whose|where|which|whether|if){NUMBER_END}"
+)
+_QUESTION_ZH = re.compile(
+    r"[\s,:]{0,4}(?:了|过|什么|有什么|有哪些|有没有|是什么|要做什么|的|吗|几|哪|怎么|为什么|呢|功能|我们昨)"
+)
+_TALK_ZH = re.compile(r"的(?:那个|这个)?(?:任务|提醒|闹钟|日程|计划)|删掉|停掉|取消|关掉这个")
+_QUESTION_END = re.compile(r"[?]\s{0,3}$|[吗呢么]\s?$")
+_END = re.compile(
+    r"[\s,，.。!?~\"]{0,6}(?:please|pls|thanks|thank\syou|谢谢|吧|哦|啊|哈|吗|呢)?[\s.。!?~]{0,6}$"
+)
+_ONLY_SMALL_HOUR = re.compile(r"[一两二三]点")
+_WORD_START = re.compile(r"(?<![a-z0-9])[a-z0-9]|[^\x00-\x7f]")
+
+
+def _read_request(text: str, lead: _Lead) -> FoundRequest | None:
+    phrase = _phrase_at(text, lead.end)
+    if phrase is not None:
+        return _read_after_time(text, lead, phrase)
+    if remind := _REMIND.match(text, lead.end):
+        return _read_reminder(text, remind.end())
+    if lead.remembers:
+        return _read_reminder(text, lead.end)
+    if alarm := _ALARM_ZH.match(text, lead.end):
+        return _read_alarm(text, alarm.end())
+    return _read_trailing_reminder(text, lead.end) or _read_work(text, lead)
+
+
+def _read_after_time(text: str, lead: _Lead, phrase: TimePhrase) -> FoundRequest | None:
+    """`明天9点提醒我…`, `in 20 minutes check …`."""
+    more = _Lead.read(text, phrase.end)
+    if remind := _REMIND.match(text, more.end):
+        return _reminder(text, phrase, remind.end())
+    if lead.remembers or more.remembers:
+        return _reminder(text, phrase, more.end)
+    start = _ADVERB_ZH.match(text, more.end).end()  # type: ignore[union-attr] # it matches nothing
+    if _VERB_EN.match(text, start):
+        return _work(text, phrase, start, len(text))
+    addressed = _ADDRESSED_ZH.match(text, start)
+    start = addressed.end() if addressed else start
+    asks = addressed is not None or lead.asks or more.asks
+    if not (asks or phrase.every or phrase.delay or phrase.has_hour):
+        return None
+    is_verb = _VERB_ZH.match(text, start) or _TAKE_ZH.match(text, start)
+    if text[start : start + 1].isascii() or not (asks or is_verb):
+        return None
+    return None if _STATEMENT_ZH.search(text, start) else _work(text, phrase, start, len(text))
+
+
+def _read_reminder(text: str, start: int) -> FoundRequest | None:
+    """What follows `remind me`: a time at once, at the end, or in the middle."""
+    if _asks_back(text, start):
+        return None
+    link = _link_end(text, start)
+    for place in (start, link):
+        at = _skip_blank(text, place)
+        phrase = _phrase_at(text, at) or _timer_at(text, start, at)
+        if phrase is not None:
+            return _reminder(text, phrase, phrase.end)
+    found = [(at, phrase) for at, phrase in _phrases(text, link) if _is_precise(phrase)]
+    if not found:
+        return None
+    at, phrase = next((each for each in found if _END.match(text, each[1].end)), found[-1])
+    return FoundRequest(
+        phrase=phrase, parts=_parts(text, (link, at), (phrase.end, len(text))), asks_reminder=True
+    )
+
+
+def _read_alarm(text: str, start: int) -> FoundRequest | None:
+    """`设个明天早上7点的闹钟`."""
+    phrase = read_phrase(text, start, loose=False)
+    end = _ALARM_ZH_END.match(text, phrase.end) if phrase else None
+    if phrase is None or end is None:
+        return None
+    return FoundRequest(
+        phrase=phrase, parts=_parts(text, (end.end(), len(text))), asks_reminder=True
+    )
+
+
+def _read_trailing_reminder(text: str, start: int) -> FoundRequest | None:
+    """`交房租，每月1号提醒我`."""
+    for at, phrase in _phrases(text, start):
+        remind = _REMIND.match(text, phrase.end)
+        if remind and _END.match(text, remind.end()) and at > start:
+            return FoundRequest(phrase=phrase, parts=_parts(text, (start, at)), asks_reminder=True)
+    return None
+
+
+def _read_work(text: str, lead: _Lead) -> FoundRequest | None:
+    """`check every hour whether …`, `send me the news every morning`, `把新闻发给我，每天8点`."""
+    start = lead.end
+    if verb := _STRONG_VERB_EN.match(text, start):
+        at = _skip_blank(text, verb.end())
+        for each in ("me ", "us "):
+            at += len(each) * text.startswith(each, at)
+        phrase = _phrase_at(text, at)
+        if phrase and (phrase.every or phrase.delay or phrase.has_hour):
+            return FoundRequest(
+                phrase=phrase,
+                parts=_parts(text, (start, at), (phrase.end, len(text))),
+                asks_reminder=False,
+            )
+    elif not (_TAKE_ZH.match(text, start) or _VERB_ZH.match(text, start)):
+        return None
+    for at, phrase in _phrases(text, start + 1):
+        if _END.match(text, phrase.end):
+            is_clear = (
+                _is_clear_end_en(text[start:at], phrase)
+                if verb
+                else _is_clear_end_zh(text, at, phrase)
+            )
+            return _work(text, phrase, start, at) if is_clear else None
+    return None
+
+
+def _is_clear_end_en(before: str, phrase: TimePhrase) -> bool:
+    """A single time at the end may belong to the noun before it: `the meeting at 9`."""
+    if _CLAUSE_EN.search(before):
+        return False
+    if phrase.every:
+        return True
+    return (phrase.delay is not None or phrase.has_hour) and not _LOOSE_NOUN_EN.search(before)
+
+
+def _is_clear_end_zh(text: str, at: int, phrase: TimePhrase) -> bool:
+    return text[at - 1] in ", \n;" and bool(phrase.every or phrase.delay or phrase.has_hour)
+
+
+def _phrase_at(text: str, at: int) -> TimePhrase | None:
+    """A phrase that other words do not make into something else, such as `明天9点的…`."""
+    phrase = read_phrase(text, at, loose=False)
+    if phrase is None or _NOT_AFTER.match(text, phrase.end):
+        return None
+    return None if _ONLY_SMALL_HOUR.fullmatch(text, at, phrase.end) else phrase
+
+
+def _timer_at(text: str, start: int, at: int) -> TimePhrase | None:
+    """The amount after `set a timer for`."""
+    amount = read_amount(text, at) if text[:start].endswith("timer for") else None
+    return TimePhrase(end=amount[1], delay=amount[0]) if amount else None
+
+
+def _phrases(text: str, start: int) -> Iterator[tuple[int, TimePhrase]]:
+    """Phrases of time in the text and where they begin."""
+    place = start
+    while match := _WORD_START.search(text, place):
+        at = match.start()
+        phrase = _phrase_at(text, at)
+        if phrase is None or _NOT_BEFORE.search(text, max(start, at - 20), at):
+            place = at + 1
+            continue
+        yield at, phrase
+        place = phrase.end
+
+
+def _is_precise(phrase: TimePhrase) -> bool:
+    return bool(phrase.every or phrase.delay or phrase.has_hour or phrase.offset or phrase.has_day)
+
+
+def _reminder(text: str, phrase: TimePhrase, end: int) -> FoundRequest | None:
+    if not _END.match(text, end) and _asks_back(text, end):
+        return None
+    start = _link_end(text, end)
+    return FoundRequest(phrase=phrase, parts=_parts(text, (start, len(text))), asks_reminder=True)
+
+
+def _work(text: str, phrase: TimePhrase, start: int, end: int) -> FoundRequest:
+    return FoundRequest(phrase=phrase, parts=_parts(text, (start, end)), asks_reminder=False)
+
+
+def _link_end(text: str, at: int) -> int:
+    link = _LINK.match(text, at)
+    remind = _REMIND.match(text, link.end()) if link else None
+    return remind.end() if remind else link.end() if link else at
+
+
+def _skip_blank(text: str, at: int) -> int:
+    while text[at : at + 1] in {" ", ","}:
+        at += 1
+    return at
+
+
+def _parts(text: str, *places: tuple[int, int]) -> tuple[tuple[int, int], ...]:
+    """Without what is empty, and without the last words of politeness."""
+    trimmed = []
+    for start, end in places:
+        last = end
+        if end == len(text) and (tail := _END.search(text, start)):
+            last = tail.start()
+        while last > start and text[last - 1] in " ,;:\n":
+            last -= 1
+        while start < last and text[start] in " ,;:\n":
+            start += 1  # noqa: PLW2901 - the place moves
+        if last > start:
+            trimmed.append((start, last))
+    return tuple(trimmed)
+
+
+def _asks_back(text: str, at: int) -> bool:
+    """`remind me what we said`."""
+    return bool(_QUESTION_EN.match(text, at) or _QUESTION_ZH.match(text, at))
+
+
+def _is_question(text: str) -> bool:
+    return bool(_QUESTION_END.search(text))
+
+
+def _speaks_of_reminders(text: str, found: FoundRequest) -> bool:
+    return any(_TALK_ZH.search(text, start, end) for start, end in found.parts)

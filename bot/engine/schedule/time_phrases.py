@@ -1,0 +1,159 @@
+"""Reads from Chinese and English words when something is to happen, by rules.
+
+- A time without a day is the next such time. A day without a time is at 9:00. Morning is 9, noon
+  12, afternoon 15, evening 19 (傍晚 18), night 20; midnight is the end of the day that is named.
+- Hours from 1 to 5 without another word are in the afternoon, others as they stand. `06:30` and
+  `15:00` are exact. `today at 9`, said at ten, is 21:00.
+- `Friday` is the next one, `this Friday` is in this week, `next Friday` and 下周五 are in the
+  next. A week begins on Monday: 周日 and 下周日 are its last days.
+- A weekday is Monday to Friday; a working day and 工作日 are those of the calendar of holidays.
+- `12/3` is 3 December. A date without a year is the next one.
+- `every 2 days` and `every 2 weeks` count from the first such time, `every 2 hours` from now.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from bot.engine.schedule.phrases.composition import compose
+from bot.engine.schedule.phrases.model import TimePhrase
+from bot.engine.schedule.phrases.reader import read_phrase
+from bot.engine.schedule.phrases.requests import find_request
+from bot.engine.schedule.phrases.words import normalise, read_amount
+from bot.engine.timing.recurrence import TimingError, check_timing
+from storage.records.schedules import CronTiming, OneTime, Timing
+
+MAX_READ = 500
+"""Characters of a text in which times are looked for."""
+
+_MAX_QUOTED = 60
+_FIELD = r"[0-9a-z*/,#?\-]"
+_CRON = re.compile(
+    rf"(cron\s{{1,3}})?([\"'`]?)([0-9*]{_FIELD}{{0,60}}(?:\s{{1,3}}{_FIELD}{{1,60}}){{4}})(?:\2|(?=\s|$))"
+)
+_ALIASES = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+_LEAD = re.compile(r"[\s\"'`(]{0,5}(?:(?:me|us|for)(?=\s)|[在于])?\s{0,3}")
+_END = re.compile(r"[\s\"'`。.!！,，;)吧哦啊呀呢]{0,8}(?:please)?[\s.!]{0,3}")
+_BETWEEN = re.compile(r"[\s,，:：;；。、-]{0,5}(?:(?:to|that|about)\s{1,3})?[\s:]{0,3}")
+_PAST = re.compile(r"(?:yesterday|last\s[a-z]{3,9}|昨[天晚]|前天|上个?(?:周|星期|月)|去年)\s?$")
+_MARKS = " \t\n,，;；:：。、"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedRequest:
+    """A message that asks for something later. `subject` is the text without the time and the words
+    of asking, `zone_name` the zone that was named, empty for the person's own."""
+
+    timing: Timing
+    subject: str
+    asks_reminder: bool
+    zone_name: str = ""
+
+
+def read_request(text: str, *, now: datetime, zone: ZoneInfo) -> TimedRequest | None:
+    """The request for later that the whole message is, None where it is none or in doubt."""
+    found = find_request(normalise(text[:MAX_READ]))
+    if found is None:
+        return None
+    own = ZoneInfo(found.phrase.zone) if found.phrase.zone else zone
+    try:
+        timing = compose(found.phrase, now=now, zone=own)
+        check_timing(timing, now=now, zone=own)
+    except TimingError:
+        return None
+    pieces = [text[start:end] for start, end in found.parts]
+    if len(text) > MAX_READ:
+        pieces = [*pieces[:-1], text[found.parts[-1][0] :]] if pieces else []
+    joint = " " if pieces and pieces[0].isascii() else ""
+    return TimedRequest(
+        timing=timing,
+        subject=joint.join(pieces).strip(),
+        asks_reminder=found.asks_reminder,
+        zone_name=found.phrase.zone,
+    )
+
+
+def read_timing(text: str, *, now: datetime, zone: ZoneInfo) -> Timing:
+    """The time that the whole text says. Raises TimingError with what to write instead."""
+    plain = normalise(text[:MAX_READ])
+    timing, end = _read_at(text, plain, now=now, zone=zone)
+    if timing is None or not _END.fullmatch(plain, end) or len(text) > MAX_READ:
+        raise TimingError("timing.words")
+    check_timing(timing, now=now, zone=zone)
+    return timing
+
+
+def split_timing(text: str, *, now: datetime, zone: ZoneInfo) -> tuple[Timing, str]:
+    """The time at the beginning or else at the end of the text, and the rest of it. Raises
+    TimingError if there is none."""
+    plain = normalise(text[:MAX_READ])
+    timing, end = _read_at(text, plain, now=now, zone=zone)
+    if timing is not None and _ends_word(plain, end):
+        rest = text[_BETWEEN.match(plain, end).end() :]  # type: ignore[union-attr] # as above
+    else:
+        timing, rest = _split_trailing(text, plain, now=now, zone=zone)
+    check_timing(timing, now=now, zone=zone)
+    return timing, rest.strip()
+
+
+def _split_trailing(text: str, plain: str, *, now: datetime, zone: ZoneInfo) -> tuple[Timing, str]:
+    for start in range(1, len(plain) if len(text) <= MAX_READ else 0):
+        phrase = read_phrase(plain, start, loose=True)
+        if phrase and _END.fullmatch(plain, phrase.end) and not _PAST.search(plain, 0, start):
+            return _compose_own(phrase, now=now, zone=zone), text[:start].rstrip(_MARKS)
+    raise TimingError("timing.words")
+
+
+def _ends_word(text: str, end: int) -> bool:
+    following = text[end : end + 1]
+    return not (following.isascii() and following.isalnum())
+
+
+def _read_at(text: str, plain: str, *, now: datetime, zone: ZoneInfo) -> tuple[Timing | None, int]:
+    """The timing at the beginning of the text and the place after it."""
+    lead = _LEAD.match(plain)
+    start = lead.end() if lead else 0
+    if found := _read_cron(text, plain):
+        return found
+    phrase = read_phrase(plain, start, loose=True)
+    if phrase is not None:
+        return _compose_own(phrase, now=now, zone=zone), phrase.end
+    amount = read_amount(plain, start)
+    if amount is not None:
+        return compose(TimePhrase(end=amount[1], delay=amount[0]), now=now, zone=zone), amount[1]
+    return None, start
+
+
+def _read_cron(text: str, plain: str) -> tuple[Timing, int] | None:
+    start = len(plain) - len(plain.lstrip())
+    for alias, expression in _ALIASES.items():
+        if plain.startswith(alias, start):
+            return CronTiming(expression=expression), start + len(alias)
+    match = _CRON.match(plain, start)
+    if match and (match[1] or "*" in match[3]):
+        expression = text[match.start(3) : match.end(3)]
+        return CronTiming(expression=" ".join(expression.split())), match.end()
+    if plain.startswith("cron", start):
+        raise TimingError("timing.cron", text=text[start:][:_MAX_QUOTED])
+    return None
+
+
+def _compose_own(phrase: TimePhrase, *, now: datetime, zone: ZoneInfo) -> Timing:
+    """A single time may be of another zone; a repetition belongs to the zone of its schedule."""
+    if not phrase.zone:
+        return compose(phrase, now=now, zone=zone)
+    timing = compose(phrase, now=now, zone=ZoneInfo(phrase.zone))
+    if not isinstance(timing, OneTime) and phrase.zone != zone.key:
+        raise TimingError("timing.other_zone", zone=phrase.zone)
+    return timing

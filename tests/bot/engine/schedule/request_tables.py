@@ -1,0 +1,204 @@
+"""Messages that ask for something later, and messages that do not.
+
+A row is a message, its meaning as in `timing_tables`, `remind` or `work`, and the subject."""
+
+from __future__ import annotations
+
+CHINESE = """
+明天9点提醒我交周报 | 11-27 09:00 | remind | 交周报
+提醒我明天9点交周报 | 11-27 09:00 | remind | 交周报
+请在明天上午9点提醒我交周报。 | 11-27 09:00 | remind | 交周报
+麻烦你明天下午三点提醒我给小王打电话 | 11-27 15:00 | remind | 给小王打电话
+20分钟后提醒我关火 | 11-26 10:20 | remind | 关火
+二十分钟后叫我 | 11-26 10:20 | remind |
+半小时后叫我起来开会 | 11-26 10:30 | remind | 起来开会
+明早7点叫醒我 | 11-27 07:00 | remind |
+过一个半小时提醒我喝水 | 11-26 11:30 | remind | 喝水
+每天9点提醒我喝水 | 0 9 * * * | remind | 喝水
+每周五下午5点提醒我写周报 | 0 17 * * 5 | remind | 写周报
+每月最后一天提醒我报销 | 0 9 L * * | remind | 报销
+每个工作日8点半提醒我打卡 | working 30 8 * * * | remind | 打卡
+每隔两小时提醒我站起来走走 | every 2h from 11-26 12:00 | remind | 站起来走走
+提醒我每周一上午十点开例会 | 0 10 * * 1 | remind | 开例会
+提醒我交周报，明天9点 | 11-27 09:00 | remind | 交周报
+交房租，每月1号提醒我 | 0 9 1 * * | remind | 交房租
+别忘了明天下午3点开会 | 11-27 15:00 | remind | 开会
+明天下午3点别忘了提醒我开会 | 11-27 15:00 | remind | 开会
+记得明天9点提醒我交周报 | 11-27 09:00 | remind | 交周报
+帮我设个明天早上7点的闹钟 | 11-27 07:00 | remind |
+定一个每天早上6点半的闹钟 | 30 6 * * * | remind |
+能不能明天9点提醒我交周报？ | 11-27 09:00 | remind | 交周报
+可以在20分钟后提醒我吗？ | 11-26 10:20 | remind |
+你能明天早上8点叫我吗 | 11-27 08:00 | remind |
+今晚8点提醒我们开会 | 11-26 20:00 | remind | 开会
+下周三下午三点半提醒我去医院 | 12-02 15:30 | remind | 去医院
+12月3日上午10点提醒我续费域名 | 12-03 10:00 | remind | 续费域名
+提醒我后天中午和小李吃饭 | 11-28 12:00 | remind | 和小李吃饭
+提醒我明天9点问小王怎么部署 | 11-27 09:00 | remind | 问小王怎么部署
+明天提醒我买牛奶 | 11-27 09:00 | remind | 买牛奶
+三天后上午十点提醒我复查 | 11-29 10:00 | remind | 复查
+明天９点提醒我：交周报 | 11-27 09:00 | remind | 交周报
+每天早上8点把新闻发给我 | 0 8 * * * | work | 把新闻发给我
+每天早上8点给我发一份新闻摘要 | 0 8 * * * | work | 给我发一份新闻摘要
+明天9点帮我检查服务器状态 | 11-27 09:00 | work | 检查服务器状态
+请每周一上午9点生成周报 | 0 9 * * 1 | work | 生成周报
+帮我每天早上8点查一下天气 | 0 8 * * * | work | 查一下天气
+每个工作日18点汇总今天的提交 | working 0 18 * * * | work | 汇总今天的提交
+每小时检查一次网站能不能打开 | 0 * * * * | work | 检查一次网站能不能打开
+每晚11点备份数据库 | 0 23 * * * | work | 备份数据库
+半小时后把测试再跑一遍 | 11-26 10:30 | work | 把测试再跑一遍
+把新闻发给我，每天早上8点 | 0 8 * * * | work | 把新闻发给我
+麻烦明天下午3点给客户发邮件 | 11-27 15:00 | work | 给客户发邮件
+每月1号自动生成账单 | 0 9 1 * * | work | 生成账单
+每周五下午总结本周的进展并发给我 | 0 15 * * 5 | work | 总结本周的进展并发给我
+"""
+
+ENGLISH = """
+remind me to submit the report tomorrow at 9 | 11-27 09:00 | remind | submit the report
+Remind me tomorrow at 9 to submit the report. | 11-27 09:00 | remind | submit the report
+tomorrow at 9 remind me to submit the report | 11-27 09:00 | remind | submit the report
+please remind me in 20 minutes to call Ann | 11-26 10:20 | remind | call Ann
+remind me in 20 minutes | 11-26 10:20 | remind |
+Could you remind me to call Ann at 5pm? | 11-26 17:00 | remind | call Ann
+can you please remind me about the dentist next Friday 5pm | 12-04 17:00 | remind | the dentist
+in half an hour, remind me to turn off the oven | 11-26 10:30 | remind | turn off the oven
+remind me every Monday at 9 to water the plants | 0 9 * * 1 | remind | water the plants
+remind me to water the plants every Monday at 9 | 0 9 * * 1 | remind | water the plants
+remind us on weekdays at 9:30 about the standup | 30 9 * * 1-5 | remind | the standup
+remind me on the last day of every month to pay the rent | 0 9 L * * | remind | pay the rent
+remind me that the oven is on in 10 minutes | 11-26 10:10 | remind | the oven is on
+remind me to call Ann tomorrow at 9 about the bill | 11-27 09:00 | remind | call Ann about the bill
+remind me tonight to take out the trash | 11-26 20:00 | remind | take out the trash
+remind me tomorrow: buy milk | 11-27 09:00 | remind | buy milk
+don't forget to call the bank tomorrow at 10 | 11-27 10:00 | remind | call the bank
+don't let me forget to call the bank tomorrow at 10 | 11-27 10:00 | remind | call the bank
+set a reminder for tomorrow at 9 to submit the report | 11-27 09:00 | remind | submit the report
+set an alarm for 7am tomorrow | 11-27 07:00 | remind |
+set a timer for 20 minutes | 11-26 10:20 | remind |
+wake me up at 7 tomorrow | 11-27 07:00 | remind |
+ping me in 2 hours | 11-26 12:00 | remind |
+Remind me at 8pm that the game starts at 9 | 11-26 20:00 | remind | the game starts at 9
+remind me on Dec 3 at 10 to renew the domain | 12-03 10:00 | remind | renew the domain
+remind me of the meeting tomorrow at noon | 11-27 12:00 | remind | the meeting
+hey, remind me to stretch every 2 hours please | every 2h from 11-26 12:00 | remind | stretch
+every weekday at 8:30 send me the news | 30 8 * * 1-5 | work | send me the news
+Every weekday at 8:30, send me the news. | 30 8 * * 1-5 | work | send me the news
+send me the news every weekday at 8:30 | 30 8 * * 1-5 | work | send me the news
+please send me the news every morning | 0 9 * * * | work | send me the news
+in 20 minutes check whether the site is up | 11-26 10:20 | work | check whether the site is up
+check the server tomorrow at 9 | 11-27 09:00 | work | check the server
+tomorrow at 9 email Bob the invoice | 11-27 09:00 | work | email Bob the invoice
+back up the database every night at 11 | 0 23 * * * | work | back up the database
+every Friday at 4pm summarize the week | 0 16 * * 5 | work | summarize the week
+check every hour whether the site is up | 0 * * * * | work | check whether the site is up
+can you send me the weather every morning at 7? | 0 7 * * * | work | send me the weather
+every working day at 6pm, please write a summary | working 0 18 * * * | work | write a summary
+on the first Monday of the month send me the bill | 0 9 * * 1#1 | work | send me the bill
+run the tests in 20 minutes | 11-26 10:20 | work | run the tests
+"""
+
+NEGATIVE = """
+what did we do at 9 yesterday?
+the meeting at 9 tomorrow was moved, rewrite the invitation
+3 days ago
+a 20 minute summary
+写一份3天的行程
+每天都很累
+hello
+你好
+tomorrow
+明天9点
+明天9点开会
+我们明天9点开会
+明天9点的会议改到10点，写个通知
+昨天9点提醒我了吗
+你昨天提醒我什么了？
+为什么没有提醒我？
+不要提醒我
+别再每天9点提醒我了
+明天9点不用提醒我
+取消明天9点的提醒
+每天提醒我喝水的那个任务怎么停掉？
+把每天9点提醒我喝水的任务删掉
+提醒功能怎么用
+提醒我一下我们昨天说了什么
+提醒我明天有什么安排
+提醒我早一点睡
+明天会下雨吗
+明天下午3点有空吗？
+帮我写一封明天下午3点开会的邮件
+请把明天9点的会议改到10点
+帮我看看明天9点的航班
+每天9点上班真难受
+每周总结很重要
+每天写日记是个好习惯
+他每天早上8点给我发新闻
+每个月的1号是发工资的日子
+我每天8点起床
+上周五下午的会议纪要发我
+给我讲讲每天跑步的好处
+写一个每天9点运行的脚本
+分析过去30分钟的日志
+30分钟后就到家了
+过两天再说
+一个小时后见
+下周三之前完成报告
+如果明天9点还没好就算了
+以后叫我老板
+叫我小王
+告诉我明天几点开会
+三天后项目就结束了，写个总结
+今晚8点的比赛谁赢了
+"每天9点提醒我喝水"这句话翻译成英文
+please write a poem about waking up every morning at 6
+why does cron run every day at 9?
+remind me what we did yesterday
+remind me again what time the meeting is tomorrow
+don't remind me tomorrow
+stop reminding me every day at 9
+cancel the reminder tomorrow at 9
+did you remind me at 9?
+you should remind me tomorrow at 9, that was the plan, wasn't it
+how do I set a reminder for tomorrow?
+translate "remind me tomorrow at 9" into Chinese
+write a cron expression for every weekday at 8:30
+what is the weather tomorrow at 9?
+is the meeting tomorrow at 9?
+I get up every day at 7
+we meet every Monday at 9
+the report is due on Friday at 5pm
+finish the report by Friday 5pm
+write an invitation for the meeting tomorrow at 9
+send Bob the invitation for the meeting at 9 tomorrow
+draft an email that says we meet every Monday at 9
+summarize what happened at 9 yesterday
+summarize the last 30 minutes
+give me a 20 minutes workout
+book a table for two
+every day is the same
+every time I run the tests they fail
+every Monday the build breaks
+tomorrow never comes
+tomorrow at 9 is fine
+tomorrow the team will send me the news
+in 20 minutes I have to go
+in 2 weeks the project ends, write a summary
+at 9 the server crashed, check the logs
+next Friday works for me
+make a plan to exercise every day
+explain the daily report
+fix the daily job
+the daily job failed, fix it
+run 3 experiments
+read the first 20 pages
+show me the logs of the last 2 hours
+show me the tasks of today
+check the logs from 9am
+restart the server that failed at 9am
+send me the news
+send me a list of things to do every day
+remember to use tabs
+remember that I get up at 7 every day
+wake me up before you go go
+set the timeout to 20 minutes
+"""
