@@ -33,7 +33,7 @@ class RunConditions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkResult:
-    """What one run gave. `failure` says why there are no figures; it is empty otherwise."""
+    """The result of one run. `failure` says why there are no figures; it is empty otherwise."""
 
     conditions: RunConditions
     seconds: float

@@ -1,5 +1,5 @@
-"""Recognises the sentences with which Shiftboss itself says that something failed: they tell
-nothing about the world, so no model is told them again as something to remember."""
+"""Recognises the sentences with which Shiftboss itself says that something failed: they say nothing
+about the world, so no model gets them as a memory."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ async def _restart(request: Request, name: str) -> Reply:
 
 
 async def _list_servers(request: Request) -> list[McpServerStatus]:
-    """Those in use, then configured ones that nobody has used here yet."""
+    """Servers in use, then configured ones that were not used here yet."""
     used = [each for each in request.services.mcp.list_servers() if _is_visible(each, request)]
     known = {(each.persona, each.server) for each in used}
     roster = await request.services.personas.roster()

@@ -218,7 +218,7 @@ class ChatQuestion:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskProposal:
     """A task proposed instead of an answer. `requested_time` is the start time in the person's
-    words: scheduling is not supported yet, and they are told so."""
+    words: scheduling is not supported yet, and the card says so."""
 
     title: str
     text: str
@@ -381,7 +381,7 @@ class PressRefusal(StrEnum):
 
 
 class HeldMessagePort(Protocol):
-    """Messages that are not acted on until somebody decides."""
+    """Held messages, which wait for a person's decision."""
 
     async def release(self, chat_id: ChatId) -> int:
         """Have those of a chat handled, in the order they arrived; returns how many."""

@@ -181,7 +181,7 @@ async def _use_proposed(request: Request, action: UseSkill, name: str, card_key:
 
 
 async def _enable(request: Request, rest: str) -> Reply:
-    """Without the hash the skill is shown first: nobody enables unseen files."""
+    """Without the hash the skill is shown first, so that no unseen files are enabled."""
     request.require_owner()
     name, digest = split_first_word(rest)
     if not digest:

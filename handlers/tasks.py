@@ -280,7 +280,7 @@ async def stop_command(request: Request) -> Reply:
 
 
 async def _tasks_to_stop(request: Request) -> Card:
-    """The unfinished tasks seen from here, to choose from; nothing is stopped by itself."""
+    """The unfinished tasks seen from here, to choose from; nothing is stopped yet."""
     page = await request.services.tasks.page(
         by=request.person, chat=request.chat.id, status=None, page=1, size=views.PAGE_SIZE
     )

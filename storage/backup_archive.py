@@ -80,8 +80,8 @@ class BackupManifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupSource:
-    """What to archive. `secret_names` are entries of `home` left out unless `with_secrets`, and
-    `mask` removes the secrets from a settings file, by its name and text."""
+    """The contents of a backup. `secret_names` are entries of `home` left out unless
+    `with_secrets`, and `mask` removes the secrets from a settings file, by its name and text."""
 
     home: Path
     database: Path
@@ -102,7 +102,7 @@ class Backup:
 
 def create_backup(source: BackupSource, folder: Path, *, now: datetime, label: str = "") -> Backup:
     """Archive everything in `folder`, verify it, and only then give it its name. Blocking; works
-    beside a running program, whose writes go on.
+    next to a running Shiftboss, which keeps writing.
 
     Raises BackupFailed, and then leaves nothing behind.
     """
@@ -169,8 +169,8 @@ def extract_backup(path: Path, into: Path) -> BackupManifest:
 
 
 def find_silent_changes(path: Path, home: Path, folders: Sequence[str]) -> Iterator[str]:
-    """Files below `folders` of `home` whose bytes are not those of this backup although nobody has
-    written to them: size and time are the same. Blocking. Raises BadBackup."""
+    """Files below `folders` of `home` whose bytes are not those of this backup although their size
+    and time are unchanged. Blocking. Raises BadBackup."""
     kept = tuple(f"{HOME_PREFIX}{each}/" for each in folders)
     for archive, member in _members(path):
         if not (member.isreg() and member.name.startswith(kept)):
@@ -210,17 +210,17 @@ def seal_archive(path: Path) -> None:
 
 def copy_database(source: Path, target: Path) -> None:
     """Copy a consistent state of a database in use, as one file without a log. Readers and writers
-    of the source go on. Raises sqlite3.Error."""
+    of the source are not blocked. Raises sqlite3.Error."""
     os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     live = sqlite3.connect(f"{source.absolute().as_uri()}?mode=rw", uri=True, timeout=_LOCK_SECONDS)
     with closing(live), closing(sqlite3.connect(target)) as copy:
-        # In one step: in several it would begin anew whenever somebody writes.
+        # In one step: in several, every write by another connection would restart it.
         live.backup(copy, pages=-1)
         copy.execute("PRAGMA journal_mode=DELETE").close()
 
 
 def find_damage(path: Path) -> Sequence[str]:
-    """What SQLite finds wrong with a database file, at most some lines."""
+    """SQLite's complaints about a database file, at most some lines."""
     try:
         uri = f"{path.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True)) as connection:
@@ -244,7 +244,7 @@ def _create_in(
     source: BackupSource, folder: Path, staging: Path, *, now: datetime, label: str
 ) -> Backup:
     database, part = staging / DATABASE, staging / "archive"
-    # Before the files: a file that is newer than the database is taken up like one edited by hand.
+    # Before the files: a file that is newer than the database is imported like one edited by hand.
     copy_database(source.database, database)
     if damage := find_damage(database):
         raise BackupFailed(

@@ -29,7 +29,7 @@ _masks_at_start: list[int] = []
 
 
 def make_new_files_private() -> None:
-    """Let nobody else read or write the files that this process makes, unless it says otherwise."""
+    """Make new files of this process private, unless it sets other rights."""
     _masks_at_start.append(os.umask(_PRIVATE_MASK))
 
 

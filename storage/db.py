@@ -77,8 +77,8 @@ class Database:
                         raise
 
     async def data_version(self) -> int | None:
-        """A number that changes when another process commits; None while a write is under way.
-        Cheap enough to call twice a second."""
+        """A number that changes when another process commits; None during a write. Cheap enough to
+        call twice a second."""
         if self._write_lock.locked():
             return None
         with translate_database_errors():

@@ -22,8 +22,8 @@ def walk_folders(
     """Yield each folder from the top: its path relative to `top`, the names of its folders and of
     everything else, and a handle for `dir_fd`. Blocking.
 
-    As with `os.fwalk`, folders that the caller removes from the list are left out. What cannot be
-    read is passed over. `on_too_deep` gets each folder at the limit that has folders in it.
+    As with `os.fwalk`, folders that the caller removes from the list are left out. Unreadable
+    entries are skipped. `on_too_deep` gets each folder at the limit that has folders in it.
     """
     try:
         handle = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -122,7 +122,7 @@ def restore_backup(
 
 
 def _check_place(archive: Path, home: Path) -> None:
-    """Otherwise it would be put aside with everything else, and not be found again."""
+    """Otherwise it would be moved aside with everything else, and not be found again."""
     place, inside = archive.resolve(), home.resolve()
     if place.is_relative_to(inside) and place.relative_to(inside).parts[0] not in _KEPT:
         raise RestoreRefused(

@@ -1,5 +1,5 @@
-"""Makes a database from a backup safe to start: what was under way when the backup was taken is
-neither sent nor done again."""
+"""Makes a database from a backup safe to start: work that was unfinished when the backup was taken
+is neither sent nor done again."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _settle_inbox(tx: sa.Connection, now: datetime) -> tuple[Sequence[str], int]
 
 
 def _can_be_offered(row: Any) -> bool:
-    """A message of somebody who is not a stranger."""
+    """A message of a person with access."""
     said = row.incoming
     known = row.person_id is not None or row.kind != ChatKind.PRIVATE.value
     return known and said.get("kind") == "message" and not said.get("told")
@@ -191,7 +191,7 @@ def _settle_subagents(tx: sa.Connection, now: datetime, reason: str) -> None:
         .where(helpers.c.status.in_(_UNFINISHED))
         .values(status=SubagentStatus.FAILED.value, result=reason, ended_at=now)
     )
-    # A chat would be answered with their results by itself; a task reads them when it is resumed.
+    # A chat would get their results as an answer at once; a task reads them when it is resumed.
     talk = helpers.c.task_id.is_(None) & helpers.c.delivered_at.is_(None)
     tx.execute(sa.update(helpers).where(talk).values(delivered_at=now))
 

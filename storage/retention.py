@@ -1,4 +1,4 @@
-"""Deletes what is older than its retention, in small transactions."""
+"""Deletes rows older than their retention, in small transactions."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class RetentionRepo:
         while True:
             async with self._db.write() as tx:
                 ids = [*await tx.scalars(query.limit(_BATCH))]
-                # The next message begins a new one: nobody continues what is gone.
+                # The next message starts a new one, because a deleted conversation cannot continue.
                 ended = sa.update(schema.sessions).where(sessions.id.in_(ids))
                 await tx.execute(ended.where(sessions.closed_at.is_(None)).values(closed_at=now))
                 await _delete_sessions(tx, ids)
@@ -167,7 +167,8 @@ class RetentionRepo:
         return sum([await self._delete_batches(table, which) for table, which in old.items()])
 
     async def delete_held(self, *, before: datetime) -> int:
-        """Delete events that nobody decided about since; they stood on a card. Returns how many."""
+        """Delete held events that nobody has decided about; a card offered them. Returns how
+        many."""
         inbox = schema.inbox
         held = inbox.c.state == InboxState.HELD.value
         return await self._delete_batches(inbox, held & (inbox.c.received_at < before))

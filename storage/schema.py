@@ -366,7 +366,7 @@ usage = sa.Table(
     sa.Column("cache_write_tokens", sa.Integer, nullable=False),
     # US dollars in millionths; null without a known price.
     sa.Column("cost_micros", sa.BigInteger),
-    # The part of the tokens that nobody has reported: of an answer or a call that was cut off.
+    # The estimated part of the tokens: those of an answer or call that was cut off.
     sa.Column("estimated_tokens", sa.Integer, nullable=False, server_default="0"),
 )
 
@@ -427,7 +427,7 @@ tool_calls = sa.Table(
     sa.Column("tool", sa.String(128), nullable=False),
     sa.Column("kind", sa.String(16), nullable=False),
     sa.Column("title", sa.Text, nullable=False),
-    # What a person decides about, masked: the exact command, or the change as a diff.
+    # The subject of a decision, masked: the exact command, or the change as a diff.
     sa.Column("detail", sa.Text, nullable=False, server_default=""),
     sa.Column("arguments", sa.JSON, nullable=False),
     # Covers the exact tool and arguments before masking.
@@ -436,7 +436,7 @@ tool_calls = sa.Table(
     sa.Column("effect_hash", sa.String(64), nullable=False, server_default=""),
     sa.Column("verdict", sa.String(16), nullable=False),
     sa.Column("why", sa.Text, nullable=False, server_default=""),
-    # What a standing permission would cover; empty where none can be given.
+    # The calls that a standing permission would cover; empty if none can be given.
     sa.Column("pattern", sa.Text, nullable=False, server_default=""),
     sa.Column("state", sa.String(16), nullable=False),
     # The session's transcript ends with this request; its next run starts with the answer.

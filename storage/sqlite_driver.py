@@ -199,8 +199,8 @@ def _run_queued(connection: sqlite3.Connection, queued: Sequence[QueuedStatement
 
 
 class _ThreadQueue(SimpleQueue[tuple[asyncio.Future[Any] | None, Callable[[], Any]]]):
-    """Calls for the thread. An answer that arrives after its loop was closed is dropped: whoever
-    awaited it was cancelled, and an error here would end the thread before it closes the file."""
+    """Calls for the thread. An answer that arrives after its loop was closed is dropped: its caller
+    was cancelled, and an error here would end the thread before it closes the file."""
 
     def put_nowait(self, item: tuple[asyncio.Future[Any] | None, Callable[[], Any]]) -> None:
         answer, work = item

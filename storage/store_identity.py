@@ -26,7 +26,7 @@ MARKER_FILE = "store.json"
 _USED_FILE = "web-address"
 _DAMAGE_WORDS = ("malformed", "not a database")
 STORE_SIDECARS = ("", "-wal", "-shm", "-journal")
-"""What to append to a database's name for all its files."""
+"""The suffixes of a database's name for all its files."""
 RESTORING = ".restoring"
 RESTORE_PHASE = f"{RESTORING}/phase"
 """Exists from the first rename of a restore to its last."""

@@ -153,7 +153,7 @@ class SubagentRepo:
 
     async def first_side_effect(self, session_id: str) -> str:
         """The title of the first call since the session's last turn that may have changed
-        something; empty if there was none, or if that turn is stored and can go on."""
+        something; empty if there was none, or if that turn is stored and can continue."""
         query = (
             select(_C.title)
             .join(schema.sessions, schema.sessions.c.id == _C.session_id)

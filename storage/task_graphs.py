@@ -66,7 +66,8 @@ class TaskGraphRepo:
         return {run.path: run for run in runs}
 
     async def start_attempt(self, tx: Transaction, run: NodeRun, *, session_id: str) -> None:
-        """Store that an attempt has begun, with the session it will pay for; not its node."""
+        """Store the start of an attempt, with the session it will pay for, but not its node's
+        state."""
         attempted = (run.task_id, run.path, run.attempt, session_id, run.started_at)
         await _START_ATTEMPT.send(tx, dict(zip(_ATTEMPT_COLUMNS, attempted, strict=True)))
 

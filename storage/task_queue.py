@@ -95,7 +95,7 @@ class TaskQueue:
         one task, anywhere in the queue.
 
         A task that waited longer than `aging_after` moves to the head of the queue whatever its
-        priority, so that urgent work starves nobody. It moves after this claim: a preempted task
+        priority, so that urgent work starves no task. It moves after this claim: a preempted task
         with its own rank restored lets the preempting one go first and then is first again, so it
         does at least one step between two preemptions.
 

@@ -18,8 +18,8 @@ _SLASH = "/"
 
 
 def folders_overlap(one: str, other: str) -> bool:
-    """Whether tasks in these folders could touch the same files. An empty folder stands for a
-    task's own."""
+    """Whether tasks in these folders could touch the same files. An empty folder means a task's
+    own."""
     if not one or not other:
         return False
     mine, others = (f"{each.rstrip(_SLASH)}{_SLASH}" for each in (one, other))
@@ -85,7 +85,7 @@ class PreemptionFilter:
     """Only tasks that a running one would make room for: of a higher priority than some of these
     and than the one in their project.
 
-    Real priorities count, not ranks: long-waiting tasks go first but preempt nobody. `running` has
+    Real priorities count, not ranks: long-waiting tasks go first but preempt no task. `running` has
     the rank and directory of each running task.
     """
 

@@ -262,7 +262,7 @@ async def cut_off_session_calls(tx: Transaction, session_id: str, *, now: dateti
 
 
 async def list_running_kinds(tx: Transaction, task_id: TaskId, path: str) -> Sequence[str]:
-    """The kinds of the calls of a step that were under way."""
+    """The kinds of a step's calls that were running."""
     running = (_C.task_id == task_id, _C.path == path, _C.state == ToolCallState.RUNNING.value)
     return (await tx.execute(select(_C.kind).where(*running))).scalars().all()
 

@@ -48,7 +48,7 @@ _SUMS = [func.coalesce(func.sum(each), 0).label(name) for name, each in _SUMMED.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageRecord:
     """The usage of one model run. `cost_micros` is US dollars in millionths, None without a known
-    price. `estimated_tokens` are those of its tokens that nobody has reported."""
+    price. `estimated_tokens` is the unreported part of its tokens."""
 
     at: datetime
     purpose: str
@@ -144,8 +144,8 @@ class UsageRepo:
         await _END_CALL.send(tx, {"which": call_id})
 
     async def book_lost_calls(self, tx: Transaction, *, now: datetime) -> int:
-        """Count the calls that an earlier process has begun, by their estimates: their usage is
-        not known any more. Return their number."""
+        """Count the calls that an earlier process started and lost, by their estimates, because
+        their usage is unknown. Return their number."""
         lost = records_from(
             PendingModelCall, (await tx.execute(select(schema.pending_model_calls))).all()
         )

@@ -82,7 +82,7 @@ def stop_on_signals() -> asyncio.Event:
             loop.remove_signal_handler(signum)
             signal.signal(signum, signal.SIG_DFL)
         stop.set()
-        # Only now: whoever reads it may repeat the signal at once.
+        # Only now, because a reader of the message may repeat the signal at once.
         log.info("stopping after the running steps; repeat the signal to stop at once")
 
     for signum in _STOP_SIGNALS:

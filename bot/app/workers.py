@@ -207,7 +207,7 @@ class WorkerTools:
             web_fetch_tool(at, self.fetcher),
             *([web_search_tool(self.search)] if self.search else []),
             *([] if job.is_chat else [exec_tool(at, self.shell, job.mode)]),
-            # Subagents have nobody to ask.
+            # Subagents cannot ask people.
             *([] if job.depth else [ask_user_tool()]),
             *self.history_tools(job, persona),
             memory_search_tool(memories),

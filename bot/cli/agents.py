@@ -168,7 +168,7 @@ def _print_within(
     try:
         said = build_text(_read_input())
     except Exception:  # noqa: BLE001 - the boundary of a hook
-        # The calling CLI must not be disturbed, and nobody reads our errors.
+        # The calling CLI must not be disturbed, and it shows our errors to no one.
         said = ""
     with suppress(OSError):
         sys.stdout.write(said.encode("utf-8", "replace").decode() + "\n" if said else "")

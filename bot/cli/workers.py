@@ -1,4 +1,4 @@
-"""`shiftboss backend`, `session` and `skill`: what does the work, and what it was told."""
+"""`shiftboss backend`, `session` and `skill`: backends, model sessions and skills."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ def list_other_nodes(
     task: Task, workflow: Workflow, runs: Mapping[str, NodeRun], asked: Sequence[str]
 ) -> Iterator[NodeActivation]:
     """The nodes without a run: steps that wait for a person, by the paths `asked`, and nodes of the
-    outermost scope that have not begun."""
+    outermost scope that have not started."""
     inner = {name for node in workflow.nodes for name in node.body}
     begun = {place.node for path in runs if (place := parse_activation(path)) is not None}
     left = [node.id for node in workflow.nodes if node.id not in begun | inner]

@@ -128,7 +128,7 @@ _ACCOUNT_FORMATS = {
 def _check_owners(text: str) -> str:
     for each in filter(None, (part.strip() for part in text.split(","))):
         channel, _, external_id = (part.strip() for part in each.partition(":"))
-        # A user name would silently match nobody.
+        # A user name would silently match no account.
         form = _ACCOUNT_FORMATS.get(channel)
         if form is None or not form.fullmatch(external_id):
             raise ValueError(f"{each!r} is not of the form telegram:123 or feishu:ou_x")

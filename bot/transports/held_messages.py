@@ -1,4 +1,4 @@
-"""Messages that are not acted on until somebody decides, and the card that offers them."""
+"""Held messages, which wait for a person's decision, and the card that offers them."""
 
 from __future__ import annotations
 

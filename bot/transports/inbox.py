@@ -58,7 +58,7 @@ MAX_DELAYED = 1000
 """Messages of one sender in one chat that may wait for their pace; further ones are offered."""
 
 MAX_RETRY_DELAY = 60.0
-"""Seconds that a message which was begun in several lives of the process waits at most."""
+"""Maximum wait, in seconds, of a message that several lives of the process have started."""
 
 _MAX_DEDUPE_LENGTH = 200
 _PRUNE_INTERVAL = 24 * 3600.0
@@ -132,8 +132,8 @@ class InboxService:
         await self._queues.close()
 
     async def recover(self) -> None:
-        """Take up what an earlier process left. A chat whose message was begun several times waits
-        a while first: short lives of the process are then no attempts of that message."""
+        """Resume the messages of an earlier process. A chat whose message was started several times
+        waits first, so that short lives of the process do not use up its attempts."""
         chats: dict[ChatId, list[InboxRow]] = {}
         for row in await self.inbox.list_unfinished():
             chats.setdefault(row.chat_id, []).append(row)
@@ -236,8 +236,8 @@ class InboxService:
         )
 
     async def recall(self, channel: Channel, *, dedupe: str) -> None:
-        """Take back a message for its sender: what was not begun is dropped, the answer or task
-        that it led to is stopped by a command in the sender's name."""
+        """Take back a message for its sender. If it was not started, it is dropped; otherwise a
+        command in the sender's name stops its answer or task."""
         async with self.db.write() as tx:
             row = await self.inbox.find(tx, channel, _shorten_dedupe_key(dedupe))
             if row is None or not isinstance(row.incoming, IncomingMessage):
@@ -288,9 +288,9 @@ class InboxService:
         await self._queues.wait_handled(inbox_id)
 
     def _is_from_before_restore(self, incoming: IncomingMessage) -> bool:
-        """The store does not know whether such a message was handled after its backup was taken:
-        a platform repeats what it was not told to have arrived. Platforms count in seconds, and
-        nothing ran while the restore began."""
+        """The store does not know whether such a message was handled after its backup was taken: a
+        platform repeats events that were not acknowledged. Platforms count in seconds, and nothing
+        ran when the restore started."""
         return (
             self._restored_at is not None
             and not incoming.quiet

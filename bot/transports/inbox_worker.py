@@ -72,7 +72,7 @@ class InboxWorker:
         shows_toast: bool = False,
     ) -> Reply:
         """Handle rows as one message, together with those that it interrupted. After `MAX_FAILURES`
-        or `MAX_ATTEMPTS` they are skipped with an apology. `shows_toast`: somebody waits for the
+        or `MAX_ATTEMPTS` they are skipped with an apology. `shows_toast`: a person waits for the
         reply's toast. Never raises."""
         row, failures = merge_rows(rows), 0
         while failures < MAX_FAILURES + len(_RETRY_DELAYS):
@@ -171,7 +171,7 @@ class InboxWorker:
 
     async def _fetch_attachments(self, row: InboxRow, rows: MessageRows) -> FetchedFiles:
         said = row.incoming
-        # Without files nobody has to be looked up here: the router does that anyway.
+        # Without files the sender need not be looked up here: the router does it anyway.
         if not isinstance(said, IncomingMessage) or not any(map(_has_attachments, rows)):
             return FetchedFiles()
         if not await self.router.is_known_sender(said):

@@ -1,4 +1,4 @@
-"""Monthly quotas of API calls: counted, told to owners, and thinning out cosmetic traffic."""
+"""Monthly quotas of API calls: counts them, notifies owners, and reduces cosmetic traffic."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _ALERT_SHARE = 0.8
 
 
 class QuotaLevel(Enum):
-    """What is left of a month, as a share, and what it still pays for. `below` is the share under
-    which the level begins, `edits` limits the edits of a streamed answer, and `edit_factor`
-    stretches the time between two progress edits of a card, None for none at all."""
+    """A level of the monthly quota: the share that is left and the traffic it still allows. `below`
+    is the share under which the level begins, `edits` limits the edits of a streamed answer, and
+    `edit_factor` stretches the time between two progress edits of a card, None for none at all."""
 
     FULL = (1.01, None, 1.0)
     THIN = (0.5, 2, 10.0)
@@ -91,7 +91,7 @@ class MonthlyQuota:
         self._alert_when_near(month, calls)
 
     async def announce(self) -> None:
-        """Pass a level that has begun to `on_level`."""
+        """Pass a level that was reached to `on_level`."""
         now = (self._current_month, self.level)
         if now != self._announced and self.level is not QuotaLevel.FULL and self.on_level:
             await self.on_level(self.level, self._current_month)
@@ -118,8 +118,8 @@ class MonthlyQuota:
 
 @dataclass(frozen=True, kw_only=True)
 class QuotaNotifier:
-    """Tells every owner in private that a level has begun, once a month. `language` is the fixed
-    language of all cards, None for each reader's own."""
+    """Notifies every owner in private of a level that was reached, once a month. `language` is the
+    fixed language of all cards, None for each reader's own."""
 
     quota: MonthlyQuota
     chats: ChatRepo

@@ -61,7 +61,7 @@ class UndeliverableNotifier:
             return False
 
     async def _ask_owners(self, approval_id: str, closed: Chat) -> None:
-        """Ask the owners for a decision that nobody else can make; existing copies are not sent
+        """Ask the owners for a decision that no other person can make; existing copies are not sent
         again."""
         try:
             approval = await self.approvals.get(approval_id)

@@ -318,7 +318,7 @@ def _exact_blocks(approval: Approval, words: TextCatalog) -> list[model.Block]:
 
 
 def _full_text_blocks(approval: Approval, words: TextCatalog) -> list[model.Block]:
-    """The complete text, so that nobody has to approve what they cannot read."""
+    """The complete text, so that people can read all that they approve."""
     shown = formats.show_exactly(approval.detail)
     if approval.kind not in _EXACT_KINDS or len(shown) <= _MAX_DETAIL:
         return []

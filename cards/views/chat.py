@@ -124,7 +124,7 @@ def proposal_card(
 
 
 def _instruction_blocks(start: StartTask, words: TextCatalog) -> list[model.Block]:
-    """The instruction as it will run; all of it is there to read before somebody agrees."""
+    """The instruction as it will run, in full, so that people can read it before they agree."""
     text = formats.show_exactly(start.text).strip()
     if formats.single_line(start.text, _MAX_SUMMARY) == (start.title or start.text):
         return []

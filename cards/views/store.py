@@ -15,7 +15,7 @@ _MAX_LINE = 200
 
 
 def restored_card(record: RestoreRecord, words: TextCatalog, *, zone: ZoneInfo) -> Card:
-    """What was not done, so that the owners can decide what still is to be done."""
+    """The work that a restore left undone, so that the owners can decide about it."""
     counts = {
         "unsent": record.unsent,
         "unhandled": record.unhandled_count,

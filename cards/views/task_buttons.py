@@ -78,7 +78,7 @@ def task_card_buttons(
 
 
 def task_notice_buttons(task: Task, words: TextCatalog) -> list[CardButton]:
-    """What the notice of an end asks for; the rest is on the card."""
+    """The buttons of the notice that a task has ended; the card has the others."""
     if task.status is TaskStatus.BLOCKED:
         return [resume_button(task, words)]
     return [retry_button(task, words)] if task.status is TaskStatus.FAILED else []

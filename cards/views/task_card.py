@@ -182,8 +182,8 @@ def task_ended_card(
     zone: ZoneInfo,
     sizes: Mapping[str, int] | None = None,
 ) -> model.Card:
-    """The notice when a task ends or is blocked, since nobody is told of a change of its card: how
-    it went in short, and its files. The card has the rest.
+    """The notice when a task ends or is blocked, since platforms do not notify people of changed
+    cards: a short result, and the files. The card has the rest.
 
     `sizes` maps existing result files to their size in bytes; files not in it are only named, not
     attached.

@@ -328,7 +328,7 @@ class OutboxRepo:
         return None if row is None else outbox_row_from(row)
 
     async def is_delivering(self, chat_id: ChatId) -> bool:
-        """Whether a delivery to this chat is under way or unconfirmed."""
+        """True if a delivery to this chat is in progress or unconfirmed."""
         c = outbox.c
         tried = select(c.id).where(c.chat_id == chat_id, _QUEUED, c.tried_revision > 0)
         return await self._db.fetch_value(tried.limit(1)) is not None

@@ -103,7 +103,7 @@ Incoming: TypeAlias = IncomingMessage | IncomingPress | IncomingChatOpen
 
 
 class InboxState(StrEnum):
-    """HELD is not acted on until somebody decides: it came late, or was one of too many."""
+    """A HELD event waits for a person's decision: it came late, or was one of too many."""
 
     NEW = "new"
     HELD = "held"
@@ -114,8 +114,8 @@ class InboxState(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxRow:
     """`outcome` says how a settled event ended: `card <key>`, `toast`, `shell` (answered where the
-    command was typed), `joined <id>` (answered together with another event), `dropped` (somebody
-    decided so) or `silent <reason>`."""
+    command was typed), `joined <id>` (answered together with another event), `dropped` (a person
+    decided so, or the sender took it back) or `silent <reason>`."""
 
     id: InboxId
     incoming: Incoming
@@ -135,7 +135,7 @@ class DeliveryUrgency(IntEnum):
     """Delivery order when a platform limits the rate; lower goes first.
 
     ANSWER is also for a card's last state, NOTICE also for a changed state; PROGRESS is for edits
-    that nobody misses.
+    that may be skipped.
     """
 
     ANSWER = 0

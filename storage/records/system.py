@@ -110,9 +110,9 @@ class SystemStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRecord:
-    """What a restore left undone. `unsent` counts cards, `unhandled` quotes messages that waited,
-    of `unhandled_count`; `tasks` are ids and titles of tasks that were queued, running or waiting
-    for a time. `is_told` says that the owners know."""
+    """The work that a restore left undone. `unsent` counts cards, `unhandled` quotes messages that
+    waited, of `unhandled_count`; `tasks` are ids and titles of tasks that were queued, running or
+    waiting for a time. `is_told` says that the owners know."""
 
     id: str
     backup_at: datetime

@@ -352,7 +352,7 @@ class TaskEta:
 class UsageTotals:
     """Accumulated usage. `input_tokens` includes cache reads and writes; `cost_micros` is US
     dollars in millionths; `unpriced` counts calls of models without a known price;
-    `estimated_tokens` are those of the tokens that nobody has reported."""
+    `estimated_tokens` is the unreported part of the tokens."""
 
     calls: int = 0
     input_tokens: int = 0

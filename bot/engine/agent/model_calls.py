@@ -40,7 +40,7 @@ class ModelRequest:
     enclosing span.
 
     `turn_key` identifies the request across restarts: each reply of the model is stored when it
-    arrives, and a turn that was cut off goes on from there when the same request is made again.
+    arrives, and a turn that was cut off continues from there when the same request is made again.
     Without it the turn is stored when it is complete."""
 
     purpose: RunPurpose

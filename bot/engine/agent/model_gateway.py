@@ -441,7 +441,7 @@ class ModelGateway:
     ) -> None:
         added = error.new_history if isinstance(error, BackendError) else ()
         if call.model_request.steering is not None:
-            # What the failed request carried is in no transcript.
+            # No transcript has the contents of the failed request.
             call.model_request.steering.rewind(call.heard)
         record = call.usage_record("", usage, self._now())
         unrecorded = call.unrecorded_usage(record, usage)

@@ -105,9 +105,9 @@ def can_resume(session: ModelSession, turn_key: str) -> bool:
 
 
 def is_resumable(error: BaseException) -> bool:
-    """Return True if the same request can go on where this error ended it. One that has reached a
-    limit, was refused, or whose answer was no use, begins anew: the same transcript might be
-    refused for ever."""
+    """Return True if the same request can continue where this error ended it. A request that
+    reached a limit, was refused, or got a useless answer starts again: its transcript might be
+    refused every time."""
     if not isinstance(error, Exception):
         return True  # cancelled: stopped, paused or cut in on
     if isinstance(error, BackendDenied):

@@ -117,8 +117,8 @@ class WorkerTeam:
         path: str | None = None,
         keeps_history: bool = False,
     ) -> AssignedWorker | None:
-        """Return the same persona on the next backend of its chain; None if there is none that may
-        go on with the step at `path`."""
+        """Return the same persona on the next backend of its chain; None if none may continue the
+        step at `path`."""
         instead = await self._gateway.select_next(
             error, failed.session, path=path, keeps_history=keeps_history
         )

@@ -177,7 +177,8 @@ class SteeringQueue(Protocol):
         ...
 
     async def take_new(self) -> str:
-        """Return what nobody has taken yet, for the next call of the model; empty if nothing."""
+        """Return the messages that were not delivered yet, for the next model call; empty if there
+        are none."""
         ...
 
     def rewind(self, delivered_count: int) -> None:

@@ -128,8 +128,8 @@ class BackendRegistry:
         keeps_history: bool = False,
     ) -> SelectedBackend:
         """Select the backend or the first usable one of the chain: `fallbacks`, or the configured
-        ones if there are none. Empty names mean the default. Where it `keeps_history`, only another
-        model API stands in for a model API.
+        ones if there are none. Empty names mean the default. With `keeps_history`, only another
+        model API may replace a model API.
 
         Raises BackendDenied with a hint."""
         choice = self._resolve_choice(model, backend)
@@ -216,9 +216,9 @@ class BackendRegistry:
         """Nothing to prepare; part of a service's protocol."""
 
     async def run(self) -> None:
-        """Load the default's libraries once the start is over: with them the first answer takes
-        seconds of CPU, in which a message could be begun again and again by a process that is
-        killed early."""
+        """Load the default backend's libraries after the start. Loaded with the first answer, they
+        would cost it seconds of CPU, and a process that is killed early would start the message
+        again each time."""
         await asyncio.sleep(_PRELOAD_DELAY)
         default = self.default
         backend = self._api_backends.get(default.backend)

@@ -1,5 +1,5 @@
-"""Chains of backends: which errors send work on to the next one, and how long a failed one is left
-alone."""
+"""Chains of backends: which errors pass work to the next backend, and how long a failed one is
+skipped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bot.engine.llm.backend import (
 )
 
 DENIAL_SECONDS = 600.0
-"""A refused key or an empty account stays so until somebody acts."""
+"""A refused key or an empty account needs a person to change it."""
 
 OUTAGE_SECONDS = 60.0
 MAX_COOLDOWN_SECONDS = 900.0
@@ -30,8 +30,8 @@ _MODEL_OUTAGES = frozenset({OutageKind.RATE_LIMITED, OutageKind.OVERLOADED})
 
 
 def fails_over(error: BackendError) -> bool:
-    """Return True if another backend may do what this one could not. A useless answer, a limit of
-    the run and a cap are no reason."""
+    """Return True if another backend may succeed. A useless answer, a limit of the run and a
+    spending cap are no reason for a failover."""
     return isinstance(error, BackendDenied | BackendUnavailable | ContextTooLong)
 
 
@@ -49,15 +49,16 @@ class _Cooldown:
 class BackendCooldowns:
     """Backends and models that failed a short while ago, in this process.
 
-    Nothing is asked of them while another backend can work; then the first one is tried again.
-    `clock` returns seconds."""
+    They are not used while another backend works; afterwards the first one is tried again. `clock`
+    returns seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._cooldowns: dict[tuple[str, str], _Cooldown] = {}
 
     def record_failure(self, backend: str, model: str, error: BackendError) -> None:
-        """Leave the backend, or only this model of it, alone if the error says that it is down."""
+        """Skip the backend, or only this model of it, for a while if the error says that it is
+        down."""
         match error:
             case BackendUnavailable(outage=outage, retry_after=wait):
                 seconds = min(MAX_COOLDOWN_SECONDS, max(OUTAGE_SECONDS, wait or 0.0))
@@ -92,8 +93,8 @@ class BackendSelector(Protocol):
         keeps_history: bool = False,
     ) -> SelectedBackend:
         """Resolve a model and backend name; empty names select the default, and no `fallbacks` the
-        configured ones. Where it `keeps_history`, nobody stands in who can't read the
-        conversation. Raises BackendDenied."""
+        configured ones. With `keeps_history`, only backends that can read the conversation are
+        considered. Raises BackendDenied."""
         ...
 
     def select_next(

@@ -1,4 +1,4 @@
-"""Date and time, told to a model at the end of its prompt, where they cost no cached prefix."""
+"""Adds date and time at the end of a prompt, where they do not invalidate its cached prefix."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def _compact(text: str) -> str:
 
 
 def _has_call(source: str, name: str, arguments: Mapping[str, Any] | str) -> bool:
-    """Whether the name stands there as that of a call, and around it each key with its value."""
+    """Return True if the name is that of a call there, with each key and its value around it."""
     pieces = [] if isinstance(arguments, str) else [*_pieces(arguments)][:_MAX_PIECES]
     if not pieces:
         return False

@@ -24,13 +24,13 @@ REFUSAL = (
 
 
 class RepeatedCalls(RunLimitReached):
-    """The model went on with a call after it was told that it repeats itself."""
+    """The model repeated a call although it was told that it repeats itself."""
 
     hint = "backend.repeats"
 
 
 class RepeatedTextGuard:
-    """Watches a streamed answer: small models may go on with one sentence up to their limit."""
+    """Watches a streamed answer: small models may repeat one sentence up to their limit."""
 
     def __init__(self) -> None:
         self._tail = ""

@@ -171,7 +171,7 @@ class _Scanner:
         self._repairs_left = _MAX_REPAIRS
 
     def read(self, start: int) -> Sequence[tuple[str, Mapping[str, Any]]]:
-        """Return the calls from there; none if anything else stands there too."""
+        """Return the calls from there; none if the text contains anything else."""
         self._at = start
         calls: list[tuple[str, Mapping[str, Any]]] = []
         while len(calls) <= MAX_CALLS:

@@ -49,7 +49,7 @@ def read_form(text: str, form: type[BaseModel]) -> BaseModel | None:
 
 def json_objects(text: str) -> Iterator[Mapping[str, Any]]:
     """Yield the JSON objects in a text, repaired where needed: the last fenced one first, then the
-    longest. A list stands for an object with `steps`."""
+    longest. A list counts as an object with `steps`."""
     fenced = [mark[1].strip() for mark in _FENCED.finditer(text)]
     for inside in reversed(fenced[-_MAX_CANDIDATES:]):
         if inside.startswith(("{", "[")) and (value := _parse(inside)) is not None:

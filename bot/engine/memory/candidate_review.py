@@ -186,7 +186,7 @@ cards."""
 _POLL_SECONDS = 3600.0
 _MAX_SHOWN_CHARS = 400
 _MAX_CARD_CHARS = 850
-"""Limit for all candidates on one card, so that nobody approves truncated text."""
+"""Limit for all candidates on one card, so that people approve no truncated text."""
 _MAX_SUBJECT_CHARS = 90
 _MAX_SCOPE_CHARS = 60
 

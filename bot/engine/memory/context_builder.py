@@ -396,8 +396,8 @@ class MemoryContextBuilder:
     async def _find_recent(
         self, reader: MemoryReader, query: str, session: ContextSession
     ) -> Sequence[MemoryEntry]:
-        """Latest turns, at the start of a conversation that says something; a task's worker is
-        not told what people talked about meanwhile."""
+        """Latest turns, at the start of a conversation that says something; a task's worker does
+        not get what people talked about meanwhile."""
         if session.turns or session.chat is None or reader.write_scope is None:
             return ()
         if not should_retrieve(query[:_MAX_QUERY_CHARS]):

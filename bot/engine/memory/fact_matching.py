@@ -337,7 +337,7 @@ def _is_subset(one: str, other: str) -> bool:
 
 
 def _support_or_merge(fact: MemoryFact, held: MemoryEntry) -> FactVerdict:
-    """Support an entry that already says it; otherwise the longer text stands for both."""
+    """Support an entry that already says it; otherwise the longer text replaces both."""
     merged = merge_lines(held.text, fact.text)
     grows = merged != held.text and subsumes(merged, held.text) and len(merged) <= _MAX_MERGED_TEXT
     free = held.kind is not MemoryKind.LONGTERM and merge_count(held) < _MAX_MERGES

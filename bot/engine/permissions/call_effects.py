@@ -110,7 +110,7 @@ def _spellings(word: str) -> Iterator[str]:
 
 
 def _state_of(path: Path, workspace: Path) -> str:
-    """What is at the path, with where links in it lead."""
+    """The file or folder at the path, with the targets of links in it."""
     real = path
     try:
         real = path.resolve()

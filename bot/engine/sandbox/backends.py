@@ -163,7 +163,7 @@ def _with_mode_filter(argv: Sequence[str]) -> tuple[str, ...]:
 
 @cache
 def _mode_filter_file(machine: str) -> int | None:
-    """A file in memory that nobody can change."""
+    """An immutable file in memory."""
     program = supervisor.build_mode_filter(machine)
     if not program:
         return None

@@ -91,7 +91,7 @@ def _set_limits(folder: Path, processes: int, memory: int) -> None:
         raise LookupError(f"{folder} limits nothing")
     for name in known:
         (folder / name).write_text(str(values[name]), encoding="ascii")
-    # Without this, a command that reaches its limit goes on with the machine's swap.
+    # Without this, a command that reaches its limit continues in the machine's swap.
     with suppress(OSError):
         if (folder / "memory.swap.max").is_file():
             (folder / "memory.swap.max").write_text("0", encoding="ascii")

@@ -31,8 +31,8 @@ _RESTARTABLE = {TaskStatus.FAILED, TaskStatus.BLOCKED, TaskStatus.CANCELLED}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandEffect:
-    """What a command changes in a task. `released_status` is the status of the steps that may run
-    again; None if no step is released."""
+    """The changes that a command makes in a task. `released_status` is the status of the steps that
+    may run again; None if no step is released."""
 
     changes: TaskChanges
     event: EventKind

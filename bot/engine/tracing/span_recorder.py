@@ -1,4 +1,4 @@
-"""Records model calls as spans and prunes old spans daily."""
+"""Records model calls as spans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells the owners, once each, what a restore left undone and that backups fail."""
+"""Notifies the owners, once each, of work that a restore left undone and of failing backups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deletes, once a day, what is older than its retention."""
+"""Deletes data older than its retention, once a day."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Backs up at regular times, keeps the newest, and tells the owners once when that fails."""
+"""Backs up at regular times, keeps the newest, and notifies the owners once if that fails."""
 
 from __future__ import annotations
 

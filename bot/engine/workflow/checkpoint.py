@@ -63,7 +63,7 @@ class TaskCheckpoint:
         self._memory = LeaseMemory()
         # None until it is read, and after a transaction that failed.
         self._state: TaskRunState | None = None
-        # Whether the task is in the store as `_state` has it, unless somebody else has moved it.
+        # True if the store has the task as in `_state`, unless another transaction has changed it.
         self._is_task_known = False
 
     async def commit(self, event: CheckpointEvent, session_id: str = "") -> NextAction:
@@ -79,14 +79,14 @@ class TaskCheckpoint:
             return await self._commit_once(event, session_id, may_assume=False)
 
     async def record_reply(self, reply: ModelReply) -> None:
-        """Store one reply of a model by itself, with its cost: nothing else follows from it."""
+        """Store one reply of a model with its cost, without a transition."""
         async with self._store.db.write() as tx:
             await self._store.queue.fence(tx, self._lease, until=self._now() + LEASE_DURATION)
             await self._gateway.record_reply(tx, reply)
 
     def decline_replan(self, order_number: int) -> None:
-        """Go on with the old plan: no new one could be made, which that order had asked for, or
-        with 0 the work itself."""
+        """Continue with the old plan because no new one could be made. The order asked for it, or,
+        with 0, the work itself."""
         declined = max(order_number, self._memory.declined_order)
         self._memory = replace(self._memory, planning_step="", declined_order=declined)
 
@@ -94,7 +94,7 @@ class TaskCheckpoint:
         self, event: CheckpointEvent, session_id: str, *, may_assume: bool
     ) -> NextAction:
         async with self._store.db.write() as tx:
-            # It counts only if it is committed: after a failure it is read anew.
+            # It counts only if it is committed: after a failure the state is read again.
             known, self._state = self._state, None
             state = await self._load(tx, known, may_assume=may_assume)
             if (reply := events.reply_of(event)) is not None:

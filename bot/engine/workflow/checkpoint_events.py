@@ -1,5 +1,5 @@
-"""The vocabulary of a checkpoint: the events that happen to a task, the actions with which its
-runner goes on, and the calls to the store that lie between the two."""
+"""The vocabulary of a checkpoint: the events that happen to a task, the next actions of its runner,
+and the calls to the store in between."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplanRequest:
-    """Why the rest of the task needs a new plan. `order_number` is the number of the order that
-    asks for it, 0 where the work itself does. `partial_runs` is what the finished rounds of loops
-    under way have brought."""
+    """Why the rest of the task needs a new plan. `order_number` is the number of the command that
+    asks for it, 0 if the work itself does. `partial_runs` are the results of the finished rounds of
+    running loops."""
 
     reason: str
     order_number: int = 0
@@ -68,13 +68,13 @@ class StartedStep:
 
     @property
     def suspended_output(self) -> dict[str, object]:
-        """The output of this step when it stops at tool calls: which step exactly, and what its
-        worker has received."""
+        """The output of this step when it stops at tool calls: the step's hash, and the messages
+        that its worker has received."""
         return {SUSPENDED_KEY: command_hash(self.node), **self.delivery_output}
 
     @property
     def last_error(self) -> str:
-        """The error of the attempt before; empty for the first."""
+        """The error of the previous attempt; empty for the first."""
         run = self.runs.get(self.node.id)
         return "" if run is None else run.error
 
@@ -99,7 +99,7 @@ class StartedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanningStarted:
-    """The planning's run, and what people have told the worker so far."""
+    """The run of the planning, and people's messages to the worker so far."""
 
     run: NodeRun
     messages: Sequence[str]
@@ -107,8 +107,8 @@ class PlanningStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepsStarted:
-    """Steps that have been marked running. There are none where others still run, or where one
-    transaction was not enough for all that goes on by itself.
+    """Steps that were marked running. There are none if others still run, or if one transaction was
+    not enough for all automatic moves.
 
     The runner has to commit a `Woken` at `wake_at`, or, with `wakes_on_signal`, when a person has
     decided or ordered something."""
@@ -136,7 +136,7 @@ class PlanningBegun:
 
 @dataclass(frozen=True, slots=True)
 class PlanAdopted:
-    """The planner has brought the first plan. Without a reply the model has given none."""
+    """The planner has made the first plan. Without a reply the model gave none."""
 
     run: NodeRun
     reply: ModelReply | None
@@ -145,8 +145,8 @@ class PlanAdopted:
 
 @dataclass(frozen=True, slots=True)
 class RunStopped:
-    """The task's run ends with this status and reason, and so does the attempt under way: failed,
-    or, with `may_retry`, as if it had not been tried."""
+    """The task's run ends with this status and reason, and so does the current attempt: as failed,
+    or, with `may_retry`, as if it had not been made."""
 
     run: NodeRun
     status: TaskStatus
@@ -156,7 +156,8 @@ class RunStopped:
 
 @dataclass(frozen=True, slots=True)
 class PlanReplaced:
-    """A new plan for what is not finished. `step` of the old one was started and not tried."""
+    """A new plan for the unfinished part. `step` of the old plan was marked running but not
+    attempted."""
 
     step: StartedStep
     reply: ModelReply
@@ -170,7 +171,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Woken:
-    """Its time may have come, or a person may have decided something."""
+    """A wait may be over, or a person may have decided something."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +195,7 @@ class StepEnded:
 
 @dataclass(frozen=True, slots=True)
 class StepSuspended:
-    """A step has stopped at tool calls that people have to decide about."""
+    """A step has stopped at tool calls that need a person's decision."""
 
     step: StartedStep
     reply: ModelReply
@@ -203,7 +204,7 @@ class StepSuspended:
 
 @dataclass(frozen=True, slots=True)
 class BudgetReached:
-    """The next model call of this run would pass a cap."""
+    """The next model call of this run would exceed a spending cap."""
 
     run: NodeRun
     hit: ReachedCap
@@ -212,7 +213,7 @@ class BudgetReached:
 
 @dataclass(frozen=True, slots=True)
 class ReasonChanged:
-    """The card is to say why the task stands still, unless it says something else by now than
+    """Show on the card why the task does not continue, unless the card no longer shows
     `replaces`."""
 
     reason: str
@@ -222,7 +223,7 @@ class ReasonChanged:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The work is in its project, or `note` says why not."""
+    """The work was merged into its project, or `note` says why not."""
 
     note: str
 
@@ -281,6 +282,6 @@ class CountSubagents:
 StoreCall: TypeAlias = (
     ApprovalCall | RequestBudget | RequestToolCall | HasSuspendedCalls | CountSubagents
 )
-"""One thing that a transition wants of the store; each says which answer it is sent."""
+"""A request of a transition to the store; each names the type of its answer."""
 
 Deciding: TypeAlias = Generator[StoreCall, Any, _T]

@@ -157,7 +157,7 @@ def decide_on_answer(
         error = words("work.unchanged_files", files=", ".join(unchanged_files))
     if error:
         if history.consecutive and options.policy is None:
-            # It was told once. Another plan would not make it honest; a person may know better.
+            # The worker got one warning. Another plan would not make it honest; a person may help.
             return _blocked(error, error)
         return _after_failed_attempt(error, history, words, options)
     match answer.status:

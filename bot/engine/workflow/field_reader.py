@@ -301,7 +301,7 @@ class FieldReader:
 
     def named_mappings(self, *names: str, key: str, plain: str = "") -> Iterator[FieldReader]:
         """Like `mappings`; also accepts a mapping from values of `key` to mappings. There, a plain
-        value stands for a mapping with the field `plain`."""
+        value counts as a mapping with the field `plain`."""
         given = self.take(*names)
         if not isinstance(given, Mapping):
             yield from self.mappings(*names, key=key)
@@ -317,7 +317,7 @@ class FieldReader:
         yield from FieldReader({names[0]: listed}, self.issues).mappings(names[0], key=key)
 
     def pairs(self, name: str, key: str, value: str) -> Iterator[FieldReader]:
-        """Like `mappings`; a single mapping stands for a list of `key`/`value` pairs."""
+        """Like `mappings`; a single mapping counts as a list of `key`/`value` pairs."""
         given = self.take(name)
         if not isinstance(given, Mapping):
             yield from self.mappings(name)

@@ -36,7 +36,7 @@ class LiveProgress:
         self._change_signal = asyncio.Event()
 
     def watch(self, task: TaskId, path: str) -> Callable[[AgentEvent], Awaitable[None]]:
-        """Start the progress of a step anew; the result receives its events."""
+        """Restart the progress of a step; the result receives its events."""
         self._live[task][path] = LiveStep(path=path)
 
         async def on_event(event: AgentEvent) -> None:

@@ -150,7 +150,7 @@ _UNLESS = re.compile(
     r"|如果|若(?!干)|假如|要是|除非|的话|必要时|可选",
     re.IGNORECASE,
 )
-"""A condition that stands behind a name."""
+"""A condition after a file name."""
 _NOT_ASKED = re.compile(
     r"\b(?:not|never|don['’]?t|doesn['’]?t|without|avoid|instead of|rather than|cannot|can['’]t"
     r"|no need"
@@ -189,8 +189,8 @@ _NOT_A_FILE = re.compile(
 
 
 def find_named_files(text: str, *, around: str = "") -> tuple[str, ...]:
-    """Return the paths that the text asks to be written, as they stand there. `around` is what else
-    its reader is told: if that renames or deletes files, none is sure to stay."""
+    """Return the paths that the text asks to be written, in its own spelling. `around` is the rest
+    of the instructions: if they rename or delete files, no file is certain to remain."""
     if _ELSEWHERE.search(text) or _ELSEWHERE.search(around):
         return ()
     return _find(text, _FORMS)

@@ -52,7 +52,7 @@ class ActivationPath:
 
     @property
     def question_path(self) -> str:
-        """The path of the question whether to go on behind it."""
+        """The path of the question whether to continue after it."""
         return f"{self.scope}{_QUESTION_PREFIX}{self.path.removeprefix(self.scope)}"
 
     def decision_path(self, subject: str, rounds: int = 0) -> str:

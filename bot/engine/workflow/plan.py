@@ -153,7 +153,7 @@ def inject_into_graph(
 def _last_begun(
     workflow: Workflow, runs: Mapping[str, NodeRun]
 ) -> tuple[WorkflowNode | None, NodeRun | None]:
-    """The node begun last with its run, or else the start, if there is one."""
+    """The node that started last, with its run; otherwise the start node, if there is one."""
     known = workflow.nodes_by_id
     begun = [
         (known[place.node], run)
@@ -200,7 +200,7 @@ def _edges_after_done(
     runs: Mapping[str, NodeRun],
 ) -> Sequence[WorkflowEdge]:
     """The edges of a finished node are already decided: those taken lead to the new steps first,
-    unless their target has begun."""
+    unless their target has started."""
     chosen, edges = taken_edges(run), list[WorkflowEdge]()
     moved: list[WorkflowEdge] = []
     for edge in workflow.edges:
@@ -315,7 +315,7 @@ def _refers_only_to(text: str, kept: Sequence[WorkflowNode]) -> bool:
 def pending_injected_nodes(
     workflow: Workflow, runs: Mapping[str, NodeRun]
 ) -> tuple[WorkflowNode, ...]:
-    """Steps that people added and that have not begun."""
+    """Steps that people added and that have not started."""
     places = (parse_activation(path) for path, run in runs.items() if run.started_at)
     begun = {place.node for place in places if place is not None}
     return tuple(node for node in workflow.nodes if node.given and node.id not in begun)
@@ -324,7 +324,7 @@ def pending_injected_nodes(
 def insert_steps(
     workflow: Workflow, runs: Mapping[str, NodeRun], titles: Iterable[str]
 ) -> Workflow:
-    """Insert steps after everything that has begun and before everything that has not."""
+    """Insert steps after all that have started and before all others."""
     new = [
         WorkflowNode(id=name, title=escape_placeholders(title), given=True)
         for title, name in zip(titles, _unused_ids(workflow), strict=False)

@@ -50,8 +50,8 @@ NO_ORDERS = WorkerInput(messages=(), replan_command_id=0, replan_reason="")
 
 @dataclass(frozen=True, slots=True)
 class BudgetHold:
-    """A cap that was reached: the request to extend it, the time until which the task waits for
-    that, and the reason that people are shown."""
+    """A cap that was reached: the request to extend it, the time until which the task waits for it,
+    and the reason that people see."""
 
     approval: Approval
     until: datetime | None
@@ -62,11 +62,11 @@ class BudgetHold:
 class LeaseMemory:
     """Facts of one lease that no table holds; a rolled-back transaction leaves them unchanged.
 
-    `replan_reason` is set while the work itself wants a new plan. `planning_step` is the path of
-    the step before which a new plan is being made. `declined_order` is the number of the last
-    order for a new plan that has brought none. `announced` are the ids of the requests whose
-    WAITING event this lease has written beside running steps. `delivered_reports` are the numbers
-    of the subagents' reports that each running step was told, by its path."""
+    `replan_reason` is set while the work itself needs a new plan. `planning_step` is the path of
+    the step before which a new plan is being made. `declined_order` is the number of the last order
+    for a new plan that has brought none. `announced` are the ids of the requests whose WAITING
+    event this lease has written beside running steps. `delivered_reports` are the numbers of the
+    subagents' reports that each running step was told, by its path."""
 
     replan_reason: str = ""
     planning_step: str = ""
@@ -100,7 +100,7 @@ class TaskRunState:
 
     @property
     def scheduler(self) -> WorkflowScheduler:
-        """Built from the plan and the runs when it is first asked for, and kept up afterwards."""
+        """Built from the plan and the runs on first use, then kept current."""
         if self._scheduler is None:
             self._scheduler = WorkflowScheduler(
                 self.task.id,
@@ -119,18 +119,18 @@ class TaskRunState:
 
     @property
     def deadline(self) -> datetime | None:
-        """When the workflow runs out of time; None if it has no limit, or has not begun."""
+        """When the workflow runs out of time; None if it has no limit, or has not started."""
         seconds = self.workflow.timeout
         begun = None if seconds is None else self.scheduler.started_at(self.task.started_at)
         return None if seconds is None or begun is None else begun + timedelta(seconds=seconds)
 
     @property
     def next_wake_at(self) -> datetime | None:
-        """When there is something to do though nobody says a word."""
+        """The time of the next move that needs no event from outside; None if there is none."""
         return min(filter(None, (self.scheduler.next_wake_at, self.deadline)), default=None)
 
     def with_chosen_edges(self, run: NodeRun) -> NodeRun:
-        """The run with the edges that are taken behind it, if it has ended."""
+        """The run with the edges taken after it, if it has ended."""
         return run if run.ended_at is None else self.scheduler.complete_run(run, run.ended_at)
 
 
@@ -153,12 +153,12 @@ class ChangeSet:
         self._now = now
 
     def put_run(self, run: NodeRun) -> None:
-        """Store how far a node is, without an attempt."""
+        """Store the state of a node without an attempt."""
         self._state.record_run(run)
         self.runs[run.path] = run
 
     def put_advanced(self, runs: Sequence[NodeRun]) -> None:
-        """Store runs that the scheduler has made, and hence knows."""
+        """Store runs that the scheduler has made; it already has them."""
         for run in runs:
             self._state.runs[run.path] = run
             self.runs[run.path] = run
@@ -196,13 +196,14 @@ class ChangeSet:
         self.end_attempt(replace(run, error=reason, ended_at=self._now), may_retry=True)
 
     def discard_attempt(self, run: NodeRun, before: NodeRun | None, reason: str) -> None:
-        """Close an attempt that was never made: its step is as far as it was before."""
+        """Close an attempt that was never made; its step keeps its earlier state."""
         self.ended.append(replace(run, error=reason, ended_at=self._now))
         not_begun = replace(run, started_at=None, ended_at=None)
         self.put_run(replace(before or not_begun, attempt=run.attempt, status=NodeStatus.PENDING))
 
     def add_plan(self, plan: Workflow, reason: str, author: str) -> None:
-        """Store the task's next plan, and go on with it as it would be read back."""
+        """Store the task's next plan, and continue with it in the form in which it would be read
+        back."""
         task = self._state.task
         body, version = dump_workflow(plan), task.graph_version + 1
         graph = TaskGraph(task_id=task.id, version=version, body=body, reason=reason, author=author)
@@ -216,7 +217,7 @@ class ChangeSet:
         self._state.task = replace(self._state.task, **known)  # type: ignore[arg-type]  # by name
 
     def count_failure(self, attempt: StepEnded) -> None:
-        """A model that could not be reached is no error of the worker's."""
+        """An unreachable model does not count as the worker's error."""
         task = self._state.task
         if attempt.run.status is not NodeStatus.DONE:
             self.update_task(
@@ -239,8 +240,8 @@ class ChangeSet:
         wake_at: datetime | None = None,
         reason: str = "",
     ) -> None:
-        """Give the slot back until somebody has decided, the last subagent has reported, or the
-        time has come. A pause that was ordered comes first."""
+        """Release the slot until a person has decided, the last subagent has reported, or the wait
+        is over. A requested pause comes first."""
         if self._state.task.control is not TaskControl.RUN and not approvals:
             self.give_back_slot()
             return
@@ -292,7 +293,7 @@ def plan_log(task: Task, plan: Workflow, version: int) -> NewLog:
 
 
 def attempt_logs(task: Task, attempt: StepEnded) -> Iterator[NewLog]:
-    """How an attempt of a step went, and what its worker wants remembered."""
+    """The result of an attempt at a step, and what its worker wants to be logged."""
     run = attempt.run
     source = f"{run.path}:{run.attempt}"
     if run.status is NodeStatus.DONE:

@@ -259,7 +259,7 @@ class _TaskRun:
         )
 
     async def _make_plan(self, begun: PlanningStarted) -> NextAction:
-        """Request a plan once; if there is none, planning begins anew unless that was the last
+        """Request a plan once; if there is none, planning starts again unless that was the last
         attempt."""
         run, recalled = begun.run, await self._deps.recall(self._task)
         prompt = prompts.plan_prompt(self._task, messages=begun.messages, memories=recalled)

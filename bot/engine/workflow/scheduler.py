@@ -94,7 +94,7 @@ def _choose_edges(
     if held:
         return _choice_output(held, ())
     others = [edge for edge in in_order if not edge.condition and edge not in used_up]
-    # Where a limit passes in silence, nobody needs to know whether it was wanted.
+    # If the limit is ignored silently, it does not matter whether the edge was wanted.
     limited = [edge for edge in used_up if edge.on_limit is not OnLimit.CONTINUE]
     wanted = [edge for edge in limited if _condition_holds(scope, edge, context)]
     return _choice_output(others, wanted)
@@ -143,8 +143,8 @@ _Runs: TypeAlias = Sequence[NodeRun]
 
 
 class WorkflowScheduler(SchedulerState):
-    """Built from the graph and the stored runs. Kept current with `record_run`, it is the same as
-    one that is built anew after a crash."""
+    """Built from the graph and the stored runs. Kept current with `record_run`, it equals one that
+    is rebuilt after a crash."""
 
     @cached_property
     def session_lanes(self) -> SessionLanes:
@@ -162,8 +162,8 @@ class WorkflowScheduler(SchedulerState):
 
     @property
     def dead_end_run(self) -> NodeRun | None:
-        """A run behind which no edge could be taken, though there are some; or behind which
-        nothing leads to an end, where none can be reached."""
+        """A run after which no edge could be taken although there are some, or after which no path
+        leads to an end."""
         for _, state in sorted(self._scopes.items()):
             if (run := _find_halt(state)) is not None:
                 return run
@@ -190,7 +190,7 @@ class WorkflowScheduler(SchedulerState):
 
     @property
     def next_wake_at(self) -> datetime | None:
-        """When the first of those that wait for their time goes on."""
+        """The time at which the first waiting node continues."""
         all_waiting = (run for each in self._waiting.values() for run in each.values())
         return min((run.wake_at for run in all_waiting if run.wake_at is not None), default=None)
 
@@ -200,7 +200,7 @@ class WorkflowScheduler(SchedulerState):
         return bool(self._active_scopes) and not self._is_finished
 
     def stuck_reason(self) -> str:
-        """Why nothing can go on, as a text for people."""
+        """The reason why nothing can continue, as a text for people."""
         run = self.dead_end_run
         return self._text("workflow.stuck") if run is None else self._halt_reason(run)
 
@@ -251,8 +251,7 @@ class WorkflowScheduler(SchedulerState):
 
     @property
     def _is_finished(self) -> bool:
-        """An end was reached, or it failed: moves that cost nothing stop too, whatever the limit
-        of one transaction."""
+        """True if an end was reached or the workflow failed: automatic moves stop too."""
         return self._has_reached_end or self.failed_run is not None
 
     @property
@@ -264,7 +263,7 @@ class WorkflowScheduler(SchedulerState):
     def _limit_question_steps(
         self, scope: str, state: ScopeState
     ) -> Iterator[tuple[ActivationPath, WorkflowNode]]:
-        """Questions whether to go on behind loops that have used up their rounds."""
+        """Questions whether to continue after loops that have used up their rounds."""
         yield from self._limit_questions[scope].values()
         for name, run in state.exhausted_runs.items():
             edge = state.graph.bounded_edge(run.output[EXHAUSTED_EDGE_KEY])
@@ -324,8 +323,7 @@ class WorkflowScheduler(SchedulerState):
         return next((made for made in moves if made is not None), None)
 
     def _decided_run(self, state: ScopeState, now: datetime) -> NodeRun | None:
-        """A run behind which a person has decided the condition that was open, with the edges that
-        are taken now."""
+        """A run whose open condition a person has decided, with the edges taken now."""
         for name, run in state.undecided_runs.items():
             activation = state.activation(name)
             if self.answers_at(activation)(run.output[UNDECIDED_KEY]) is not None:
@@ -335,7 +333,7 @@ class WorkflowScheduler(SchedulerState):
         return None
 
     def _wake_due_node(self, scope: str, now: datetime) -> _Runs | None:
-        """Go on with a node whose time has come."""
+        """Continue a node whose wait is over."""
         for path, run in self._waiting[scope].items():
             if (
                 run.wake_at is not None
@@ -395,7 +393,7 @@ class WorkflowScheduler(SchedulerState):
         return ()
 
     def _round_failure(self, state: ScopeState) -> str | None:
-        """Why a round can bring nothing any more."""
+        """The reason why a round can have no result any more."""
         if state.failed_runs:
             return (
                 next(iter(state.failed_runs.values())).error if state.has_nothing_active else None
@@ -455,7 +453,7 @@ class WorkflowScheduler(SchedulerState):
         return runs
 
     def _context_after(self, run: NodeRun, now: datetime) -> EvaluationContext:
-        """The names that the edges behind a run may use: its own output, too."""
+        """The names that the edges after a run may use, including its own output."""
         seen = self.context(scope_of(run.path), now)
         name = self.node_at(run.path).id
         alias = name.replace("-", "_")
@@ -472,7 +470,7 @@ class WorkflowScheduler(SchedulerState):
 
 
 def _find_halt(state: ScopeState) -> NodeRun | None:
-    """The first run, in the order of the plan, behind which nothing can go on."""
+    """The first run, in the order of the plan, after which nothing can continue."""
     halts = {**state.dead_end_runs, **state.exhausted_runs}
     return halts[min(halts, key=state.graph.node_order.__getitem__)] if halts else None
 

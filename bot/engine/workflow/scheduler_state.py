@@ -107,7 +107,7 @@ class SchedulerState:
         return state is not None and not is_finished(state.runs.get(activation.node))
 
     def tolerates_failure(self, path: str) -> bool:
-        """Whether the workflow goes on after this step has failed for good."""
+        """True if the workflow continues after this step has failed for good."""
         activation = parse_activation(path)
         if activation is None or activation.node not in self.topology.nodes:
             return False
@@ -115,8 +115,8 @@ class SchedulerState:
         return own or self._tolerates_failures_in(activation.scope)
 
     def started_at(self, claimed_at: datetime | None) -> datetime | None:
-        """When its first node began since it last ran out of time. If it never did and no node has
-        begun: `claimed_at`."""
+        """When its first node started after the last timeout. If there was none and no node has
+        started: `claimed_at`."""
         late = self._runs.get(TIMED_OUT_PATH)
         since = _EARLIEST if late is None or late.ended_at is None else late.ended_at
         times = (run.started_at for run in self._runs.values() if parse_activation(run.path))
@@ -128,7 +128,7 @@ class SchedulerState:
         return self._make_note_run(TIMED_OUT_PATH, {}, now)
 
     def is_settled_human_step(self, run: NodeRun) -> bool:
-        """Whether it is a person's step that waits for nobody any more."""
+        """True for a person's step whose answer is no longer awaited."""
         activation = parse_activation(run.path)
         node = None if activation is None else self.topology.nodes.get(activation.node)
         over = is_finished(run) or run.status is NodeStatus.FAILED
@@ -161,7 +161,7 @@ class SchedulerState:
         return EvaluationContext(now=now, zone=self.zone, names=names, warn=self._warn)
 
     def answers_at(self, activation: ActivationPath, rounds: int = 0) -> ConditionAnswers:
-        """People's answers about conditions behind an activation, or after its rounds."""
+        """People's answers about the conditions after an activation, or after its rounds."""
 
         def answer(subject: str) -> bool | None:
             run = self._runs.get(activation.decision_path(subject, rounds))
@@ -180,7 +180,7 @@ class SchedulerState:
         ]
 
     def latest_round_runs(self) -> Sequence[NodeRun]:
-        """For each node of the outermost scope that ran in several rounds, or behind which an edge
+        """For each node of the outermost scope that ran in several rounds, or after which an edge
         was used up, its first run with its last output, for a plan without those edges."""
         state = self._scopes[ROOT_GRAPH]
         made = []
@@ -247,7 +247,7 @@ class SchedulerState:
         self._active_scopes[scope] = None
 
     def _apply_answer(self, run: NodeRun) -> None:
-        """Go on behind a loop that has used up its rounds if a person has allowed it."""
+        """Continue after a loop that has used up its rounds if a person has allowed it."""
         path = questioned_path(run.path)
         if path is None or run.status is not NodeStatus.DONE:
             return
@@ -368,7 +368,7 @@ class SchedulerState:
 
 
 def without_halt(run: NodeRun) -> NodeRun:
-    """The run without what keeps the edges behind it from being taken."""
+    """The run without the marks that prevent its edges from being taken."""
     halts = {EXHAUSTED_EDGE_KEY, UNDECIDED_KEY}
     output = {key: value for key, value in run.output.items() if key not in halts}
     return replace(run, output=output)

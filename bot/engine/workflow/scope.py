@@ -1,6 +1,6 @@
 """The state of one scope of a workflow, which is a round of one of its graphs: the nodes that run,
-that are ready, that no branch can reach any more; the rounds of a loop; and the outputs that
-expressions in a scope see."""
+are ready, or can no longer be reached; the rounds of a loop; and the outputs that expressions in a
+scope see."""
 
 from __future__ import annotations
 
@@ -96,7 +96,8 @@ class ScopeState:
         return self._node_ids[self._unreached[-1]] if self._unreached else None
 
     def next_back_edge(self) -> WorkflowEdge | None:
-        """A back edge that was taken, once nothing that it starts anew is running or ready."""
+        """A back edge that was taken, once nothing in the region that it restarts is running or
+        ready."""
         ready = (self._node_ids[n] for n in (*self._ready_steps, *self._ready_others))
         busy = {*self._active, *ready}
         return next(
@@ -151,7 +152,7 @@ class ScopeState:
         return run if is_finished(run) else self.previous_runs.get(node)
 
     def last_reached_run(self) -> NodeRun | None:
-        """The last run that was reached though nothing behind it was."""
+        """The last run that was reached although nothing after it was."""
         for node in reversed(self._node_ids):
             run = self.runs.get(node)
             behind = (self.runs.get(edge.target) for edge in self.graph.outgoing.get(node, ()))
@@ -299,7 +300,7 @@ class LoopState:
 
     @property
     def tolerates_failure(self) -> bool:
-        """Whether the loop goes on after a round that failed."""
+        """True if the loop continues after a failed round."""
         return self.node.on_error is not OnError.FAIL
 
     def close_round(self, n: int, scope: ScopeState, failure: str | None) -> None:

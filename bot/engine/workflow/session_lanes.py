@@ -1,6 +1,6 @@
 """Assigns steps to session lanes: steps that can never run at the same time share a session.
 
-A lane goes on behind a fork where all its branches meet again: a question of dominators."""
+A lane continues after a fork where all its branches meet again: a question of dominators."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class SessionLanes:
 
 
 def _lanes_in_graph(graph: ScopeGraph, first: str) -> Mapping[str, str]:
-    """Where all branches of a fork meet again, the fork's lane goes on; where only some meet, the
+    """Where all branches of a fork meet again, the fork's lane continues; where only some meet, the
     others may still be running."""
     sources = {node: [edge.source for edge in graph.incoming.get(node, ())] for node in graph.nodes}
     targets = {node: [edge.target for edge in graph.outgoing.get(node, ())] for node in graph.nodes}

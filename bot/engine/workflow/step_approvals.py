@@ -1,4 +1,4 @@
-"""Approvals that a task needs before it goes on: for a risky step, for a person's step, for more
+"""Approvals that a task needs before it continues: for a risky step, for a person's step, for more
 budget, and for the tool calls at which a step has stopped."""
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ _MAX_INSTRUCTION = 200
 
 @dataclass(frozen=True, slots=True)
 class StepAllowed:
-    """Go on. `by` is the decision that allowed it, None where nobody had to be asked."""
+    """The step may start. `by` is the decision that allowed it; None if no approval was needed."""
 
     by: Approval | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StepAwaitsApproval:
-    """Somebody has to decide first; the same request for as long as it waits."""
+    """A person must decide first; the same request for as long as it waits."""
 
     approval: Approval
 
@@ -121,11 +121,11 @@ class CreateRequest:
 
 
 ApprovalCall: TypeAlias = FindNewest | AddFacts | WithdrawRequests | CreateRequest
-"""One thing that a rule wants of the table of approvals; each says which answer it is sent."""
+"""A request of a rule to the table of approvals; each names the type of its answer."""
 
 
 def parse_risk_words(setting: str) -> tuple[str, ...]:
-    """The comma-separated words of the setting; `-` stands for none."""
+    """The comma-separated words of the setting; `-` means none."""
     words = (_normalized(each) for each in setting.split(","))
     return tuple(word for word in words if word and word != _NONE)
 
@@ -188,7 +188,7 @@ async def answer_calls(
 
 @dataclass(frozen=True, slots=True)
 class StepApprovalRules:
-    """Which steps people are asked about, decided without a database. `words` make a step risky."""
+    """Decides which steps need approval, without a database. `words` make a step risky."""
 
     words: Sequence[str]
 
@@ -231,8 +231,8 @@ class StepApprovalRules:
         return StepAwaitsApproval(asked)
 
     def may_hear(self, node: WorkflowNode, talk: str, before: Sequence[str]) -> bool:
-        """Whether the worker of a step under way may be told this, after these messages `before`:
-        nothing that a step would have to ask about first."""
+        """True if the worker of a running step may receive this message after those in `before`: it
+        contains nothing that needs approval first."""
         told = "\n".join((node.title, node.detail, *before))
         then, now = _normalized(told), _normalized(f"{told}\n{talk}")
         if any(_count_word(now, word) > _count_word(then, word) for word in self.words):
@@ -241,8 +241,8 @@ class StepApprovalRules:
         return not is_approved or _is_harmless(talk)
 
     def _adds_risk(self, node: WorkflowNode, allowed: Approval, talk: str) -> bool:
-        """Whether there is a risk word more than was approved, even one put together from the old
-        words and the new."""
+        """True if there is a risk word that was not approved, even one formed from old and new
+        words together."""
         before = _normalized(allowed.detail.replace(MESSAGE_MARK, " "))
         now = _normalized(f"{node.title}\n{node.detail}".replace(MESSAGE_MARK, " "))
         return any(
@@ -257,8 +257,8 @@ def _kind_of(node: WorkflowNode) -> ApprovalKind:
 
 
 class StepApprovalRequester:
-    """Answers the rules' calls within a transaction that has locked the task. A request that
-    nobody decides within `lifetime` expires."""
+    """Answers the rules' calls within a transaction that has locked the task. A request without a
+    decision expires after `lifetime`."""
 
     def __init__(
         self,

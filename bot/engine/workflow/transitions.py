@@ -52,7 +52,7 @@ from storage.records.tasks import (
 from storage.task_events import SubagentReport
 
 MAX_FREE_RUNS = 500
-"""Runs that one transition makes of what goes on by itself, before it looks for steps."""
+"""The maximum number of automatic runs in one transition, before it looks for steps."""
 
 STOP_KEY = "@stop"
 """In the output of a step that failed while others ran: the status and the reason with which its
@@ -186,7 +186,7 @@ class _Transition:
         )
 
     def _end_attempt(self, attempt: events.StepEnded) -> Deciding[NextAction]:
-        # Free to run again, at once or when the Boss says so, where it has not succeeded.
+        # Free to run again, at once or after the Boss resumes the task, if it has not succeeded.
         good = attempt.run.status is NodeStatus.DONE
         tolerated = self._scheduler.tolerates_failure(attempt.run.path)
         passed_over = tolerated and not good and not attempt.is_permanent
@@ -208,8 +208,8 @@ class _Transition:
         return self._stop_run(*stop)
 
     def _suspend_step(self, event: events.StepSuspended) -> Deciding[NextAction]:
-        """People are asked about one call at a time. Where all was decided in the meantime, the
-        step goes on at once."""
+        """Request approval for one call at a time. If all calls were decided in the meantime, the
+        step continues at once."""
         step = event.step
         run = replace(step.run, output=step.suspended_output)
         approval: Approval | None = yield events.RequestToolCall(step.node.id)
@@ -221,8 +221,8 @@ class _Transition:
         return (yield from self._advance())
 
     def _hold_for_budget(self, event: events.BudgetReached) -> Deciding[NextAction]:
-        """The step is free again and people are asked at once. Nothing more begins until they
-        have decided."""
+        """Release the step and request the approval at once. Nothing else starts until people have
+        decided."""
         self.changes.release_run(event.run, event.reason)
         approval: Approval = yield events.RequestBudget(event.hit)
         if not self._state.task.graph_version:
@@ -237,7 +237,7 @@ class _Transition:
     # --- what comes next
 
     def _advance(self) -> Deciding[NextAction]:
-        """Look for what is next; once more where that has made other steps ready."""
+        """Find the next steps; look again if that has made other steps ready."""
         while True:
             self._looks_again, self._started, self._requested = False, [], []
             yield from self._settle()
@@ -246,7 +246,7 @@ class _Transition:
                 return action
 
     def _settle(self) -> Deciding[None]:
-        """Go on with what costs nothing, and withdraw the requests of steps that are over."""
+        """Make the moves that cost nothing, and withdraw the requests of steps that are over."""
         made = self._scheduler.advance(self._now, MAX_FREE_RUNS)
         self.changes.put_advanced(made)
         over = [run for run in made if self._scheduler.is_settled_human_step(run)]
@@ -289,8 +289,7 @@ class _Transition:
         return (hold.approval.reason or hold.reason) if is_refused else None
 
     def _stop_run(self, status: TaskStatus, reason: str) -> NextAction:
-        """End the run once no other step is running. What failed may be tried again when the Boss
-        says so."""
+        """End the run once no other step is running. The Boss may retry the failed step."""
         if self._scheduler.running_paths:
             return self._steps_started()
         while (failed := self._scheduler.failed_run) is not None:
@@ -300,7 +299,7 @@ class _Transition:
         return None
 
     def _time_out_task(self) -> NextAction:
-        """Running steps are cancelled. If the task is tried again, its time begins anew."""
+        """Running steps are cancelled. If the task is retried, its time limit starts again."""
         why = self._state.text("workflow.timed_out")
         for path in tuple(self._scheduler.running_paths):
             self.changes.release_run(self._state.runs[path], why)
@@ -334,7 +333,7 @@ class _Transition:
         """`note` says what else there is to say."""
         state, flow = self._state, self._scheduler
         if flow.may_ask_people or flow.has_conditions or state.workflow.parallel > 1:
-            # A branch that nobody waited for may still have asked.
+            # A branch whose result was not awaited may still have an open request.
             yield step_approvals.WithdrawRequests("approval.gone_on", lambda _path: True)
         outputs = scheduler.format_outputs(flow, self._now)
         parts = (scheduler.task_summary(state.task, state.workflow, state.runs), outputs, note)
@@ -342,7 +341,7 @@ class _Transition:
         return None
 
     def _release_slot(self) -> NextAction:
-        """Nothing runs: say why, and until when."""
+        """Record why nothing runs, and until when."""
         wakes, requested = self._state.next_wake_at, self._requested
         if (hold := self.memory.budget_hold) is not None:
             self._remember(budget_hold=None)
@@ -386,7 +385,7 @@ class _Transition:
         return self._steps_started(self._started, soon=self._looks_again)
 
     def _try_step(self, place: ActivationPath, node: WorkflowNode) -> Deciding[bool]:
-        """Start a step, unless somebody has to approve it first. True if the run has ended."""
+        """Start a step, unless a person must approve it first. True if the run has ended."""
         state, flow = self._state, self._scheduler
         step = scheduler.render_step(flow, place, node, self._now)
         heard = step_approvals.with_new_messages(step, state.orders, state.runs)
@@ -418,7 +417,7 @@ class _Transition:
     def _complete_by_person(
         self, node: WorkflowNode, who: PersonId | None, said: str, *, approved: bool
     ) -> None:
-        """A person has done or decided it: the result is what they said."""
+        """Finish a step that a person has done or decided; its result is their answer."""
         run = self.changes.start_attempt(node.id, "")
         said = said or ("✅" if approved else "❌")
         output = {"summary": said, "decided_by": who or "", "approved": approved}
@@ -444,7 +443,7 @@ class _Transition:
         return False
 
     def _wait_for_person(self, place: ActivationPath, node: WorkflowNode) -> None:
-        """Where the step's question has a time limit, store when that is over."""
+        """Store the expiry of the step's question, if it has a time limit."""
         timeout = node.spec.answer_timeout(node.settings)
         if timeout is None or place.path in self._scheduler.waiting_runs(place.scope):
             return
@@ -460,7 +459,7 @@ class _Transition:
         run = self.changes.start_attempt(step.id, self._session_id)
         replan = self._replan_request()
         if replan is None:
-            # Else it only holds the place of what the new plan begins with.
+            # Otherwise it is only a placeholder for the first step of the new plan.
             self.changes.add_event(EventKind.STEP_STARTED, step.title)
         withheld = report_delivery.reports_to_withhold(
             flow.topology,
@@ -491,8 +490,8 @@ class _Transition:
         )
 
     def _replan_request(self) -> ReplanRequest | None:
-        """Why a new plan is made before the next step, if it is. People's orders come first, but
-        for those that were followed or tried in vain."""
+        """Return why a new plan is needed before the next step, if it is. People's commands come
+        first, except those that were carried out or failed."""
         orders, number, reason = self._state.orders, 0, self.memory.replan_reason
         if orders.replan_command_id > max(self._state.workflow.served, self.memory.declined_order):
             number, reason = orders.replan_command_id, orders.replan_reason
@@ -514,7 +513,7 @@ class _Transition:
     def _steps_started(
         self, steps: Sequence[StartedStep] = (), *, soon: bool = False
     ) -> events.StepsStarted:
-        """Steps run, or, with `soon`, there is more that goes on by itself."""
+        """Return the started steps; with `soon`, more automatic moves follow."""
         flow = self._scheduler
         return events.StepsStarted(
             steps=tuple(steps),
@@ -524,6 +523,6 @@ class _Transition:
 
 
 def _reports_title(messages: Sequence[str]) -> str:
-    """The title of the step that works with what subagents have reported."""
+    """The title of the step that uses the subagents' reports."""
     labels = [text.label for text in messages if isinstance(text, SubagentReport)]
     return f"🤝 {', '.join(labels)}"[:_MAX_TITLE]

@@ -109,8 +109,8 @@ class TaskArtifacts:
     async def find_unchanged(
         self, task: Task, workspace: Path, names: Sequence[str]
     ) -> tuple[str, ...]:
-        """Return the files of the workspace that nobody has written since the task was given, or
-        since its worktree was made. Names that no such file has are left out."""
+        """Return the files of the workspace that are unchanged since the task was given, or since
+        its worktree was made. Names that no such file has are left out."""
         began = task.created_at.timestamp() - _CLOCK_TICK
         if names and task.branch:
             began = max(began, await self._worktrees.created_at(task))

@@ -307,7 +307,7 @@ class TelegramPressHandler:
         if isinstance(message, telegram.Message) and message.reply_markup:
             label, armed = _arm_keyboard(message.reply_markup, query.data or "", words)
             toast = PressToast(text=words("render.telegram.confirm", label=label))
-            # Before the edit: the card may be drawn anew at any time.
+            # Before the edit: the card may be redrawn at any time.
             sure = words("render.telegram.sure", label=label)
             self.asked.add((message.chat.id, message.message_id), query.data or "", sure)
             try:

@@ -219,7 +219,7 @@ class PageConnectionHandler:
             pass
 
     async def _end(self, feeding: asyncio.Task[None], socket: WebSocket) -> None:
-        """Nothing more is sent, not even what is under way."""
+        """Nothing more is sent, not even frames in progress."""
         feeding.cancel()
         await asyncio.wait([feeding])
         # Starlette's error for a closed page.

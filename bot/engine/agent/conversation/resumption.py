@@ -148,7 +148,7 @@ class SuspendedChatResumer:
 
     async def _request_approval(self, session_id: str) -> None:
         async with self._db.write() as tx:
-            # Read anew: a decision may have come since, and nobody is asked twice for a call.
+            # Read again: a decision may have arrived since, and a call is asked about once only.
             calls = await self._calls.list_suspended(session_id, tx=tx)
             approval = await self._requester.request_next(tx, calls, None)
         if approval is not None:

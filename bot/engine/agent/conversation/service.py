@@ -323,7 +323,7 @@ class ConversationService:
     def _new_pictures(
         self, question: ChatQuestion, session: ModelSession, incoming: IncomingFiles
     ) -> Sequence[ImageInput]:
-        """Return the pictures of the question; none if its turn goes on, which has them."""
+        """Return the pictures of the question; none if its turn continues, which has them."""
         if can_resume(session, _turn_key(question)):
             return ()
         return incoming.pictures
@@ -337,7 +337,7 @@ class ConversationService:
                 return await work, False
             except asyncio.CancelledError:
                 if not turn.interrupted:
-                    # Shiftboss itself is stopping; nobody interrupted this answer.
+                    # Shiftboss itself is stopping; no person interrupted this answer.
                     work.cancel()
                     with suppress(asyncio.CancelledError, BackendError):
                         await work

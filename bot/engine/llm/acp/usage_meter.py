@@ -48,7 +48,8 @@ class _Turn:
         self.unseen_requests += 1
 
     def correct(self, context: int) -> None:
-        """The session has this length: its beginning, which nobody saw, was in each request."""
+        """Set the length of the session. Its beginning, which was not reported, was part of each
+        request."""
         self.earlier += max(0, context - self.context) * self.unseen_requests
         self.context = self.told = context
         self.unseen_requests = 0

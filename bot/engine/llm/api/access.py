@@ -31,8 +31,8 @@ class ToolForm(StrEnum):
 class ApiAccess:
     """Connection settings of an API.
 
-    An empty `base_url` means the provider's own. After `silence_notice` seconds without a word from
-    the model people are told, after `max_silence` seconds the call has failed."""
+    An empty `base_url` means the provider's own. If the model sends nothing for `silence_notice`
+    seconds, people get a notice; after `max_silence` seconds the call fails."""
 
     provider: ApiProvider
     key: str

@@ -104,9 +104,10 @@ class TextReader:
         parameters: ModelRequestParameters,
         messages: Sequence[ModelMessage],
     ) -> tuple[ModelResponse, ToolForm | None]:
-        """Return the response with the calls, or else the form, that its text is; itself if it is
-        neither, or repeats what stands in `messages`: a quoted file must not give orders. With it,
-        how a tool was called, None if none was for certain."""
+        """Return the response with the tool calls or the structured answer that its text contains.
+        The response stays as it is if its text contains neither, or repeats a part of `messages`: a
+        quoted file must not give orders. The second value is how the tools were called; None if
+        that is not certain."""
         texts = [part.content for part in response.parts if isinstance(part, TextPart)]
         if response.tool_calls:
             return response, ToolForm.CALLED

@@ -1,4 +1,4 @@
-"""Splits a task's text into steps and tells tasks from chat messages, by fixed rules.
+"""Splits a task's text into steps and distinguishes tasks from chat messages, by fixed rules.
 
 Splitting drops only list markers and linking words such as "then", 然后 and 并."""
 

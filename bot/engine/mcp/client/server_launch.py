@@ -29,7 +29,8 @@ def home_name(server: str, scope: McpScope, data_dir: Path) -> str:
 
 
 def identify_folder(workspace: Path) -> tuple[int, int]:
-    """Create the workspace if needed, and return what tells it from a later folder of that name.
+    """Create the workspace if needed, and return a value that distinguishes it from a later folder
+    of that name.
 
     Blocking. Raises OSError."""
     workspace.mkdir(parents=True, exist_ok=True)

@@ -31,7 +31,7 @@ from bot.engine.sandbox.spec import SandboxLaunch
 from storage.data_directory import user_mask
 
 MAX_LINE_BYTES = 8_000_000
-"""A larger message is skipped, and the calls under way fail."""
+"""A larger message is skipped, and the pending calls fail."""
 
 MAX_BYTES_PER_REQUEST = 64_000_000
 MAX_LINES_PER_REQUEST = 10_000
@@ -126,7 +126,7 @@ class StdioConnection:
 
     def _note_received(self, message: JSONRPCMessage) -> None:
         if isinstance(message, JSONRPCRequest):
-            # Each is answered; whoever does not read the answers would fill our memory.
+            # Each gets an answer; a server that does not read the answers would fill our memory.
             self._unread_answers += 1
             if self._unread_answers > _MAX_UNREAD_ANSWERS:
                 raise McpError("the server asks without reading the answers")

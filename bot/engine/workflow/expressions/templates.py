@@ -46,7 +46,7 @@ def replace_placeholders(text: str, replacement: Callable[[str, str], str]) -> s
 
 
 def escape_placeholders(text: str) -> str:
-    """Escape `${…}`, for text that nobody wrote as a template."""
+    """Escape `${…}`, for text that was not written as a template."""
     return _SHELL_VARIABLE.sub(r"$\g<0>", text)
 
 

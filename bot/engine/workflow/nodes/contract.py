@@ -249,7 +249,7 @@ class NodeTypeSpec(Generic[C]):
     markdown_timeout = ""
     """Default timeout of such nodes in Markdown."""
     shorthand = ""
-    """The field that a plain value in place of the block stands for."""
+    """The field that a plain value sets if it replaces the block."""
     shorthand_takes_list = False
     fields: tuple[str, ...] = ()
     """Settings that may also stand directly in the node, and as lines in Markdown."""

@@ -35,7 +35,8 @@ from storage.records.tasks import NodeRun, NodeStatus
 
 
 class CurrentRuns:
-    """The current activation of each node in a scope: the last one begun, or the next one."""
+    """The current activation of each node in a scope: the last one that started, or the next
+    one."""
 
     def __init__(self, topology: WorkflowTopology, runs: Mapping[str, NodeRun]) -> None:
         self.topology = topology
@@ -136,7 +137,7 @@ class NodeTitles:
         iteration = self._runs.get(container.iteration_path)
         node = self._topology.nodes.get(container.node)
         if iteration is not None and node is not None and node.body:
-            # The round has not begun if the list is shorter.
+            # The round has not started if the list is shorter.
             with suppress(LookupError):
                 names.update(node.loop.round_names(node, iteration.output, above[1]))
         return names

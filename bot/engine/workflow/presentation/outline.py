@@ -237,7 +237,7 @@ class WorkflowOutline:
             round=1 + sum(run is not None and not is_unreached(run) for run in earlier),
             rounds=rounds,
             awaits_person=asks is not None,
-            # Other people are asked if nobody has the assignee's name.
+            # If no person has the assignee's name, others are asked.
             awaited_names=() if asks is None else asks or node.spec.assignees(node.settings),
         )
         return step if run is None else _with_run(step, run)
