@@ -31,8 +31,8 @@ class OneTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """Fires at `start` and then always after `every`, which is not stretched by changes of summer
-    time. `start` has a zone."""
+    """Fires at `start` and then always after `every`. Whole days keep the local hour; other
+    intervals are not stretched by changes of summer time. `start` has a zone."""
 
     every: timedelta
     start: datetime

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, time, timedelta
+from itertools import count as count_from
 from itertools import islice
 from typing import assert_never
 from zoneinfo import ZoneInfo
@@ -18,6 +19,7 @@ HORIZON = timedelta(days=3653)
 """Ten years: nothing is scheduled later."""
 
 _MINUTE = timedelta(minutes=1)
+_DAY = timedelta(days=1)
 _CRON_FIELDS = 5
 _MAX_CRON = 200
 _MAX_FILTERED_DAYS = 400
@@ -37,7 +39,7 @@ def next_due(
         case OneTime(at=at):
             return at.astimezone(UTC) if at > after else None
         case Interval():
-            return _next_of_interval(timing, after)
+            return _next_of_interval(timing, after, zone)
         case CronTiming():
             return _next_of_cron(timing, after, zone, calendar)
         case _:
@@ -127,12 +129,18 @@ def load_zone(name: str) -> ZoneInfo | None:
         return None
 
 
-def _next_of_interval(timing: Interval, after: datetime) -> datetime | None:
+def _next_of_interval(timing: Interval, after: datetime, zone: ZoneInfo) -> datetime | None:
     start, since = timing.start.astimezone(UTC), after.astimezone(UTC)
     if start > since:
         return start
+    elapsed = (since - start) // timing.every
     try:
-        return start + timing.every * ((since - start) // timing.every + 1)
+        if timing.every % _DAY:
+            return start + timing.every * (elapsed + 1)
+        local = start.astimezone(zone).replace(tzinfo=None)
+        # The clocks may be an hour before or behind those at the start.
+        dues = (local_to_utc(local + timing.every * n, zone) for n in count_from(elapsed))
+        return next(due for due in dues if due > since)
     except OverflowError:
         return None
 

@@ -108,10 +108,21 @@ def test_months_of_different_length() -> None:
 
 
 def test_an_interval_is_not_stretched_by_summer_time() -> None:
-    timing = Interval(every=timedelta(hours=24), start=utc("2026-03-28 11:00"))
+    timing = Interval(every=timedelta(hours=12), start=utc("2026-03-28 11:00"))
 
-    assert firings(timing, "2026-03-28 10:00", 2) == ["03-28 12:00", "03-29 13:00"]
-    assert firings(timing, "2026-03-28 11:00", 1) == ["03-29 13:00"]
+    assert firings(timing, "2026-03-28 10:00", 3) == ["03-28 12:00", "03-29 00:00", "03-29 13:00"]
+    assert firings(timing, "2026-03-28 23:00", 1) == ["03-29 13:00"]
+
+
+def test_days_apart_keep_the_local_hour() -> None:
+    spring = Interval(every=timedelta(days=2), start=utc("2026-03-27 11:00"))
+    autumn = Interval(every=timedelta(days=14), start=utc("2026-10-12 07:00"))
+
+    assert firings(spring, "2026-03-27 10:00", 3) == ["03-27 12:00", "03-29 12:00", "03-31 12:00"]
+    assert firings(spring, "2026-03-29 09:59", 1) == ["03-29 12:00"]
+    assert firings(spring, "2026-03-29 10:00", 1) == ["03-31 12:00"]
+    assert firings(autumn, "2026-10-12 07:00", 2) == ["10-26 09:00", "11-09 09:00"]
+    assert firings(autumn, "2026-10-26 07:30", 1) == ["10-26 09:00"]
 
 
 def test_an_interval_goes_on_in_its_own_step_after_a_long_outage() -> None:
