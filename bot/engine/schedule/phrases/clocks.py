@@ -32,7 +32,7 @@ _PARTS = {
 }
 _ZH_PART = (
     "凌晨|清晨|清早|一早|大早上|早上|早晨|上午|中午|正午|午后|下午|傍晚|晚上|晚间|夜里|夜晚|深夜"
-    "|半夜|午夜"
+    "|半夜|午夜|[早晚](?=[0-9]{2}|[4-9五六七八九十])"
 )
 
 
@@ -54,7 +54,7 @@ def _take_clock(match: re.Match[str], phrase: TimePhrase) -> bool:
         if not 1 <= int(hour_text) <= _NOON:
             return False
     exact = bool(ampm) or (hour_text[0] == "0" and hour_text.isdigit())
-    if part and phrase.part and part is not phrase.part and not phrase.clocks:
+    if part and not ampm and phrase.part and part is not phrase.part and not phrase.clocks:
         return False
     before = found.get("to_hour") is not None
     return add_clock(phrase, hour_text, minute=minute, part=part, exact=exact, before=before)
@@ -109,8 +109,8 @@ _CLOCKS = tuple(
             rf"(?:at\s|@\s?)?(?P<part>{_ZH_PART})?\s?(?P<hour>[0-9]{{1,2}}):(?P<minute>[0-5][0-9])"
             rf"(?::[0-5][0-9])?(?![0-9])(?:\s?{_AM_PM})?"
         ),
-        # 9am
-        rf"(?:at\s|@\s?)?(?P<hour>[0-9]{{1,2}})\s?{_AM_PM}",
+        # 9am, 7.45pm
+        rf"(?:at\s|@\s?)?(?P<hour>[0-9]{{1,2}})(?:\.(?P<minute>[0-5][0-9]))?\s?{_AM_PM}",
         # half past nine, quarter to 9
         (
             r"(?:at\s)?(?:(?P<half>half)\spast|(?:a\s)?(?P<quarter>quarter)\s(?:past|(?P<to_hour>to)))"
@@ -122,6 +122,8 @@ _CLOCKS = tuple(
             r"(?![0-9a-z%/]|[:.][0-9]|\s(?:minutes|percent|people))"
         ),
         rf"(?P<hour>{_EN_HOUR})\s?o'?clock{NUMBER_END}",
+        # 9 tonight
+        r"(?P<hour>[0-9]{1,2})(?=\s(?:tonight|tomorrow|in\sthe\s(?:morning|afternoon|evening)))",
     )
 )
 _MORE_CLOCKS = re.compile(

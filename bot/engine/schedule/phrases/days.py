@@ -115,7 +115,7 @@ def _take_days(match: re.Match[str], phrase: TimePhrase) -> bool:
 _WEEKS = {"this": 0, "next": 1, "这": 0, "本": 0, "下": 1, "下下": 2}
 _NO_COUNT = r"(?![点时:刻分十个百天号月次人份条])"
 _DAYS_EN = re.compile(
-    rf"(?:on\s)?(?P<which>(?:this\scoming|the\scoming|coming|this|next)\s)?(?P<day>{EN_DAY})"
+    rf"(?:on\s|from\s)?(?P<which>(?:this\scoming|the\scoming|coming|this|next)\s)?(?P<day>{EN_DAY})"
     rf"(?P<plural>(?<=day)s)?{NUMBER_END}"
     rf"(?:\s?(?:-|–|to|through|thru)\s?(?P<last>{EN_DAY}){NUMBER_END}"
     rf"|(?P<more>(?:\s?(?:,\s?and|,|and|&|/)\s?{EN_DAY}s?{NUMBER_END}){{1,6}}))?"
@@ -176,7 +176,7 @@ def _take_week(match: re.Match[str], phrase: TimePhrase) -> bool:
 
 _WEEK = re.compile(
     rf"(?:(?:on\s|at\s)?(?:the\s|this\s|next\s)weekend|next\sweek){NUMBER_END}"
-    r"|(?:下下个?|下个?|这个?|本)?周末|(?:下下个?|下个?)(?:周|星期|礼拜)(?![一二三四五六日天])"
+    r"|(?:下下个?|下个?|这个?|本)?周末|(?:下下个?|下个?)(?:周|星期|礼拜)(?![一二三四五六日天1-7])"
 )
 
 

@@ -20,6 +20,8 @@ def read_phrase(text: str, at: int, *, loose: bool) -> TimePhrase | None:
         end = _read_element(text, end, phrase, loose=loose)
         if end is None and (joint := _JOINT.match(text, phrase.end)):
             end = _read_element(text, joint.end(), phrase, loose=loose)
+    if phrase.every and text.startswith("一次", phrase.end):
+        phrase.end += 2
     return None if phrase.is_empty else phrase
 
 

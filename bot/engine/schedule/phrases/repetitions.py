@@ -61,9 +61,9 @@ def read_span(text: str, at: int, phrase: TimePhrase) -> int | None:
     if amount.months and not amount.days and not amount.span:
         phrase.repeat(Every.MONTH, amount.months)
     elif amount.days and not amount.months and not amount.span:
-        weeks, days = divmod(amount.days, 7)
-        step = amount.days if days else weeks
-        phrase.repeat(Every.DAY if days else Every.WEEK, 2 if gap and step == 1 else step)
+        in_days = re.search("d|[天日]", text[lead.end() : end]) is not None
+        step = amount.days if in_days else amount.days // 7
+        phrase.repeat(Every.DAY if in_days else Every.WEEK, 2 if gap and step == 1 else step)
     else:
         phrase.repeat(Every.SPAN)
         phrase.span = amount
@@ -91,7 +91,8 @@ _OTHER_UNITS = {
     "周": Every.WEEK,
 }
 _EVERY_OTHER = re.compile(
-    rf"every\sother\s(day|week|hour|month|{EN_DAY}){NUMBER_END}|隔([天日周])|"
+    rf"every\s(?:other|second|2nd)\s(day|week|hour|month|{EN_DAY}){NUMBER_END}(?!\s(?:of|in)\s)"
+    r"|隔([天日周])|"
     rf"(?:biweekly|fortnightly|every\sfortnight){NUMBER_END}"
 )
 _SPAN_LEAD = re.compile(r"every\s(?!(?:an?|one)\s)|每隔|每(?!一?[天日年周月]|个?[月季周小]|分钟)")
@@ -100,6 +101,9 @@ _SPAN_LEAD = re.compile(r"every\s(?!(?:an?|one)\s)|每隔|每(?!一?[天日年�
 def _take_unit(match: re.Match[str], phrase: TimePhrase) -> bool:
     """`every day`, `daily`, `weekends`, `每个工作日`, `每晚`."""
     word = match["unit"]
+    if phrase.every in {Every.DAY, Every.WEEK} and _EACH_DAY.fullmatch(word):
+        # `每周一到周五每天`
+        return True
     every, step = next(
         ((every, step) for pattern, every, step in _UNITS if pattern.fullmatch(word)),
         (Every.DAY, 1),
@@ -122,20 +126,27 @@ def _take_unit(match: re.Match[str], phrase: TimePhrase) -> bool:
     return True
 
 
+_EACH_DAY = re.compile(r"(?:every|each)\s?day|daily|每一?[天日]|天天")
 _WITH_DAYS = frozenset({Every.WEEK, Every.MONTH, Every.YEAR})
 _UNIT_WORDS = (
-    r"(?:every|each)\s(?:single\s)?(?:day\soff|working\sday|business\sday|weekday|weekend|workday"
+    r"(?:once\san?|once\severy|every|each)\s(?:single\s)?(?:day\soff|working\sday|business\sday|weekday|weekend|workday"
     r"|public\sholiday|holiday|day|morning|afternoon|evening|night|week|month|quarter|year|hour"
     r"|minute|second)"
     r"|(?:on\s)?(?:weekdays|weekends|working\sdays|workdays|business\sdays|days\soff|holidays)"
-    r"|daily|nightly|weekly|monthly|quarterly|yearly|annually|hourly|weekday(?=[0-9])"
+    r"|everyday|daily|nightly|weekly|monthly|quarterly|yearly|annually|hourly|weekday(?=[0-9])"
     r"|每一?[天日]|天天|每个?(?:早上|早晨|上午|中午|下午|傍晚|晚上)|每[早晚](?!上)"
     r"|(?:每个?|每逢)?(?:工作日|休息日|节假日)|每个?周末|每个?月|每个?季度?|每半年|每年"
     r"|每个?小时|每分钟|每秒钟?"
 )
 _UNIT = re.compile(rf"(?P<unit>{_UNIT_WORDS})(?:(?<![a-z])|(?=[0-9])|{NUMBER_END})")
 _UNITS = tuple(
-    (re.compile(rf"(?:on\s)?(?:every\s|each\s|每)?(?:single\s)?(?:{pattern})"), every, step)
+    (
+        re.compile(
+            rf"(?:on\s)?(?:once\san?\s|once\severy\s|every\s|each\s|每)?(?:single\s)?(?:{pattern})"
+        ),
+        every,
+        step,
+    )
     for pattern, every, step in (
         (r"weekly|week", Every.WEEK, 1),
         (r"monthly|month|个?月", Every.MONTH, 1),
@@ -164,7 +175,7 @@ def _take_every(match: re.Match[str], phrase: TimePhrase) -> bool:
 
 _EVERY = re.compile(
     rf"(?:every|each)\s(?:(?={EN_DAY}{NUMBER_END})|(?={EN_MONTH}\s[0-9])"
-    r"|(?P<monthly>(?=(?:first|second|third|fourth|fifth|last|[1-5](?:st|nd|rd|th))\s)))"
+    r"|(?P<monthly>(?=(?:first|second|third|fourth|fifth|last)\s|[0-9]{1,2}(?:st|nd|rd|th))))"
 )
 _EVERY_ZH = re.compile(
     rf"(?:每逢|每个|每一个|每)(?=(?:周|星期|礼拜){ZH_DAYS})|每个?(?:周|星期|礼拜)(?!{ZH_DAYS}|末)"
@@ -174,6 +185,9 @@ _EVERY_ZH = re.compile(
 def _take_nth(match: re.Match[str], phrase: TimePhrase) -> bool:
     """`first Monday` or `last day` of a month, `第一个周一`, `最后一天`."""
     if phrase.weekdays or phrase.month_days or (phrase.has_day and not phrase.every):
+        return False
+    if phrase.every is None and match.groupdict("").get("of") == "":
+        # `the first day` of something else.
         return False
     nth = _nth(match["nth"])
     what = match["what"]
@@ -205,7 +219,7 @@ _NTH = {word: n for n, words in enumerate(_ORDINALS, 1) for word in words.split(
 _NTH_EN = re.compile(
     rf"(?:on\s)?(?:the\s)?(?P<nth>{'|'.join(_NTH)}|last)\s"
     rf"(?P<what>weekday|working\sday|workday|business\sday|day|{EN_DAY}){NUMBER_END}"
-    rf"\s(?:of|in)\s(?:the|every|each|a)\smonth{NUMBER_END}"
+    rf"(?P<of>\s(?:of|in)\s(?:the|every|each|a)\smonth{NUMBER_END})?"
 )
 _NTH_ZH = re.compile(
     rf"(?P<nth>第[一二三四五1-5]个?|最后一个?)(?P<what>(?:周|星期|礼拜){ZH_DAYS}|工作日|[天日])"
@@ -214,7 +228,7 @@ _NTH_ZH = re.compile(
 
 def _take_of_month(_: re.Match[str], phrase: TimePhrase) -> bool:
     """`of every month`, after its days."""
-    if phrase.every or not phrase.month_days:
+    if phrase.every not in {None, Every.MONTH} or not phrase.month_days:
         return False
     phrase.repeat(Every.MONTH)
     return True

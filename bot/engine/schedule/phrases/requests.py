@@ -62,7 +62,7 @@ _POLITE = re.compile(
     r"(?:[\s,]{1,5}|(?:please|pls|hey|hi|hello|ok|okay|so|also|and|then|just|kindly|shiftboss"
     r"|(?:can|could|would|will)\syou|i(?:'d|\swould)\slike\syou\sto|i\s(?:want|need)\syou\sto)"
     rf"{NUMBER_END}|请你?|麻烦[你您]?|劳驾|拜托|[你您]?(?:能不能|可不可以|能否|可否|可以|能)|[你您](?![好的])"
-    r"|帮我们?|帮忙|记得|别忘了?|不要忘了?|到时候?|那就?|然后|[在于](?=[0-9一二三四五六七八九十明后下每今早上中]))"
+    r"|帮我们?|帮忙|记得|记一?下|别忘了?|不要忘了?|别让我忘了?|到时候?|那就?|然后|[在于到](?=[0-9一二三四五六七八九十明后下每今早上中]))"
     r"{0,8}"
 )
 _ASKING = re.compile(
@@ -82,7 +82,7 @@ _REMIND_ZH = (
 )
 _REMIND = re.compile(rf"{_REMIND_EN}|{_REMIND_ZH}")
 _LINK = re.compile(r"[\s,:;。、\-]{0,4}(?:(?:to|that|about|of)\s|[要去](?=做|干))?\s{0,3}")
-_ALARM_ZH = re.compile(r"(?:设置?|设定|定|订|建|加|来)(?:一?个|一下)?\s?")
+_ALARM_ZH = re.compile(r"(?:给我)?(?:设置?|设定|定|订|建|加|来)(?:一?个|一下)?\s?")
 _ALARM_ZH_END = re.compile(r"\s?的?(?:闹钟|闹铃|提醒|定时提醒)[\s,:]{0,3}")
 
 _VERB_EN = re.compile(
@@ -94,6 +94,7 @@ _STRONG_VERB_EN = re.compile(
     r"(?:send|email|e-mail|check|run|generate|summari[sz]e|post|report|back\sup|backup|update|fetch|collect"
     rf"|sync|clean|monitor|scan|restart|(?:give|tell|show|get)\s(?:me|us)){NUMBER_END}"
 )
+_THEN_ZH = re.compile("的?时候?")
 _ADVERB_ZH = re.compile(r"(?:都|就|再|准时|按时|自动|定时|定期|\s|,){0,4}")
 _ADDRESSED_ZH = re.compile(r"(?:帮我们?|帮忙|请|麻烦[你您]?|替我|为我)\s?")
 _VERB_ZH = re.compile(
@@ -104,19 +105,22 @@ _VERB_ZH = re.compile(
 _TAKE_ZH = re.compile(
     r"把.{1,200}?(?:发|推|传|寄|备份|跑|运行|整理|汇总|总结|更新|检查|删|清|关|打开|做|写|生成|同步|提交|部署|给我)"
 )
-_STATEMENT_ZH = re.compile(r"[很真太]|是个|是一|习惯|觉得|了$|了[。!,]")
+_STATEMENT_ZH = re.compile(r"[很真太]|是个|是一|习惯|觉得|了$|了[。!,]|的是|谁|哪[个里些]|为什么")
 
 _NOT_AFTER = re.compile(
-    r"\s?(?:之?前|以前|之间|以内|内|为止|开始|起(?!床|来)|的|结束|yesterday|ago|or\b|last\s)|\s?(?:is|was|are|were)\s"
+    r"\s?(?:之?前|以前|之间|以内|内|为止|开始|起(?!床|来)|的(?!时候)|结束|yesterday|ago|or\b|last\s)|\s?(?:is|was|are|were)\s"
 )
 _NOT_BEFORE = re.compile(
     r"(?:yesterday|last\s\w{1,9}|since|until|till|by|before|from|after|for|past|previous|昨[天晚]|前天|上周|上个?月|去年|过去|截至|到|的)\s?$"
 )
 _CLAUSE_EN = re.compile(
     r"\b(?:that|which|who|why|how|when|what|because|where|meeting|appointment|event|flight|call\sat"
-    r"|to\s(?:do|be|say|eat|read|watch))\b"
+    r"|to\s(?:do|be|say|eat|read|watch)|we|they|he|she|i|it|you)\b|\bto\s\w{1,20}\s?$"
 )
-_LOOSE_NOUN_EN = re.compile(r"\b(?:about|for|of|whether|if)\b")
+_LOOSE_NOUN_EN = re.compile(r"\b(?:about|for|of|on|whether|if)\b")
+_ADJECTIVE_EN = re.compile(r"(?:daily|nightly|hourly|weekly|monthly|quarterly|yearly)\s")
+_HEARSAY_ZH = re.compile("说|让|叫|问")
+_MARKS = ", \n;。"
 _QUESTION_EN = re.compile(
     rf"[\s,:]{{0,4}}(?:what|when|why|how|who|whom|whose|where|which|whether|if){NUMBER_END}"
 )
@@ -139,7 +143,7 @@ def _read_request(text: str, lead: _Lead) -> FoundRequest | None:
     if remind := _REMIND.match(text, lead.end):
         return _read_reminder(text, remind.end())
     if lead.remembers:
-        return _read_reminder(text, lead.end)
+        return _read_event(text, lead.end) or _read_reminder(text, lead.end)
     if alarm := _ALARM_ZH.match(text, lead.end):
         return _read_alarm(text, alarm.end())
     return _read_trailing_reminder(text, lead.end) or _read_work(text, lead)
@@ -147,7 +151,8 @@ def _read_request(text: str, lead: _Lead) -> FoundRequest | None:
 
 def _read_after_time(text: str, lead: _Lead, phrase: TimePhrase) -> FoundRequest | None:
     """`明天9点提醒我…`, `in 20 minutes check …`."""
-    more = _Lead.read(text, phrase.end)
+    then = _THEN_ZH.match(text, phrase.end)
+    more = _Lead.read(text, then.end() if then else phrase.end)
     if remind := _REMIND.match(text, more.end):
         return _reminder(text, phrase, remind.end())
     if lead.remembers or more.remembers:
@@ -185,6 +190,14 @@ def _read_reminder(text: str, start: int) -> FoundRequest | None:
     )
 
 
+def _read_event(text: str, start: int) -> FoundRequest | None:
+    """`明天10点的电话会`, after `别忘了`."""
+    phrase = read_phrase(text, start, loose=False)
+    if phrase is None or not text.startswith("的", phrase.end):
+        return None
+    return _reminder(text, phrase, phrase.end + 1)
+
+
 def _read_alarm(text: str, start: int) -> FoundRequest | None:
     """`设个明天早上7点的闹钟`."""
     phrase = read_phrase(text, start, loose=False)
@@ -200,7 +213,10 @@ def _read_trailing_reminder(text: str, start: int) -> FoundRequest | None:
     """`交房租，每月1号提醒我`."""
     for at, phrase in _phrases(text, start):
         remind = _REMIND.match(text, phrase.end)
-        if remind and _END.match(text, remind.end()) and at > start:
+        is_apart = at > start and text[at - 1] in _MARKS
+        if remind and is_apart and _END.match(text, remind.end()):
+            if _HEARSAY_ZH.search(text, start, at):
+                return None
             return FoundRequest(phrase=phrase, parts=_parts(text, (start, at)), asks_reminder=True)
     return None
 
@@ -213,7 +229,8 @@ def _read_work(text: str, lead: _Lead) -> FoundRequest | None:
         for each in ("me ", "us "):
             at += len(each) * text.startswith(each, at)
         phrase = _phrase_at(text, at)
-        if phrase and (phrase.every or phrase.delay or phrase.has_hour):
+        is_own = phrase and phrase.end < len(text) and not _ADJECTIVE_EN.match(text, at)
+        if phrase and is_own and (phrase.every or phrase.delay):
             return FoundRequest(
                 phrase=phrase,
                 parts=_parts(text, (start, at), (phrase.end, len(text))),
@@ -234,15 +251,17 @@ def _read_work(text: str, lead: _Lead) -> FoundRequest | None:
 
 def _is_clear_end_en(before: str, phrase: TimePhrase) -> bool:
     """A single time at the end may belong to the noun before it: `the meeting at 9`."""
-    if _CLAUSE_EN.search(before):
+    if _CLAUSE_EN.search(before) or " " not in before.strip():
         return False
     if phrase.every:
         return True
-    return (phrase.delay is not None or phrase.has_hour) and not _LOOSE_NOUN_EN.search(before)
+    is_single = phrase.has_day or phrase.part or any(clock.part for clock in phrase.clocks)
+    is_precise = phrase.delay is not None or (phrase.has_hour and is_single)
+    return bool(is_precise) and not _LOOSE_NOUN_EN.search(before)
 
 
 def _is_clear_end_zh(text: str, at: int, phrase: TimePhrase) -> bool:
-    return text[at - 1] in ", \n;" and bool(phrase.every or phrase.delay or phrase.has_hour)
+    return text[at - 1] in _MARKS and bool(phrase.every or phrase.delay or phrase.has_hour)
 
 
 def _phrase_at(text: str, at: int) -> TimePhrase | None:
@@ -273,7 +292,7 @@ def _phrases(text: str, start: int) -> Iterator[tuple[int, TimePhrase]]:
 
 
 def _is_precise(phrase: TimePhrase) -> bool:
-    return bool(phrase.every or phrase.delay or phrase.has_hour or phrase.offset or phrase.has_day)
+    return bool(phrase.every or phrase.delay or phrase.has_hour or phrase.has_day)
 
 
 def _reminder(text: str, phrase: TimePhrase, end: int) -> FoundRequest | None:

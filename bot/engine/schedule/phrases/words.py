@@ -62,7 +62,7 @@ EN_DAY = (
     r"|fri(?:day)?|sat(?:urday)?|sun(?:day)?)"
 )
 _ZH_DAY_NAMES = {char: n for n, char in enumerate("一二三四五六日")} | {"天": 6}
-ZH_DAYS = "[一二三四五六日天]"
+ZH_DAYS = "(?:[一二三四五六日天](?!次)|[1-7](?![0-9点:次天号月个小年]))"
 
 _ZONES = {
     **dict.fromkeys(("北京", "上海", "中国", "beijing", "shanghai", "china"), "Asia/Shanghai"),
@@ -177,7 +177,9 @@ def month_number(name: str) -> int:
 
 
 def day_number(name: str) -> int:
-    """0 for Monday, of an English name or a Chinese character."""
+    """0 for Monday, of an English name, or a Chinese character or digit after 周."""
+    if name.isdigit():
+        return int(name) - 1
     return _ZH_DAY_NAMES[name] if name in _ZH_DAY_NAMES else _DAY_NAMES.index(name[:3])
 
 

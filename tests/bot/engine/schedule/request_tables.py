@@ -51,6 +51,36 @@ CHINESE = """
 麻烦明天下午3点给客户发邮件 | 11-27 15:00 | work | 给客户发邮件
 每月1号自动生成账单 | 0 9 1 * * | work | 生成账单
 每周五下午总结本周的进展并发给我 | 0 15 * * 5 | work | 总结本周的进展并发给我
+明早八点提醒我带身份证 | 11-27 08:00 | remind | 带身份证
+下午三点提醒我给客户回电话 | 11-26 15:00 | remind | 给客户回电话
+晚上9点叫我吃药 | 11-26 21:00 | remind | 吃药
+麻烦10分钟后提醒我看一下锅 | 11-26 10:10 | remind | 看一下锅
+每天晚上10点提醒我睡觉 | 0 22 * * * | remind | 睡觉
+每周一三五早上7点提醒我跑步 | 0 7 * * 1,3,5 | remind | 跑步
+周五下午5点提醒大家填周报 | 11-27 17:00 | remind | 填周报
+请你明天中午12点提醒我订外卖，谢谢 | 11-27 12:00 | remind | 订外卖
+提醒我下周一交房租 | 11-30 09:00 | remind | 交房租
+提醒我30分钟后开会 | 11-26 10:30 | remind | 开会
+提醒一下我明天上午十点面试 | 11-27 10:00 | remind | 面试
+帮我记一下，明天下午两点提醒我去银行 | 11-27 14:00 | remind | 去银行
+到明天早上9点的时候提醒我买票 | 11-27 09:00 | remind | 买票
+明天9点的时候提醒我交周报 | 11-27 09:00 | remind | 交周报
+12月25日提醒我给妈妈打电话 | 12-25 09:00 | remind | 给妈妈打电话
+每个月25号提醒我还信用卡 | 0 9 25 * * | remind | 还信用卡
+每年3月8日提醒我买花 | 0 9 8 3 * | remind | 买花
+一小时后提醒我 | 11-26 11:00 | remind |
+别让我忘了明天10点的电话会 | 11-27 10:00 | remind | 电话会
+给我设一个10分钟后的闹钟 | 11-26 10:10 | remind |
+设置一个每天早上7点的提醒：喝水 | 0 7 * * * | remind | 喝水
+每天上午9点给我推送昨天的销售数据 | 0 9 * * * | work | 给我推送昨天的销售数据
+每周五下午6点帮我整理本周的工作总结 | 0 18 * * 5 | work | 整理本周的工作总结
+每个工作日早上9点把日程发到群里 | working 0 9 * * * | work | 把日程发到群里
+明天早上8点把这份报告发给张三 | 11-27 08:00 | work | 把这份报告发给张三
+两小时后检查一下部署是否成功 | 11-26 12:00 | work | 检查一下部署是否成功
+今晚12点重启服务 | 11-27 00:00 | work | 重启服务
+每隔30分钟检查一次邮箱 | every 30m from 11-26 10:30 | work | 检查一次邮箱
+每月最后一天生成月报 | 0 9 L * * | work | 生成月报
+帮我在明天下午3点发一封邮件给李四 | 11-27 15:00 | work | 发一封邮件给李四
 """
 
 ENGLISH = """
@@ -95,6 +125,31 @@ can you send me the weather every morning at 7? | 0 7 * * * | work | send me the
 every working day at 6pm, please write a summary | working 0 18 * * * | work | write a summary
 on the first Monday of the month send me the bill | 0 9 * * 1#1 | work | send me the bill
 run the tests in 20 minutes | 11-26 10:20 | work | run the tests
+remind me at 3pm to call the dentist | 11-26 15:00 | remind | call the dentist
+Remind me to take my pills every day at 8am and 8pm | 0 8,20 * * * | remind | take my pills
+remind me next Monday at 10 to book flights | 11-30 10:00 | remind | book flights
+remind me on Friday to send the invoice | 11-27 09:00 | remind | send the invoice
+Remind me to check the oven in 15 minutes. | 11-26 10:15 | remind | check the oven
+in an hour remind me to stretch | 11-26 11:00 | remind | stretch
+at 6pm remind us to leave | 11-26 18:00 | remind | leave
+would you remind me tomorrow morning to call mom? | 11-27 09:00 | remind | call mom
+remind me in two weeks that the trial ends | 12-10 10:00 | remind | the trial ends
+hey can you remind me at noon to eat? thanks | 11-26 12:00 | remind | eat
+remind me 30 minutes from now to check the build | 11-26 10:30 | remind | check the build
+Please set a reminder to pay rent on the 1st of every month | 0 9 1 * * | remind | pay rent
+set an alarm for 6:30 | 11-27 06:30 | remind |
+don't forget to water the plants on Saturday | 11-28 09:00 | remind | water the plants
+every morning at 7 send me a forecast | 0 7 * * * | work | send me a forecast
+Every day at 6pm, summarize today's commits | 0 18 * * * | work | summarize today's commits
+Each Monday at 9am, give me the open issues | 0 9 * * 1 | work | give me the open issues
+every 30 minutes check if it is up | every 30m from 11-26 10:30 | work | check if it is up
+email me the report tomorrow at 8am | 11-27 08:00 | work | email me the report
+tomorrow morning, check the build status | 11-27 09:00 | work | check the build status
+post the standup notes every weekday at 9:15 | 15 9 * * 1-5 | work | post the standup notes
+on the last day of the month generate the invoices | 0 9 L * * | work | generate the invoices
+check the disk usage every 2 hours | every 2h from 11-26 12:00 | work | check the disk usage
+please run the backup tonight at 11 | 11-26 23:00 | work | run the backup
+could you send me the sales numbers every Monday? | 0 9 * * 1 | work | send me the sales numbers
 """
 
 NEGATIVE = """
@@ -201,4 +256,146 @@ remember to use tabs
 remember that I get up at 7 every day
 wake me up before you go go
 set the timeout to 20 minutes
+明天早上8点的飞机，帮我查一下机场怎么走
+每天早上我都要喝咖啡
+每周三我们有例会
+明天下午3点给我打电话的是谁
+下周一开始我休假
+今天下午3点前把报告写完
+明天之前把代码改好
+三天内完成
+请在周五之前提交
+30分钟能做完吗
+这个任务每天9点运行，现在失败了
+每天9点的任务为什么没跑
+提醒我的事情都列出来
+你会提醒我吗
+提醒我，我叫小王
+记得我喜欢喝茶
+记得每次都用中文回答
+别忘了用中文
+别忘了上次说的
+请记住每天9点我要喝水
+明天再说吧
+明天见
+晚上好
+早上好
+下午好，帮我写个邮件
+今天天气怎么样
+今天的新闻总结一下
+总结今天的新闻
+查一下明天北京的天气
+查一下明天9点的航班
+告诉我下周三是几号
+一点也不难
+给我讲一点历史
+两点建议：第一，多写测试
+十点要求
+写一个倒计时30分钟的网页
+把定时任务改成每天9点
+把cron改成每天早上8点
+会议定在明天9点
+会议改到明天9点，通知大家
+安排明天9点开会
+他说明天9点提醒我
+老板让我明天9点提醒他
+如果明天下雨提醒我带伞
+等他来了提醒我
+每当有新邮件时通知我
+周末去哪玩
+五一去哪玩
+半年后我就毕业了
+一年后的世界会怎样
+3月5日是什么日子
+12月3日的会议纪要
+2026年的计划
+每年的预算是多少
+每秒能处理多少请求
+每次部署后检查日志
+good morning
+see you tomorrow at 9
+let's meet tomorrow at 9
+tomorrow at 9 we have a meeting
+I have a meeting tomorrow at 9, prepare the slides
+my flight is on Friday at 5pm
+what time is it in Berlin?
+what happens every day at 9?
+when is the next run of the job every Monday?
+remind me why we chose sqlite
+remind me who Ann is
+remind me of the plan
+remind me
+remind me later
+remind Bob tomorrow at 9
+the bot should remind me every day at 9
+why didn't you remind me at 9?
+I told you to remind me at 9
+can you remind people?
+do you remind me every day?
+schedule
+change the reminder to 10
+move the 9am reminder to 10am
+list my reminders for tomorrow
+delete the reminder every day at 9
+send the email that I wrote yesterday
+send me the report from yesterday at 9
+send me what you found last Friday at 5pm
+run the job scheduled for tomorrow at 9
+show me the schedule for tomorrow at 9
+show me the weather for tomorrow at 9
+check my calendar for Friday at 5pm
+check the flight on Friday at 5pm
+check if the store is open on Sunday at 9
+give me ideas for things to do on Saturday morning
+tell me about the event on Friday at 7pm
+create an event tomorrow at 9
+update the docs to say the job runs every day at 9
+update the cron job to run every day at 9
+run the script that cleans up every night
+summarize the standup we have every morning
+report on the outage on Monday at 9
+collect feedback on the weekly report
+every day I drink coffee
+every Monday we have a standup, write an agenda template
+every 5 minutes is too often
+in 5 minutes he was gone
+in 2027 we will launch
+in a minute
+in an hour maybe
+tomorrow is Friday
+tomorrow's meeting is at 9
+tomorrow: nothing
+monday
+at 9
+daily
+send daily
+run daily tests
+run the daily tests
+write the weekly report
+write the weekly report for next week
+find flights next Friday
+find flights for next Friday at 5pm
+book a table tomorrow at 7pm
+make the button blue in 5 minutes
+fix the bug tomorrow
+next week we start, prepare a plan
+second, check the logs
+first of all check the logs
+12/25 is Christmas
+may 5 people join?
+march 3 miles
+sat at 9 in the office
+sun at 9 is bright
+wed at 9 in church
+the 3rd item is wrong
+on the 3rd attempt it fails
+send the 3rd file
+send 2026-12-01.log
+check 10:30 mark in the video
+check the entry at 10:30
+check line 9
+translate this to German: remind me tomorrow at 9
+"remind me tomorrow at 9"
+> remind me tomorrow at 9
+```remind me tomorrow at 9```
 """
