@@ -241,6 +241,8 @@ def status_data(status: SystemStatus) -> JsonObject:
         "queued_messages": status.queued_messages,
         "recent": [task_data(task) for task in status.recent],
         "sandbox": status.sandbox,
+        "limits": status.limits,
+        "command_user": status.command_user,
         "last_backup_at": iso_timestamp(status.backup.last_at) if status.backup else None,
         "disk": {each.kind: each.size for each in status.disk},
     }

@@ -58,6 +58,9 @@ def status_card(status: SystemStatus, words: TextCatalog, *, now: datetime, zone
         words(f"system.sandbox.{status.sandbox}", program=status.sandbox_program),
         words(f"system.limits.{status.limits}"),
     ]
+    if status.command_user is not None:
+        key = "dropped" if status.command_user else "kept"
+        protection.append(words(f"system.root.{key}", user=status.command_user))
     blocks.append(TextBlock("\n".join(protection)))
     if status.backup is not None:
         blocks.append(TextBlock(_backup_line(status.backup, words, zone)))

@@ -85,8 +85,9 @@ class DiskUse:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemStatus:
     """`memory_bytes` is the resident set; `waiting_approvals` counts all chats. `sandbox` is bwrap,
-    landlock or none, `limits` says who limits commands: cgroup, user or watch. `unlisted_owner`
-    names an owner who is no longer configured. `backup` and `disk` are for owners."""
+    landlock or none, `limits` says who limits commands: cgroup, user or watch. `command_user` is
+    the user ID of commands if we are root, which may be 0. `unlisted_owner` names an owner who is
+    no longer configured. `backup` and `disk` are for owners."""
 
     version: str
     pid: int
@@ -103,6 +104,7 @@ class SystemStatus:
     sandbox: str = "none"
     sandbox_program: str = ""
     limits: str = "user"
+    command_user: int | None = None
     unlisted_owner: str = ""
     backup: BackupState | None = None
     disk: tuple[DiskUse, ...] = ()

@@ -3,21 +3,50 @@ nothing behind that gives them to somebody else."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import struct
+import subprocess
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bot.engine.sandbox import supervisor
-from bot.engine.sandbox.backends import BubblewrapSandbox
-from tests.bot.engine.sandbox.conftest import SandboxCell, cell
-
-__all__ = ["cell"]
+from bot.engine.llm import workspace_files
+from bot.engine.llm.backend import WorkerMode
+from bot.engine.sandbox import backends, supervisor
+from bot.engine.sandbox.backends import BubblewrapSandbox, SupervisedSandbox
+from bot.engine.sandbox.command_homes import CommandHomes
+from bot.engine.sandbox.spec import LimitEnforcement, Sandbox, SandboxKind, default_limits
+from bot.engine.tools.shell_exec import CommandShell, exec_tool
+from tests.attacks.test_limits import BOMBS
+from tests.bot.engine.sandbox.conftest import SandboxCell, build_cell
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="about commands of root")
+THEIRS = 1234
+"""A user of the machine."""
+
+
+@pytest.fixture(
+    params=[(kind, keeps) for kind in SandboxKind if kind.confines for keeps in (False, True)],
+    ids=lambda param: f"{param[0]}-{'root' if param[1] else 'dropped'}",
+)
+def cell(request: pytest.FixtureRequest, tmp_path: Path) -> SandboxCell:
+    """Also as root's own user ID, for machines where commands cannot have another one."""
+    kind, keeps_root = request.param
+    if keeps_root and os.geteuid():
+        pytest.skip("we are not root")
+    return build_cell(kind, tmp_path.resolve(), keeps_root=keeps_root)
+
+
+@pytest.fixture(params=[kind for kind in SandboxKind if kind.confines], ids=str)
+def dropped(request: pytest.FixtureRequest, tmp_path: Path) -> SandboxCell:
+    if os.geteuid():
+        pytest.skip("we are not root")
+    return build_cell(request.param, tmp_path.resolve())
+
 
 SET_ID_WAYS = {
     "chmod": "chmod u+s x",
@@ -105,7 +134,7 @@ async def test_no_command_leaves_a_program_that_gives_our_rights_to_other_users(
 
 
 async def test_other_modes_can_be_set(cell: SandboxCell) -> None:
-    if os.geteuid() == 0 and not isinstance(cell.sandbox, BubblewrapSandbox):
+    if cell.sandbox.limits.user == 0 and not isinstance(cell.sandbox, BubblewrapSandbox):
         pytest.skip("Landlock as root refuses every change of a mode")
 
     said = await cell.says("touch a; chmod 750 a; mkdir -m 711 d; (umask 077; touch b); ls -l")
@@ -164,3 +193,158 @@ async def test_root_s_own_powers_do_not_reach_into_a_command(cell: SandboxCell, 
     assert os.uname().nodename == hostname
     assert not Path("/etc/shiftboss-was-here").exists()
     assert (cell.workspace / "mine").stat().st_uid == 0
+
+
+async def test_a_command_of_root_is_another_user_for_the_kernel(dropped: SandboxCell) -> None:
+    running = asyncio.create_task(dropped.says("whoami; id -G; sleep 1.25"))
+    seen: set[str] = set()
+    while not running.done():
+        for pid in supervisor.descendants(os.getpid()):
+            with suppress(OSError):
+                if Path(f"/proc/{pid}/cmdline").read_bytes() == b"sleep\x001.25\0":
+                    seen.add(Path(f"/proc/{pid}/status").read_text())
+        await asyncio.sleep(0.01)
+
+    user = dropped.sandbox.limits.user
+    assert seen
+    for status in seen:
+        for name in ("Uid", "Gid"):
+            assert f"{name}:\t" + "\t".join([str(user)] * 4) in status
+        assert "\nGroups:\t \n" in status
+    assert (await running).split() == ["shiftboss-command", str(user)]
+
+
+@pytest.mark.parametrize("name", BOMBS)
+async def test_the_kernel_limits_the_processes_of_root_s_commands_by_itself(
+    dropped: SandboxCell, name: str
+) -> None:
+    user = dropped.sandbox.limits.user
+    limits = default_limits(40, user=user)
+    assert limits.enforcement is LimitEnforcement.USER
+    assert isinstance(dropped.sandbox, BubblewrapSandbox | SupervisedSandbox)
+    few = replace(dropped, sandbox=replace(dropped.sandbox, limits=limits))
+
+    said = await few.run(f"({BOMBS[name]}); pgrep -c . >/dev/null; echo over", seconds=3)
+    refused = await few.run(BOMBS[name].replace("2>/dev/null", "2>&1"), seconds=3)
+
+    assert said is not None
+    assert b"fork" in refused.head or b"start new thread" in refused.head, refused
+    assert (await few.run("echo again")).head == b"again\n"
+
+
+async def test_what_a_command_makes_belongs_to_us_and_serves_the_next(dropped: SandboxCell) -> None:
+    (dropped.workspace / "ours").write_text("1\n")
+    (dropped.workspace / "ours").chmod(0o600)
+
+    await dropped.run(
+        "echo 2 >> ours; mkdir -m 700 d; echo 3 > d/made; ln -s made d/link; mv ours d"
+    )
+    workspace_files.write_text(dropped.workspace, "d/made", "4")
+    ended = await dropped.run("cat d/ours d/link; rm -r d; git init -q . && git status --short")
+
+    assert (ended.status, ended.head) == (0, b"1\n2\n4")
+    assert {each.lstat().st_uid for each in dropped.workspace.iterdir()} <= {0}
+    assert not (dropped.workspace / "d").exists()
+
+
+async def test_in_somebody_s_folder_everything_stays_theirs(dropped: SandboxCell) -> None:
+    """Also behind a folder that only they may enter."""
+    house = dropped.secret.parent / "theirs"
+    project = house / "project"
+    project.mkdir(parents=True)
+    (project / "notes").write_text("1\n")
+    (project / "root's").write_text("kept")
+    for each in (project / "notes", project, house):
+        os.chown(each, THEIRS, THEIRS)
+    house.chmod(0o700)
+    (house / "diary").write_text("private")
+    there = replace(dropped, workspace=project)
+
+    ended = await there.run(
+        'echo 2 >> notes; mkdir d; touch d/made; echo x >> "root\'s"; cat ../diary; true'
+    )
+    workspace_files.write_text(project, "d/written/by-a-tool", "3")
+    again = await there.run("echo 4 >> d/written/by-a-tool; cat d/written/by-a-tool notes")
+
+    assert b"private" not in ended.head
+    assert again.head == b"34\n1\n2\n"
+    assert (project / "root's").read_text() == "kept"
+    made = {path.name: path.stat().st_uid for path in project.rglob("*") if path.name != ".git"}
+    assert made.pop("root's") == 0
+    assert set(made.values()) == {THEIRS}
+
+
+async def test_a_readable_folder_of_root_is_not_changed(dropped: SandboxCell) -> None:
+    """It seems to belong to the command."""
+    shown = dropped.secret.parent / "shown"
+    shown.mkdir()
+    (shown / "tool").write_text("kept")
+    (shown / "tool").chmod(0o600)
+
+    ended = await dropped.run(
+        f"cat {shown}/tool; chmod 777 {shown}/tool {shown}; echo x >> {shown}/tool;"
+        f" rm -f {shown}/tool; touch {shown}/new; mv {shown} {shown}2; ln {shown}/tool mine",
+        readable=(shown,),
+    )
+
+    assert ended.head.startswith(b"kept")
+    assert (shown / "tool").read_text() == "kept"
+    assert ((shown / "tool").stat().st_mode & 0o777, list(shown.iterdir())) == (
+        0o600,
+        [shown / "tool"],
+    )
+
+
+async def test_a_command_that_may_not_write_does_not(dropped: SandboxCell) -> None:
+    (dropped.workspace / "kept").write_text("1")
+
+    await dropped.run("echo 2 >> kept; chmod 777 kept; touch new; rm kept", writable=False)
+
+    assert [path.name for path in dropped.workspace.iterdir()] == ["kept"]
+    assert (dropped.workspace / "kept").read_text() == "1"
+    assert (dropped.workspace / "kept").stat().st_mode & 0o777 != 0o777
+
+
+@as_root
+@pytest.mark.parametrize("refuses", [True, False])
+async def test_where_a_file_system_knows_no_other_owner_commands_are_refused(
+    dropped: SandboxCell, refuses: bool
+) -> None:
+    place = dropped.secret.parent / "old-disk"
+    place.mkdir()
+    if subprocess.run(("mount", "-t", "ramfs", "none", str(place)), check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        await _try_command(dropped.sandbox, place, refuses)
+    finally:
+        subprocess.run(("umount", "-l", str(place)), check=True)
+
+
+async def _try_command(sandbox: Sandbox, place: Path, refuses: bool) -> None:
+    async def here() -> Sandbox:
+        return sandbox
+
+    shell = CommandShell(
+        sandbox=here,
+        homes=CommandHomes(place.parent / "homes"),
+        env=lambda _: {"PATH": "/usr/bin:/bin"},
+        refuses_unlimited=refuses,
+    )
+    backends._mappable_devices.clear()
+
+    said = await exec_tool(place, shell, WorkerMode.EXECUTE).run({"command": "touch ran; id -u"})
+
+    assert ("SHIFTBOSS_TOOLS_AS_ROOT" in said) is refuses
+    assert (place / "ran").exists() is not refuses
+    assert refuses or said.strip() == "0"
+    backends._mappable_devices.clear()
+
+
+def test_a_tool_that_writes_makes_no_program_that_gives_rights(tmp_path: Path) -> None:
+    """The file stays another's, and its new content is a worker's."""
+    (tmp_path / "x").write_text("theirs")
+    (tmp_path / "x").chmod(0o6755)
+
+    workspace_files.write_text(tmp_path, "x", "a worker's")
+
+    assert (tmp_path / "x").stat().st_mode & 0o7777 == 0o755

@@ -179,10 +179,13 @@ def _open_folder(workspace: Path, relative_path: Path, *, create: bool = False) 
         for part in relative_path.parts:
             made = create and _make_folder(part, at)
             deeper = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+            parent = os.fstat(at)
             os.close(at)
             at = deeper
-            if made and user_mask() >= 0:
-                os.fchmod(at, 0o777 & ~user_mask())
+            if made:
+                give_to_owner_of(at, parent)
+                if user_mask() >= 0:
+                    os.fchmod(at, 0o777 & ~user_mask())
         yield at
     finally:
         os.close(at)
@@ -229,11 +232,13 @@ def _write_atomically(folder: int, name: str, data: bytes, path: str) -> None:
         there = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if not stat.S_ISREG(there.st_mode):
             raise PathRefused(PathRefusal.NOT_A_FILE, path)
-        mode = stat.S_IMODE(there.st_mode)
+        # Written by a worker, it must not give its owner's rights to others.
+        mode = there.st_mode & 0o777
     temporary = _TEMPORARY.format(os.urandom(6).hex())
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     file = os.open(temporary, flags, mode, dir_fd=folder)
     try:
+        give_to_owner_of(file, os.fstat(folder))
         if user_mask() >= 0:
             os.fchmod(file, mode)
         _write_all(file, data)
@@ -243,6 +248,12 @@ def _write_atomically(folder: int, name: str, data: bytes, path: str) -> None:
         with suppress(FileNotFoundError):
             os.unlink(temporary, dir_fd=folder)
         raise
+
+
+def give_to_owner_of(file: int | Path, folder: os.stat_result) -> None:
+    """Let what root makes in somebody's folder be theirs, so that they and commands can use it."""
+    if os.geteuid() == 0 and folder.st_uid != 0:
+        os.chown(file, folder.st_uid, folder.st_gid)
 
 
 def _write_all(file: int, data: bytes) -> None:

@@ -17,10 +17,12 @@ from functools import cache, partial
 from pathlib import Path
 
 from bot.engine.llm.acp.process import CliLaunch, CliLauncher
-from bot.engine.sandbox import supervisor
+from bot.engine.llm.workspace_files import give_to_owner_of
+from bot.engine.sandbox import privilege_drop, supervisor
 from bot.engine.sandbox.cgroups import make_command_cgroup
 from bot.engine.sandbox.spec import (
     SPARE_PROCESSES,
+    SYSTEM_FOLDERS,
     FilesystemView,
     ProcessLimits,
     Sandbox,
@@ -31,6 +33,7 @@ from bot.engine.sandbox.spec import (
     common_git_folder,
     default_limits,
     temporary_folder,
+    unused_user_id,
 )
 
 HARDENED_FLAGS = ("--unshare-user", "--disable-userns")
@@ -84,14 +87,22 @@ class BubblewrapSandbox:
             *self._remount_read_only(),
             *("--chdir", str(command.workspace)),
         ]
-        shell = ("/bin/sh", "-c", self.limits.shell_prefix, "sh", *command.argv)
+        limits = self.limits_for(command.workspace, command.home)
+        shell = ("/bin/sh", "-c", limits.shell_prefix, "sh", *command.argv)
+        confined = _with_mode_filter((str(self.program), *options, "--", *shell))
+        if limits.drops_root:
+            package = self.program.parent.parent
+            libraries = package.with_name(f"{package.name}.libs")
+            spec = _drop_spec(command, self.view, limits.user, self.program, package, libraries)
+            confined = privilege_drop.drop_command(spec, confined)
         return SandboxLaunch(
-            argv=self.limits.join_cgroup(
-                _with_mode_filter((str(self.program), *options, "--", *shell))
-            ),
+            argv=limits.join_cgroup(_open_mode_filter(confined)),
             env={**command.env, "HOME": str(command.home), "TMPDIR": "/tmp"},  # noqa: S108 - as before
             cwd=command.workspace,
         )
+
+    def limits_for(self, *folders: Path) -> ProcessLimits:
+        return _limits_for(self.limits, *folders)
 
     def _readable_options(self, readable: Sequence[Path], *, network: bool) -> Iterator[str]:
         for path in self.view.readable:
@@ -152,13 +163,17 @@ _OPEN_FILTER = f'exec {_FILTER_FD}<"$1" || exit 126; shift; exec "$@"'
 
 def _with_mode_filter(argv: Sequence[str]) -> tuple[str, ...]:
     """Bubblewrap with the filter against set-user-ID files, where we know the architecture."""
+    if _mode_filter_file(os.uname().machine) is None:
+        return tuple(argv)
+    program, *rest = argv
+    return (program, "--seccomp", str(_FILTER_FD), *rest)
+
+
+def _open_mode_filter(argv: Sequence[str]) -> tuple[str, ...]:
     fd = _mode_filter_file(os.uname().machine)
     if fd is None:
         return tuple(argv)
-    program, *rest = argv
-    path = f"/proc/{os.getpid()}/fd/{fd}"
-    confined = (program, "--seccomp", str(_FILTER_FD), *rest)
-    return ("/bin/sh", "-c", _OPEN_FILTER, "sh", path, *confined)
+    return ("/bin/sh", "-c", _OPEN_FILTER, "sh", f"/proc/{os.getpid()}/fd/{fd}", *argv)
 
 
 @cache
@@ -208,10 +223,8 @@ def _occupy_absent_repository(git: Path) -> None:
     repository. It stays: removing it would remove the mounts of commands that still run."""
     with suppress(FileExistsError):
         git.mkdir()
-        if os.geteuid() == 0:
-            # The Boss may want to make a repository here.
-            owner = git.parent.stat()
-            os.chown(git, owner.st_uid, owner.st_gid)
+        # The Boss may want to make a repository here.
+        give_to_owner_of(git, git.parent.stat())
 
 
 def _hide_path(path: Path) -> Iterator[str]:
@@ -240,27 +253,108 @@ class SupervisedSandbox:
         seen += [resolver] if command.network else []
         own = [command.home, temporary]
         (own if command.writable else seen).append(command.workspace)
+        limits = self.limits_for(command.workspace, command.home)
         spec: supervisor.SupervisorSpec = {
             "parent": os.getpid(),
-            "limits": self._resource_limits(),
+            "limits": _resource_limits(limits),
             "confined": self.kind.confines,
             "network": command.network,
             "readable": list(map(str, seen)),
             "writable": list(map(str, own)),
         }
+        argv = supervisor.supervisor_command(spec, command.argv)
+        if limits.drops_root:
+            drop = _drop_spec(command, self.view, limits.user, supervised=True)
+            argv = privilege_drop.drop_command(drop, supervisor.supervisor_arguments(argv))
         return SandboxLaunch(
-            argv=self.limits.join_cgroup(supervisor.supervisor_command(spec, command.argv)),
+            argv=limits.join_cgroup(argv),
             env={**command.env, "HOME": str(command.home), "TMPDIR": str(temporary)},
             cwd=command.workspace,
         )
 
-    def _resource_limits(self) -> dict[str, int]:
-        return {
-            "RLIMIT_CORE": 0,
-            "RLIMIT_DATA": self.limits.memory,
-            "RLIMIT_FSIZE": self.limits.file_size,
-            "RLIMIT_NPROC": self.limits.processes,
+    def limits_for(self, *folders: Path) -> ProcessLimits:
+        return _limits_for(self.limits, *folders)
+
+
+def _resource_limits(limits: ProcessLimits) -> dict[str, int]:
+    return {
+        "RLIMIT_CORE": 0,
+        "RLIMIT_DATA": limits.memory,
+        "RLIMIT_FSIZE": limits.file_size,
+        "RLIMIT_NPROC": limits.processes,
+    }
+
+
+def _drop_spec(
+    command: SandboxedCommand,
+    view: FilesystemView,
+    user: int,
+    *programs: Path,
+    supervised: bool = False,
+) -> privilege_drop.DropSpec:
+    """What the command's user needs besides the system's folders, which show it what they show
+    everybody."""
+    system = [Path(os.path.realpath(each)) for each in SYSTEM_FOLDERS]
+    shared = common_git_folder(command.workspace)
+    readable = [*view.readable, *command.readable, *programs, *((shared,) if shared else ())]
+    own = [command.home, temporary_folder(command.home)]
+    (own if command.writable else readable).append(command.workspace)
+    real = dict.fromkeys(Path(os.path.realpath(path)) for path in readable)
+    return {
+        "user": user,
+        "own": list(map(str, own)),
+        "readable": [
+            str(path) for path in real if not any(path.is_relative_to(at) for at in system)
+        ],
+        "links": {
+            str(path): os.path.realpath(path)
+            for path in command.readable
+            if str(path) != os.path.realpath(path)
+        },
+        "cwd": str(command.workspace),
+        "supervised": supervised,
+    }
+
+
+def _limits_for(limits: ProcessLimits, *folders: Path) -> ProcessLimits:
+    """Root's own where the folders' file systems can't be mapped to the user of commands."""
+    if not limits.drops_root or all(
+        _can_be_given(os.stat(each).st_dev, limits.user, each)  # noqa: PTH116 - blocking anyway
+        for each in folders
+    ):
+        return limits
+    return replace(limits, user=os.geteuid())
+
+
+_mappable_devices: dict[tuple[int, int], bool] = {}
+
+
+def _can_be_given(device: int, user: int, folder: Path) -> bool:
+    can = _mappable_devices.get((device, user))
+    if can is None:
+        spec: privilege_drop.DropSpec = {
+            "user": user,
+            "own": [str(folder)],
+            "readable": [],
+            "links": {},
+            "cwd": str(folder),
+            "supervised": False,
         }
+        trial = privilege_drop.drop_command(spec, ("/bin/sh", "-c", ":"))
+        try:
+            ran = subprocess.run(  # noqa: S603 - our own arguments
+                trial, capture_output=True, timeout=_TRIAL_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return False
+        can = _mappable_devices[device, user] = ran.returncode == 0
+        if not can:
+            log.warning(
+                "commands in %s keep root's user ID: %s",
+                folder,
+                ran.stderr.decode(errors="replace").strip(),
+            )
+    return can
 
 
 log = logging.getLogger(__name__)
@@ -270,6 +364,7 @@ _TRIAL_SECRET = "probe-secret"  # noqa: S105 - bait for the trial
 # The workspace is writable; a file outside must not be readable, changeable or joined by others.
 _TRIAL_SCRIPT = """
 echo in > inside || exit 3
+[ "$(id -u)" = "$4" ] || exit 5
 cat "$1/bait" 2>/dev/null
 echo out > "$1/outside" 2>/dev/null
 echo out >> "$1/bait" 2>/dev/null
@@ -310,10 +405,12 @@ def detect_sandbox(
     view = build_view(extra=extra, secrets=secrets)
     plain = default_limits(processes)
     limits = replace(plain, cgroup=make_command_cgroup(processes, plain.memory))
-    log.info("limits of commands: %s", limits.enforcement)
-    for candidate in _candidates(view, limits):
+    for candidate in _candidates(view, limits, processes):
         if is_confining(candidate):
             log.info("commands run in a sandbox: %s %s", candidate.kind, candidate.program or "")
+            log.info("limits of commands: %s", candidate.limits.enforcement)
+            if candidate.limits.drops_root:
+                log.info("commands run as user %d", candidate.limits.user)
             return candidate
     log.warning("no sandbox works here: every command needs an approval")
     return SupervisedSandbox(kind=SandboxKind.NONE, view=view, limits=limits)
@@ -337,7 +434,10 @@ def is_confining(sandbox: Sandbox) -> bool:
 def _run_trial(sandbox: Sandbox, workspace: Path, home: Path, *facts: str) -> str:
     launch = sandbox.wrap(
         SandboxedCommand(
-            argv=("sh", "-c", _TRIAL_SCRIPT, "sh", *facts, sandbox.kind.value),
+            argv=(
+                *("sh", "-c", _TRIAL_SCRIPT, "sh"),
+                *(*facts, sandbox.kind.value, str(sandbox.limits.user)),
+            ),
             workspace=workspace,
             home=home,
             env={"PATH": os.defpath},
@@ -363,12 +463,27 @@ def _run_trial(sandbox: Sandbox, workspace: Path, home: Path, *facts: str) -> st
     return ran.stdout.decode(errors="replace") if ran.returncode == 0 else ""
 
 
-def _candidates(view: FilesystemView, limits: ProcessLimits) -> Iterator[Sandbox]:
-    for program in _find_bubblewraps():
-        for flags in (HARDENED_FLAGS, ()):
-            yield BubblewrapSandbox(program=program, view=view, limits=limits, flags=flags)
-    if supervisor.landlock_abi() >= supervisor.MIN_LANDLOCK_ABI:
-        yield SupervisedSandbox(kind=SandboxKind.LANDLOCK, view=view, limits=limits)
+def _candidates(view: FilesystemView, limits: ProcessLimits, processes: int) -> Iterator[Sandbox]:
+    """From strong to weak. Root's own user ID is the worse choice, without a control group even
+    worse than Landlock."""
+    landlock = supervisor.landlock_abi() >= supervisor.MIN_LANDLOCK_ABI
+    kinds = [SandboxKind.BUBBLEWRAP, *((SandboxKind.LANDLOCK,) if landlock else ())]
+    ways = [(kind, limits) for kind in kinds]
+    if os.geteuid() == 0:
+        user = unused_user_id()
+        dropped = replace(
+            limits, user=user, processes=default_limits(processes, user=user).processes
+        )
+        ways = [(kind, each) for each in (dropped, limits) for kind in kinds]
+        if limits.cgroup:
+            ways.sort(key=lambda way: kinds.index(way[0]))
+    for kind, each in ways:
+        if kind is SandboxKind.LANDLOCK:
+            yield SupervisedSandbox(kind=kind, view=view, limits=each)
+            continue
+        for program in _find_bubblewraps():
+            for flags in (HARDENED_FLAGS, ()):
+                yield BubblewrapSandbox(program=program, view=view, limits=each, flags=flags)
 
 
 def _find_bubblewraps() -> Iterator[Path]:

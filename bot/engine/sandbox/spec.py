@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import pwd
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -143,7 +145,8 @@ class LimitEnforcement(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessLimits:
-    """Limits per process in bytes; `processes` is the total for the user, not enforced for root.
+    """Limits per process in bytes; `processes` is the total for `user`, the user ID of commands,
+    not enforced for root.
 
     `cgroup` are the folders of the control group that all commands join; see `cgroups`."""
 
@@ -151,12 +154,18 @@ class ProcessLimits:
     file_size: int = 4 * _GIB
     processes: int
     cgroup: tuple[Path, ...] = ()
+    user: int = field(default_factory=os.geteuid)
 
     @property
     def enforcement(self) -> LimitEnforcement:
         if self.cgroup:
             return LimitEnforcement.CGROUP
-        return LimitEnforcement.USER if os.geteuid() else LimitEnforcement.NONE
+        return LimitEnforcement.USER if self.user else LimitEnforcement.NONE
+
+    @property
+    def drops_root(self) -> bool:
+        """Whether we are root and commands are not; see `privilege_drop`."""
+        return self.user != 0 and os.geteuid() == 0
 
     def join_cgroup(self, argv: Sequence[str]) -> tuple[str, ...]:
         """Return the command that joins the control group and becomes `argv`. It ends with status
@@ -182,12 +191,31 @@ class ProcessLimits:
         return f'{first}{own}{many}exec "$@"'
 
 
-def default_limits(spare_processes: int = SPARE_PROCESSES) -> ProcessLimits:
-    """Allow 3/4 of the memory, and these processes in addition to the user's current ones."""
+def default_limits(
+    spare_processes: int = SPARE_PROCESSES, *, user: int | None = None
+) -> ProcessLimits:
+    """Allow 3/4 of the memory, and these processes in addition to those that the user, by default
+    our own, has now."""
+    user = os.geteuid() if user is None else user
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return ProcessLimits(
-        memory=max(_GIB, total * 3 // 4), processes=sum(_threads(os.getuid())) + spare_processes
+        memory=max(_GIB, total * 3 // 4),
+        processes=sum(_threads(user)) + spare_processes,
+        user=user,
     )
+
+
+_FIRST_USER_ID = 70_700
+"""Above 65535 and below 100000 no system hands out IDs by itself; archives hold up to 2097151."""
+
+
+def unused_user_id() -> int:
+    """Return the ID of the user that commands of root run as: one that no account has."""
+    user = _FIRST_USER_ID
+    with suppress(KeyError):
+        while pwd.getpwuid(user):
+            user += 1
+    return user
 
 
 def _threads(user: int) -> Iterator[int]:
@@ -250,6 +278,11 @@ class Sandbox(Protocol):
 
     @property
     def limits(self) -> ProcessLimits: ...
+
+    def limits_for(self, *folders: Path) -> ProcessLimits:
+        """The limits of a command that writes in the folders: as root, where they cannot be given
+        to another user, those of root. Blocking, but short."""
+        ...
 
     @property
     def view(self) -> FilesystemView:

@@ -93,6 +93,11 @@ def supervisor_command(spec: SupervisorSpec, argv: Sequence[str]) -> tuple[str, 
     return (sys.executable, "-I", "-S", "-c", start, marshal.dumps(dict(spec.items())).hex(), *argv)
 
 
+def supervisor_arguments(command: Sequence[str]) -> tuple[str, ...]:
+    """Return what `main` reads of a command of `supervisor_command`."""
+    return tuple(command[command.index("-c") + 2 :])
+
+
 def landlock_abi() -> int:
     """Return the version; 0 if unavailable or if seccomp doesn't support the architecture."""
     if os.uname().machine not in _ARCHES:
@@ -267,7 +272,8 @@ def _confine(spec: SupervisorSpec) -> None:
 def _allow_path(rules: int, path: str, rights: int) -> None:
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
+        # The command could not reach it either.
         return
     if not os.path.isdir(path):  # noqa: PTH112 - as above
         rights &= _FILE_RIGHTS

@@ -78,6 +78,7 @@ class SystemStatusService:
             sandbox=sandbox.kind.value,
             sandbox_program=str(sandbox.program or ""),
             limits=sandbox.limits.enforcement.value,
+            command_user=None if os.geteuid() else sandbox.limits.user,
             unlisted_owner=self.unnamed_owner(),
             backup=backup,
             disk=disk,

@@ -95,9 +95,9 @@ def exec_tool(workspace: Path, shell: CommandShell, mode: WorkerMode) -> AgentTo
 
 
 _UNLIMITED = (
-    "commands are off here: Shiftboss runs as root, and nothing limits their processes. An owner"
-    " can run Shiftboss as another user, give it a control group (Delegate=yes under systemd),"
-    " or set SHIFTBOSS_TOOLS_AS_ROOT=true"
+    "commands are off here: Shiftboss runs as root, commands in this folder cannot run as another"
+    " user, and nothing limits their processes. An owner can run Shiftboss as another user, give it"
+    " a control group (Delegate=yes under systemd), or set SHIFTBOSS_TOOLS_AS_ROOT=true"
 )
 
 
@@ -107,13 +107,14 @@ async def _run_command(
     if "\0" in command:
         return f"{ERROR_PREFIX}a command cannot hold a NUL character"
     sandbox = await shell.sandbox()
-    if shell.refuses_unlimited and sandbox.limits.enforcement is LimitEnforcement.NONE:
-        return f"{ERROR_PREFIX}{_UNLIMITED}"
     # What runs unasked because it only reads changes nothing, even if that is an error.
     only_reads = is_read_only_command(command, workspace)
     home_name = hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
     try:
         async with shell.homes.acquire(home_name) as home:
+            limits = await asyncio.to_thread(sandbox.limits_for, workspace, home)
+            if shell.refuses_unlimited and limits.enforcement is LimitEnforcement.NONE:
+                return f"{ERROR_PREFIX}{_UNLIMITED}"
             sandboxed = SandboxedCommand(
                 argv=(shutil.which("bash") or "/bin/sh", "-c", command),
                 workspace=workspace,

@@ -19,6 +19,7 @@ from bot.engine.sandbox.spec import (
     build_view,
     command_environment,
     default_limits,
+    unused_user_id,
 )
 
 SECRET = "s3cret-beside-the-workspace"
@@ -65,8 +66,9 @@ class SandboxCell:
         return (await self.run(command, network=network)).head.decode("utf-8", "replace")
 
 
-def build_cell(kind: SandboxKind, root: Path) -> SandboxCell:
-    """Skips the test where this machine has no such sandbox."""
+def build_cell(kind: SandboxKind, root: Path, *, keeps_root: bool = False) -> SandboxCell:
+    """Skips the test where this machine has no such sandbox. Commands of root run as another user
+    in it unless `keeps_root`."""
     house, workspace = root / "house", root / "house" / "work" / "t1"
     home = root / "house" / "shell" / "t1"
     for folder in (workspace, home):
@@ -75,6 +77,8 @@ def build_cell(kind: SandboxKind, root: Path) -> SandboxCell:
     secret.write_text(SECRET)
     (house / ".env").write_text(f"TELEGRAM_BOT_TOKEN={SECRET}")
     view, limits = build_view(secrets=(house,)), default_limits()
+    if os.geteuid() == 0 and kind.confines and not keeps_root:
+        limits = default_limits(user=unused_user_id())
     sandbox: Sandbox = SupervisedSandbox(kind=kind, view=view, limits=limits)
     if kind is SandboxKind.BUBBLEWRAP:
         candidates = [

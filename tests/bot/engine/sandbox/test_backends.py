@@ -32,6 +32,9 @@ class Pretender:
     limits: ProcessLimits = field(default_factory=default_limits)
     program: Path | None = None
 
+    def limits_for(self, *folders: Path) -> ProcessLimits:
+        return self.limits
+
     def wrap(self, command: SandboxedCommand) -> SandboxLaunch:
         told = command.argv[command.argv.index("sh", 1) + 1 :]
         return SandboxLaunch(
