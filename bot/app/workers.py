@@ -6,7 +6,7 @@ import asyncio
 import os
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -200,8 +200,8 @@ class WorkerTools:
         at, memories = job.workspace, self.memories(job, persona)
         return (
             read_tool(at, self.protected_paths),
-            write_tool(at),
-            edit_tool(at),
+            replace(write_tool(at), lock=self.shell.lock_for(at)),
+            replace(edit_tool(at), lock=self.shell.lock_for(at)),
             list_tool(at),
             grep_tool(at, self.protected_paths),
             web_fetch_tool(at, self.fetcher),

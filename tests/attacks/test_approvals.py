@@ -12,10 +12,11 @@ from zoneinfo import ZoneInfo
 import pytest
 import pytest_asyncio
 
-from bot.engine.permissions.call_effects import effect_hash, scripts_text
+from bot.engine.permissions.call_effects import take_snapshot
 from cards.catalog import catalog_for
 from cards.render.text import render
 from cards.views.approvals import approval_card
+from storage.data_directory import make_private
 from storage.records.approvals import ApprovalKind
 from storage.records.people import Language
 from tests.bot.engine.permissions.policy_cases import tool_call
@@ -76,14 +77,12 @@ def test_a_script_that_was_changed_after_the_question_is_another_effect(
     work: Path, command: str, change: Callable[[Path], None]
 ) -> None:
     call = tool_call("exec", command=command)
-    asked = effect_hash(call, work)
-    assert effect_hash(call, work) == asked
+    asked = take_snapshot(call, work).hash
+    assert take_snapshot(call, work).hash == asked
 
     change(work / "b.sh")
 
-    named_plainly = "b.sh" in command
-    if named_plainly or change is not overwrite_quietly:
-        assert effect_hash(call, work) != asked
+    assert take_snapshot(call, work).hash != asked
 
 
 @pytest.mark.parametrize(
@@ -103,11 +102,89 @@ def test_what_a_build_tool_or_a_folder_brings_along_counts_too(
     work: Path, command: str, file: str
 ) -> None:
     call = tool_call("exec", command=command)
-    asked = effect_hash(call, work)
+    asked = take_snapshot(call, work).hash
 
     (work / file).write_text("evil\n")
 
-    assert effect_hash(call, work) != asked
+    assert take_snapshot(call, work).hash != asked
+
+
+@pytest.mark.parametrize(
+    ("script", "file"),
+    [
+        (". ./c.sh\n", "c.sh"),
+        ('. "$(dirname "$0")/c.sh"\n', "c.sh"),
+        ("source sub/c.sh", "sub/c.sh"),
+        ("python3 - <<E\nimport helper\nE\n", "helper.py"),
+        ("from sub.deep import x", "sub/deep.py"),
+        ("node -e 'require(\"./lib/it.js\")'", "lib/it.js"),
+        ("sh first.sh", "second.sh"),
+        ("# filler\n" * 10_000 + "sh c.sh\n", "c.sh"),
+        (" ".join(f"w{n}" for n in range(25_000)) + "\nsh c.sh\n", "c.sh"),
+    ],
+)
+def test_what_a_named_script_names_counts_too(work: Path, script: str, file: str) -> None:
+    (work / "b.sh").write_text(script)
+    (work / "first.sh").write_text("sh second.sh\n")
+    (work / file).parent.mkdir(exist_ok=True)
+    (work / file).write_text("echo harmless\n")
+    call = tool_call("exec", command="sh b.sh")
+    asked = take_snapshot(call, work).hash
+    assert take_snapshot(call, work).hash == asked
+
+    overwrite_quietly(work / file)
+
+    assert take_snapshot(call, work).hash != asked
+
+
+@pytest.mark.parametrize("size", [10, 9_000_000, 11_000_000])
+@pytest.mark.parametrize(
+    "command", ["cat sub/* | sh", "sh sub/run", "for f in sub; do $f/run; done"]
+)
+def test_times_that_a_worker_set_back_hide_no_change(work: Path, command: str, size: int) -> None:
+    (work / "sub" / "run").write_text("echo harmless #" + "x" * size)
+    call = tool_call("exec", command=command)
+    asked = take_snapshot(call, work).hash
+    assert take_snapshot(call, work).hash == asked
+
+    overwrite_quietly(work / "sub" / "run")
+
+    assert take_snapshot(call, work).hash != asked
+
+
+def test_a_restart_that_makes_files_private_changes_no_effect(work: Path) -> None:
+    call = tool_call("exec", command="sh *.sh && python sub/c.py")
+    asked = take_snapshot(call, work).hash
+
+    make_private(work)
+
+    assert take_snapshot(call, work).hash == asked
+
+
+def test_the_person_sees_the_very_bytes_that_were_hashed(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another worker writes the script again and again."""
+    read = Path.read_bytes
+    reads: list[str] = []
+
+    def read_then_change(path: Path) -> bytes:
+        data = read(path)
+        if path.name == "b.sh":
+            reads.append(data.decode())
+            path.write_text(f"echo version {len(reads)}\n")
+        return data
+
+    call = tool_call("exec", command="sh b.sh")
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", read_then_change)
+        seen = take_snapshot(call, work)
+
+    assert len(reads) == 1
+    assert seen.scripts == f"─── b.sh ───\n{reads[0]}".rstrip()
+    assert take_snapshot(call, work).hash != seen.hash
+    (work / "b.sh").write_text(reads[0])
+    assert take_snapshot(call, work).hash == seen.hash
 
 
 def test_a_link_that_leads_elsewhere_is_another_effect(work: Path, tmp_path: Path) -> None:
@@ -115,18 +192,18 @@ def test_a_link_that_leads_elsewhere_is_another_effect(work: Path, tmp_path: Pat
     (work / "link.sh").symlink_to("b.sh")
     (work / "folder").symlink_to("sub")
     commands = ["sh link.sh", "cd folder && python c.py", "python folder/c.py"]
-    before = [effect_hash(tool_call("exec", command=each), work) for each in commands]
+    before = [take_snapshot(tool_call("exec", command=each), work).hash for each in commands]
     write = tool_call("write", path="link.sh", content="x")
-    written = effect_hash(write, work)
+    written = take_snapshot(write, work).hash
 
     (work / "link.sh").unlink()
     (work / "link.sh").symlink_to(tmp_path / "other.sh")
     (work / "folder").unlink()
     shutil.copytree(work / "sub", work / "folder")
 
-    after = [effect_hash(tool_call("exec", command=each), work) for each in commands]
+    after = [take_snapshot(tool_call("exec", command=each), work).hash for each in commands]
     assert all(one != other for one, other in zip(before, after, strict=True))
-    assert effect_hash(write, work) != written
+    assert take_snapshot(write, work).hash != written
 
 
 @pytest.mark.parametrize(
@@ -138,15 +215,17 @@ def test_odd_names_are_no_error(work: Path, command: str) -> None:
 
     call = tool_call("exec", command=command)
 
-    assert effect_hash(call, work) == effect_hash(call, work)
-    assert scripts_text(call, work) == ""
+    assert take_snapshot(call, work).hash == take_snapshot(call, work).hash
+    assert take_snapshot(call, work).scripts == ""
 
 
 def test_the_person_is_shown_the_scripts_but_no_file_outside(work: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("top secret")
     (work / "leak").symlink_to(tmp_path / "secret")
 
-    shown = scripts_text(tool_call("exec", command="sh b.sh; sh leak; cat ../secret"), work)
+    shown = take_snapshot(
+        tool_call("exec", command="sh b.sh; sh leak; cat ../secret"), work
+    ).scripts
 
     assert "─── b.sh ───\necho harmless" in shown
     assert "secret" not in shown

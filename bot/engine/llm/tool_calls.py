@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -58,11 +59,16 @@ class CallVerdict(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallDecision:
     """A decision; `text` is the reason of a denial, a person's answer or what an earlier try has
-    brought, for the model. `has_failed` says that the earlier try failed or was cut off."""
+    brought, for the model. `has_failed` says that the earlier try failed or was cut off.
+    `check_again`, for calls that a person has allowed, is to be called right before the call is
+    made: it returns why the permission does not cover it any more, or nothing."""
 
     verdict: CallVerdict
     text: str = ""
     has_failed: bool = False
+    check_again: Callable[[], Awaitable[str]] | None = field(
+        default=None, compare=False, repr=False
+    )
 
 
 class CallAuthorizer(Protocol):
@@ -179,7 +185,8 @@ class AgentTool:
     `schema` is the JSON schema of its arguments, which are validated before `run`. `run` returns
     text for the model; a text that starts with ERROR_PREFIX reports a failure. Exceptions are for
     bugs only. `detail` returns `ToolCall.detail`. `in_memory` says that a call only changes the
-    memory of this process: a turn that is resumed makes its earlier ones again."""
+    memory of this process: a turn that is resumed makes its earlier ones again. `lock` is held
+    while a call is made: calls that run or change something in a workspace have turns."""
 
     name: str
     description: str
@@ -188,6 +195,7 @@ class AgentTool:
     kind: CallKind = CallKind.OTHER
     detail: Callable[[Mapping[str, Any]], Awaitable[str]] | None = None
     in_memory: bool = False
+    lock: asyncio.Lock | None = None
 
 
 class ToolHandler(Protocol):

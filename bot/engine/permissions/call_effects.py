@@ -9,6 +9,7 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -18,9 +19,14 @@ from storage.file_trees import walk_folders
 
 _MAX_HASHED_BYTES = 10_000_000
 """Of one file; a larger one counts by size, time of change and inode."""
-_MAX_WORDS = 500
+_MAX_FOLDER_BYTES, _LEAST_READ = 8_000_000, 4_000
+"""Of all files of a folder, each of which counts as so many at least."""
+_MAX_WORDS = 20_000
+_MAX_FOLLOWED = 40
+"""Files in which names of further files are looked for."""
 _MAX_FOLDER_ENTRIES = 20_000
-_MAX_SHOWN_BYTES = 4_000
+_MAX_TEXT_CHARS = 64_000
+_MAX_SHOWN_CHARS = 4_000
 _MAX_SHOWN_FILES = 3
 _MAX_FOLDERS = 8
 
@@ -41,49 +47,106 @@ _BUILD_FILES = (
 """Files that build tools run without being given their names."""
 
 
-def effect_hash(call: ToolCall, workspace: Path) -> str:
-    """A hash of what the call would run or change now; empty for calls that only read.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallSnapshot:
+    """The effect that a call would have had when it was taken: a hash, empty for calls that only
+    read, and the short text files of the workspace that a command names, for the person who
+    decides about it. Both are of the same bytes."""
 
-    Counted are the files and folders whose names occur in a command, anywhere in it, and the files
-    that build tools run by themselves; of changes, the files to be changed. Too much rather than
-    too little: an approval for which something else has changed is asked for once more. Blocking.
-    """
+    hash: str = ""
+    scripts: str = ""
+
+
+def take_snapshot(call: ToolCall, workspace: Path) -> CallSnapshot:
+    """Counted are the files and folders whose names occur in a command, anywhere in it, those whose
+    names occur in these files, and the files that build tools run by themselves; of changes, the
+    files to be changed. Too much rather than too little: an approval for which something else has
+    changed is asked for once more. Blocking."""
     if call.kind in READ_ONLY_KINDS:
-        return ""
-    whole = hashlib.sha256()
-    for path in _paths(call, workspace):
-        state = f"{path}\0{_state_of(path, workspace)}\0"
-        whole.update(state.encode("utf-8", "surrogateescape"))
-    return whole.hexdigest()
-
-
-def scripts_text(call: ToolCall, workspace: Path) -> str:
-    """The short text files of the workspace that a command names, for the person who decides about
-    it; empty if there are none. Blocking."""
+        return CallSnapshot()
     subject = classify_call(call, workspace)
+    seen = _Snapshot(workspace)
     if subject.effect is not CallEffect.RUN:
-        return ""
-    texts: dict[Path, str] = {}
-    root = workspace.resolve()
-    for path in _named_files(subject.command, workspace):
-        with suppress(OSError, RuntimeError, UnicodeDecodeError):
+        for each in subject.paths:
+            if "\0" not in each:
+                seen.add(workspace / each)
+        return CallSnapshot(hash=seen.digest())
+    texts = seen.add_named(subject.command)
+    scripts = "\n\n".join(
+        f"─── {path.relative_to(seen.root)} ───\n{text}"
+        for path, text in islice(texts.items(), _MAX_SHOWN_FILES)
+    )
+    if _EXPANDED.search(subject.command):
+        seen.add(workspace)
+    for name in (*_BUILD_FILES, *_GIT_FILES):
+        seen.add(workspace / name)
+    return CallSnapshot(hash=seen.digest(), scripts=scripts)
+
+
+class _Snapshot:
+    """Reads each file once."""
+
+    def __init__(self, workspace: Path) -> None:
+        self.root = workspace.resolve()
+        self._workspace = workspace
+        self._states: dict[Path, str] = {}
+        self._texts: dict[Path, str] = {}
+        self._is_partial = False
+        """Something named may be a script that is too long to be looked through."""
+
+    def digest(self) -> str:
+        whole = hashlib.sha256()
+        for path, state in self._states.items():
+            whole.update(f"{path}\0{state}\0".encode("utf-8", "surrogateescape"))
+        return whole.hexdigest()
+
+    def add_named(self, command: str) -> dict[Path, str]:
+        """Add what the command names, and what the files that it names name in turn. Return the
+        short texts of the former by their real paths."""
+        for path in _named_files(command, self._workspace):
+            self.add(path)
+        named = {path: text.rstrip() for path, text in self._texts.items()}
+        followed = 0
+        while followed < len(self._texts) and followed < _MAX_FOLLOWED:
+            text = [*self._texts.values()][followed]
+            followed += 1
+            for path in _named_files(text, self._workspace):
+                if path.is_file():
+                    self.add(path)
+        if followed < len(self._texts) or self._is_partial:
+            self.add(self._workspace)
+        return {path: text for path, text in named.items() if 0 < len(text) <= _MAX_SHOWN_CHARS}
+
+    def add(self, path: Path) -> None:
+        if path not in self._states:
+            self._states[path] = self._state_of(path)
+
+    def _state_of(self, path: Path) -> str:
+        """The file or folder at the path, with the targets of links in it."""
+        real = path
+        try:
             real = path.resolve()
-            if real.is_relative_to(root) and real.is_file():
-                data = real.read_bytes() if real.stat().st_size <= _MAX_SHOWN_BYTES else b""
-                if text := data.decode().rstrip():
-                    texts.setdefault(real, f"─── {real.relative_to(root)} ───\n{text}")
-    return "\n\n".join(islice(texts.values(), _MAX_SHOWN_FILES))
-
-
-def _paths(call: ToolCall, workspace: Path) -> list[Path]:
-    subject = classify_call(call, workspace)
-    if subject.effect is CallEffect.RUN:
-        named = [*_named_files(subject.command, workspace)]
-        if _EXPANDED.search(subject.command):
-            named.append(workspace)
-        beside = (workspace / name for name in (*_BUILD_FILES, *_GIT_FILES))
-        return list(dict.fromkeys((*named, *beside)))
-    return [workspace / each for each in subject.paths if "\0" not in each]
+            found = real.stat()
+            if not real.is_relative_to(self.root):
+                # No command can write there, and much of the system changes all the time.
+                content = "outside"
+            elif stat.S_ISDIR(found.st_mode):
+                content = "git" if path.name == ".git" else _folder_state(real)
+            elif not stat.S_ISREG(found.st_mode):
+                content = f"special {found.st_mode}"
+            elif found.st_size > _MAX_HASHED_BYTES:
+                content = _unread_state(found)
+            else:
+                data = real.read_bytes()
+                content = hashlib.sha256(data).hexdigest()
+                with suppress(UnicodeDecodeError):
+                    text = data.decode()
+                    self._is_partial |= len(text) > _MAX_TEXT_CHARS
+                    self._texts.setdefault(real, text[:_MAX_TEXT_CHARS])
+        except (OSError, RuntimeError) as error:
+            # RuntimeError: links that lead in a circle.
+            content = f"absent {type(error).__name__}"
+        return f"{real} {content}"
 
 
 def _named_files(command: str, workspace: Path) -> Iterator[Path]:
@@ -100,6 +163,9 @@ def _named_files(command: str, workspace: Path) -> Iterator[Path]:
 def _spellings(word: str) -> Iterator[str]:
     """A word as a path, and as a Python module."""
     yield word
+    if word.startswith("/"):
+        # Behind something that the shell puts in: "$here"/lib.sh
+        yield word.lstrip("/") or word
     if attached := word.lstrip("-")[1:] if word.startswith("-") else "":
         yield attached
     if _MODULE.fullmatch(word):
@@ -109,39 +175,28 @@ def _spellings(word: str) -> Iterator[str]:
             yield module
 
 
-def _state_of(path: Path, workspace: Path) -> str:
-    """The file or folder at the path, with the targets of links in it."""
-    real = path
-    try:
-        real = path.resolve()
-        found = real.stat()
-        if not real.is_relative_to(workspace.resolve()):
-            # No command can write there, and much of the system changes all the time.
-            content = "outside"
-        elif stat.S_ISDIR(found.st_mode):
-            content = "git" if path.name == ".git" else _folder_state(real)
-        elif not stat.S_ISREG(found.st_mode):
-            content = f"special {found.st_mode}"
-        elif found.st_size > _MAX_HASHED_BYTES:
-            content = f"{found.st_size} {found.st_mtime_ns} {found.st_ino}"
-        else:
-            content = hashlib.sha256(real.read_bytes()).hexdigest()
-    except (OSError, RuntimeError) as error:
-        # RuntimeError: links that lead in a circle.
-        content = f"absent {type(error).__name__}"
-    return f"{real} {content}"
+def _unread_state(found: os.stat_result) -> str:
+    """Everybody can set the time of the last change of a file, but not that of its inode."""
+    return f"{found.st_size} {found.st_ctime_ns} {found.st_ino}"
 
 
 def _folder_state(folder: Path) -> str:
-    """The names, sizes and times of what is in a folder."""
-    whole, seen = hashlib.sha256(), 0
+    """The names and contents of what is in a folder, as far as they are not too much to read."""
+    whole, seen, readable = hashlib.sha256(), 0, _MAX_FOLDER_BYTES
     for at, folders, files, _ in walk_folders(folder):
         # What the Boss sends lies in `inbox`; git's files count by name.
         folders[:] = sorted(each for each in folders if each not in {".git", "inbox"})
         for name in sorted(files):
             path = folder / at / name
             found = path.lstat()
-            line = f"{path} {found.st_size} {found.st_mtime_ns} {found.st_ino}\n"
+            state = _unread_state(found)
+            if stat.S_ISLNK(found.st_mode):
+                state = os.readlink(path)  # noqa: PTH115 - bytes that are no text stay
+            elif stat.S_ISREG(found.st_mode) and found.st_size <= readable:
+                # Their times change when a restart takes the rights to them from other users.
+                readable -= max(found.st_size, _LEAST_READ)
+                state = hashlib.sha256(path.read_bytes()).hexdigest()
+            line = f"{path} {state}\n"
             whole.update(line.encode("utf-8", "surrogateescape"))
             seen += 1
             if seen >= _MAX_FOLDER_ENTRIES:

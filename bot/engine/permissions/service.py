@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from bot.engine.llm.answer_schemas import PROPOSE_TASK
@@ -21,7 +22,7 @@ from bot.engine.llm.tool_calls import (
     ToolCall,
     call_fingerprint,
 )
-from bot.engine.permissions.call_effects import effect_hash, scripts_text
+from bot.engine.permissions.call_effects import CallSnapshot, take_snapshot
 from bot.engine.permissions.policy import PermissionPolicy, PolicyDecision, PolicyVerdict
 from bot.engine.permissions.requests import (
     ApprovalRequester,
@@ -95,10 +96,10 @@ class _WorkerAuthorizer:
     async def __call__(self, call: ToolCall, *, wait_seconds: float = 0.0) -> CallDecision:
         if call.name in _UNCHECKED_TOOLS:
             return CallDecision(verdict=CallVerdict.ALLOW)
-        effect = await self._effect(call)
+        seen = await self._take_snapshot(call)
         # No call runs without a record.
         record, permission = await retry_until_stored(
-            lambda: self._register(call, effect), self._service.sleep, "a tool"
+            lambda: self._register(call, seen), self._service.sleep, "a tool"
         )
         self._call_rows[call.call_id] = record.id
         self._interrupted_calls.exclude(record)
@@ -106,10 +107,10 @@ class _WorkerAuthorizer:
             return permission
         return await self._wait_for_decision(call, record.id, wait_seconds)
 
-    async def _effect(self, call: ToolCall) -> str:
+    async def _take_snapshot(self, call: ToolCall) -> CallSnapshot:
         if call.kind in READ_ONLY_KINDS:
-            return ""
-        return await asyncio.to_thread(effect_hash, call, self._spec.workspace)
+            return CallSnapshot()
+        return await asyncio.to_thread(take_snapshot, call, self._spec.workspace)
 
     def restart(self) -> _WorkerAuthorizer:
         return _WorkerAuthorizer(self._service, self._spec, self._persona)
@@ -132,14 +133,15 @@ class _WorkerAuthorizer:
 
         await retry_until_stored(note, self._service.sleep, "the result of a tool")
 
-    async def _register(self, call: ToolCall, effect: str) -> tuple[ToolCallRecord, CallDecision]:
-        """Record the call and its decision in one transaction. `effect` is its hash, taken before
-        anything of the call is shown to a person."""
+    async def _register(
+        self, call: ToolCall, seen: CallSnapshot
+    ) -> tuple[ToolCallRecord, CallDecision]:
+        """Record the call and its decision in one transaction."""
         house, session = self._service, self._spec.session.id
         async with house.db.write() as tx:
             known = await house.calls.find_suspended(session, call.call_id, tx=tx)
             if known is not None:
-                return known, await self._answer_known(tx, known, effect)
+                return known, await self._answer_known(tx, call, known, seen)
             if (made := await self._interrupted_calls.find_match(tx, call)) is not None:
                 if model_call_id(made) == call.call_id:
                     # The session ends with this very call.
@@ -156,7 +158,7 @@ class _WorkerAuthorizer:
                 return record, CallDecision(
                     verdict=leave, text="" if good else ruling.reason.describe_in_english()
                 )
-            return await self._request_approval(tx, call, ruling, effect)
+            return await self._request_approval(tx, call, ruling, seen)
 
     async def _replay(
         self, tx: Transaction, call: ToolCall, made: ToolCallRecord
@@ -182,21 +184,20 @@ class _WorkerAuthorizer:
         return made, answer_for_call(made)
 
     async def _request_approval(
-        self, tx: Transaction, call: ToolCall, ruling: PolicyDecision, effect: str
+        self, tx: Transaction, call: ToolCall, ruling: PolicyDecision, seen: CallSnapshot
     ) -> tuple[ToolCallRecord, CallDecision]:
         """Take over a decision made on the same call while the worker was not running."""
         house, now = self._service, self._service.now()
-        new = replace(self._new_call(call, ruling, ToolCallState.OPEN), effect_hash=effect)
-        scripts = await asyncio.to_thread(scripts_text, call, self._spec.workspace)
-        if scripts and len(new.detail) + len(scripts) <= _MAX_SHOWN_SCRIPTS:
-            new = replace(new, detail=f"{new.detail}\n\n{house.mask(scripts)}")
+        new = replace(self._new_call(call, ruling, ToolCallState.OPEN), effect_hash=seen.hash)
+        if seen.scripts and len(new.detail) + len(seen.scripts) <= _MAX_SHOWN_SCRIPTS:
+            new = replace(new, detail=f"{new.detail}\n\n{house.mask(seen.scripts)}")
         before = await house.calls.find_undelivered(
             tx,
             task_id=new.task_id,
             path=new.path,
             session_id=new.session_id,
             command_hash=new.command_hash,
-            effect_hash=effect,
+            effect_hash=seen.hash,
         )
         record = await house.calls.add(tx, new, now=now)
         if before is None:
@@ -206,24 +207,33 @@ class _WorkerAuthorizer:
             await house.calls.decide(tx, record, before.state, before.answer)
         await house.calls.mark_cut_off(tx, before.id, now=now)
         record = await house.calls.get(record.id, tx=tx)
-        return record, await self._answer_known(tx, record, effect)
+        return record, await self._answer_known(tx, call, record, seen)
 
     async def _answer_known(
-        self, tx: Transaction, record: ToolCallRecord, effect: str
+        self, tx: Transaction, call: ToolCall, record: ToolCallRecord, seen: CallSnapshot
     ) -> CallDecision:
         """An approval covers what would have run or changed when it was asked for, nothing else."""
         house = self._service
         if record.state is ToolCallState.OPEN:
             return _PENDING
         if record.state is ToolCallState.ALLOWED:
-            if record.effect_hash and record.effect_hash != effect:
+            if record.effect_hash and record.effect_hash != seen.hash:
                 log.warning("call %s is not made: what it would do has changed", record.id)
                 record = await house.calls.mark_answered(
                     tx, record.id, _EFFECT_CHANGED, now=house.now()
                 )
                 return answer_for_call(record)
             await house.calls.mark_started(tx, record, now=house.now())
+            if record.effect_hash:
+                check = partial(self._find_change, call, record)
+                return replace(answer_for_call(record), check_again=check)
         return answer_for_call(record)
+
+    async def _find_change(self, call: ToolCall, record: ToolCallRecord) -> str:
+        if (await self._take_snapshot(call)).hash == record.effect_hash:
+            return ""
+        log.warning("call %s is not made: what it would do has changed as it waited", record.id)
+        return _EFFECT_CHANGED
 
     async def _evaluate(self, tx: Transaction, call: ToolCall) -> PolicyDecision:
         job = self._spec
@@ -267,21 +277,21 @@ class _WorkerAuthorizer:
 
     async def _wait_for_decision(self, call: ToolCall, row: int, patience: float) -> CallDecision:
         """Request an approval and wait up to `patience` seconds."""
-        house, effect = self._service, await self._effect(call)
+        house, seen = self._service, await self._take_snapshot(call)
         task = self._spec.account.task
         about = await house.tasks.get(task) if task is not None else None
         async with house.db.write() as tx:
             record = await house.calls.get(row, tx=tx)
             if record.state is not ToolCallState.OPEN:
-                return await self._answer_known(tx, record, effect)
+                return await self._answer_known(tx, call, record, seen)
             approval = await house.requester.request(tx, record, about)
         await house.show_request(approval)
         with suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 await self._until_decided(row)
-        effect = await self._effect(call)
+        seen = await self._take_snapshot(call)
         async with house.db.write() as tx:
-            return await self._answer_known(tx, await house.calls.get(row, tx=tx), effect)
+            return await self._answer_known(tx, call, await house.calls.get(row, tx=tx), seen)
 
     async def _until_decided(self, row: int) -> None:
         while True:

@@ -292,8 +292,8 @@ def _drop_spec(
     *programs: Path,
     supervised: bool = False,
 ) -> privilege_drop.DropSpec:
-    """What the command's user needs besides the system's folders, which show it what they show
-    everybody."""
+    """Name the folders that the command's user needs besides those of the system, which everybody
+    may read."""
     system = [Path(os.path.realpath(each)) for each in SYSTEM_FOLDERS]
     shared = common_git_folder(command.workspace)
     readable = [*view.readable, *command.readable, *programs, *((shared,) if shared else ())]

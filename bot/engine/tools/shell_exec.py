@@ -60,7 +60,8 @@ class CommandShell:
     env: Callable[[Sandbox], Mapping[str, str]]
     network: bool = False
     refuses_unlimited: bool = False
-    # One command at a time per workspace, so that they don't change each other's files.
+    # One command or change at a time per workspace: they don't change each other's files, and no
+    # script changes while it runs.
     locks: WeakValueDictionary[Path, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     def lock_for(self, workspace: Path) -> asyncio.Lock:
@@ -73,8 +74,7 @@ class CommandShell:
 def exec_tool(workspace: Path, shell: CommandShell, mode: WorkerMode) -> AgentTool:
     async def call(arguments: Mapping[str, Any]) -> str:
         seconds = min(MAX_SECONDS, int(arguments.get("seconds") or DEFAULT_SECONDS))
-        async with shell.lock_for(workspace):
-            return await _run_command(shell, workspace, str(arguments["command"]), seconds, mode)
+        return await _run_command(shell, workspace, str(arguments["command"]), seconds, mode)
 
     async def detail(arguments: Mapping[str, Any]) -> str:
         return str(arguments["command"])
@@ -91,6 +91,7 @@ def exec_tool(workspace: Path, shell: CommandShell, mode: WorkerMode) -> AgentTo
         run=call,
         kind=CallKind.EXECUTE,
         detail=detail,
+        lock=shell.lock_for(workspace),
     )
 
 

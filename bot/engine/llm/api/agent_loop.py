@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, nullcontext
 from functools import partial
 from http import HTTPStatus
 from typing import Any, TypeAlias
@@ -224,7 +224,7 @@ class RunToolset:
     ) -> str | None:
         permit = self._request.permit
         if permit is None:
-            return await tool.run(arguments)
+            return await _make_call(tool, arguments)
         requested_call = await build_tool_call(tool, call_id, arguments)
         decision = await permit(requested_call)
         match decision.verdict:
@@ -237,10 +237,25 @@ class RunToolset:
                 return decision.text
             case CallVerdict.ALLOW:
                 is_early = self._pending_calls and tool.kind not in READ_ONLY_KINDS
-                answer = _OUT_OF_ORDER if is_early else await tool.run(arguments)
+                answer = (
+                    _OUT_OF_ORDER
+                    if is_early
+                    else await _make_call(tool, arguments, decision.check_again)
+                )
                 good = not answer.startswith(ERROR_PREFIX)
                 await permit.record_outcome(call_id, succeeded=good, outcome=answer)
                 return answer
+
+
+async def _make_call(
+    tool: AgentTool,
+    arguments: Mapping[str, Any],
+    check_again: Callable[[], Awaitable[str]] | None = None,
+) -> str:
+    """Others may have changed what was approved while the call waited for its turn."""
+    async with tool.lock or nullcontext():
+        refusal = await check_again() if check_again is not None else ""
+        return refusal or await tool.run(arguments)
 
 
 def _finished_event(part: ToolReturnPart | RetryPromptPart) -> ToolFinished:

