@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from cards.catalog import TextCatalog, catalog_for
 from cards.courier import CardRef
 from cards.formats import is_blank
-from handlers import approvals, chat, memory_phrases, people, presses, skills, tasks
+from handlers import approvals, chat, memory, people, presses, skills, tasks
 from handlers.command_table import COMMANDS
 from handlers.errors import UserError
 from handlers.language import guess_language, language_from_hint
@@ -262,7 +262,7 @@ async def _answer_by_words(request: Request, incoming: IncomingMessage) -> Reply
         answered = await approvals.answer_by_message(request)
         if answered is not None:
             return answered
-    return await memory_phrases.answer_memory_request(request)
+    return await memory.answer_memory_request(request)
 
 
 def _interrupted_message(row: InboxRow) -> InterruptedMessage:

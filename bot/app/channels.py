@@ -1,5 +1,5 @@
-"""Builds the channels: inbox, web chat, chat platforms, the local API of shell commands and the
-HTTP endpoint of the MCP server."""
+"""Builds the channels (inbox, web chat, chat platforms, the local API of shell commands, the HTTP
+endpoint of the MCP server) and the services that look after the store."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from bot.app.backup_source import backup_source
 from bot.app.container import Container
 from bot.app.lifecycle import AppService
 from bot.app.preflight import report_unwritable_home
 from bot.app.running_program import save_address
-from bot.app.upkeep import build_upkeep
 from bot.config.settings import Settings
 from bot.engine.mcp.server import protocol
 from bot.engine.mcp.server.memory_server import ForbiddenScope, McpMemoryServer
+from bot.engine.upkeep.owner_notices import OwnerCardSender, RestoreNotice
+from bot.engine.upkeep.retention import RetentionService
+from bot.engine.upkeep.scheduled_backups import BackupScheduler
+from bot.engine.workspaces.artifacts import TaskArtifacts
 from bot.transports.inbox import InboxService
 from bot.transports.ports import Transport
 from bot.transports.supervisor import TransportSupervisor
@@ -36,8 +40,11 @@ from handlers.language import CardLanguageResolver
 from storage.errors import StorageError
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import Channel, PersonRole
+from storage.retention import RetentionRepo
+from storage.traces import SpanRepo
 
 log = logging.getLogger(__name__)
+
 
 _MAX_ADDRESS = 60
 
@@ -60,7 +67,7 @@ def connect_channels(core: Container) -> tuple[WebTransport, tuple[AppService, .
     if core.settings.feishu_app_id:
         core.transports[Channel.FEISHU] = _build_feishu(core, inbox)
     supervisors = map(TransportSupervisor, core.transports.values())
-    upkeep = build_upkeep(core)
+    upkeep = _build_upkeep(core)
     return web, (core.outbox_sender, *core.engine.services, *upkeep, inbox, *supervisors)
 
 
@@ -177,6 +184,43 @@ def _build_feishu(core: Container, inbox: InboxService) -> Transport:
         home=settings.home,
         on_call=core.quota.count,
     )
+
+
+def _build_upkeep(core: Container) -> tuple[AppService, ...]:
+    store, settings = core.repositories, core.settings
+    owners = OwnerCardSender(
+        chats=store.chats,
+        people=store.people,
+        courier=core.courier,
+        language=settings.fixed_language,
+    )
+    notice = RestoreNotice(
+        db=store.db,
+        key_values=store.key_values,
+        owners=owners,
+        zone=settings.zone,
+        offer=core.held.offer,
+    )
+    backups = BackupScheduler(
+        source=backup_source(settings),
+        folder=settings.backup_folder,
+        hours=settings.backup_hours,
+        keep=settings.backup_keep,
+        key_values=store.key_values,
+        owners=owners,
+        now=core.clock.now,
+        sleep=core.clock.sleep,
+    )
+    retention = RetentionService(
+        home=settings.home,
+        keep=settings.retention,
+        repo=RetentionRepo(store.db),
+        spans=SpanRepo(store.db),
+        remove_worktree=TaskArtifacts(settings.home, store.adoption.is_adopted).remove_worktree,
+        now=core.clock.now,
+        sleep=core.clock.sleep,
+    )
+    return notice, backups, retention
 
 
 class _HttpRefusal(Exception):

@@ -23,15 +23,14 @@ from bot.engine.memory.conversation_archive.service import ConversationHistorySe
 from bot.engine.permissions.service import StandingPermissionService
 from bot.engine.redaction import SecretMasker
 from bot.engine.tasks.approvals import ApprovalService
-from bot.engine.tasks.system_status import SystemStatusService
-from bot.engine.upkeep.disk_usage import measure_disk_use
+from bot.engine.tasks.system_status import SystemStatusService, measure_disk_use
 from bot.engine.upkeep.scheduled_backups import get_backup_state
 from bot.engine.workflow.library.named_workflows import WorkflowLibrary
 from bot.engine.workspaces.projects import ProjectFolderService
 from bot.engine.workspaces.worktrees import TaskWorktrees
 from bot.transports.alerts import ChannelAlerts
 from bot.transports.clock import Clock, SystemClock
-from bot.transports.held_messages import HeldMessages
+from bot.transports.inbox import HeldMessages
 from bot.transports.outbox import ButtonClaimService, OutboxCourier, SentCardService
 from bot.transports.outbox_sender import OutboxSender
 from bot.transports.ports import Transport

@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bot.app.backup_source import backup_source, explain_backup_failures
+from bot.app.backup_source import SECRET_FILES, backup_source, explain_backup_failures
 from bot.app.lifecycle import StartFailure
 from bot.app.preflight import explain_start_failures
 from bot.config.settings import Settings
-from bot.engine.upkeep.settings_masking import SECRET_FILES
 from cards.catalog import catalog_for
 from storage.backup_archive import Backup, create_backup
 from storage.data_directory import DataDirectoryLock

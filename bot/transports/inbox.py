@@ -1,15 +1,17 @@
-"""The inbox service: stores everything that arrives and has it handled once, in order."""
+"""The inbox service: stores everything that arrives and has it handled once, in order; and the
+messages that it holds until somebody decides."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from bot.transports.alerts import ChannelAlerts
 from bot.transports.chat_queue import (
@@ -22,13 +24,13 @@ from bot.transports.chat_queue import (
 )
 from bot.transports.clock import Clock
 from bot.transports.files import AttachmentFetcher
-from bot.transports.held_messages import HeldMessages
 from bot.transports.inbox_worker import InboxWorker
 from bot.transports.outbox import OutboxCourier
 from bot.transports.outbox_sender import OutboxSender
 from bot.transports.ports import IncomingRouter, PressToast, Transport
 from bot.transports.sanitize import detect_language, sanitize_incoming
-from cards.catalog import catalog_for
+from cards.catalog import TextCatalog, catalog_for
+from cards.views.chat import MAX_HELD_SHOWN, held_messages_card
 from handlers.request import Reply
 from storage.db import Database, Transaction
 from storage.errors import StoreUnavailable
@@ -38,6 +40,7 @@ from storage.messages.chats import ChatRepo
 from storage.messages.inbox import INBOX_RETENTION, InboxRepo
 from storage.messages.outbox import OutboxRepo
 from storage.records.messages import (
+    DeliveryUrgency,
     InboxId,
     InboxRow,
     InboxState,
@@ -50,6 +53,7 @@ from storage.records.people import Channel, ChatId, ChatKind, Language
 from storage.restored_store import find_restore
 
 log = logging.getLogger(__name__)
+
 
 MAX_MESSAGE_AGE = timedelta(hours=12)
 """Messages delivered later than this are offered, not acted on."""
@@ -395,3 +399,40 @@ def _shorten_dedupe_key(dedupe: str) -> str:
     if len(dedupe) <= _MAX_DEDUPE_LENGTH:
         return dedupe
     return hashlib.sha256(dedupe.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(kw_only=True, eq=False)
+class HeldMessages:
+    """Implements `handlers.ports.HeldMessagePort`. `on_release` gets each message that is to be
+    handled after all, in the order they arrived."""
+
+    db: Database
+    inbox: InboxRepo
+    courier: OutboxCourier
+    zone: ZoneInfo
+    clock: Clock
+    on_release: Callable[[InboxRow], None] = lambda _: None
+
+    async def offer(self, tx: Transaction, chat_id: ChatId, words: TextCatalog) -> None:
+        """Show the chat's held messages on one card. Call `courier.wake` after the commit."""
+        rows, total = await self.inbox.list_held(tx, chat_id, limit=MAX_HELD_SHOWN)
+        card = held_messages_card(rows, total, words, now=self.clock.now(), zone=self.zone)
+        await self.courier.post(
+            tx,
+            chat_id,
+            await self.courier.prepare(card),
+            # The next ones after a decision get a card of their own.
+            key=f"held:{rows[0].id}",
+            urgency=DeliveryUrgency.ANSWER,
+        )
+
+    async def release(self, chat_id: ChatId) -> int:
+        async with self.db.write() as tx:
+            rows = await self.inbox.release_held(tx, chat_id)
+        for row in rows:
+            self.on_release(row)
+        return len(rows)
+
+    async def drop(self, chat_id: ChatId) -> int:
+        async with self.db.write() as tx:
+            return await self.inbox.drop_held(tx, chat_id, now=self.clock.now())

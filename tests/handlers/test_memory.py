@@ -14,7 +14,7 @@ from cards.actions import (
 )
 from cards.catalog import catalog_for
 from cards.model import ButtonsBlock, Card, CollapsibleBlock, FormBlock, SelectBlock, TextBlock
-from handlers.memory_phrases import topic_to_forget
+from handlers.memory import topic_to_forget
 from storage.records.memory import MemoryKind, MemoryScope, MemoryScopeKind, MemoryState
 from storage.records.memory_views import MemoryCleanReport, MemoryMatch
 from storage.records.people import Language

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from cards.catalog import TextCatalog, catalog_for
 from cards.courier import Courier
 from cards.model import Card
-from cards.views.store import restored_card
+from cards.views.system import restored_card
 from handlers.language import language_of_chat
 from storage.db import Database, Transaction
 from storage.key_value import KeyValueStore

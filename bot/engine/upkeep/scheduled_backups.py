@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from bot.engine.upkeep.owner_notices import OwnerCardSender
-from cards.views.store import backup_failed_card
+from cards.views.system import backup_failed_card
 from storage.backup_archive import BackupSource, create_backup, list_backups, prune_backups
 from storage.errors import BackupFailed, StoreUnavailable
 from storage.key_value import KeyValueStore

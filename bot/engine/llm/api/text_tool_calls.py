@@ -54,9 +54,8 @@ from pydantic_ai.usage import RequestUsage
 
 from bot.engine.llm.api.access import ToolForm
 from bot.engine.llm.api.error_mapping import AnswerRepeatsItself
-from bot.engine.llm.quoted_calls import is_quoted
 from bot.engine.llm.repetition import RepeatedTextGuard
-from bot.engine.llm.written_calls import HeldText, ToolSchemas, read_calls
+from bot.engine.llm.written_calls import HeldText, ToolSchemas, is_quoted, read_calls
 from bot.engine.llm.written_forms import read_form
 
 TEXT_TOOL = "say"

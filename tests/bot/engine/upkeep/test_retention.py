@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from bot.config.settings import RetentionSettings
-from bot.engine.upkeep.disk_usage import measure_disk_use
+from bot.engine.tasks.system_status import measure_disk_use
 from bot.engine.upkeep.retention import RetentionService
 from storage.db import Database
 from storage.records.tasks import Task

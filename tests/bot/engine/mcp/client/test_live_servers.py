@@ -19,8 +19,7 @@ from bot.engine.llm.backend import McpServer, RunNotice, WorkerMode
 from bot.engine.llm.tool_calls import ERROR_PREFIX
 from bot.engine.mcp.client.live_server import CHECK_AFTER_SECONDS, ServerTimeouts
 from bot.engine.mcp.client.server_config import McpScope
-from bot.engine.mcp.client.server_launch import home_name
-from bot.engine.mcp.client.server_pool import KeptServers, McpServerPool
+from bot.engine.mcp.client.server_pool import KeptServers, McpServerPool, home_name
 from bot.engine.sandbox.backends import detect_sandbox
 from bot.engine.sandbox.command_homes import CommandHomes
 from bot.engine.sandbox.spec import Sandbox

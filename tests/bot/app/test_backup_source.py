@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from bot.app.backup_source import settings_masker
 from bot.engine.redaction import SecretMasker
-from bot.engine.upkeep.settings_masking import settings_masker
 
 
 def masked(name: str, text: str) -> str:
