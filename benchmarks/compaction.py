@@ -18,7 +18,7 @@ from bot.engine.memory.conversation_archive.search import ArchiveSearch
 from bot.engine.memory.token_budget import estimate_tokens, truncate_to_tokens
 from storage.memory.conversation_archive import ArchiveAccess
 from storage.records.people import ChatId
-from storage.sessions import ModelSession
+from storage.records.workers import ModelSession
 from tests.bot.engine.memory.conversation_archive.archive_builders import (
     SMALL,
     ArchiveSetup,

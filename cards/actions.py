@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
-from storage.records.memory_views import MemoryListFilter
+from storage.records.memory import MemoryListFilter
 from storage.records.people import PersonRole
 from storage.records.tasks import TaskPriority
 

@@ -20,8 +20,8 @@ from handlers.parsing import parse_number, split_first_word
 from handlers.ports_workers import MemoryRequestRejected
 from handlers.registry import CommandRegistry
 from handlers.request import Reply, Request
-from storage.records.memory import MemoryEntry
-from storage.records.memory_views import MemoryListFilter, MemoryMatch, MemoryPage
+from storage.records.memory import MemoryEntry, MemoryListFilter
+from storage.records.memory_views import MemoryMatch, MemoryPage
 
 _MAX_LINE = 200
 

@@ -12,7 +12,8 @@ from handlers.errors import UserError
 from handlers.flags import parse_flags
 from handlers.parsing import find_task, parse_number
 from handlers.request import Reply, Request
-from storage.records.memory_views import AnswerMemories, MemoryListFilter
+from storage.records.memory import MemoryListFilter
+from storage.records.memory_views import AnswerMemories
 
 
 async def show_used_memories(request: Request, rest: str = "") -> Reply:

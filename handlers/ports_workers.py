@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 
 from cards.model import Card, FileBlock
 from storage.records import memory_views, task_logs, workflows
-from storage.records.memory import MemoryEntry
+from storage.records.memory import MemoryEntry, MemoryListFilter
 from storage.records.people import Chat, ChatId, Language, Person, PersonId
 from storage.records.skills import LoadedSkill, Skill, SkillCatalog, SkillDraft, SkillListing
 from storage.records.system import ModelChoice
@@ -178,7 +178,7 @@ class MemoryPort(Protocol):
         self,
         person: Person,
         chat: Chat,
-        kind: memory_views.MemoryListFilter,
+        kind: MemoryListFilter,
         *,
         scope: str = "",
         page: int = 1,

@@ -371,3 +371,14 @@ async def extend_approval_payload(tx: Transaction, approval: Approval, **facts: 
     """Add facts to a request's payload."""
     payload = {**approval.payload, **facts}
     await tx.execute(_UPDATE.values(payload=payload), {"which": approval.id})
+
+
+async def find_waiting_budget_request(
+    tx: Transaction, subject: str, *, now: datetime
+) -> Approval | None:
+    """The cap's waiting request, if any."""
+    try:
+        newest = await newest_approval_of_subject(tx, ApprovalKind.BUDGET, subject, now=now)
+    except NotFound:
+        return None
+    return newest if newest.state is ApprovalState.WAITING else None

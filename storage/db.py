@@ -1,28 +1,36 @@
-"""Gives serialized write transactions and consistent reads on one database."""
+"""Opens a database, and gives serialized write transactions and consistent reads on it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import repeat
+from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar
 
+import sqlalchemy as sa
 from sqlalchemy import Executable, Row
+from sqlalchemy.engine import URL, make_url
 
-from storage.async_engine import AsyncConnection, AsyncEngine
-from storage.dialect import (
-    DatabaseFileCheck,
-    create_engines,
-    data_version,
-    translate_database_errors,
-)
+from storage.async_engine import AsyncConnection, AsyncEngine, create_async_engine
+from storage.dialect import dump_json, psycopg_url, translate_database_errors
 from storage.errors import StoreUnavailable
+from storage.sqlite_driver import BatchingConnection
 
 log = logging.getLogger(__name__)
 
 STORE_RETRY_SECONDS = 5.0
+
+_PRAGMAS = (
+    "PRAGMA journal_mode=WAL",
+    # Commits must survive a power cut, not only a crash: an acknowledged task must not be lost.
+    "PRAGMA synchronous=FULL",
+    "PRAGMA busy_timeout=5000",
+    "PRAGMA foreign_keys=ON",
+)
 
 Transaction: TypeAlias = AsyncConnection
 _Values: TypeAlias = Mapping[str, Any] | None
@@ -144,3 +152,89 @@ async def retry_until_stored(
         except StoreUnavailable as error:
             log.warning("%s waits for the store: %s", subject, error)
             await sleep(next(pauses))
+
+
+def create_engines(url: str) -> tuple[AsyncEngine, AsyncEngine]:
+    """The write engine and the read engine; on PostgreSQL they are the same."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        engine = create_async_engine(psycopg_url(parsed), pool_pre_ping=True)
+        return engine, engine
+    # Taking the write lock immediately makes read-then-write safe.
+    writer = _create_sqlite_engine(parsed, _PRAGMAS, "BEGIN IMMEDIATE", connections=1)
+    reader = _create_sqlite_engine(
+        parsed, (*_PRAGMAS, "PRAGMA query_only=ON"), "BEGIN", connections=4, skip_rollback_wait=True
+    )
+    return writer, reader
+
+
+async def data_version(writer: AsyncConnection) -> int:
+    """A number that changes when another connection commits; always 0 on PostgreSQL."""
+    if writer.dialect.name != "sqlite":
+        return 0
+    held = await writer.get_raw_connection()
+    driver: Any = held.driver_connection
+    return int(await driver.data_version())
+
+
+class DatabaseFileCheck:
+    """Checks that a SQLite file still exists at its path: writes to a deleted file are lost
+    silently."""
+
+    def __init__(self, url: str) -> None:
+        parsed = make_url(url)
+        is_file = parsed.get_backend_name() == "sqlite"
+        self._path = Path(parsed.database or "") if is_file else None
+        self._initial_identity = self._current_identity()
+
+    def check(self) -> None:
+        """Raise StoreUnavailable while the file is missing. It clears once the file is back."""
+        if self._current_identity() != self._initial_identity:
+            raise StoreUnavailable(
+                f"{self._path} was moved, deleted or replaced: put it back, or restart Shiftboss"
+            )
+
+    def _current_identity(self) -> tuple[int, int] | None:
+        try:
+            found = self._path.stat() if self._path else None
+        except OSError:
+            return None
+        return (found.st_dev, found.st_ino) if found else None
+
+
+def _create_sqlite_engine(
+    url: URL,
+    pragmas: Sequence[str],
+    begin: str,
+    *,
+    connections: int,
+    skip_rollback_wait: bool = False,
+) -> AsyncEngine:
+    # Only an existing file: a missing one must not be recreated empty.
+    where = f"{Path(url.database or '').absolute().as_uri()}?mode=rw"
+
+    def connect() -> sqlite3.Connection:
+        # The driver must not open transactions implicitly.
+        connection = sqlite3.connect(where, uri=True, isolation_level=None, check_same_thread=False)
+        for pragma in pragmas:
+            connection.execute(pragma).close()
+        return connection
+
+    async def connected() -> BatchingConnection:
+        connection = BatchingConnection(connect, skip_rollback_wait=skip_rollback_wait)
+        await connection
+        return connection
+
+    engine = create_async_engine(
+        url.set(drivername="sqlite+aiosqlite"),
+        async_creator=connected,
+        pool_size=connections,
+        max_overflow=0,
+        json_serializer=dump_json,
+    )
+
+    @sa.event.listens_for(engine.sync_engine, "begin")
+    def on_begin(connection: Any) -> None:
+        connection.connection.driver_connection.begin(begin)
+
+    return engine

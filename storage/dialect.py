@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import sqlalchemy as sa
@@ -20,20 +18,12 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.dml import Insert, UpdateBase
 from sqlalchemy.types import TypeDecorator
 
-from storage.async_engine import AsyncConnection, AsyncEngine, create_async_engine
+from storage.async_engine import AsyncConnection
 from storage.errors import ConcurrentUpdate, StoreUnavailable
-from storage.sqlite_driver import BatchingConnection
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql
 
-_PRAGMAS = (
-    "PRAGMA journal_mode=WAL",
-    # Commits must survive a power cut, not only a crash: an acknowledged task must not be lost.
-    "PRAGMA synchronous=FULL",
-    "PRAGMA busy_timeout=5000",
-    "PRAGMA foreign_keys=ON",
-)
 
 # Words by which SQLite and the file system report disk errors.
 _DISK_ERROR_WORDS = ("disk", "locked", "readonly", "unable to open", "malformed", "not a database")
@@ -69,54 +59,6 @@ def dump_json(value: Any) -> str:
         # Half a surrogate pair cannot be stored but escaped.
         return json.dumps(value, separators=(",", ":"))
     return text
-
-
-def create_engines(url: str) -> tuple[AsyncEngine, AsyncEngine]:
-    """The write engine and the read engine; on PostgreSQL they are the same."""
-    parsed = make_url(url)
-    if parsed.get_backend_name() != "sqlite":
-        engine = create_async_engine(_psycopg_url(parsed), pool_pre_ping=True)
-        return engine, engine
-    # Taking the write lock immediately makes read-then-write safe.
-    writer = _create_sqlite_engine(parsed, _PRAGMAS, "BEGIN IMMEDIATE", connections=1)
-    reader = _create_sqlite_engine(
-        parsed, (*_PRAGMAS, "PRAGMA query_only=ON"), "BEGIN", connections=4, skip_rollback_wait=True
-    )
-    return writer, reader
-
-
-async def data_version(writer: AsyncConnection) -> int:
-    """A number that changes when another connection commits; always 0 on PostgreSQL."""
-    if writer.dialect.name != "sqlite":
-        return 0
-    held = await writer.get_raw_connection()
-    driver: Any = held.driver_connection
-    return int(await driver.data_version())
-
-
-class DatabaseFileCheck:
-    """Checks that a SQLite file still exists at its path: writes to a deleted file are lost
-    silently."""
-
-    def __init__(self, url: str) -> None:
-        parsed = make_url(url)
-        is_file = parsed.get_backend_name() == "sqlite"
-        self._path = Path(parsed.database or "") if is_file else None
-        self._initial_identity = self._current_identity()
-
-    def check(self) -> None:
-        """Raise StoreUnavailable while the file is missing. It clears once the file is back."""
-        if self._current_identity() != self._initial_identity:
-            raise StoreUnavailable(
-                f"{self._path} was moved, deleted or replaced: put it back, or restart Shiftboss"
-            )
-
-    def _current_identity(self) -> tuple[int, int] | None:
-        try:
-            found = self._path.stat() if self._path else None
-        except OSError:
-            return None
-        return (found.st_dev, found.st_ino) if found else None
 
 
 class PreparedWrite:
@@ -265,7 +207,7 @@ def migration_engine(url: str) -> sa.Engine:
     too."""
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
-        return sa.create_engine(_psycopg_url(parsed))
+        return sa.create_engine(psycopg_url(parsed))
     engine = sa.create_engine(parsed.set(drivername="sqlite"), json_serializer=dump_json)
     # No foreign keys here: recreating a table would cascade to its children.
     _configure_sqlite(
@@ -288,45 +230,7 @@ def translate_database_errors() -> Iterator[None]:
         raise
 
 
-def _create_sqlite_engine(
-    url: URL,
-    pragmas: Sequence[str],
-    begin: str,
-    *,
-    connections: int,
-    skip_rollback_wait: bool = False,
-) -> AsyncEngine:
-    # Only an existing file: a missing one must not be recreated empty.
-    where = f"{Path(url.database or '').absolute().as_uri()}?mode=rw"
-
-    def connect() -> sqlite3.Connection:
-        # The driver must not open transactions implicitly.
-        connection = sqlite3.connect(where, uri=True, isolation_level=None, check_same_thread=False)
-        for pragma in pragmas:
-            connection.execute(pragma).close()
-        return connection
-
-    async def connected() -> BatchingConnection:
-        connection = BatchingConnection(connect, skip_rollback_wait=skip_rollback_wait)
-        await connection
-        return connection
-
-    engine = create_async_engine(
-        url.set(drivername="sqlite+aiosqlite"),
-        async_creator=connected,
-        pool_size=connections,
-        max_overflow=0,
-        json_serializer=dump_json,
-    )
-
-    @sa.event.listens_for(engine.sync_engine, "begin")
-    def on_begin(connection: Any) -> None:
-        connection.connection.driver_connection.begin(begin)
-
-    return engine
-
-
-def _psycopg_url(url: URL) -> URL:
+def psycopg_url(url: URL) -> URL:
     return url.set(drivername="postgresql+psycopg")
 
 

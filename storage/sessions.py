@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ from storage import schema
 from storage.db import Database, Transaction
 from storage.dialect import PreparedWrite
 from storage.ids import MAX_CANDIDATES, parse_id_prefix, single_match
-from storage.records.workers import SessionInfo, TranscriptRow
+from storage.records.workers import ModelSession, SessionInfo, TranscriptRow
 from storage.rows import record_from, records_from, row_from
 
 _S = schema.sessions.c
@@ -75,33 +75,6 @@ _MESSAGES_AFTER = (
     .where(_M.session_id == bindparam("which"), _M.seq > bindparam("known"))
     .order_by(_M.seq)
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSession:
-    """One conversation with a backend.
-
-    `key` identifies its owner (`chat:…`, `task:…`, `helper:…`); `tokens` is the size of the context
-    at its last turn. `external_id` is a coding CLI's id for it, in the home of that `persona`.
-    `open_turn` is the key of the request whose turn is stored in part, after `open_turn_start`
-    messages; empty if the last turn is complete. That turn contains the first `open_turn_heard`
-    messages of people to its task.
-    """
-
-    id: str
-    key: str
-    backend: str
-    model: str
-    turns: int
-    tokens: int
-    started_at: datetime
-    last_used_at: datetime
-    external_id: str = ""
-    persona: str = ""
-    open_turn: str = ""
-    open_turn_start: int = 0
-    open_turn_heard: int = 0
-    is_open: bool = True
 
 
 class SessionRepo:

@@ -21,14 +21,18 @@ from sqlalchemy import (
 )
 
 from storage import schema
-from storage.approvals import newest_approval_of_subject
 from storage.db import Database, Transaction
 from storage.dialect import PreparedWrite, insert_or_ignore, upsert
-from storage.errors import NotFound
-from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.people import ChatId, PersonId
 from storage.records.tasks import TaskId, UsageTotals
-from storage.records.usage import BudgetGrant, BudgetScope, CostLine, SpendingCap
+from storage.records.usage import (
+    BudgetGrant,
+    BudgetScope,
+    CostLine,
+    PendingModelCall,
+    SpendingCap,
+    UsageRecord,
+)
 from storage.rows import record_from, records_from, row_from
 
 _U = schema.usage.c
@@ -43,46 +47,6 @@ _SUMMED: Mapping[str, ColumnElement[Any]] = {
     "unpriced": case((_U.cost_micros.is_(None), 1), else_=0),
 }
 _SUMS = [func.coalesce(func.sum(each), 0).label(name) for name, each in _SUMMED.items()]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsageRecord:
-    """The usage of one model run. `cost_micros` is US dollars in millionths, None without a known
-    price. `estimated_tokens` is the unreported part of its tokens."""
-
-    at: datetime
-    purpose: str
-    backend: str
-    model: str
-    person_id: PersonId | None
-    chat_id: ChatId | None
-    task_id: TaskId | None
-    requests: int
-    input_tokens: int
-    output_tokens: int
-    cache_read_tokens: int
-    cache_write_tokens: int
-    cost_micros: int | None
-    estimated_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingModelCall:
-    """A run with a call that has been sent, or is about to be: what of its usage is not recorded.
-    `input_tokens` includes an upper bound for this call; nothing is known of its answer."""
-
-    id: str
-    at: datetime
-    purpose: str
-    backend: str
-    model: str
-    person_id: PersonId | None
-    chat_id: ChatId | None
-    task_id: TaskId | None
-    requests: int
-    input_tokens: int
-    output_tokens: int
-    cost_micros: int | None
 
 
 _ADD = PreparedWrite(lambda _: insert(schema.usage), *(each.name for each in fields(UsageRecord)))
@@ -294,14 +258,3 @@ async def add_budget_grant(tx: Transaction, grant: BudgetGrant, *, now: datetime
     values = row_from(grant) | row_from(grant.cap) | {"at": now}
     del values["cap"]
     await tx.execute(insert_or_ignore(tx.dialect.name, schema.budget_grants).values(values))
-
-
-async def find_waiting_budget_request(
-    tx: Transaction, subject: str, *, now: datetime
-) -> Approval | None:
-    """The cap's waiting request, if any."""
-    try:
-        newest = await newest_approval_of_subject(tx, ApprovalKind.BUDGET, subject, now=now)
-    except NotFound:
-        return None
-    return newest if newest.state is ApprovalState.WAITING else None

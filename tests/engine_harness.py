@@ -40,9 +40,8 @@ from bot.engine.tasks.dispatch import LocalDispatcher
 from bot.engine.tasks.recovery import OFFER_AFTER
 from bot.engine.tasks.service import TaskService
 from bot.engine.tracing.span_recorder import SpanRecorder
-from bot.engine.workflow.definition import Workflow
+from bot.engine.workflow.definition import Workflow, dump_workflow
 from bot.engine.workflow.live_progress import LiveProgress
-from bot.engine.workflow.plan import dump_workflow
 from bot.engine.workflow.presentation.task_view import TaskViewLoader
 from bot.engine.workflow.runner import TaskRunner
 from bot.engine.workflow.step_approvals import CapExtensionRequester, StepApprovalRequester

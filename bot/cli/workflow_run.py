@@ -15,7 +15,7 @@ from bot.app.container import Container, open_container
 from bot.app.lifecycle import ServiceGroup, stop_on_signals
 from bot.app.preflight import hold_home
 from bot.config.settings import Settings
-from bot.engine.workflow.definition import Workflow, WorkflowTopology
+from bot.engine.workflow.definition import Workflow, WorkflowTopology, load_workflow
 from bot.engine.workflow.expressions.operations import ExpressionError
 from bot.engine.workflow.node_runs import (
     VALUES_KEY,
@@ -23,7 +23,6 @@ from bot.engine.workflow.node_runs import (
     parse_activation,
     public_value,
 )
-from bot.engine.workflow.plan import load_workflow
 from bot.engine.workflow.presentation.node_display import NodeTitles
 from bot.engine.workflow.scheduler import WorkflowScheduler
 from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER

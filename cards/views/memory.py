@@ -15,6 +15,7 @@ from storage.records.memory import (
     FactSupport,
     MemoryEntry,
     MemoryKind,
+    MemoryListFilter,
     MemoryScope,
     MemoryScopeKind,
     MemoryState,
@@ -188,7 +189,7 @@ _MAX_NEAR = 5
 
 def memories_page_card(
     page: memory_views.MemoryPage,
-    listed_kind: memory_views.MemoryListFilter,
+    listed_kind: MemoryListFilter,
     words: TextCatalog,
     *,
     zone: ZoneInfo,
@@ -205,8 +206,7 @@ def memories_page_card(
     else:
         key = (
             "memory.none"
-            if listed_kind
-            in {memory_views.MemoryListFilter.KNOWN, memory_views.MemoryListFilter.ALL}
+            if listed_kind in {MemoryListFilter.KNOWN, MemoryListFilter.ALL}
             else "memory.none_here"
         )
         blocks.append(model.TextBlock(words(key)))
@@ -218,7 +218,7 @@ def memories_page_card(
     if page.page > 1 or page.has_more:
         blocks.append(model.NoteBlock(words("memory.page", page=page.page, total=page.total)))
     blocks.append(model.NoteBlock(words("memory.shared" if shared else "memory.hint")))
-    if listed_kind is not memory_views.MemoryListFilter.KNOWN:
+    if listed_kind is not MemoryListFilter.KNOWN:
         title = f"{title} · {words(f'memory.wanted.{listed_kind}')}"
     return model.titled_card(title, *blocks)
 
@@ -406,7 +406,7 @@ def _open_select(
 
 def _page_buttons(
     page: memory_views.MemoryPage,
-    kind: memory_views.MemoryListFilter,
+    kind: MemoryListFilter,
     words: TextCatalog,
     scope: str,
 ) -> Iterator[model.CardButton]:
@@ -421,7 +421,7 @@ def _page_buttons(
 
 def _kind_buttons(
     page: memory_views.MemoryPage,
-    current: memory_views.MemoryListFilter,
+    current: MemoryListFilter,
     words: TextCatalog,
     scope: str,
 ) -> Iterator[model.CardButton]:

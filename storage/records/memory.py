@@ -411,3 +411,21 @@ def text_hash(text: str) -> str:
     plain = unicodedata.normalize("NFKC", text).lower()
     letters = "".join(each for each in plain if each.isalnum())
     return hashlib.sha256((letters or plain).encode()).hexdigest()
+
+
+class MemoryListFilter(StrEnum):
+    """Which entries a list shows. KNOWN covers everything derived from conversations, without the
+    handbook."""
+
+    KNOWN = "known"
+    ALL = "all"
+    HANDBOOK = "handbook"
+    PROFILE = "profile"
+    LONGTERM = "longterm"
+    FACTS = "facts"
+    CELLS = "cells"
+    EPISODES = "episodes"
+    CANDIDATES = "candidates"
+    ARCHIVED = "archived"
+    SUPERSEDED = "superseded"
+    REJECTED = "rejected"

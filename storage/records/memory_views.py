@@ -7,27 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from storage.records.memory import MemoryEntry, MemoryScope
+from storage.records.memory import MemoryEntry, MemoryListFilter, MemoryScope
 
 MEMORY_PAGE_SIZE = 20
-
-
-class MemoryListFilter(StrEnum):
-    """Which entries a list shows. KNOWN covers everything derived from conversations, without the
-    handbook."""
-
-    KNOWN = "known"
-    ALL = "all"
-    HANDBOOK = "handbook"
-    PROFILE = "profile"
-    LONGTERM = "longterm"
-    FACTS = "facts"
-    CELLS = "cells"
-    EPISODES = "episodes"
-    CANDIDATES = "candidates"
-    ARCHIVED = "archived"
-    SUPERSEDED = "superseded"
-    REJECTED = "rejected"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
-from storage.records.tasks import Task, UsageTotals
+from storage.records.people import ChatId, PersonId
+from storage.records.tasks import Task, TaskId, UsageTotals
 
 _AMOUNT = re.compile(
     r"(?:(?P<sign>\$)\s*)?(?P<number>\d+(?:\.\d+)?)\s*(?P<many>[kKmM])?\s*(?P<unit>usd|tokens?)?",
@@ -142,3 +144,43 @@ class TaskCost:
     purposes: tuple[CostLine, ...] = ()
     caps: tuple[CapUsage, ...] = ()
     unpriced_models: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageRecord:
+    """The usage of one model run. `cost_micros` is US dollars in millionths, None without a known
+    price. `estimated_tokens` is the unreported part of its tokens."""
+
+    at: datetime
+    purpose: str
+    backend: str
+    model: str
+    person_id: PersonId | None
+    chat_id: ChatId | None
+    task_id: TaskId | None
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    cost_micros: int | None
+    estimated_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingModelCall:
+    """A run with a call that has been sent, or is about to be: what of its usage is not recorded.
+    `input_tokens` includes an upper bound for this call; nothing is known of its answer."""
+
+    id: str
+    at: datetime
+    purpose: str
+    backend: str
+    model: str
+    person_id: PersonId | None
+    chat_id: ChatId | None
+    task_id: TaskId | None
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    cost_micros: int | None

@@ -174,3 +174,30 @@ class McpServerStatus:
     error: str = ""
     restarts: int = 0
     idle_seconds: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSession:
+    """One conversation with a backend.
+
+    `key` identifies its owner (`chat:…`, `task:…`, `helper:…`); `tokens` is the size of the context
+    at its last turn. `external_id` is a coding CLI's id for it, in the home of that `persona`.
+    `open_turn` is the key of the request whose turn is stored in part, after `open_turn_start`
+    messages; empty if the last turn is complete. That turn contains the first `open_turn_heard`
+    messages of people to its task.
+    """
+
+    id: str
+    key: str
+    backend: str
+    model: str
+    turns: int
+    tokens: int
+    started_at: datetime
+    last_used_at: datetime
+    external_id: str = ""
+    persona: str = ""
+    open_turn: str = ""
+    open_turn_start: int = 0
+    open_turn_heard: int = 0
+    is_open: bool = True

@@ -16,4 +16,4 @@ def life(request: pytest.FixtureRequest) -> DispatcherLife:
 def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that dies loses nothing of what the system has: only power cuts need the disk."""
     pragmas = ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=OFF", "PRAGMA foreign_keys=ON")
-    monkeypatch.setattr("storage.dialect._PRAGMAS", pragmas)
+    monkeypatch.setattr("storage.db._PRAGMAS", pragmas)

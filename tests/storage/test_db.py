@@ -46,7 +46,7 @@ async def test_nothing_is_written_beside_a_file_that_took_its_place(tmp_path: Pa
 async def test_a_store_another_process_holds_is_unavailable_and_then_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage.dialect._PRAGMAS", ("PRAGMA busy_timeout=50",))
+    monkeypatch.setattr("storage.db._PRAGMAS", ("PRAGMA busy_timeout=50",))
     async with open_database(tmp_path) as db:
         with closing(sqlite3.connect(tmp_path / "shiftboss.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -63,7 +63,7 @@ async def test_a_full_disk_leaves_what_was_there_and_takes_more_when_there_is_ro
 ) -> None:
     with closing(sqlite3.connect(migrated_url(tmp_path).removeprefix("sqlite:///"))) as store:
         (pages,) = store.execute("PRAGMA page_count").fetchone()
-    monkeypatch.setattr("storage.dialect._PRAGMAS", (f"PRAGMA max_page_count={pages + 5}",))
+    monkeypatch.setattr("storage.db._PRAGMAS", (f"PRAGMA max_page_count={pages + 5}",))
     async with open_database(tmp_path) as db:
         await KeyValueStore(db).put("small", 1)
         with pytest.raises(StoreUnavailable, match="full"):

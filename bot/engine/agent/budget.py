@@ -14,7 +14,12 @@ from zoneinfo import ZoneInfo
 
 from bot.engine.agent.pricing import PriceTable
 from bot.engine.llm.backend import BudgetExceeded, ReachedCap, TokenUsage
-from storage.approvals import NewApproval, add_approval, extend_approval_payload
+from storage.approvals import (
+    NewApproval,
+    add_approval,
+    extend_approval_payload,
+    find_waiting_budget_request,
+)
 from storage.db import Transaction
 from storage.ids import IdGenerator
 from storage.records.approvals import Approval, ApprovalKind
@@ -26,7 +31,6 @@ from storage.usage import (
     UsageKey,
     UsageRepo,
     add_budget_grant,
-    find_waiting_budget_request,
     largest_budget_grant,
     sum_budget_grants,
 )

@@ -25,13 +25,13 @@ from bot.engine.llm.backend import (
     WorkerMode,
 )
 from bot.engine.llm.tool_calls import AgentTool, CallAuthorizer, CallDecision
-from bot.engine.mcp.client.server_pool import ConnectedServers
+from bot.engine.mcp.client.server_config import ConnectedServers
 from bot.engine.tracing.span_recorder import ModelCallStart
 from bot.engine.workers.spec import CostAccount
 from storage.records.people import Language
 from storage.records.traces import ModelCall
-from storage.sessions import ModelSession
-from storage.usage import PendingModelCall, UsageRecord
+from storage.records.usage import PendingModelCall, UsageRecord
+from storage.records.workers import ModelSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,18 +12,8 @@ from typing import TypeAlias
 
 from bot.engine.agent.budget import SpendingBudget
 from bot.engine.agent.context_window import ContextBudget
-from bot.engine.agent.model_calls import (
-    ModelCallInProgress,
-    ModelReply,
-    ModelRequest,
-    call_start,
-)
-from bot.engine.agent.partial_turns import (
-    PartialTurnStore,
-    ResumedTurn,
-    can_resume,
-    is_resumable,
-)
+from bot.engine.agent.model_calls import ModelCallInProgress, ModelReply, ModelRequest, call_start
+from bot.engine.agent.partial_turns import PartialTurnStore, ResumedTurn, can_resume, is_resumable
 from bot.engine.agent.session_history import (
     SHORTENED_NOTE,
     SessionHistory,
@@ -47,12 +37,13 @@ from bot.engine.llm.backend import (
 )
 from bot.engine.llm.failover import BackendSelector
 from bot.engine.llm.present_time import TimeTeller
-from bot.engine.mcp.client.server_config import McpScope
-from bot.engine.mcp.client.server_pool import ConnectedServers, McpServerPool
+from bot.engine.mcp.client.server_config import ConnectedServers, McpScope
+from bot.engine.mcp.client.server_pool import McpServerPool
 from bot.engine.permissions.requests import SuspendedCalls
 from bot.engine.tracing.span_recorder import CallEnding, SpanRecorder
 from storage.db import Database, Transaction, retry_until_stored
-from storage.sessions import ModelSession, SessionRepo
+from storage.records.workers import ModelSession
+from storage.sessions import SessionRepo
 from storage.usage import UsageRepo
 
 log = logging.getLogger(__name__)

@@ -24,7 +24,8 @@ from bot.engine.llm.stored_messages import MessageRow
 from bot.engine.llm.tool_calls import AgentTool, find_argument_error
 from bot.engine.permissions.requests import SuspendedCalls
 from storage.db import Transaction
-from storage.sessions import ModelSession, SessionRepo
+from storage.records.workers import ModelSession
+from storage.sessions import SessionRepo
 
 
 @dataclass(frozen=True, slots=True)

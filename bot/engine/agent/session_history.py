@@ -17,7 +17,8 @@ from bot.engine.llm.stored_messages import MessagePart, MessageRow
 from bot.engine.llm.tool_calls import AgentTool
 from bot.engine.memory.ports import ArchivePrefix
 from bot.engine.memory.token_budget import estimate_tokens
-from storage.sessions import ModelSession, SessionRepo
+from storage.records.workers import ModelSession
+from storage.sessions import SessionRepo
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.llm.backend import BackendError, SelectedBackend
 from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import BackendPreference
-from storage.sessions import ModelSession
+from storage.records.workers import ModelSession
 
 _ALWAYS_NEW = -1
 

@@ -12,8 +12,8 @@ from typing import assert_never
 
 from bot.engine.permissions.requests import DecisionRecorder
 from bot.engine.tasks.queue import requeue
+from bot.engine.workflow.definition import load_workflow
 from bot.engine.workflow.error_policy import tolerates_step_failure
-from bot.engine.workflow.plan import load_workflow
 from bot.engine.workflow.step_approvals import STEP_APPROVAL_KINDS
 from bot.engine.workflow.task_store import TaskStore
 from cards import formats

@@ -7,8 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from bot.engine.workflow.definition import Workflow
-from bot.engine.workflow.plan import dump_workflow
+from bot.engine.workflow.definition import Workflow, dump_workflow
 from bot.engine.workflow.task_store import TaskStore
 from storage.db import Transaction
 from storage.errors import WrongState

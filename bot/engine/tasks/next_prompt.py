@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from bot.engine.tasks.queue import release_running
 from bot.engine.workflow import checkpoint_events as events
 from bot.engine.workflow import prompts
-from bot.engine.workflow.plan import load_workflow
+from bot.engine.workflow.definition import load_workflow
 from bot.engine.workflow.run_state import LeaseMemory, TaskRunState
 from bot.engine.workflow.step_approvals import StepApprovalRequester, answer_calls
 from bot.engine.workflow.task_store import LEASE_DURATION, TaskStore

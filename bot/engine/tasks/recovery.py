@@ -10,9 +10,8 @@ from datetime import datetime, timedelta
 from bot.engine.agent.partial_turns import open_turn_id
 from bot.engine.llm.tool_calls import READ_ONLY_KINDS
 from bot.engine.tasks.queue import release_running
-from bot.engine.workflow.definition import WorkflowNode
+from bot.engine.workflow.definition import WorkflowNode, load_workflow
 from bot.engine.workflow.node_runs import parse_activation
-from bot.engine.workflow.plan import load_workflow
 from bot.engine.workflow.step_approvals import step_turn_key
 from bot.engine.workflow.task_store import TaskStore
 from cards.catalog import TextCatalog, catalog_for

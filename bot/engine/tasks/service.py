@@ -12,9 +12,9 @@ from bot.engine.tasks import commands
 from bot.engine.tasks.access import TaskAccess
 from bot.engine.tasks.commands import CommandEffect
 from bot.engine.tasks.queue import TaskDispatcher
-from bot.engine.workflow.definition import Workflow
+from bot.engine.workflow.definition import Workflow, load_workflow
 from bot.engine.workflow.error_policy import MAX_REPLANS
-from bot.engine.workflow.plan import insert_steps, load_workflow
+from bot.engine.workflow.plan import insert_steps
 from bot.engine.workflow.presentation.task_view import TaskViewLoader
 from bot.engine.workflow.run_state import plan_log
 from bot.engine.workflow.task_store import TaskStore

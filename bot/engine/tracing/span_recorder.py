@@ -20,8 +20,8 @@ from storage.errors import StoreUnavailable
 from storage.records.people import ChatId
 from storage.records.tasks import TaskId
 from storage.records.traces import ModelCall, SpanAttribute, SpanState
+from storage.records.usage import UsageRecord
 from storage.traces import SpanRepo
-from storage.usage import UsageRecord
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,8 @@ from typing import Protocol
 from bot.engine.llm.backend import TokenUsage, WorkerMode
 from storage.records.people import ChatId, Language, PersonId
 from storage.records.tasks import TaskId
-from storage.records.usage import BudgetScope
-from storage.sessions import ModelSession
-from storage.usage import UsageRecord
+from storage.records.usage import BudgetScope, UsageRecord
+from storage.records.workers import ModelSession
 
 
 class BackendPreference(Protocol):

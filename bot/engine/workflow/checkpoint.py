@@ -13,7 +13,7 @@ from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.permissions.requests import ApprovalRequester
 from bot.engine.workflow import checkpoint_events as events
 from bot.engine.workflow.checkpoint_events import CheckpointEvent, NextAction
-from bot.engine.workflow.plan import load_workflow
+from bot.engine.workflow.definition import load_workflow
 from bot.engine.workflow.run_state import MAX_NOTES, ChangeSet, LeaseMemory, TaskRunState
 from bot.engine.workflow.step_approvals import (
     RequestCapExtension,

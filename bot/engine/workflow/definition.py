@@ -14,10 +14,11 @@ from functools import cached_property, reduce
 from operator import or_
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import GetCoreSchemaHandler, JsonValue
+from pydantic import GetCoreSchemaHandler, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import CoreSchema
 
 from bot.engine.llm.limit_overrides import NO_OVERRIDES, LimitOverrides
+from bot.engine.workflow.field_reader import InvalidGraph, ValidationIssue
 from bot.engine.workflow.nodes.contract import (
     BodyConfig,
     EdgeRule,
@@ -446,3 +447,30 @@ def _group_edges(pairs: Iterable[tuple[str, WorkflowEdge]]) -> EdgesByNode:
     for key, edge in pairs:
         groups[key].append(edge)
     return {key: tuple(edges) for key, edges in groups.items()}
+
+
+def dump_workflow(workflow: Workflow) -> dict[str, Any]:
+    dumped: dict[str, Any] = _WORKFLOW_ADAPTER.dump_python(workflow, mode="json")
+    for node in dumped["nodes"]:
+        # Few nodes have these, and every version of a plan is stored whole.
+        if not node["output"]:
+            del node["output"]
+        if not any(value is not None for value in node["limits"].values()):
+            del node["limits"]
+    return dumped
+
+
+def load_workflow(body: Mapping[str, Any]) -> Workflow:
+    """Load a stored plan, which was validated when it was stored. Raises InvalidGraph if its format
+    is unknown."""
+    try:
+        return _WORKFLOW_ADAPTER.validate_python(body)
+    except ValidationError as error:
+        faults = (
+            ValidationIssue(key="bad_shape", where=".".join(map(str, fault["loc"]))[:80])
+            for fault in error.errors()
+        )
+        raise InvalidGraph(faults) from error
+
+
+_WORKFLOW_ADAPTER = TypeAdapter(Workflow)

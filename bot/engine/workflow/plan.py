@@ -7,9 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count, pairwise
-from typing import Any
-
-from pydantic import TypeAdapter, ValidationError
 
 from bot.engine.workflow.definition import (
     ROOT_GRAPH,
@@ -20,7 +17,6 @@ from bot.engine.workflow.definition import (
 )
 from bot.engine.workflow.expressions.evaluator import references
 from bot.engine.workflow.expressions.templates import escape_placeholders
-from bot.engine.workflow.field_reader import InvalidGraph, ValidationIssue
 from bot.engine.workflow.node_runs import (
     ActivationPath,
     enclosing_round,
@@ -255,30 +251,6 @@ def is_chain(workflow: Workflow) -> bool:
     )
 
 
-def dump_workflow(workflow: Workflow) -> dict[str, Any]:
-    dumped: dict[str, Any] = _WORKFLOW_ADAPTER.dump_python(workflow, mode="json")
-    for node in dumped["nodes"]:
-        # Few nodes have these, and every version of a plan is stored whole.
-        if not node["output"]:
-            del node["output"]
-        if not any(value is not None for value in node["limits"].values()):
-            del node["limits"]
-    return dumped
-
-
-def load_workflow(body: Mapping[str, Any]) -> Workflow:
-    """Load a stored plan, which was validated when it was stored. Raises InvalidGraph if its format
-    is unknown."""
-    try:
-        return _WORKFLOW_ADAPTER.validate_python(body)
-    except ValidationError as error:
-        faults = (
-            ValidationIssue(key="bad_shape", where=".".join(map(str, fault["loc"]))[:80])
-            for fault in error.errors()
-        )
-        raise InvalidGraph(faults) from error
-
-
 def merge_with_finished(old: Workflow, runs: Mapping[str, NodeRun], new: Workflow) -> Workflow:
     """Replace the rest of a plan: settled nodes stay first, then pending steps that people added,
     then the new plan with unused ids. Unreached branches are dropped."""
@@ -347,6 +319,3 @@ def _unused_ids(workflow: Workflow) -> Iterator[str]:
 
 def _status_at(runs: Mapping[str, NodeRun], path: str) -> NodeStatus:
     return runs[path].status if path in runs else NodeStatus.PENDING
-
-
-_WORKFLOW_ADAPTER = TypeAdapter(Workflow)

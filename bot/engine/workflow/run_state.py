@@ -12,8 +12,8 @@ from typing import Unpack
 from zoneinfo import ZoneInfo
 
 from bot.engine.workflow.checkpoint_events import StepEnded
-from bot.engine.workflow.definition import Workflow
-from bot.engine.workflow.plan import dump_workflow, linear_workflow, load_workflow
+from bot.engine.workflow.definition import Workflow, dump_workflow, load_workflow
+from bot.engine.workflow.plan import linear_workflow
 from bot.engine.workflow.scheduler import WorkflowScheduler
 from bot.engine.workflow.scheduler_state import TextLookup
 from cards import formats

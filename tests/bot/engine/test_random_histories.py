@@ -377,7 +377,7 @@ class RandomHistory(RuleBasedStateMachine):
 
 def test_any_history_keeps_the_laws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A process that dies loses nothing of what the system has: only power cuts need the disk.
-    monkeypatch.setattr("storage.dialect._PRAGMAS", ("PRAGMA synchronous=OFF",))
+    monkeypatch.setattr("storage.db._PRAGMAS", ("PRAGMA synchronous=OFF",))
 
     async def make() -> None:
         async with run_engine(tmp_path, start_dispatcher=False):

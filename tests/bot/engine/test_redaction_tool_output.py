@@ -11,7 +11,7 @@ from bot.engine.llm.tool_calls import AgentTool
 from bot.engine.redaction import MASK, MAX_OUTPUT_CHARS, SecretMasker, redact_tool, truncate_output
 from bot.engine.workers.spec import CostAccount, WorkerSpec
 from storage.records.people import Language
-from storage.sessions import ModelSession
+from storage.records.workers import ModelSession
 from tests.agent_builders import make_context_builder
 
 SECRET = "hunter2-hunter2-hunter2"

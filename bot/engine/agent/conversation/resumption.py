@@ -22,7 +22,7 @@ from storage.records.approvals import Approval
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import ChatId, Language
 from storage.records.tools import ToolCallRecord, ToolCallState
-from storage.sessions import ModelSession
+from storage.records.workers import ModelSession
 from storage.tools import ToolCallRepo
 
 log = logging.getLogger(__name__)

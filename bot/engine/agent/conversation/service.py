@@ -23,11 +23,7 @@ from bot.engine.agent.conversation.chat_files import (
 from bot.engine.agent.conversation.image_captioning import CaptionedPictures, ImageCaptioner
 from bot.engine.agent.conversation.model_choice import AutoModelChoice, choose_model
 from bot.engine.agent.conversation.resumption import PrepareCommit, ToolCallSuspension
-from bot.engine.agent.conversation.turn_taking import (
-    ConversationExpiry,
-    StoppedMessages,
-    TurnQueue,
-)
+from bot.engine.agent.conversation.turn_taking import ConversationExpiry, StoppedMessages, TurnQueue
 from bot.engine.agent.model_calls import ModelReply, ModelRequest
 from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.agent.partial_turns import can_resume
@@ -67,7 +63,8 @@ from storage.records.approvals import Approval
 from storage.records.people import ChatId, Language
 from storage.records.system import ModelChoice
 from storage.records.tasks import TaskPriority
-from storage.sessions import ModelSession, SessionRepo
+from storage.records.workers import ModelSession
+from storage.sessions import SessionRepo
 
 _PROPOSAL_SCHEMA: Mapping[str, Any] = object_schema(
     "title",

@@ -14,7 +14,7 @@ from typing import Any
 from storage.errors import StoreUnavailable
 from storage.key_value import KeyValueStore
 from storage.records.people import ChatId
-from storage.sessions import ModelSession
+from storage.records.workers import ModelSession
 
 WAIT_MODE = "wait"
 

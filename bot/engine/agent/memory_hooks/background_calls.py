@@ -30,7 +30,7 @@ from storage.db import Database, Transaction
 from storage.records.people import Chat, ChatId, Language
 from storage.records.system import ModelChoice
 from storage.records.tasks import Task, TaskId
-from storage.sessions import ModelSession
+from storage.records.workers import ModelSession
 from storage.subagents import SubagentRepo
 
 _LIMITS = RunLimits(turns=2, output_tokens=3_000, seconds=60.0)

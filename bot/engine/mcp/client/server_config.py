@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from bot.engine.llm.backend import McpServer, WorkerMode
+from bot.engine.llm.backend import McpServer, RunNotice, WorkerMode
+from bot.engine.llm.tool_calls import AgentTool
 from bot.engine.workers.spec import CostAccount
 from storage.records.people import ChatId, PersonId
 from storage.records.tasks import TaskId
@@ -75,3 +76,14 @@ def _substitute(data: str, variables: Mapping[str, str]) -> str:
         return variables[found[1]]
 
     return _VARIABLE.sub(known, data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectedServers:
+    """The tools of connected servers and notices about failed ones.
+
+    `servers` are those that a coding CLI starts itself."""
+
+    tools: tuple[AgentTool, ...] = ()
+    servers: tuple[McpServer, ...] = ()
+    notes: tuple[RunNotice, ...] = ()

@@ -22,6 +22,7 @@ from bot.engine.mcp.client.live_server import (
     ignore_notice,
 )
 from bot.engine.mcp.client.server_config import (
+    ConnectedServers,
     McpError,
     McpScope,
     fill_variables,
@@ -109,17 +110,6 @@ def _readable_paths(program: str, command: Sequence[str]) -> list[Path]:
             needed.append(folder)
     named = [Path(each) for each in command[1:] if each.startswith("/")]
     return [*needed, *(each for each in named if each.is_file())]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectedServers:
-    """The tools of connected servers and notices about failed ones.
-
-    `servers` are those that a coding CLI starts itself."""
-
-    tools: tuple[AgentTool, ...] = ()
-    servers: tuple[McpServer, ...] = ()
-    notes: tuple[RunNotice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

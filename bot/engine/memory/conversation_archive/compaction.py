@@ -35,7 +35,8 @@ from storage.errors import StoreUnavailable
 from storage.memory.conversation_archive import ArchiveRepo, SummaryRepo
 from storage.memory.jobs import CompactionJobRepo
 from storage.records.conversation_archive import CompactionJob, ContextSummary, ConversationSummary
-from storage.sessions import ModelSession, SessionRepo
+from storage.records.workers import ModelSession
+from storage.sessions import SessionRepo
 
 _MAX_TRIES = 3
 """Tries before a session too long for its model gets a summary made without a model."""

@@ -16,8 +16,8 @@ from bot.engine.tasks import commands
 from bot.engine.tasks.access import TaskAccess
 from bot.engine.tasks.commands import CommandEffect, resolve_changes
 from bot.engine.tasks.queue import TaskDispatcher, release_running
-from bot.engine.workflow.definition import Workflow
-from bot.engine.workflow.plan import linear_workflow, load_workflow
+from bot.engine.workflow.definition import Workflow, load_workflow
+from bot.engine.workflow.plan import linear_workflow
 from bot.engine.workflow.presentation.task_view import TaskViewLoader
 from bot.engine.workflow.task_store import TaskStore
 from bot.engine.workspaces.artifacts import MAX_BYTES
@@ -32,7 +32,8 @@ from storage.errors import StoreUnavailable, WrongState
 from storage.records.people import Language, Person
 from storage.records.task_logs import MAX_LOG_TEXT, LogKind, NewLog, StageChange, TaskCompletion
 from storage.records.tasks import EventKind, Task, TaskControl, TaskPhase, TaskPriority, TaskStatus
-from storage.usage import UsageRecord, UsageRepo
+from storage.records.usage import UsageRecord
+from storage.usage import UsageRepo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -395,3 +395,35 @@ COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     "in": lambda one, two: contains(two, one),
     "not in": lambda one, two: not contains(two, one),
 }
+
+
+_MAX_VALUE = 20_000
+
+
+_JSON = json.JSONEncoder(ensure_ascii=False, default=str)
+
+
+def value_as_text(value: Any) -> str:
+    """A value as text: an output as its own text, a list or mapping as JSON."""
+    if isinstance(value, Mapping):
+        value = value.get(TEXT_KEY, dict(value))
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value[:_MAX_VALUE]
+    return _as_json(value)
+
+
+def _as_json(value: Any) -> str:
+    """Encodes only as much as the size limit allows."""
+    pieces: list[str] = []
+    left = _MAX_VALUE
+    try:
+        for piece in _JSON.iterencode(value):
+            pieces.append(piece[:left])
+            left -= len(pieces[-1])
+            if not left:
+                break
+    except (ValueError, RecursionError):
+        pieces.append("…")
+    return "".join(pieces)

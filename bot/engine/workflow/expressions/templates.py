@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from bot.engine.workflow.expressions.evaluator import evaluate
-from bot.engine.workflow.expressions.operations import TEXT_KEY, ExpressionError
+from bot.engine.workflow.expressions.operations import ExpressionError, value_as_text
 
 _PLACEHOLDER = re.compile(
     r"\$(?P<none>\$\{\{.{1,500}?\}\}|\$\{.{1,500}?\})"
@@ -20,8 +19,6 @@ _PLACEHOLDER = re.compile(
 )
 _SHELL_VARIABLE = re.compile(r"\$\{.{1,500}?\}", re.DOTALL)
 _MAX_TEXT = 200_000
-_MAX_VALUE = 20_000
-_JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
 def find_placeholders(text: str) -> Iterator[str]:
@@ -82,29 +79,3 @@ def _filled_placeholder(
     except ExpressionError as error:
         warn(f"{found[0][:200]} becomes empty: {error}")
         return ""
-
-
-def value_as_text(value: Any) -> str:
-    """A value as text: an output as its own text, a list or mapping as JSON."""
-    if isinstance(value, Mapping):
-        value = value.get(TEXT_KEY, dict(value))
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value[:_MAX_VALUE]
-    return _as_json(value)
-
-
-def _as_json(value: Any) -> str:
-    """Encodes only as much as the size limit allows."""
-    pieces: list[str] = []
-    left = _MAX_VALUE
-    try:
-        for piece in _JSON.iterencode(value):
-            pieces.append(piece[:left])
-            left -= len(pieces[-1])
-            if not left:
-                break
-    except (ValueError, RecursionError):
-        pieces.append("…")
-    return "".join(pieces)

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from pydantic import JsonValue
 
-from bot.engine.workflow.definition import InputDefinition, Workflow
+from bot.engine.workflow.definition import InputDefinition, Workflow, dump_workflow, load_workflow
 from bot.engine.workflow.field_reader import InvalidGraph, ValidationIssue
 from bot.engine.workflow.library import workflow_files as files
 from bot.engine.workflow.library.workflow_files import (
@@ -22,7 +22,6 @@ from bot.engine.workflow.library.workflow_files import (
     WorkflowFile,
 )
 from bot.engine.workflow.node_runs import PLANNING_PATH
-from bot.engine.workflow.plan import dump_workflow, load_workflow
 from bot.engine.workflow.validation import validate_workflow
 from cards.catalog import catalog_for
 from storage.records.people import Language

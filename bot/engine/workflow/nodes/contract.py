@@ -18,8 +18,7 @@ from bot.engine.workflow.expressions.evaluator import (
     evaluate_condition,
     split_condition,
 )
-from bot.engine.workflow.expressions.operations import ExpressionError, UnclearAnswer
-from bot.engine.workflow.expressions.templates import value_as_text
+from bot.engine.workflow.expressions.operations import ExpressionError, UnclearAnswer, value_as_text
 from bot.engine.workflow.field_reader import (
     FieldReader,
     ValidationIssue,

@@ -16,6 +16,7 @@ from bot.engine.workflow.definition import (
     Workflow,
     WorkflowNode,
     WorkflowTopology,
+    load_workflow,
 )
 from bot.engine.workflow.expressions.templates import fill_template, replace_placeholders
 from bot.engine.workflow.field_reader import InvalidGraph
@@ -30,7 +31,6 @@ from bot.engine.workflow.node_runs import (
     node_output,
     parse_activation,
 )
-from bot.engine.workflow.plan import load_workflow
 from storage.records.tasks import NodeRun, NodeStatus
 
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import fmean
 
-from bot.engine.workflow.definition import Workflow, WorkflowNode
+from bot.engine.workflow.definition import Workflow, WorkflowNode, load_workflow
 from bot.engine.workflow.field_reader import InvalidGraph
 from bot.engine.workflow.live_progress import LiveProgress
 from bot.engine.workflow.node_runs import parse_activation
 from bot.engine.workflow.nodes.contract import NodeRole
-from bot.engine.workflow.plan import linear_workflow, load_workflow
+from bot.engine.workflow.plan import linear_workflow
 from bot.engine.workflow.presentation.outline import (
     OutlinePlan,
     RemainingStep,

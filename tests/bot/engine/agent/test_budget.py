@@ -28,21 +28,15 @@ from bot.engine.agent.budget import (
 )
 from bot.engine.agent.pricing import ModelPrice, PriceTable
 from bot.engine.llm.backend import BudgetExceeded, ReachedCap, TokenUsage
-from storage.approvals import ApprovalRepo
+from storage.approvals import ApprovalRepo, find_waiting_budget_request
 from storage.db import Database
 from storage.errors import WrongState
 from storage.ids import IdGenerator
 from storage.records.approvals import Approval, ApprovalKind
 from storage.records.people import ChatId, PersonId
 from storage.records.tasks import TaskId
-from storage.records.usage import BudgetScope, SpendingCap
-from storage.usage import (
-    BudgetRepo,
-    UsageRecord,
-    UsageRepo,
-    find_waiting_budget_request,
-    sum_budget_grants,
-)
+from storage.records.usage import BudgetScope, SpendingCap, UsageRecord
+from storage.usage import BudgetRepo, UsageRepo, sum_budget_grants
 from tests.engine_harness import BOSS, CHAT, GROUP, MATE, START, ManualClock, open_seeded_database
 
 SHANGHAI = ZoneInfo("Asia/Shanghai")

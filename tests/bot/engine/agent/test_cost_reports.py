@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 
 from bot.engine.agent.budget import SpendingCaps
 from bot.engine.agent.cost_reports import CostReportService
-from storage.records.usage import BudgetScope, CostPeriod, CostQuery, SpendingCap
-from storage.usage import BudgetRepo, UsageRecord, UsageRepo
+from storage.records.usage import BudgetScope, CostPeriod, CostQuery, SpendingCap, UsageRecord
+from storage.usage import BudgetRepo, UsageRepo
 from tests.engine_harness import BOSS, CHAT, GROUP, MATE, START, EngineHarness, run_engine
 
 ZONE = ZoneInfo("Asia/Shanghai")

@@ -22,7 +22,7 @@ from bot.engine.memory.conversation_archive.session_context import ArchiveContex
 from bot.engine.workers.spec import CostAccount
 from storage.key_value import KeyValueStore
 from storage.records.people import Language
-from storage.sessions import ModelSession
+from storage.records.workers import ModelSession
 from storage.usage import UsageFilter, UsageRepo
 from tests.agent_builders import make_gateway, make_windows
 from tests.bot.engine.llm.builders import MODELS, build_backend, recording_tool

@@ -25,7 +25,7 @@ from handlers.ports import BackendFailure
 from storage.records.people import Language
 from storage.records.skills import SkillDraft, SkillRefusalReason, SkillRefused
 from storage.records.system import ModelChoice
-from storage.sessions import ModelSession
+from storage.records.workers import ModelSession
 from tests.agent_builders import make_context_builder
 from tests.bot.engine.skills.builders import SkillSetup, set_up_skills, write_skill
 from tests.engine_harness import BOSS, CHAT, START, FakeBackend, run_engine, run_result

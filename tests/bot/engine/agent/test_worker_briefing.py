@@ -19,7 +19,7 @@ from bot.engine.workers.personas import BUILT_IN_PERSONAS, PRAGMATIST_PERSONA
 from bot.engine.workers.spec import CostAccount, WorkerSpec
 from storage.records.people import Chat, ChatId, Language, Person, PersonId
 from storage.records.tasks import TaskId
-from storage.sessions import ModelSession
+from storage.records.workers import ModelSession
 from tests.agent_builders import make_context_builder
 from tests.engine_harness import BOSS, CHAT, CHATS, GROUP, MATE, START
 

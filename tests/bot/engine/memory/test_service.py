@@ -30,6 +30,7 @@ from storage.records.memory import (
     EntryId,
     MemoryEntry,
     MemoryKind,
+    MemoryListFilter,
     MemoryOrigin,
     MemoryScope,
     MemoryScopeKind,
@@ -37,7 +38,6 @@ from storage.records.memory import (
     NewMemoryEntry,
     candidate_digest,
 )
-from storage.records.memory_views import MemoryListFilter
 from storage.records.people import Channel, Member
 from storage.search.terms import tokenize
 from storage.search.vectors import VectorRepo

@@ -17,8 +17,8 @@ from bot.engine.tracing.span_ids import (
     workflow_span_id,
 )
 from bot.engine.tracing.trace_reader import assemble_task_spans
-from bot.engine.workflow.definition import WorkflowNode
-from bot.engine.workflow.plan import dump_workflow, linear_workflow
+from bot.engine.workflow.definition import WorkflowNode, dump_workflow
+from bot.engine.workflow.plan import linear_workflow
 from bot.engine.workflow.presentation.node_display import node_namer
 from storage.records.tasks import NodeRun, NodeStatus, TaskId, TaskStatus
 from storage.records.traces import (

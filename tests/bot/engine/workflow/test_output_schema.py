@@ -16,6 +16,7 @@ from bot.engine.llm.answer_schemas import StepAnswer
 from bot.engine.llm.api.access import ApiProvider
 from bot.engine.llm.backend import InvalidAnswer, RunPurpose, RunRequest
 from bot.engine.llm.offline.backend import OfflineBackend
+from bot.engine.workflow.definition import dump_workflow, load_workflow
 from bot.engine.workflow.output_schema import (
     OutputField,
     OutputKind,
@@ -23,7 +24,6 @@ from bot.engine.workflow.output_schema import (
     answer_type,
     check_output,
 )
-from bot.engine.workflow.plan import dump_workflow, load_workflow
 from bot.engine.workflow.serialization.reader import read_workflow
 from bot.engine.workflow.serialization.writer import workflow_to_data
 from tests.bot.engine.llm.builders import build_backend, build_request, collect_run

@@ -18,6 +18,8 @@ from bot.engine.workflow.definition import (
     WorkflowEdge,
     WorkflowNode,
     WorkflowTopology,
+    dump_workflow,
+    load_workflow,
 )
 from bot.engine.workflow.field_reader import InvalidGraph
 from bot.engine.workflow.nodes.contract import NodeConfig
@@ -27,11 +29,9 @@ from bot.engine.workflow.nodes.join import JoinConfig
 from bot.engine.workflow.nodes.registry import NodeType
 from bot.engine.workflow.nodes.switch import SwitchConfig
 from bot.engine.workflow.plan import (
-    dump_workflow,
     graft_workflow,
     insert_steps,
     linear_workflow,
-    load_workflow,
     merge_with_finished,
     rename_nodes,
 )

@@ -21,7 +21,7 @@ from bot.engine.llm.backend import (
 )
 from bot.engine.llm.limit_overrides import LimitOverrides
 from bot.engine.workers.personas import BUILT_IN_PERSONAS, Persona
-from bot.engine.workflow.plan import dump_workflow, load_workflow
+from bot.engine.workflow.definition import dump_workflow, load_workflow
 from bot.engine.workflow.planner import plan_from_steps
 from storage.records.tasks import TaskStatus
 from storage.sessions import SessionRepo

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from bot.engine.llm.backend import McpServer
 from bot.engine.llm.tool_calls import ERROR_PREFIX, AgentTool, CallKind, find_argument_error
 from bot.engine.mcp.client.live_server import ServerTimeouts
-from bot.engine.mcp.client.server_config import McpScope
-from bot.engine.mcp.client.server_pool import ConnectedServers, McpServerPool
+from bot.engine.mcp.client.server_config import ConnectedServers, McpScope
+from bot.engine.mcp.client.server_pool import McpServerPool
 from bot.engine.mcp.client.tool_data import render_result, tool_name, tool_schema
 from bot.engine.sandbox.backends import detect_sandbox
 from bot.engine.sandbox.command_homes import CommandHomes

@@ -22,7 +22,8 @@ from bot.engine.memory.conversation_archive.message_text import ArchiveIndexer
 from storage.db import Database
 from storage.memory.conversation_archive import ArchiveRepo, SummaryRepo
 from storage.memory.jobs import CompactionJobRepo
-from storage.sessions import ModelSession, SessionRepo
+from storage.records.workers import ModelSession
+from storage.sessions import SessionRepo
 from tests.agent_builders import make_history
 from tests.engine_harness import ManualClock, open_seeded_database
 

@@ -16,7 +16,7 @@ from bot.engine.llm.backend import BackendDenied, BackendUnavailable
 from bot.engine.memory.conversation_archive.compaction import ArchiveCompactor, SweepResult
 from bot.engine.memory.conversation_archive.summary_writer import MAX_CALLS, MAX_REFUSALS
 from storage.memory.conversation_archive import SummaryRepo
-from storage.sessions import ModelSession
+from storage.records.workers import ModelSession
 from tests.bot.engine.agent.history_rows import (
     answer_row,
     call_part,

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.engine.workflow.expressions.operations import value_as_text
 from bot.engine.workflow.expressions.templates import (
     escape_placeholders,
     fill_template,
     find_placeholders,
-    value_as_text,
 )
 
 TEMPLATE_NAMES: Mapping[str, Any] = {

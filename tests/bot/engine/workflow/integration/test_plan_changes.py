@@ -8,11 +8,11 @@ import pytest
 
 from bot.engine.llm.answer_schemas import StepAnswer
 from bot.engine.llm.backend import RunPurpose
-from bot.engine.workflow.definition import Workflow, WorkflowEdge, WorkflowNode
+from bot.engine.workflow.definition import Workflow, WorkflowEdge, WorkflowNode, load_workflow
 from bot.engine.workflow.field_reader import InvalidGraph
 from bot.engine.workflow.nodes.delay import DelayConfig
 from bot.engine.workflow.nodes.registry import NodeType
-from bot.engine.workflow.plan import linear_workflow, load_workflow
+from bot.engine.workflow.plan import linear_workflow
 from storage.records.tasks import EventKind, TaskStatus
 from tests.bot.engine.workflow.integration.workflow_world import (
     PacedBackend,

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.workflow.definition import InputDefinition, WorkflowNode
+from bot.engine.workflow.definition import InputDefinition, WorkflowNode, load_workflow
 from bot.engine.workflow.library.named_workflows import (
     WorkflowLibrary,
     make_template,
     prepare_run,
     workflow_to_yaml,
 )
-from bot.engine.workflow.plan import linear_workflow, load_workflow
+from bot.engine.workflow.plan import linear_workflow
 from bot.engine.workflow.serialization.reader import read_workflow
 from storage.records.people import Language
 from storage.records.tasks import TaskStatus

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.workflow.definition import Workflow
+from bot.engine.workflow.definition import Workflow, dump_workflow, load_workflow
 from bot.engine.workflow.nodes.contract import LoopTypeSpec, NodeRole, NodeShape
 from bot.engine.workflow.nodes.registry import CONFIG_TYPES, NodeType, spec_of
-from bot.engine.workflow.plan import dump_workflow, load_workflow
 from bot.engine.workflow.presentation.drawing import render_mermaid, render_svg
 from bot.engine.workflow.serialization.data_parser import parse_yaml
 from bot.engine.workflow.serialization.reader import workflow_from_data

@@ -15,11 +15,12 @@ from bot.engine.workflow.definition import (
     OnError,
     RetryPolicy,
     Workflow,
+    dump_workflow,
+    load_workflow,
 )
 from bot.engine.workflow.field_reader import parse_duration
 from bot.engine.workflow.nodes.contract import OnLimit
 from bot.engine.workflow.nodes.foreach import ForeachConfig
-from bot.engine.workflow.plan import dump_workflow, load_workflow
 from bot.engine.workflow.serialization.reader import read_workflow, workflow_from_data
 from bot.engine.workflow.serialization.writer import workflow_to_data
 from tests.bot.engine.workflow.builders import read_node

@@ -12,7 +12,14 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from bot.engine.llm.answer_schemas import PlanAnswer
-from bot.engine.workflow.definition import InputDefinition, RetryPolicy, Workflow, WorkflowNode
+from bot.engine.workflow.definition import (
+    InputDefinition,
+    RetryPolicy,
+    Workflow,
+    WorkflowNode,
+    dump_workflow,
+    load_workflow,
+)
 from bot.engine.workflow.expressions.templates import fill_template
 from bot.engine.workflow.field_reader import InvalidGraph, parse_duration
 from bot.engine.workflow.nodes.assign import AssignConfig
@@ -22,7 +29,7 @@ from bot.engine.workflow.nodes.human import HumanConfig
 from bot.engine.workflow.nodes.registry import NodeType
 from bot.engine.workflow.nodes.schedule import ScheduleConfig
 from bot.engine.workflow.nodes.switch import SwitchCase, SwitchConfig
-from bot.engine.workflow.plan import dump_workflow, linear_workflow, load_workflow
+from bot.engine.workflow.plan import linear_workflow
 from bot.engine.workflow.planner import format_issues, plan_from_answer, plan_from_text
 from bot.engine.workflow.serialization.data_parser import dump_yaml
 from bot.engine.workflow.serialization.reader import (
