@@ -16,7 +16,7 @@ async def world(tmp_path: Path) -> AsyncIterator[WebHarness]:
     world = WebHarness(tmp_path)
     with blockbuster_ctx("bot.transports.web") as guard:
         # The store looks at its file before each write.
-        guard.functions["os.stat"].can_block_in("storage/dialect.py", "_current_identity")
+        guard.functions["os.stat"].can_block_in("storage/db.py", "_current_identity")
         await world.start()
         yield world
         await world.stop()
