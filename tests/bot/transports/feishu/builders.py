@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bot.transports.feishu.transport import FeishuTransport
-from bot.transports.ports import DeliveryResult, OutboundMessage, PressToast
+from bot.transports.ports import DeliveryResult, OutboundMessage
 from cards.actions import PauseTask
 from cards.model import (
     ButtonsBlock,
@@ -21,89 +20,14 @@ from cards.model import (
     ProgressBlock,
     TextBlock,
 )
-from storage.records.messages import (
-    DeliveryUrgency,
-    InboxId,
-    IncomingChatOpen,
-    IncomingMessage,
-    IncomingPress,
-    MessagePlacement,
-    OutboxId,
-)
+from storage.records.messages import DeliveryUrgency, MessagePlacement, OutboxId
 from storage.records.people import Channel, ChatId, ChatKind, ChatSettings, Language
 from storage.records.people import Chat as StoredChat
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.feishu.tenant import FeishuChat
-from tests.waiting import ChangeSignal
+from tests.fakes.inbox import FakeInbox
 
 TOKEN = "aaaabbbbcccc"
-
-
-class FakeFeishuInbox:
-    """Stores in memory, keeps the promise about repeats, answers presses as told."""
-
-    def __init__(self) -> None:
-        self.arrived: list[IncomingMessage | IncomingChatOpen] = []
-        self.pressed: list[IncomingPress] = []
-        self.recalled: list[str] = []
-        self.arrived_before_recall = 0
-        self.connections: list[Channel] = []
-        self.alerts: list[tuple[str, dict[str, object]]] = []
-        self.broken = 0
-        self.press_error: Exception | None = None
-        self.toast = PressToast(text="Paused")
-        self.gate: asyncio.Event | None = None
-        self.during_press: Callable[[], Awaitable[object]] | None = None
-        self._seen: set[str] = set()
-        self._changes = ChangeSignal()
-
-    async def accept(
-        self, incoming: IncomingMessage | IncomingChatOpen, *, dedupe: str
-    ) -> InboxId | None:
-        if self.broken:
-            self.broken -= 1
-            raise OSError("disk full")
-        if dedupe in self._seen:
-            return None
-        self._seen.add(dedupe)
-        self.arrived.append(incoming)
-        self._changes.notify()
-        return InboxId(len(self.arrived))
-
-    async def recall(self, channel: Channel, *, dedupe: str) -> None:
-        self.recalled.append(dedupe)
-        self.arrived_before_recall = len(self.arrived)
-        self._changes.notify()
-
-    async def press(
-        self, incoming: IncomingPress, *, dedupe: str, wait_seconds: float
-    ) -> PressToast:
-        self.pressed.append(incoming)
-        self._changes.notify()
-        if self.press_error is not None:
-            raise self.press_error
-        if self.during_press is not None:
-            await self.during_press()
-        if self.gate is not None:
-            await self.gate.wait()
-        return self.toast
-
-    def connected(self, channel: Channel) -> None:
-        self.connections.append(channel)
-
-    def alert(self, channel: Channel, key: str, **facts: object) -> None:
-        self.alerts.append((key, facts))
-        self._changes.notify()
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        await self._changes.until_true(condition)
-
-    async def message(self, number: int = 1) -> IncomingMessage:
-        """The newest of so many messages, once they are there."""
-        await self.until(lambda: len(self.arrived) >= number)
-        found = self.arrived[number - 1]
-        assert isinstance(found, IncomingMessage)
-        return found
 
 
 class InstantSleep:
@@ -122,7 +46,7 @@ class FeishuHarness:
     """One transport with everything around it."""
 
     fs: FeishuEmulator
-    inbox: FakeFeishuInbox
+    inbox: FakeInbox
     transport: FeishuTransport
     home: Path
     quick: InstantSleep

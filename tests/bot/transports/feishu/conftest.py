@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from bot.transports.feishu.transport import FeishuTransport
-from tests.bot.transports.feishu.builders import FakeFeishuInbox, FeishuHarness, InstantSleep
+from storage.records.people import Channel
+from tests.bot.transports.feishu.builders import FeishuHarness, InstantSleep
 from tests.emulators.feishu.emulator import FeishuEmulator
+from tests.fakes.inbox import FakeInbox
 
 
 @pytest.fixture
@@ -23,7 +25,7 @@ async def fs() -> AsyncIterator[FeishuEmulator]:
 @pytest.fixture
 async def idle(fs: FeishuEmulator, tmp_path: Path) -> AsyncIterator[FeishuHarness]:
     """Started, but with no long connection yet."""
-    intake, quick = FakeFeishuInbox(), InstantSleep()
+    intake, quick = FakeInbox(Channel.FEISHU, "Paused"), InstantSleep()
     calls: list[int] = []
     transport = FeishuTransport(
         app_id=fs.app_id,

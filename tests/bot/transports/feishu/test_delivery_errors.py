@@ -22,14 +22,8 @@ from bot.transports.ports import (
     Transport,
 )
 from cards.model import Card, FileBlock, ImageBlock, TextBlock
-from tests.bot.transports.feishu.builders import (
-    FakeFeishuInbox,
-    FeishuHarness,
-    answer,
-    next_revision,
-    plain,
-    task,
-)
+from storage.records.people import Channel
+from tests.bot.transports.feishu.builders import FeishuHarness, answer, next_revision, plain, task
 from tests.emulators.feishu.refusals import (
     ConnectionCut,
     FeishuApiError,
@@ -38,6 +32,7 @@ from tests.emulators.feishu.refusals import (
     scope_missing,
 )
 from tests.emulators.feishu.tenant import FeishuChat
+from tests.fakes.inbox import FakeInbox
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(32)
 SEND = "/im/v1/messages$"
@@ -174,7 +169,7 @@ def test_every_kind_has_a_delivery_error() -> None:
 
 async def test_trouble_is_taken_back_when_it_is_over(desk: FeishuHarness) -> None:
     chat = desk.fs.private_chat(desk.fs.user("Anna"))
-    await desk.inbox.until(lambda: desk.inbox.alerts)
+    await desk.inbox.wait(lambda: desk.inbox.alerts)
     desk.fs.inject_fault("POST", SEND, error=quota_used_up())
     with pytest.raises(DeliveryRateLimited):
         await desk.post(chat, plain("x"))
@@ -278,7 +273,7 @@ async def test_a_proxy_that_cannot_be_used_stops_nothing(
         app_id="a",
         app_secret="b",
         domain="https://x.invalid",
-        inbox=FakeFeishuInbox(),
+        inbox=FakeInbox(Channel.FEISHU, "Paused"),
         home=tmp_path,
     )
 

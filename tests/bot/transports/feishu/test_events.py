@@ -13,7 +13,8 @@ from bot.transports.feishu import events
 from bot.transports.feishu.events import FeishuMessageInfo, parse_content
 from bot.transports.feishu.incoming import FeishuEventHandler
 from bot.transports.feishu.messages import FeishuMessages
-from tests.bot.transports.feishu.builders import FakeFeishuInbox
+from storage.records.people import Channel
+from tests.fakes.inbox import FakeInbox
 
 BOT = "ou_bot"
 json_values = st.recursive(
@@ -77,7 +78,7 @@ def info(message_type: str, content: str, **more: Any) -> FeishuMessageInfo:
 )
 async def test_no_event_whatsoever_is_fatal(kind: str, event: Any) -> None:
     arrivals = FeishuEventHandler(
-        inbox=FakeFeishuInbox(), messages=cast("FeishuMessages", SilentPosting())
+        inbox=FakeInbox(Channel.FEISHU, "Paused"), messages=cast("FeishuMessages", SilentPosting())
     )
     body = {"header": {"event_type": kind, "event_id": "e"}, "event": event}
 

@@ -64,11 +64,11 @@ async def test_the_same_message_pushed_again_is_handled_once(desk: FeishuHarness
     again = desk.fs.long.redeliver(sent.push)
     await again.acked
 
-    assert len(desk.inbox.arrived) == 1
+    assert len(desk.inbox.accepted) == 1
 
 
 async def test_what_could_not_be_stored_is_pushed_again(desk: FeishuHarness) -> None:
-    desk.inbox.broken = 1
+    desk.inbox.failures = 1
     anna = desk.fs.user("Anna")
 
     sent = await anna.says(desk.fs.private_chat(anna), "hello")
@@ -79,14 +79,14 @@ async def test_what_could_not_be_stored_is_pushed_again(desk: FeishuHarness) -> 
     await push.acked
 
     assert push.codes == [500, 200]
-    assert len(desk.inbox.arrived) == 1
+    assert len(desk.inbox.accepted) == 1
     assert [key for key, _ in desk.inbox.alerts] == ["", "store", ""]
 
 
 async def test_what_could_not_be_stored_is_stored_in_order_before_the_platform_repeats_it(
     desk: FeishuHarness,
 ) -> None:
-    desk.inbox.broken = 3
+    desk.inbox.failures = 3
     anna = desk.fs.user("Anna")
     chat = desk.fs.private_chat(anna)
 
@@ -203,7 +203,7 @@ async def test_opening_the_chat_is_an_entry_once(desk: FeishuHarness) -> None:
     await anna.opens_chat()
     await asyncio.gather(*(push.acked for push in desk.fs.pushes))
 
-    (entry,) = desk.inbox.arrived
+    (entry,) = desk.inbox.accepted
     assert isinstance(entry, IncomingChatOpen)
     assert entry.place.chat == chat.chat_id
     assert entry.sender.external_id == anna.open_id
@@ -214,7 +214,7 @@ async def test_being_added_to_a_group_is_an_entry(desk: FeishuHarness) -> None:
 
     await (await desk.fs.user("Anna").adds_bot(chat)).acked
 
-    assert desk.inbox.arrived[0].place.title == "team"
+    assert desk.inbox.accepted[0].place.title == "team"
 
 
 async def test_a_menu_key_is_a_command_in_the_private_chat(desk: FeishuHarness) -> None:
@@ -256,7 +256,7 @@ async def test_unknown_and_malformed_events_are_acknowledged(
     await push.acked
 
     assert push.codes == [200]
-    assert desk.inbox.arrived == []
+    assert desk.inbox.accepted == []
 
 
 async def test_a_press_is_answered_with_the_toast_of_the_intake(desk: FeishuHarness) -> None:
@@ -264,7 +264,7 @@ async def test_a_press_is_answered_with_the_toast_of_the_intake(desk: FeishuHarn
 
     answer = await desk.fs.user("Anna").presses(message, "Pause")
 
-    (pressed,) = desk.inbox.pressed
+    (pressed,) = desk.inbox.presses
     assert (answer.toast, answer.kind) == ("Paused", "success")
     assert (pressed.token, pressed.message_id) == (TOKEN, message.message_id)
     assert pressed.place.kind is ChatKind.PRIVATE
@@ -298,7 +298,7 @@ async def test_a_picked_option_and_a_filled_form_arrive_with_what_was_chosen(
     await anna.presses(message, "Too", **{"text~2": "another"})
     await anna.forges(message, None, name="submit_formformform~2", form_value={"text": "x"})
 
-    assert [(one.token, one.value, dict(one.form)) for one in desk.inbox.pressed] == [
+    assert [(one.token, one.value, dict(one.form)) for one in desk.inbox.presses] == [
         (TOKEN, "m-1", {}),
         (TOKEN, "#1", {}),
         ("formformform", "", {"text": "a haiku"}),
@@ -316,15 +316,15 @@ async def test_a_press_in_a_topic_names_the_topic(desk: FeishuHarness) -> None:
 
     await anna.presses(message, "Pause")
 
-    assert desk.inbox.pressed[0].place.thread == root.message_id
-    assert desk.inbox.pressed[0].place.kind is ChatKind.GROUP
+    assert desk.inbox.presses[0].place.thread == root.message_id
+    assert desk.inbox.presses[0].place.kind is ChatKind.GROUP
 
 
 async def test_a_press_that_takes_long_gets_a_neutral_toast_in_time(
     desk: FeishuHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bot.transports.feishu.incoming._PRESS_DEADLINE", 0.05)
-    desk.inbox.gate = asyncio.Event()
+    desk.inbox.during_press = asyncio.Event().wait
     message = await card_on_show(desk)
 
     answer = await desk.fs.user("Anna").presses(message, "Pause")
@@ -350,7 +350,7 @@ async def test_a_forged_press_goes_to_the_intake_with_what_it_has(
 
     await desk.fs.user("Eve").forges(message, value)
 
-    assert desk.inbox.pressed[0].token in ("", "x" * 64)
+    assert desk.inbox.presses[0].token in ("", "x" * 64)
 
 
 async def test_without_a_connection_a_press_fails_on_the_client(fs: FeishuEmulator) -> None:
@@ -366,7 +366,7 @@ async def test_a_recall_waits_for_a_message_that_is_being_stored(desk: FeishuHar
     sent = await anna.says(desk.fs.private_chat(anna), "/run it")
     await desk.fs.push(desk.fs.events.recalled(sent)).acked
 
-    assert desk.inbox.arrived_before_recall == 1
+    assert desk.inbox.accepted_before_recall == 1
 
 
 @pytest.mark.parametrize(("by", "taken_back"), [("message_owner", True), ("group_manager", False)])

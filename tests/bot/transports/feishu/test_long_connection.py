@@ -76,13 +76,13 @@ async def test_an_event_cut_off_before_its_ack_comes_again_and_counts_once(
             await asyncio.sleep(0.001)
 
     assert push.attempts > 1
-    assert len(desk.inbox.arrived) == 1
+    assert len(desk.inbox.accepted) == 1
 
 
 async def test_every_connecting_is_reported(desk: FeishuHarness) -> None:
     await desk.fs.long.drop_connections()
     await desk.fs.wait_until(lambda: desk.fs.long.accepted == 2)
-    await desk.inbox.until(lambda: len(desk.inbox.alerts) == 1)
+    await desk.inbox.wait(lambda: len(desk.inbox.alerts) == 1)
 
     assert len(desk.inbox.connections) == 1
 
@@ -105,7 +105,7 @@ async def test_no_refused_rediscovery_is_the_last(desk: FeishuHarness, code: int
     await fs.long.drop_connections()
     await fs.wait_until(lambda: fs.long.accepted == 2)
     told = ["", key, ""] if key else [""]
-    await desk.inbox.until(lambda: len(desk.inbox.alerts) == len(told))
+    await desk.inbox.wait(lambda: len(desk.inbox.alerts) == len(told))
 
     assert [alert for alert, _ in desk.inbox.alerts] == told
 
@@ -142,7 +142,7 @@ async def test_discovery_that_answers_rubbish_or_nothing_is_tried_again(
     fs.inject_fault("POST", "/callback/ws/endpoint", raw=b'{"code":0,"data":{"URL":"ws://x/"}}')
     running = asyncio.create_task(idle.transport.run())
 
-    await idle.inbox.until(lambda: ("", {}) in idle.inbox.alerts)
+    await idle.inbox.wait(lambda: ("", {}) in idle.inbox.alerts)
 
     assert [key for key, _ in idle.inbox.alerts] == ["unreachable", "refused", ""]
     assert idle.quick.pauses == sorted(idle.quick.pauses)
@@ -164,7 +164,7 @@ async def test_who_cannot_say_who_it_is_does_not_connect(
     idle.fs.inject_fault("GET", "/bot/v3/info", error=error, times=2)
     running = asyncio.create_task(idle.transport.run())
 
-    await idle.inbox.until(lambda: ("", {}) in idle.inbox.alerts)
+    await idle.inbox.wait(lambda: ("", {}) in idle.inbox.alerts)
 
     assert [alert for alert, _ in idle.inbox.alerts] == [key, ""]
     running.cancel()

@@ -11,8 +11,10 @@ import pytest
 from bot.transports.feishu.transport import FeishuTransport
 from bot.transports.ports import DeliveryError
 from storage.records.messages import AttachmentKind, RemoteFile
-from tests.bot.transports.feishu.builders import FakeFeishuInbox, InstantSleep
+from storage.records.people import Channel
+from tests.bot.transports.feishu.builders import InstantSleep
 from tests.emulators.feishu.emulator import FeishuEmulator
+from tests.fakes.inbox import FakeInbox
 
 _GONE = RemoteFile(
     kind=AttachmentKind.FILE,
@@ -28,7 +30,7 @@ async def test_it_starts_although_it_has_been_used_before(
         app_id=fs.app_id,
         app_secret=fs.app_secret,
         domain=fs.domain,
-        inbox=FakeFeishuInbox(),
+        inbox=FakeInbox(Channel.FEISHU, "Paused"),
         home=tmp_path,
         on_call=lambda: None,
         sleep=InstantSleep(),

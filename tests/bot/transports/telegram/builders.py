@@ -9,100 +9,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bot.transports.ports import DeliveryResult, InboxPort, OutboundMessage, PressToast, Transport
+from bot.transports.ports import DeliveryResult, OutboundMessage, Transport
 from bot.transports.telegram.polling import TelegramPollPace
 from bot.transports.telegram.streaming import TelegramStreamPace
 from bot.transports.telegram.transport import TelegramTransport
 from cards.actions import PauseTask
 from cards.model import Block, ButtonsBlock, Card, CardButton, TextBlock
-from storage.records.messages import (
-    DeliveryUrgency,
-    InboxId,
-    IncomingChatOpen,
-    IncomingMessage,
-    IncomingPress,
-    MessagePlacement,
-    OutboxId,
-)
+from storage.records.messages import DeliveryUrgency, MessagePlacement, OutboxId
 from storage.records.people import Channel, Chat, ChatId, ChatKind, ChatSettings, Language
 from tests.emulators.telegram import chats
 from tests.emulators.telegram.emulator import TelegramEmulator
-from tests.waiting import ChangeSignal
+from tests.fakes.inbox import FakeInbox
 
 TOKEN = "k3m9qa7x2b4c"
 PAUSE = ButtonsBlock(
     items=(CardButton(label="Pause", action=PauseTask(task_id="k3m9qa"), token=TOKEN),)
 )
-
-
-class FakeTelegramInbox:
-    """Remembers what it was given; fails, blocks or answers as a test says."""
-
-    def __init__(self) -> None:
-        self.accepted: list[IncomingMessage | IncomingChatOpen] = []
-        self.keys: list[str] = []
-        self.presses: list[IncomingPress] = []
-        self.connections: list[Channel] = []
-        self.alerts: list[tuple[str, dict[str, object]]] = []
-        self.toast = PressToast(text="done")
-        self.failures = 0
-        self.press_error: Exception | None = None
-        self.gate = asyncio.Event()
-        self.gate.set()
-        self.entered = asyncio.Event()
-        self.changes = ChangeSignal()
-
-    async def accept(
-        self, incoming: IncomingMessage | IncomingChatOpen, *, dedupe: str
-    ) -> InboxId | None:
-        self.entered.set()
-        await self.gate.wait()
-        if self.failures:
-            self.failures -= 1
-            raise OSError(28, "No space left on device")
-        if dedupe in self.keys:
-            return None
-        self.keys.append(dedupe)
-        self.accepted.append(incoming)
-        self.changes.notify()
-        return InboxId(len(self.keys))
-
-    async def press(
-        self, incoming: IncomingPress, *, dedupe: str, wait_seconds: float
-    ) -> PressToast:
-        if self.press_error:
-            raise self.press_error
-        self.presses.append(incoming)
-        self.keys.append(dedupe)
-        self.changes.notify()
-        return self.toast
-
-    async def recall(self, channel: Channel, *, dedupe: str) -> None:
-        raise AssertionError("no platform here tells of recalled messages")
-
-    def connected(self, channel: Channel) -> None:
-        self.connections.append(channel)
-
-    def alert(self, channel: Channel, key: str, **facts: object) -> None:
-        assert channel is Channel.TELEGRAM
-        self.alerts.append((key, facts))
-        self.changes.notify()
-
-    @property
-    def alert_keys(self) -> list[str]:
-        return [key for key, _ in self.alerts]
-
-    @property
-    def messages(self) -> list[IncomingMessage]:
-        return [one for one in self.accepted if isinstance(one, IncomingMessage)]
-
-    async def wait(self, holds: Callable[[], bool], what: str = "") -> None:
-        await self.changes.until(lambda: holds() or None, what=what)
-
-    async def message(self, count: int = 1) -> IncomingMessage:
-        """The newest message once there are `count` of them."""
-        await self.wait(lambda: len(self.messages) >= count, f"{count} messages")
-        return self.messages[count - 1]
 
 
 class FakeSleep:
@@ -122,7 +44,6 @@ class FakeSleep:
 
 # Shapes the type checker compares.
 _TRANSPORT: type[Transport] = TelegramTransport
-_INTAKE: type[InboxPort] = FakeTelegramInbox
 
 
 def menu(language: Language) -> tuple[tuple[str, str], ...]:
@@ -147,7 +68,7 @@ async def deliver_whole(transport: Transport, message: OutboundMessage) -> Deliv
 
 
 def make_transport(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, home: Path, sleep: Any, **changed: Any
+    tg: TelegramEmulator, intake: FakeInbox, home: Path, sleep: Any, **changed: Any
 ) -> TelegramTransport:
     settings: dict[str, Any] = {
         "token": tg.token,

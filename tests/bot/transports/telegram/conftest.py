@@ -6,16 +6,12 @@ from pathlib import Path
 import pytest
 
 from bot.transports.telegram.transport import TelegramTransport
-from tests.bot.transports.telegram.builders import (
-    FakeSleep,
-    FakeTelegramInbox,
-    make_transport,
-    running,
-    started,
-)
+from storage.records.people import Channel
+from tests.bot.transports.telegram.builders import FakeSleep, make_transport, running, started
 from tests.emulators.telegram.chats import TelegramChat
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.emulators.telegram.users import TelegramUser
+from tests.fakes.inbox import FakeInbox
 
 
 @pytest.fixture
@@ -35,8 +31,8 @@ def chat(tg: TelegramEmulator, ada: TelegramUser) -> TelegramChat:
 
 
 @pytest.fixture
-async def intake() -> FakeTelegramInbox:
-    return FakeTelegramInbox()
+async def intake() -> FakeInbox:
+    return FakeInbox(Channel.TELEGRAM)
 
 
 @pytest.fixture
@@ -46,7 +42,7 @@ def sleep() -> FakeSleep:
 
 @pytest.fixture
 async def sender(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path, sleep: FakeSleep
+    tg: TelegramEmulator, intake: FakeInbox, tmp_path: Path, sleep: FakeSleep
 ) -> AsyncIterator[TelegramTransport]:
     """A transport that sends and does not receive."""
     async with started(make_transport(tg, intake, tmp_path, sleep)) as transport:
@@ -55,7 +51,7 @@ async def sender(
 
 @pytest.fixture
 async def live(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path, sleep: FakeSleep
+    tg: TelegramEmulator, intake: FakeInbox, tmp_path: Path, sleep: FakeSleep
 ) -> AsyncIterator[TelegramTransport]:
     """A transport that sends and receives."""
     async with running(make_transport(tg, intake, tmp_path, sleep)) as transport:

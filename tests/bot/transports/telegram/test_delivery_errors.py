@@ -20,7 +20,6 @@ from cards.model import ChecklistBlock, FileBlock, TextBlock
 from storage.records.messages import MessagePlacement
 from tests.bot.transports.telegram.builders import (
     FakeSleep,
-    FakeTelegramInbox,
     deliver_whole,
     later,
     letter,
@@ -39,6 +38,7 @@ from tests.emulators.telegram.faults import (
     RefusalFault,
     ServerErrorFault,
 )
+from tests.fakes.inbox import FakeInbox
 
 
 class Killed(BaseException):
@@ -115,7 +115,7 @@ async def test_an_edit_keeps_the_note_that_a_message_may_be_there_twice(
 
 async def test_a_time_out_is_ambiguous(
     tg: TelegramEmulator,
-    intake: FakeTelegramInbox,
+    intake: FakeInbox,
     chat: TelegramChat,
     tmp_path: Path,
     sleep: FakeSleep,
@@ -152,7 +152,7 @@ async def test_no_connection_and_server_errors_are_unavailable(
     tg: TelegramEmulator,
     sender: TelegramTransport,
     chat: TelegramChat,
-    intake: FakeTelegramInbox,
+    intake: FakeInbox,
     tmp_path: Path,
 ) -> None:
     for trouble in (ServerErrorFault(code=500), ServerErrorFault(code=502), GarbageFault()):
@@ -204,7 +204,7 @@ async def test_content_telegram_will_not_take_is_refused(
 
 
 async def test_before_its_start_the_channel_is_unavailable(
-    tg: TelegramEmulator, chat: TelegramChat, intake: FakeTelegramInbox, tmp_path: Path
+    tg: TelegramEmulator, chat: TelegramChat, intake: FakeInbox, tmp_path: Path
 ) -> None:
     transport = make_transport(tg, intake, tmp_path, FakeSleep())
 
@@ -214,7 +214,7 @@ async def test_before_its_start_the_channel_is_unavailable(
 
 async def test_a_letter_of_several_parts_goes_on_after_a_crash_where_it_was(
     tg: TelegramEmulator,
-    intake: FakeTelegramInbox,
+    intake: FakeInbox,
     chat: TelegramChat,
     tmp_path: Path,
     sleep: FakeSleep,

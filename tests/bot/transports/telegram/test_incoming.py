@@ -11,17 +11,18 @@ from bot.transports.telegram.polling import TelegramPollPace
 from bot.transports.telegram.transport import TelegramTransport
 from storage.records.messages import AttachmentKind, IncomingChatOpen, IncomingMessage
 from storage.records.people import Channel, ChatKind
-from tests.bot.transports.telegram.builders import FakeSleep, FakeTelegramInbox, text_letter
+from tests.bot.transports.telegram.builders import FakeSleep, text_letter
 from tests.emulators.telegram.chats import TelegramChat
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.emulators.telegram.faults import DropBeforeFault
 from tests.emulators.telegram.users import PIXEL, TelegramUser
+from tests.fakes.inbox import FakeInbox
 
 pytestmark = pytest.mark.usefixtures("live")
 
 
 async def test_a_private_message_arrives_whole(
-    intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
+    intake: FakeInbox, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     sent = await ada.says(chat, "/run write a haiku")
 
@@ -44,7 +45,7 @@ async def test_a_private_message_arrives_whole(
 
 
 async def test_an_edit_is_marked_and_has_a_key_of_its_own(
-    intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
+    intake: FakeInbox, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     sent = await ada.says(chat, "frist")
     await ada.edits(sent, "first")
@@ -56,7 +57,7 @@ async def test_an_edit_is_marked_and_has_a_key_of_its_own(
 
 
 async def test_what_cannot_be_read_is_named_by_its_kind(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
+    tg: TelegramEmulator, intake: FakeInbox, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     place = {"latitude": 1.0, "longitude": 2.0}
     base = {"message_id": 900, "from": ada.as_json(), "chat": chat.as_json(), "date": 1}
@@ -68,7 +69,7 @@ async def test_what_cannot_be_read_is_named_by_its_kind(
 
 
 async def test_a_reply_names_what_it_answers(
-    intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
+    intake: FakeInbox, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     first = await ada.says(chat, "one")
     await ada.says(chat, "two", reply_to=first)
@@ -77,7 +78,7 @@ async def test_a_reply_names_what_it_answers(
 
 
 async def test_a_forwarded_message_is_a_message(
-    intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
+    intake: FakeInbox, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     await ada.says(chat, "look at this", forwarded=True)
 
@@ -88,7 +89,7 @@ async def test_a_forwarded_message_is_a_message(
 
 
 async def test_in_a_group_only_the_bot_itself_is_addressed(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, ada: TelegramUser
+    tg: TelegramEmulator, intake: FakeInbox, ada: TelegramUser
 ) -> None:
     group = tg.group("Team")
     other = tg.user(8, "Bob")
@@ -113,7 +114,7 @@ async def test_in_a_group_only_the_bot_itself_is_addressed(
 
 
 async def test_the_bots_own_name_is_not_part_of_the_message(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, ada: TelegramUser
+    tg: TelegramEmulator, intake: FakeInbox, ada: TelegramUser
 ) -> None:
     group = tg.group("Team")
 
@@ -125,7 +126,7 @@ async def test_the_bots_own_name_is_not_part_of_the_message(
 
 
 async def test_a_caption_can_address_the_bot(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, ada: TelegramUser
+    tg: TelegramEmulator, intake: FakeInbox, ada: TelegramUser
 ) -> None:
     group = tg.group("Team")
 
@@ -136,7 +137,7 @@ async def test_a_caption_can_address_the_bot(
 
 
 async def test_a_reply_to_the_bot_addresses_it_and_one_to_others_does_not(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, ada: TelegramUser, live: TelegramTransport
+    tg: TelegramEmulator, intake: FakeInbox, ada: TelegramUser, live: TelegramTransport
 ) -> None:
     group = tg.group("Team", supergroup=True)
     await live.deliver(text_letter(group, "I am here"))
@@ -150,7 +151,7 @@ async def test_a_reply_to_the_bot_addresses_it_and_one_to_others_does_not(
 
 
 async def test_a_topic_is_a_thread_and_its_first_message_is_no_reply(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, ada: TelegramUser
+    tg: TelegramEmulator, intake: FakeInbox, ada: TelegramUser
 ) -> None:
     forum = tg.group("Team", forum=True)
     topic = tg.topic(forum, "Deploy")  # opened by the bot itself
@@ -165,7 +166,7 @@ async def test_a_topic_is_a_thread_and_its_first_message_is_no_reply(
 
 
 async def test_a_reply_in_a_plain_supergroup_is_in_no_thread(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, ada: TelegramUser
+    tg: TelegramEmulator, intake: FakeInbox, ada: TelegramUser
 ) -> None:
     group = tg.group("Team", supergroup=True)
     first = await ada.says(group, "one")
@@ -177,7 +178,7 @@ async def test_a_reply_in_a_plain_supergroup_is_in_no_thread(
 
 
 async def test_being_added_to_a_group_is_an_entry(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, ada: TelegramUser
+    tg: TelegramEmulator, intake: FakeInbox, ada: TelegramUser
 ) -> None:
     await ada.adds_bot(tg.group("Team"))
 
@@ -191,7 +192,7 @@ async def test_being_added_to_a_group_is_an_entry(
 
 
 async def test_a_photo_with_a_caption_can_be_fetched(
-    intake: FakeTelegramInbox,
+    intake: FakeInbox,
     ada: TelegramUser,
     chat: TelegramChat,
     live: TelegramTransport,
@@ -213,7 +214,7 @@ async def test_a_photo_with_a_caption_can_be_fetched(
 
 
 async def test_a_file_keeps_its_name_but_not_a_path(
-    intake: FakeTelegramInbox,
+    intake: FakeInbox,
     ada: TelegramUser,
     chat: TelegramChat,
     live: TelegramTransport,
@@ -231,7 +232,7 @@ async def test_a_file_keeps_its_name_but_not_a_path(
 
 
 async def test_a_file_beyond_the_limit_is_too_large(
-    intake: FakeTelegramInbox,
+    intake: FakeInbox,
     ada: TelegramUser,
     chat: TelegramChat,
     live: TelegramTransport,
@@ -246,7 +247,7 @@ async def test_a_file_beyond_the_limit_is_too_large(
 
 async def test_a_download_that_breaks_can_be_tried_again(
     tg: TelegramEmulator,
-    intake: FakeTelegramInbox,
+    intake: FakeInbox,
     ada: TelegramUser,
     live: TelegramTransport,
     tmp_path: Path,
@@ -262,7 +263,7 @@ async def test_a_download_that_breaks_can_be_tried_again(
 
 
 async def test_an_album_arrives_as_one_message(
-    intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
+    intake: FakeInbox, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     pieces = await ada.sends_album(chat, [PIXEL, PIXEL, PIXEL], "three of them")
     await ada.says(chat, "and words")
@@ -275,7 +276,7 @@ async def test_an_album_arrives_as_one_message(
 
 
 async def test_late_pieces_of_an_album_are_waited_for(
-    intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat, sleep: FakeSleep
+    intake: FakeInbox, ada: TelegramUser, chat: TelegramChat, sleep: FakeSleep
 ) -> None:
     async def second_picture() -> None:
         await ada.sends_photo(chat, "two", album="a1")
@@ -291,7 +292,7 @@ async def test_late_pieces_of_an_album_are_waited_for(
 
 
 async def test_nothing_to_read_is_nothing_to_store(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
+    tg: TelegramEmulator, intake: FakeInbox, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     tg.unknown_update(business_connection={"id": "x"})
     tg.unknown_update(message={"message_id": 1})

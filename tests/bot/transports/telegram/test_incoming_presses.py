@@ -16,7 +16,7 @@ from cards.model import (
     SelectOption,
     TextBlock,
 )
-from tests.bot.transports.telegram.builders import PAUSE, TOKEN, FakeTelegramInbox, later, letter
+from tests.bot.transports.telegram.builders import PAUSE, TOKEN, later, letter
 from tests.emulators.telegram.chats import TelegramChat
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.emulators.telegram.faults import (
@@ -27,6 +27,7 @@ from tests.emulators.telegram.faults import (
     TelegramFault,
 )
 from tests.emulators.telegram.users import TelegramUser
+from tests.fakes.inbox import FakeInbox
 
 STOP = ButtonsBlock(
     items=(
@@ -42,7 +43,7 @@ STOP = ButtonsBlock(
 
 
 async def test_a_press_carries_its_token_and_shows_the_answer(
-    live: TelegramTransport, intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
+    live: TelegramTransport, intake: FakeInbox, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     await live.deliver(letter(chat, PAUSE))
 
@@ -57,7 +58,7 @@ async def test_a_press_carries_its_token_and_shows_the_answer(
 
 
 async def test_a_picked_option_carries_its_number(
-    live: TelegramTransport, intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
+    live: TelegramTransport, intake: FakeInbox, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     options = (SelectOption(label="One", value="1"), SelectOption(label="Two", value="2"))
     select = SelectBlock(placeholder="Which?", action=ListTasks(), options=options, token=TOKEN)
@@ -69,7 +70,7 @@ async def test_a_picked_option_carries_its_number(
 
 
 async def test_a_press_in_a_topic_knows_its_thread(
-    tg: TelegramEmulator, live: TelegramTransport, intake: FakeTelegramInbox, ada: TelegramUser
+    tg: TelegramEmulator, live: TelegramTransport, intake: FakeInbox, ada: TelegramUser
 ) -> None:
     forum = tg.group("Team", forum=True)
     topic = tg.topic(forum, "Deploy")
@@ -81,7 +82,7 @@ async def test_a_press_in_a_topic_knows_its_thread(
 
 
 async def test_a_refusal_is_shown_as_an_alert_and_cut_to_the_limit(
-    live: TelegramTransport, intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
+    live: TelegramTransport, intake: FakeInbox, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     intake.toast = PressToast(text="no " * 100, good=False)
     await live.deliver(letter(chat, PAUSE))
@@ -92,7 +93,7 @@ async def test_a_refusal_is_shown_as_an_alert_and_cut_to_the_limit(
 
 
 async def test_a_press_is_answered_even_when_handling_it_fails(
-    live: TelegramTransport, intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
+    live: TelegramTransport, intake: FakeInbox, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     intake.press_error = OSError(28, "No space left on device")
     await live.deliver(letter(chat, PAUSE))
@@ -115,7 +116,7 @@ async def test_answering_survives_a_broken_connection(
 async def test_a_slow_answer_holds_nobody_up(
     tg: TelegramEmulator,
     live: TelegramTransport,
-    intake: FakeTelegramInbox,
+    intake: FakeInbox,
     ada: TelegramUser,
     chat: TelegramChat,
 ) -> None:
@@ -134,7 +135,7 @@ async def test_a_slow_answer_holds_nobody_up(
 async def test_a_press_that_is_too_old_to_answer_still_counts(
     tg: TelegramEmulator,
     live: TelegramTransport,
-    intake: FakeTelegramInbox,
+    intake: FakeInbox,
     ada: TelegramUser,
     chat: TelegramChat,
 ) -> None:
@@ -160,7 +161,7 @@ async def test_a_forged_press_is_handed_in_as_it_is_or_refused_but_answered(
 
 
 async def test_a_risky_button_acts_only_at_the_second_press(
-    live: TelegramTransport, intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
+    live: TelegramTransport, intake: FakeInbox, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     await live.deliver(letter(chat, STOP))
 
@@ -213,7 +214,7 @@ async def test_the_question_is_asked_in_the_language_of_who_presses(
 
 
 async def test_two_quick_presses_of_a_risky_button_only_ask(
-    live: TelegramTransport, intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
+    live: TelegramTransport, intake: FakeInbox, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     await live.deliver(letter(chat, STOP))
     card = chat.last
@@ -230,7 +231,7 @@ async def test_two_quick_presses_of_a_risky_button_only_ask(
 async def test_a_question_that_cannot_be_asked_is_answered_and_acts_on_nothing(
     tg: TelegramEmulator,
     live: TelegramTransport,
-    intake: FakeTelegramInbox,
+    intake: FakeInbox,
     chat: TelegramChat,
     trouble: TelegramFault,
 ) -> None:
@@ -244,7 +245,7 @@ async def test_a_question_that_cannot_be_asked_is_answered_and_acts_on_nothing(
 
 
 async def test_the_second_copy_of_a_card_is_removed_once_somebody_presses_it(
-    live: TelegramTransport, intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
+    live: TelegramTransport, intake: FakeInbox, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     await live.deliver(letter(chat, PAUSE))
     twin = chat.last

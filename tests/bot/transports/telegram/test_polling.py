@@ -15,7 +15,6 @@ from bot.transports.telegram.transport import TelegramTransport
 from storage.records.people import Channel
 from tests.bot.transports.telegram.builders import (
     FakeSleep,
-    FakeTelegramInbox,
     make_transport,
     running,
     started,
@@ -32,6 +31,7 @@ from tests.emulators.telegram.faults import (
     TelegramFault,
 )
 from tests.emulators.telegram.users import TelegramUser
+from tests.fakes.inbox import FakeInbox
 
 
 async def confirmed(tg: TelegramEmulator) -> None:
@@ -39,7 +39,7 @@ async def confirmed(tg: TelegramEmulator) -> None:
 
 
 async def test_the_return_of_the_connection_is_reported(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path
+    tg: TelegramEmulator, intake: FakeInbox, tmp_path: Path
 ) -> None:
     tg.inject_fault("getUpdates", DropBeforeFault(), times=2)
 
@@ -52,7 +52,7 @@ async def test_the_return_of_the_connection_is_reported(
 async def test_an_update_is_confirmed_only_once_it_is_stored(
     tg: TelegramEmulator,
     live: TelegramTransport,
-    intake: FakeTelegramInbox,
+    intake: FakeInbox,
     ada: TelegramUser,
     chat: TelegramChat,
 ) -> None:
@@ -73,7 +73,7 @@ async def test_an_update_is_confirmed_only_once_it_is_stored(
 
 
 async def test_what_was_not_stored_before_a_crash_comes_again_and_in_order(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path, sleep: FakeSleep
+    tg: TelegramEmulator, intake: FakeInbox, tmp_path: Path, sleep: FakeSleep
 ) -> None:
     ada = tg.user(7, "Ada")
     chat = tg.private_chat(ada)
@@ -94,7 +94,7 @@ async def test_what_was_not_stored_before_a_crash_comes_again_and_in_order(
 
 @pytest.mark.usefixtures("live")
 async def test_a_redelivered_update_keeps_its_key(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
+    tg: TelegramEmulator, intake: FakeInbox, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     await ada.says(chat, "once")
     await intake.message()
@@ -109,7 +109,7 @@ async def test_a_redelivered_update_keeps_its_key(
 
 @pytest.mark.usefixtures("live")
 async def test_a_full_disk_holds_the_message_until_it_can_be_stored(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
+    tg: TelegramEmulator, intake: FakeInbox, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     intake.failures = 3
 
@@ -121,7 +121,7 @@ async def test_a_full_disk_holds_the_message_until_it_can_be_stored(
 
 
 async def test_a_wrong_token_is_one_alert_and_is_tried_again(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path, sleep: FakeSleep
+    tg: TelegramEmulator, intake: FakeInbox, tmp_path: Path, sleep: FakeSleep
 ) -> None:
     tg.revoke_token()
 
@@ -136,7 +136,7 @@ async def test_a_wrong_token_is_one_alert_and_is_tried_again(
 
 @pytest.mark.usefixtures("live")
 async def test_a_token_revoked_while_running_is_noticed_and_its_return_too(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, ada: TelegramUser, chat: TelegramChat
+    tg: TelegramEmulator, intake: FakeInbox, ada: TelegramUser, chat: TelegramChat
 ) -> None:
     await tg.wait_for_call("getUpdates")
 
@@ -151,7 +151,7 @@ async def test_a_token_revoked_while_running_is_noticed_and_its_return_too(
 
 @pytest.mark.parametrize("token", ["", "nonsense", "1:a\nb", "123456:wrong"])
 async def test_no_token_breaks_the_start(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path, sleep: FakeSleep, token: str
+    tg: TelegramEmulator, intake: FakeInbox, tmp_path: Path, sleep: FakeSleep, token: str
 ) -> None:
     async with running(make_transport(tg, intake, tmp_path, sleep, token=token)):
         await intake.wait(lambda: bool(intake.alerts))
@@ -160,7 +160,7 @@ async def test_no_token_breaks_the_start(
 @pytest.mark.usefixtures("live")
 async def test_a_second_poller_is_one_alert_and_the_fight_ends(
     tg: TelegramEmulator,
-    intake: FakeTelegramInbox,
+    intake: FakeInbox,
     ada: TelegramUser,
     chat: TelegramChat,
     sleep: FakeSleep,
@@ -178,7 +178,7 @@ async def test_a_second_poller_is_one_alert_and_the_fight_ends(
 
 
 async def test_a_webhook_left_behind_is_removed(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path, sleep: FakeSleep
+    tg: TelegramEmulator, intake: FakeInbox, tmp_path: Path, sleep: FakeSleep
 ) -> None:
     tg.world.updates.webhook = "https://old.example.org/hook"
     ada = tg.user(7, "Ada")
@@ -194,7 +194,7 @@ async def test_a_webhook_left_behind_is_removed(
 
 
 async def test_no_network_at_the_start_is_an_alert_that_names_the_address(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path, sleep: FakeSleep
+    tg: TelegramEmulator, intake: FakeInbox, tmp_path: Path, sleep: FakeSleep
 ) -> None:
     async with TelegramEmulator() as gone:
         nowhere = gone.base_url
@@ -217,7 +217,7 @@ async def test_no_network_at_the_start_is_an_alert_that_names_the_address(
 )
 async def test_short_troubles_are_ridden_out_in_silence(
     tg: TelegramEmulator,
-    intake: FakeTelegramInbox,
+    intake: FakeInbox,
     ada: TelegramUser,
     troubles: tuple[TelegramFault, ...],
 ) -> None:
@@ -236,7 +236,7 @@ async def test_short_troubles_are_ridden_out_in_silence(
 @pytest.mark.usefixtures("live")
 async def test_long_troubles_are_one_alert_with_growing_waits(
     tg: TelegramEmulator,
-    intake: FakeTelegramInbox,
+    intake: FakeInbox,
     ada: TelegramUser,
     chat: TelegramChat,
     sleep: FakeSleep,
@@ -252,7 +252,7 @@ async def test_long_troubles_are_one_alert_with_growing_waits(
 
 
 async def test_silence_is_noticed_and_the_connection_opened_anew(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path, sleep: FakeSleep
+    tg: TelegramEmulator, intake: FakeInbox, tmp_path: Path, sleep: FakeSleep
 ) -> None:
     ada = tg.user(7, "Ada")
     hold = HoldFault()
@@ -270,7 +270,7 @@ async def test_silence_is_noticed_and_the_connection_opened_anew(
 
 
 async def test_an_old_offset_never_hides_updates_when_telegrams_numbers_start_anew(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path, sleep: FakeSleep
+    tg: TelegramEmulator, intake: FakeInbox, tmp_path: Path, sleep: FakeSleep
 ) -> None:
     ada = tg.user(7, "Ada")
     chat = tg.private_chat(ada)
@@ -295,7 +295,7 @@ async def test_an_old_offset_never_hides_updates_when_telegrams_numbers_start_an
 
 
 async def test_sending_works_while_receiving_waits(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path, sleep: FakeSleep
+    tg: TelegramEmulator, intake: FakeInbox, tmp_path: Path, sleep: FakeSleep
 ) -> None:
     ada = tg.user(7, "Ada")
     chat = tg.private_chat(ada)
@@ -309,9 +309,7 @@ async def test_sending_works_while_receiving_waits(
 
 
 @pytest.mark.usefixtures("live")
-async def test_the_menu_is_set_in_both_languages(
-    tg: TelegramEmulator, intake: FakeTelegramInbox
-) -> None:
+async def test_the_menu_is_set_in_both_languages(tg: TelegramEmulator, intake: FakeInbox) -> None:
     await tg.wait_for_call("getUpdates")
 
     assert tg.commands() == {"help": "What you can type", "run": "Start a task"}
@@ -320,7 +318,7 @@ async def test_the_menu_is_set_in_both_languages(
 
 
 async def test_a_refused_menu_does_not_stop_the_channel(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path, sleep: FakeSleep
+    tg: TelegramEmulator, intake: FakeInbox, tmp_path: Path, sleep: FakeSleep
 ) -> None:
     tg.inject_fault("setMyCommands", ServerErrorFault(code=500, description="Internal"))
     ada = tg.user(7, "Ada")
@@ -332,7 +330,7 @@ async def test_a_refused_menu_does_not_stop_the_channel(
 
 async def test_the_token_reaches_no_log(
     tg: TelegramEmulator,
-    intake: FakeTelegramInbox,
+    intake: FakeInbox,
     tmp_path: Path,
     sleep: FakeSleep,
     caplog: pytest.LogCaptureFixture,
@@ -356,7 +354,7 @@ async def test_the_token_reaches_no_log(
 
 
 async def test_nothing_is_left_running_after_the_channel_closes(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path, sleep: FakeSleep
+    tg: TelegramEmulator, intake: FakeInbox, tmp_path: Path, sleep: FakeSleep
 ) -> None:
     before = asyncio.all_tasks()
 

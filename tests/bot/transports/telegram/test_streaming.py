@@ -14,7 +14,6 @@ from cards.model import TextBlock
 from tests.bot.transports.telegram.builders import (
     PAUSE,
     FakeSleep,
-    FakeTelegramInbox,
     later,
     letter,
     make_transport,
@@ -31,6 +30,7 @@ from tests.emulators.telegram.faults import (
     RefusalFault,
     ServerErrorFault,
 )
+from tests.fakes.inbox import FakeInbox
 
 
 class Gate:
@@ -62,7 +62,7 @@ async def test_in_a_private_chat_a_draft_grows_and_the_message_replaces_it(
 
 
 async def test_only_the_newest_text_is_shown_when_the_pace_allows(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, chat: TelegramChat, tmp_path: Path
+    tg: TelegramEmulator, intake: FakeInbox, chat: TelegramChat, tmp_path: Path
 ) -> None:
     gate = Gate()
     async with started(make_transport(tg, intake, tmp_path, gate)) as transport:
@@ -79,7 +79,7 @@ async def test_only_the_newest_text_is_shown_when_the_pace_allows(
 
 
 async def test_in_a_group_one_message_is_edited_at_the_groups_pace(
-    tg: TelegramEmulator, intake: FakeTelegramInbox, tmp_path: Path
+    tg: TelegramEmulator, intake: FakeInbox, tmp_path: Path
 ) -> None:
     group = tg.group("Team")
     gate = Gate()
@@ -139,7 +139,7 @@ async def test_the_final_text_waits_for_the_last_edit_on_its_way(
 
 async def test_a_draft_is_shown_again_before_it_fades(
     tg: TelegramEmulator,
-    intake: FakeTelegramInbox,
+    intake: FakeInbox,
     chat: TelegramChat,
     tmp_path: Path,
     sleep: FakeSleep,
@@ -210,7 +210,7 @@ async def test_a_long_answer_shows_its_newest_part(
 
 async def test_closing_ends_open_streams(
     tg: TelegramEmulator,
-    intake: FakeTelegramInbox,
+    intake: FakeInbox,
     chat: TelegramChat,
     tmp_path: Path,
     sleep: FakeSleep,

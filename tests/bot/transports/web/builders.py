@@ -36,6 +36,7 @@ from storage.records.messages import (
 )
 from storage.records.people import Channel, Chat, ChatId, ChatKind, ChatSettings, Language, PersonId
 from storage.web_sessions import WebSessionRepo
+from tests.fakes.inbox import FakeInbox
 from tests.migrated_database import migrated_url
 from tests.waiting import WAIT_SECONDS
 
@@ -56,32 +57,21 @@ async def _nothing(_incoming: IncomingMessage) -> None:
     return
 
 
-@dataclass
-class FakeWebInbox:
-    """`answer` is called for each new message, `toast` decides what a press is told."""
+class FakeWebInbox(FakeInbox):
+    """`answer` is called for each new message, `toast_for` decides what a press is told."""
 
-    accepted: list[IncomingMessage | IncomingChatOpen] = field(default_factory=list)
-    pressed: list[IncomingPress] = field(default_factory=list)
-    alerts: list[str] = field(default_factory=list)
-    answer: Callable[[IncomingMessage], Awaitable[None]] = _nothing
-    toast: Callable[[IncomingPress], PressToast] = lambda _press: PressToast(text="Done")
-    broken: bool = False
-    keys: set[str] = field(default_factory=set)
-    said: list[IncomingMessage] = field(default_factory=list)
+    def __init__(self) -> None:
+        super().__init__(Channel.WEB)
+        self.answer: Callable[[IncomingMessage], Awaitable[None]] = _nothing
+        self.toast_for: Callable[[IncomingPress], PressToast] = lambda _: PressToast(text="Done")
 
     async def accept(
         self, incoming: IncomingMessage | IncomingChatOpen, *, dedupe: str
     ) -> InboxId | None:
-        if self.broken:
-            raise OSError(28, "No space left on device")
-        if dedupe in self.keys:
-            return None
-        self.keys.add(dedupe)
-        self.accepted.append(incoming)
-        if isinstance(incoming, IncomingMessage):
-            self.said.append(incoming)
+        inbox_id = await super().accept(incoming, dedupe=dedupe)
+        if inbox_id is not None and isinstance(incoming, IncomingMessage):
             self.task = asyncio.create_task(self.handle(incoming))
-        return InboxId(len(self.accepted))
+        return inbox_id
 
     async def handle(self, incoming: IncomingMessage) -> None:
         # Answers come after the message is stored, as in the program.
@@ -91,19 +81,8 @@ class FakeWebInbox:
     async def press(
         self, incoming: IncomingPress, *, dedupe: str, wait_seconds: float
     ) -> PressToast:
-        if self.broken:
-            raise OSError(28, "No space left on device")
-        self.pressed.append(incoming)
-        return self.toast(incoming)
-
-    async def recall(self, channel: Channel, *, dedupe: str) -> None:
-        raise AssertionError("no platform here tells of recalled messages")
-
-    def connected(self, channel: Channel) -> None:
-        """The web chat has no connection to lose."""
-
-    def alert(self, channel: Channel, key: str, **facts: object) -> None:
-        self.alerts.append(f"{channel}.{key}")
+        await super().press(incoming, dedupe=dedupe, wait_seconds=wait_seconds)
+        return self.toast_for(incoming)
 
 
 @dataclass
@@ -112,7 +91,7 @@ class FakeWebHistory:
     cards: dict[OutboxId, ShownCard] = field(default_factory=dict)
 
     async def recent(self, place: ChatAddress, limit: int) -> Sequence[HistoryItem]:
-        items: list[HistoryItem] = [*self.inbox.said, *self.cards.values()]
+        items: list[HistoryItem] = [*self.inbox.messages, *self.cards.values()]
         items.sort(key=lambda item: item.at if isinstance(item, ShownCard) else item.sent_at)
         return items[-limit:]
 

@@ -97,7 +97,7 @@ async def test_a_person_types_watches_the_card_and_presses(
         await world.show(1, RUNNING, reply_to=message.message_id)
 
     world.inbox.answer = answer
-    world.inbox.toast = lambda press: PressToast(text=f"Understood: {press.token}")
+    world.inbox.toast_for = lambda press: PressToast(text=f"Understood: {press.token}")
     visitor = await visit(browser, world)
     page = visitor.page
     assert "token" not in page.url
@@ -122,8 +122,8 @@ async def test_a_person_types_watches_the_card_and_presses(
     await page.get_by_role("button", name="Stop").click()
     await page.get_by_role("dialog").get_by_role("button", name="Stop").click()
     await expect(page.locator(".toast").last).to_have_text("Understood: stopstop0000")
-    assert [press.token for press in world.inbox.pressed] == ["pausepause00", "stopstop0000"]
-    assert world.inbox.pressed[0].message_id == "card-1"
+    assert [press.token for press in world.inbox.presses] == ["pausepause00", "stopstop0000"]
+    assert world.inbox.presses[0].message_id == "card-1"
 
     await page.locator("#card-1 summary").click()
     await world.show(1, FINISHED, revision=2)
@@ -151,7 +151,7 @@ async def test_half_typed_text_and_what_was_sent_meanwhile_survive_a_restart(
     await expect(page.locator("#status")).to_have_attribute("data-state", "online")
     await expect(page.locator("#card-5")).to_contain_text("said while you were away")
     await expect(page.locator(".unsent")).to_have_count(0)
-    assert [message.text for message in world.inbox.said] == ["sent while it was away"]
+    assert [message.text for message in world.inbox.messages] == ["sent while it was away"]
     await expect(page.locator("#text")).to_have_value("half typed")
     await page.reload()
     await expect(page.locator("#text")).to_have_value("half typed")
@@ -253,7 +253,7 @@ async def test_choices_and_forms_are_answered(world: WebHarness, browser: Browse
     await page.get_by_role("button", name="Create").click()
     await expect(page.locator(".toast")).to_have_count(3)
 
-    pressed = [(press.token, press.value, dict(press.form)) for press in world.inbox.pressed]
+    pressed = [(press.token, press.value, dict(press.form)) for press in world.inbox.presses]
     assert pressed == [
         ("fewfewfewfew", "m1", {}),
         ("manymanymany", "m4", {}),
@@ -300,7 +300,7 @@ async def test_a_file_is_attached_and_sent(world: WebHarness, browser: Browser) 
     await expect(page.locator(".toast")).to_contain_text("empty.txt is empty")
     await page.locator("#send").click()
     await expect(page.locator(".said a.file")).to_contain_text("notes.txt")
-    (file,) = world.inbox.said[0].attachments
+    (file,) = world.inbox.messages[0].attachments
     assert (world.home / file.reference["path"]).read_bytes() == b"hello"
 
 

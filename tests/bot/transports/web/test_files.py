@@ -87,7 +87,7 @@ async def test_an_upload_is_kept_below_the_inbox_and_comes_with_the_message(
     async with world.tab() as tab:
         await tab.send(type="say", id="message-1", text="look", files=[kept["id"]])
         item = await tab.next("item")
-    message = world.inbox.said[0]
+    message = world.inbox.messages[0]
     assert isinstance(message, IncomingMessage)
     (file,) = message.attachments
     assert (file.kind, file.name, file.size) == (AttachmentKind.IMAGE, "a.png", len(PNG))
@@ -131,7 +131,7 @@ async def test_a_message_with_an_unknown_upload_is_refused(world: WebHarness, up
         # Ids that no upload can have are refused with the frame, others with the message.
         kind = "refused" if upload == "nothing-like-this" else "toast"
         await tab.next(kind)
-    assert world.inbox.said == []
+    assert world.inbox.messages == []
 
 
 async def test_fetch_takes_only_what_is_in_the_folder_and_not_too_large(world: WebHarness) -> None:

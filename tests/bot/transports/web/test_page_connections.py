@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ async def test_a_message_is_stored_shown_and_confirmed(world: WebHarness) -> Non
         await tab.send(type="say", id="message-1", text="hello")
         item = await tab.next("item")
         stored = await tab.next("stored")
-    message = world.inbox.said[0]
+    message = world.inbox.messages[0]
     assert (message.text, message.message_id, message.addressed) == ("hello", "message-1", True)
     assert (message.sender.external_id, message.sender.language) == ("local", "zh")
     assert (item["id"], item["text"]) == ("said-message-1", "hello")
@@ -43,7 +44,7 @@ async def test_a_message_sent_again_after_a_reconnect_is_handled_once(world: Web
         async with world.tab() as tab:
             await tab.send(type="say", id="message-1", text="pay the bill")
             assert (await tab.next("stored"))["id"] == "message-1"
-    assert len(world.inbox.said) == 1
+    assert len(world.inbox.messages) == 1
 
 
 async def test_two_pages_show_the_same(world: WebHarness) -> None:
@@ -125,13 +126,13 @@ async def test_a_page_opened_in_the_middle_of_an_answer_sees_it(world: WebHarnes
 
 
 async def test_a_press_is_answered_by_a_toast(world: WebHarness) -> None:
-    world.inbox.toast = lambda press: PressToast(text=f"pressed {press.token}", good=False)
+    world.inbox.toast_for = lambda press: PressToast(text=f"pressed {press.token}", good=False)
     async with world.tab() as tab:
         await tab.send(
             type="press", id="press-0001", card="card-1", token="tok", value="v", form={"a": "b"}
         )
         toast = await tab.next("toast")
-    press = world.inbox.pressed[0]
+    press = world.inbox.presses[0]
     assert (press.token, press.value, press.form) == ("tok", "v", {"a": "b"})
     assert press.message_id == "card-1"
     assert toast == {"type": "toast", "id": "press-0001", "text": "pressed tok", "good": False}
@@ -140,18 +141,18 @@ async def test_a_press_is_answered_by_a_toast(world: WebHarness) -> None:
 async def test_a_store_that_fails_is_told_and_the_page_goes_on(world: WebHarness) -> None:
     async with world.tab() as tab:
         await tab.next("past")
-        world.inbox.broken = True
+        world.inbox.failures = math.inf
         await tab.send(type="say", id="message-1", text="hello")
         refused = await tab.next("refused")
         await tab.send(type="press", id="press-0001", token="tok")
         toast = await tab.next("toast")
-        world.inbox.broken = False
+        world.inbox.failures = 0
         await tab.send(type="say", id="message-1", text="hello")
         assert (await tab.next("stored"))["id"] == "message-1"
     assert refused["id"] == "message-1"
     assert "couldn't be saved" in refused["text"]
     assert toast["good"] is False
-    assert world.inbox.alerts == ["web.not_stored", "web."]
+    assert world.inbox.alert_keys == ["not_stored", ""]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +182,7 @@ async def test_an_unknown_frame_is_answered_and_changes_nothing(
         await tab.send(type="say", id="message-2", text="still here")
         await tab.next("stored")
     assert told["good"] is False
-    assert [message.text for message in world.inbox.said] == ["still here"]
+    assert [message.text for message in world.inbox.messages] == ["still here"]
 
 
 async def test_dirty_and_huge_text_arrives(world: WebHarness) -> None:
@@ -191,7 +192,7 @@ async def test_dirty_and_huge_text_arrives(world: WebHarness) -> None:
             json.dumps({"type": "say", "id": "message-1", "text": text + "\ud800"})
         )
         shown = await tab.next("item")
-    assert world.inbox.said[0].text == text + "?"
+    assert world.inbox.messages[0].text == text + "?"
     assert shown["text"] == text + "?"
 
 
