@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 from zoneinfo import ZoneInfo
 
+from bot.engine.agent.conversation.resumption import CardPoster
 from bot.engine.workflow.live_progress import LiveProgress
 from bot.engine.workflow.presentation.task_view import TaskViewLoader
 from cards.catalog import catalog_for
 from cards.courier import Courier
-from cards.model import Card
 from cards.views.task_card import MAX_COUNTED_AHEAD, result_files, task_card, task_ended_card
 from storage.db import STORE_RETRY_SECONDS, Database, Transaction
 from storage.errors import StoreUnavailable
 from storage.key_value import KeyValueStore
 from storage.records.messages import DeliveryUrgency
-from storage.records.people import ChatId, Language
+from storage.records.people import Language
 from storage.records.tasks import EventKind, Task, TaskEvent, TaskId, TaskStatus, TaskView
 from storage.task_events import TaskEventRepo
 from storage.task_queue import TaskQueue
@@ -117,25 +117,8 @@ _STATUS_EVENTS = frozenset(
 )
 
 
-class TaskCardPoster(Courier, Protocol):
-    """Posts cards within the caller's transaction; `wake` delivers them after its commit."""
-
-    async def prepare(self, card: Card) -> Card: ...
-
-    async def post(
-        self,
-        tx: Transaction,
-        to: ChatId,
-        card: Card,
-        *,
-        key: str,
-        urgency: DeliveryUrgency,
-        reply_to: str = "",
-    ) -> object: ...
-
+class TaskCardPoster(Courier, CardPoster, Protocol):
     async def find_message(self, tx: Transaction, key: str) -> str: ...
-
-    def wake(self) -> None: ...
 
 
 _PostCards: TypeAlias = Callable[[Transaction], Awaitable[None]]

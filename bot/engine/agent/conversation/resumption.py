@@ -41,8 +41,8 @@ class ResumableConversation(Protocol):
         ...
 
 
-class AnswerPoster(Protocol):
-    """Posts an answer to its chat."""
+class CardPoster(Protocol):
+    """Posts cards within the caller's transaction; `wake` delivers them after its commit."""
 
     async def prepare(self, card: Card) -> Card: ...
 
@@ -96,7 +96,7 @@ class SuspendedChatResumer:
         requester: ApprovalRequester,
         people: PeoplePort,
         conversation: ResumableConversation,
-        post: AnswerPoster,
+        post: CardPoster,
         changed: asyncio.Event,
         show_request: Callable[[Approval], Awaitable[None]],
         refresh_cards: Callable[[], Awaitable[None]],
