@@ -55,8 +55,8 @@ from handlers.language import language_of_chat
 from storage.memory.access_stats import DecayRepo, MemoryCounts, MemoryUsePruner, MemoryUseRepo
 from storage.memory.bulk_import import BackupRestorer, EntryBatchWriter
 from storage.memory.cells import ChatCellRepo
+from storage.memory.entries import MemoryLinkRepo
 from storage.memory.jobs import ExtractionJobRepo, FinishedTaskRepo
-from storage.memory.links import MemoryLinkRepo
 from storage.memory.markdown.folder import MarkdownFolder
 from storage.memory.markdown.sync_store import FileSnapshotRepo, SyncedEntryRepo
 from storage.records.people import ChatId, Language, PersonRole

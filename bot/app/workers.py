@@ -25,7 +25,7 @@ from bot.engine.agent.worker_context import ToolFactory, WorkerContextBuilder
 from bot.engine.llm.acp.agent_config import AcpAgentsFile
 from bot.engine.llm.acp.backend import AcpBackends
 from bot.engine.llm.acp.runtime import AcpRuntime
-from bot.engine.llm.api.tool_forms import LearnedToolForms
+from bot.engine.llm.api.access import LearnedToolForms
 from bot.engine.llm.backend import WorkerMode
 from bot.engine.llm.backend_registry import BackendRegistry, build_registry
 from bot.engine.llm.tool_calls import AgentTool

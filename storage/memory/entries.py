@@ -1,10 +1,11 @@
-"""Stores memory entries. Every reader names the scopes it may see."""
+"""Stores memory entries and the weighted links between them. Every reader names the scopes it may
+see."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 
 from sqlalchemy import (
@@ -45,6 +46,7 @@ from storage.records.memory import (
     NewMemoryEntry,
     text_hash,
 )
+from storage.rows import records_from
 from storage.search.inverted_index import InvertedIndex
 from storage.search.terms import (
     NEIGHBOUR_WEIGHTS,
@@ -58,6 +60,11 @@ _M = memories.c
 _NEARBY_NUMBERS = 512
 """Neighbours are usually within this many numbers, so they are searched there first: beyond, the
 database would sort the whole conversation."""
+
+_L = memory_links.c
+
+LINKED_KINDS = (MemoryKind.FACT, MemoryKind.PROFILE, MemoryKind.LONGTERM, MemoryKind.EPISODE)
+"""Cells are not linked: their index already covers their neighbours."""
 
 
 async def cells_before(
@@ -453,3 +460,67 @@ def _indexed_fields(entry: MemoryEntry) -> tuple[object, ...]:
 
 def _in_scopes(scopes: Iterable[MemoryScope] | None) -> ColumnElement[bool]:
     return true() if scopes is None else _M.scope.in_([str(scope) for scope in scopes])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryLink:
+    """A link between two entries, by their numbers; `kind` is the reason."""
+
+    one: int
+    other: int
+    kind: str
+    weight: float
+
+
+class MemoryLinkRepo:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def add(self, tx: Transaction, links: Sequence[MemoryLink]) -> None:
+        """Add links whose ends both still exist."""
+        ends = {each.one for each in links} | {each.other for each in links}
+        found = await tx.execute(select(_M.number).where(_M.number.in_(ends)))
+        there = set(found.scalars())
+        rows = [
+            {"one": each.one, "other": each.other, "kind": each.kind, "weight": each.weight}
+            for each in links
+            if each.one in there and each.other in there
+        ]
+        if rows:
+            await tx.execute(insert_or_ignore(self._db.dialect, memory_links), rows)
+
+    async def list_touching(self, numbers: Collection[int]) -> Sequence[MemoryLink]:
+        """All links from or to one of these entries."""
+        wanted = list(numbers)
+        query = select(memory_links).where(or_(_L.one.in_(wanted), _L.other.in_(wanted)))
+        return records_from(MemoryLink, await self._db.fetch_all(query))
+
+    async def list_linkable_after(self, after: int, limit: int) -> Sequence[MemoryEntry]:
+        """Linkable entries with numbers above `after`, oldest first."""
+        return await self._select_linkable(_M.number > after, limit=limit)
+
+    async def list_link_targets(self, entry: MemoryEntry, limit: int) -> Sequence[MemoryEntry]:
+        """The latest older entries of the same scope."""
+        older = _M.number < entry.number
+        return await self._select_linkable(older, limit=limit, scope=entry.scope, latest=True)
+
+    async def _select_linkable(
+        self,
+        where: ColumnElement[bool],
+        *,
+        limit: int,
+        scope: MemoryScope | None = None,
+        latest: bool = False,
+    ) -> Sequence[MemoryEntry]:
+        query = (
+            select(memories)
+            .where(
+                where,
+                _M.state == MemoryState.ACTIVE.value,
+                _M.kind.in_([kind.value for kind in LINKED_KINDS]),
+                *([] if scope is None else [_M.scope == str(scope)]),
+            )
+            .order_by(_M.number.desc() if latest else _M.number)
+            .limit(limit)
+        )
+        return [entry_from_row(row) for row in await self._db.fetch_all(query)]

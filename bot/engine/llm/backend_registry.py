@@ -10,9 +10,8 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from bot.engine.llm.acp.backend import AcpBackends
-from bot.engine.llm.api.access import ApiAccess, ApiProvider, ToolForm
+from bot.engine.llm.api.access import ApiAccess, ApiProvider, LearnedToolForms, ToolForm
 from bot.engine.llm.api.backend import ApiBackend
-from bot.engine.llm.api.tool_forms import LearnedToolForms
 from bot.engine.llm.backend import (
     BackendDenied,
     BackendError,

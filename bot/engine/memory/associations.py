@@ -14,7 +14,7 @@ from bot.engine.memory.similarity import jaccard
 from storage.db import Database
 from storage.errors import StoreUnavailable
 from storage.key_value import KeyValueStore
-from storage.memory.links import MemoryLink, MemoryLinkRepo
+from storage.memory.entries import MemoryLink, MemoryLinkRepo
 from storage.records.memory import MemoryEntry
 
 log = logging.getLogger(__name__)

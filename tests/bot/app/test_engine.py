@@ -12,7 +12,7 @@ from bot.app.engine import build_auto_choice
 from bot.app.workers import build_models
 from bot.config.settings import Settings
 from bot.engine.agent.conversation.model_choice import AutoModelChoice, ModelSize
-from bot.engine.llm.api.tool_forms import LearnedToolForms
+from bot.engine.llm.api.access import LearnedToolForms
 from bot.engine.llm.backend_registry import BackendRegistry
 from bot.engine.sandbox.backends import SandboxDetector
 from storage.records.system import AUTO_MODEL

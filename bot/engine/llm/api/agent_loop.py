@@ -24,7 +24,6 @@ from pydantic_ai import (
 )
 from pydantic_ai import Tool as LibraryTool
 from pydantic_ai.messages import (
-    AgentStreamEvent,
     FunctionToolCallEvent,
     FunctionToolResultEvent,
     ModelMessage,
@@ -46,7 +45,7 @@ from pydantic_ai.run import AgentRunResultEvent
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RunUsage, UsageLimits
 
-from bot.engine.llm.api.access import ApiAccess, ApiProvider, ToolForm
+from bot.engine.llm.api.access import ApiAccess, ApiProvider, LearnedToolForms, ToolForm
 from bot.engine.llm.api.error_mapping import is_library_error, translate_error
 from bot.engine.llm.api.metered_model import (
     FINISH_LENGTH,
@@ -57,7 +56,6 @@ from bot.engine.llm.api.metered_model import (
 )
 from bot.engine.llm.api.silence import watch_silence
 from bot.engine.llm.api.text_tool_calls import TextReader, TextToolCallModel, WrittenCallModel
-from bot.engine.llm.api.tool_forms import LearnedToolForms
 from bot.engine.llm.backend import (
     AgentEvent,
     BackendDenied,
@@ -81,7 +79,6 @@ from bot.engine.llm.tool_calls import (
     ERROR_PREFIX,
     READ_ONLY_KINDS,
     AgentTool,
-    CallKind,
     CallVerdict,
     ToolCall,
     build_tool_call,
@@ -174,13 +171,11 @@ class RunToolset:
         """Calls of an earlier run have already been announced."""
         if part.tool_call_id in self._request.answers:
             return []
-        tool = self._tools.get(part.tool_name)
         return [
             ToolStarted(
                 call_id=part.tool_call_id,
                 name=part.tool_name,
                 title=call_title(part.tool_name, _parse_arguments(part.args)),
-                call_kind=CallKind.OTHER if tool is None else tool.kind,
             )
         ]
 
@@ -288,7 +283,6 @@ _FINISH_ERRORS = {
 
 _ANSWER_IN_FORM = "Go on, and give your answer in the required form."
 
-RunEvent: TypeAlias = AgentStreamEvent | AgentRunResultEvent[Any]
 RunOutput: TypeAlias = str | BaseModel | DeferredToolRequests | None
 
 

@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from bot.engine.llm.api.access import ApiAccess
-from bot.engine.llm.api.tool_forms import LearnedToolForms
+from bot.engine.llm.api.access import ApiAccess, LearnedToolForms
 from bot.engine.llm.backend import BackendDenied, BackendReadiness, BackendRun, RunRequest
 
 if TYPE_CHECKING:

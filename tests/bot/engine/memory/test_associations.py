@@ -17,7 +17,7 @@ from bot.engine.memory.associations import (
 )
 from bot.engine.memory.change_feed import MemoryChangeFeed
 from storage.key_value import KeyValueStore
-from storage.memory.links import MemoryLink, MemoryLinkRepo
+from storage.memory.entries import MemoryLink, MemoryLinkRepo
 from storage.records.memory import MemoryKind
 from tests.bot.engine.memory.entry_builders import build_entry
 from tests.bot.engine.memory.retrieval_builders import (

@@ -12,9 +12,14 @@ from typing import Any
 import pytest
 
 from bot.engine.llm.answer_schemas import PlanAnswer, StepAnswer
-from bot.engine.llm.api.access import ApiAccess, ApiProvider, ToolForm
+from bot.engine.llm.api.access import (
+    LEARNED_TTL,
+    ApiAccess,
+    ApiProvider,
+    LearnedToolForms,
+    ToolForm,
+)
 from bot.engine.llm.api.backend import ApiBackend
-from bot.engine.llm.api.tool_forms import LEARNED_TTL, LearnedToolForms
 from bot.engine.llm.backend import InvalidAnswer
 from bot.engine.llm.tool_calls import CallDecision, CallVerdict, ToolCall
 from tests.agent_builders import MemoryWindowStore
