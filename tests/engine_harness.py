@@ -22,7 +22,6 @@ from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.llm.answer_schemas import PlanAnswer, PlanStep, StepAnswer
 from bot.engine.llm.backend import (
     AgentEvent,
-    BackendError,
     BackendReadiness,
     RunLimits,
     RunPurpose,
@@ -120,9 +119,6 @@ class ManualClock:
 
     def advance_to(self, time: datetime) -> None:
         self.time = max(self.time, time)
-
-
-BackendScript = Callable[[RunRequest], "RunResult | BackendError | asyncio.Event"]
 
 
 def make_plan(*titles: str, repeatable: bool = True) -> PlanAnswer:

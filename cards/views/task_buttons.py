@@ -117,9 +117,9 @@ def priority_options(words: TextCatalog) -> tuple[SelectOption, ...]:
     return tuple(SelectOption(priority_label(value, words), value) for value in TaskPriority)
 
 
-def retry_button(task: Task, words: TextCatalog, label: str = "") -> CardButton:
+def retry_button(task: Task, words: TextCatalog) -> CardButton:
     return CardButton(
-        label or words("button.retry"),
+        words("button.retry"),
         actions.RetryTask(task_id=task.id),
         style=ButtonStyle.PRIMARY,
     )

@@ -7,18 +7,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from storage.records.memory import MemoryEntry, MemoryListFilter, MemoryScope
+from storage.records.memory import MemoryEntry, MemoryListFilter
 
 MEMORY_PAGE_SIZE = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPage:
-    """One page of entries. `scopes` were searched, `has_more` says older entries exist,
+    """One page of entries. `has_more` says that older entries exist,
     `other_counts` counts the entries of other filters."""
 
     entries: Sequence[MemoryEntry]
-    scopes: Sequence[MemoryScope]
     total: int
     page: int
     has_more: bool

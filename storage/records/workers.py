@@ -173,7 +173,6 @@ class McpServerStatus:
     tools: tuple[str, ...] = ()
     error: str = ""
     restarts: int = 0
-    idle_seconds: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

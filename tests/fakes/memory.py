@@ -109,9 +109,7 @@ class FakeMemory:
         }
         state = aside.get(kind, MemoryState.ACTIVE)
         seen = [each for each in self._visible(person, chat) if each.state is state]
-        return MemoryPage(
-            entries=seen, scopes=[GLOBAL_SCOPE], total=len(seen), page=page, has_more=False
-        )
+        return MemoryPage(entries=seen, total=len(seen), page=page, has_more=False)
 
     async def search(
         self, person: Person, chat: Chat, query: str, *, limit: int = 10

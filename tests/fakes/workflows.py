@@ -21,8 +21,6 @@ from storage.records.workflows import (
     WorkflowStep,
 )
 
-GOOD_TEXT = "nodes: [{id: look, type: task, name: Look}]"
-
 
 def make_workflow(name: str = "review", *inputs: WorkflowInput, **facts: Any) -> NamedWorkflow:
     wanted: dict[str, Any] = {

@@ -46,15 +46,13 @@ def read_excerpt(path: Path, root: Path | None, budget: int = MAX_FILE_CHARS) ->
         return FileExcerpt(state=ContextPartState.UNUSABLE)
 
 
-def clip_middle(text: str, budget: int, *, already_missing: int = 0) -> str:
+def clip_middle(text: str, budget: int) -> str:
     """Keep the first 70 % and last 20 % of `budget` around a marker that states how much is
-    missing.
-
-    `already_missing` counts characters that were dropped before."""
-    if len(text) <= budget and not already_missing:
+    missing."""
+    if len(text) <= budget:
         return text
     head, tail = text[: int(budget * _HEAD_SHARE)], text[len(text) - int(budget * _TAIL_SHARE) :]
-    missing = len(text) - len(head) - len(tail) + already_missing
+    missing = len(text) - len(head) - len(tail)
     return f"{head}\n\n[… about {missing} characters left out here …]\n\n{tail}"
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from pydantic import BaseModel
 
-from bot.engine.llm.tool_calls import AgentTool, CallAuthorizer, CallDecision, CallKind, ToolCall
+from bot.engine.llm.tool_calls import AgentTool, CallAuthorizer, CallDecision, ToolCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,6 @@ class ToolStarted:
     call_id: str
     name: str
     title: str
-    call_kind: CallKind = CallKind.OTHER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,11 +29,6 @@ class MemoryChangeFeed:
         self._subscriptions.add(listener)
         return listener
 
-    async def wait(self) -> frozenset[MemoryScope]:
-        """Wait for the next change. Repeated callers miss changes between two calls and should
-        `subscribe`."""
-        return await self.subscribe().wait()
-
 
 class MemoryChangeSubscription:
     def __init__(self) -> None:

@@ -6,14 +6,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from pydantic import BaseModel
 
 from bot.engine.memory.token_budget import estimate_tokens
 from storage.db import Transaction
 from storage.records.people import ChatId, PersonId
-from storage.records.tasks import TaskId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +36,6 @@ class MemorySource(Protocol):
     async def get(self, memory_id: str) -> RecalledMemory | None:
         """The full memory; None if it does not exist or is not visible."""
         ...
-
-
-MemorySourceFactory: TypeAlias = Callable[
-    [PersonId | None, ChatId | None, TaskId | None], MemorySource
-]
-"""Creates the source for a worker of this person, chat and task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

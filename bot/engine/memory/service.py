@@ -162,7 +162,6 @@ class MemoryService:
         )
         return MemoryPage(
             entries=found,
-            scopes=scopes,
             total=total,
             page=page,
             has_more=page * MEMORY_PAGE_SIZE < total,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from tests.emulators.feishu.card_validator import KnownReferences, check_card
@@ -16,8 +16,6 @@ STREAMING_SECONDS = 600.0
 DAYS_14 = 14 * 86400.0
 MAX_CONTENT = 100_000
 _STREAMABLE = ("markdown", "plain_text")
-
-Change = Callable[[dict[str, Any]], None]
 
 
 class CardKit:

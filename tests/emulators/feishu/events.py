@@ -84,16 +84,6 @@ class FeishuEvents:
         }
         return self.envelope("application.bot.menu_v6", event)
 
-    def reaction(self, message: FeishuMessage, open_id: str, emoji: str) -> dict[str, Any]:
-        event = {
-            "message_id": message.message_id,
-            "reaction_type": {"emoji_type": emoji},
-            "operator_type": "user",
-            "user_id": user_ids(open_id),
-            "action_time": str(self._clock.now_ms()),
-        }
-        return self.envelope("im.message.reaction.created_v1", event)
-
     def recalled(self, message: FeishuMessage) -> dict[str, Any]:
         event = {
             "message_id": message.message_id,

@@ -99,9 +99,6 @@ class FeishuUser:
     async def uses_menu(self, key: str) -> EventPush:
         return self.fs.push(self.fs.events.menu(self.open_id, self.name, key))
 
-    async def reacts(self, message: FeishuMessage, emoji: str = "THUMBSUP") -> EventPush:
-        return self.fs.push(self.fs.events.reaction(message, self.open_id, emoji))
-
     async def recalls(self, message: FeishuMessage) -> EventPush:
         message.recalled = True
         self.fs.world.notify_changed()

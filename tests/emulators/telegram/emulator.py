@@ -179,10 +179,6 @@ class TelegramEmulator:
         """Spoil the next `times` calls of a method (`*`: of any but getUpdates)."""
         self.world.fault_plans.add(method, mischief, times)
 
-    def clear_faults(self) -> None:
-        """Forget all planned misbehaviour."""
-        self.world.fault_plans.clear()
-
     def revoke_token(self) -> None:
         """From now on every call is Unauthorized, the running long poll included."""
         self.world.token_valid = False

@@ -87,9 +87,6 @@ class FaultPlans:
     def add(self, method: str, mischief: TelegramFault, times: int) -> None:
         self._plans += [(method, mischief)] * times
 
-    def clear(self) -> None:
-        self._plans.clear()
-
     def take(self, method: str) -> TelegramFault | None:
         for position, (name, mischief) in enumerate(self._plans):
             if name == method or (name == "*" and method != "getUpdates"):

@@ -13,7 +13,6 @@ from bot.engine.llm.backend import (
     BackendReadiness,
     BackendUnavailable,
     RunLimitReached,
-    TokenUsage,
 )
 
 AUTH_REQUIRED = -32000
@@ -66,21 +65,19 @@ _SETUP_HINTS = {
 }
 
 
-def failure_error(
-    kind: AcpFailure, name: str, detail: str = "", *, usage: TokenUsage | None = None
-) -> Exception:
+def failure_error(kind: AcpFailure, name: str, detail: str = "") -> Exception:
     """Build the backend error; `detail` is only logged and must be masked already."""
     shortened = " ".join(detail.split())[-_MAX_DETAIL:]
     message = f"{name}: {kind.value}" + (f": {shortened}" if shortened else "")
     if kind in _PERMANENT:
-        return BackendDenied(message, usage=usage, hint=kind.hint)
+        return BackendDenied(message, hint=kind.hint)
     if kind in _LIMITS:
-        return RunLimitReached(message, usage=usage, hint=kind.hint)
+        return RunLimitReached(message, hint=kind.hint)
     if kind is AcpFailure.DIED:
-        error = BackendUnavailable(message, usage=usage)
+        error = BackendUnavailable(message)
         error.hint = kind.hint
         return error
-    return BackendError(message, usage=usage, hint=kind.hint)
+    return BackendError(message, hint=kind.hint)
 
 
 def not_ready_error(readiness: BackendReadiness, name: str) -> BackendNotReady:

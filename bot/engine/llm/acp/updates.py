@@ -305,9 +305,7 @@ def _default_title(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def _started_event(call: ToolCall) -> ToolStarted:
-    return ToolStarted(
-        call_id=call.call_id, name=call.name, title=_shown_title(call), call_kind=call.kind
-    )
+    return ToolStarted(call_id=call.call_id, name=call.name, title=_shown_title(call))
 
 
 def _shown_title(call: ToolCall) -> str:

@@ -108,9 +108,7 @@ class _OfflineRun(BaseRun):
             action = await asyncio.to_thread(_action_of_step, request)
             call = _tool_call_of(action)
             if call:
-                yield ToolStarted(
-                    call_id=_CALL_ID, name=call.name, title=call.title, call_kind=call.kind
-                )
+                yield ToolStarted(call_id=_CALL_ID, name=call.name, title=call.title)
             outcome = await self._perform_if_allowed(action, call)
             if isinstance(outcome, ToolCall):
                 self._result = replace(

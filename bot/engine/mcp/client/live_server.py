@@ -164,7 +164,6 @@ class LiveMcpServer:
             tools=tuple(each.name for each in self.tools),
             error=self._last_error,
             restarts=self._restarts,
-            idle_seconds=int(self.idle_seconds),
         )
 
     @property

@@ -280,7 +280,7 @@ async def test_whoever_holds_the_folder_may_change_all_of_it(memory: WritingSetu
 
 async def test_who_follows_hears_what_has_changed(memory: WritingSetup) -> None:
     follower = memory.feed.subscribe()
-    waiting = asyncio.create_task(memory.feed.wait())
+    waiting = asyncio.create_task(memory.feed.subscribe().wait())
     await asyncio.sleep(0)
 
     await memory.writer.add(ManualMemory(text="I like tea"), BY_BOSS)

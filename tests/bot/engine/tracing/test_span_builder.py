@@ -125,7 +125,7 @@ def spans(runs: Mapping[str, NodeRun], *, task: Any = TASK, **found: Any) -> dic
     return {span.name: span for span in made}
 
 
-A1, A2 = node_span_id(T, "a", 1), node_span_id(T, "a", 2)
+A1 = node_span_id(T, "a", 1)
 RUNNING = {"a": run("a", NodeStatus.RUNNING)}
 
 

@@ -30,7 +30,6 @@ from bot.engine.llm.offline.backend import OfflineBackend
 from bot.engine.llm.tool_calls import (
     CallAuthorizer,
     CallDecision,
-    CallKind,
     CallVerdict,
     ToolCall,
 )
@@ -231,9 +230,7 @@ async def test_work_on_files_shows_as_a_tool_call(tmp_path: Path) -> None:
 
     events, _ = await _run(_request(RunPurpose.STEP, facts, StepAnswer, workspace=tmp_path))
 
-    assert events[0] == ToolStarted(
-        call_id="offline-1", name="write", title="write a.txt", call_kind=CallKind.EDIT
-    )
+    assert events[0] == ToolStarted(call_id="offline-1", name="write", title="write a.txt")
     assert isinstance(events[1], ToolFinished)
     assert events[1].succeeded
 
