@@ -85,7 +85,7 @@ def report_start_failures(*, as_json: bool = False) -> Iterator[None]:
 
 
 _NO_WORKER_NOTE = (
-    "nothing runs on this home now: `shiftboss run`, or `shiftboss dispatch`, does the work"
+    "Shiftboss is not running: start `shiftboss run` or `shiftboss dispatch` to have the work done"
 )
 
 

@@ -121,7 +121,7 @@ def import_conversation(
     if as_json:
         typer.echo(json.dumps({"imported": done.added, "known": done.duplicates, "bad": bad}))
     else:
-        typer.echo(f"{done.added} imported, {done.duplicates} known already, {len(bad)} bad")
+        typer.echo(f"{done.added} imported, {done.duplicates} already there, {len(bad)} bad")
         for each in bad[:_MAX_SHOWN_ERRORS]:
             typer.echo(f"shiftboss: {file}:{each['line']}: {each['why']}", err=True)
         if len(bad) > _MAX_SHOWN_ERRORS:
@@ -187,7 +187,7 @@ async def _search_each(
     async with memory_bulk.open_memory_search(load_settings(), resolve_scope(scope)) as asking:
         if await asking.is_empty():
             there = ", ".join(map(str, asking.scopes))
-            typer.echo(f"shiftboss: nothing is kept in {there}", err=True)
+            typer.echo(f"shiftboss: no memories in {there}", err=True)
         for each in queries:
             present(await asking.find(each, limit) if isinstance(each, BulkQuery) else each)
 
@@ -208,14 +208,14 @@ def _print_text(answer: Any) -> None:
     for each in answer.to_json(whole=True)["results"]:
         typer.echo(escape_invisible(_format_hit(each)))
     if not answer.hits:
-        typer.echo("shiftboss: nothing fits", err=True)
+        typer.echo("shiftboss: no matches", err=True)
 
 
 @contextmanager
 def _open_input(place: str, *, as_json: bool) -> Iterator[BinaryIO]:
     if place == "-":
         if sys.stdin is None:
-            fail("nothing is piped in", as_json=as_json, status=2)
+            fail("standard input is closed", as_json=as_json, status=2)
         yield sys.stdin.buffer
         return
     try:

@@ -87,9 +87,9 @@ def dispatch(
             else:
                 asyncio.run(work.run_queue(settings, typer.echo))
         except DataDirectoryInUse as error:
-            why = f"another Shiftboss (process {error.pid}) works on {settings.home}"
+            why = f"another Shiftboss (process {error.pid}) uses {settings.home}"
             if not once:
-                fail(f"{why}: it has the queue", as_json=as_json, status=2)
+                fail(f"{why} and already runs its queue", as_json=as_json, status=2)
             # A lock held by another Shiftboss is a success for periodic callers.
             _print_result(
                 f"{why}: nothing to do here", {"ran": None, "busy": True}, as_json=as_json
@@ -98,9 +98,7 @@ def dispatch(
 
 def _print_view(view: Any, *, as_json: bool) -> None:
     if view is None:
-        _print_result(
-            "Nothing waits that can start.", {"ran": None, "busy": False}, as_json=as_json
-        )
+        _print_result("No task is ready to start.", {"ran": None, "busy": False}, as_json=as_json)
         return
     from cards.json_data import task_view_data
 
@@ -112,7 +110,7 @@ def _print_view(view: Any, *, as_json: bool) -> None:
 
 def _print_preview(found: Any, *, as_json: bool) -> None:
     if found is None:
-        _print_result("Nothing waits that can start.", {"task": None}, as_json=as_json)
+        _print_result("No task is ready to start.", {"task": None}, as_json=as_json)
         return
     from cards.json_data import task_data
 

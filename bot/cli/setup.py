@@ -42,7 +42,7 @@ def setup(
 ) -> None:
     """Add working rules to AGENTS.md, or write worker context templates."""
     if not (inject_agents or context):
-        fail("say what to set up: --inject-agents, --context", status=2)
+        fail("choose --inject-agents or --context", status=2)
     if language not in {"", "en", "zh"}:
         raise typer.BadParameter("must be en or zh", param_hint="--language")
     if context:
@@ -69,7 +69,7 @@ def _write_context(language: str) -> None:
             folder, made = write_context_templates(settings.home, language or own)
         except ContextFilesFailure as error:
             fail(str(error))
-    typer.echo(f"{folder}: {', '.join(made) or 'all there already'}")
+    typer.echo(f"{folder}: {', '.join(made) or 'all files exist already'}")
 
 
 class AgentsFileFailure(Exception):

@@ -288,7 +288,7 @@ def add_log(
 ) -> None:
     """Add to a task's logs; longer texts become files."""
     if not text.strip() and not file:
-        fail("there is nothing to write down: give TEXT, or --file", as_json=as_json, status=2)
+        fail("TEXT or --file is required", as_json=as_json, status=2)
     if len(kind.split()) != 1:
         fail("TYPE must be one word", as_json=as_json, status=2)
     said = command_line(

@@ -79,7 +79,7 @@ def trace(
 
     def show(data: Any) -> tuple[str, Any]:
         if not data["spans"]:
-            return "there is nothing to look back at yet", data
+            return "there is nothing to trace yet", data
         return _export_otlp(data, otlp, as_json=as_json) if otlp else (_format_tree(data), data)
 
     said = command_line("trace", *modes, task)

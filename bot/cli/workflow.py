@@ -184,7 +184,7 @@ def run(
             prepared = prepare_run(name, workflow, values)
             ran = asyncio.run(run_workflow(settings, prepared, _print_note))
         except DataDirectoryInUse as error:
-            why = f"another Shiftboss (process {error.pid}) works on {settings.home}"
+            why = f"another Shiftboss (process {error.pid}) uses {settings.home}"
             fail(f"{why}: `shiftboss say '/workflow run NAME'`", as_json=as_json, status=2)
     _print("\n".join(result_lines(ran)), result_data(ran), as_json=as_json)
     if not ran.view.task.status.is_final:

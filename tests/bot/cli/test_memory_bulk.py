@@ -73,7 +73,7 @@ def test_rows_go_in_once_and_are_found_by_a_batch(shell: Shell, rows: Path) -> N
     told = json.loads(first.stdout)
     assert (told["imported"], told["known"]) == (3, 0)
     assert [bad["line"] for bad in told["bad"]] == [3]
-    assert (again.returncode, again.stdout) == (0, "0 imported, 3 known already, 1 bad\n")
+    assert (again.returncode, again.stdout) == (0, "0 imported, 3 already there, 1 bad\n")
     assert "rows.jsonl:3: " in again.stderr
     answers = [json.loads(line) for line in batch.stdout.splitlines()]
     assert answers[0]["id"] == 9
@@ -88,7 +88,7 @@ def test_nothing_is_found_in_another_scope(shell: Shell, rows: Path) -> None:
     found = shell("search", "lake", "--scope", "other", "--json")
 
     assert json.loads(found.stdout) == {"query": "lake", "results": []}
-    assert found.stderr == "shiftboss: nothing is kept in custom:other\n"
+    assert found.stderr == "shiftboss: no memories in custom:other\n"
 
 
 def test_without_a_scope_it_looks_where_the_owner_does(shell: Shell, rows: Path) -> None:
@@ -109,7 +109,7 @@ def test_whoever_stops_listening_is_not_complained_to(shell: Shell) -> None:
         _, errors = searching.communicate('{"query": "lake"}\n' * 3)
 
     assert searching.returncode == 1
-    assert errors == "shiftboss: nothing is kept in custom:talk\n"
+    assert errors == "shiftboss: no memories in custom:talk\n"
 
 
 def test_it_can_be_broken_off_while_it_waits_for_more(shell: Shell) -> None:
