@@ -1,0 +1,161 @@
+"""Says timings in words: `every Monday to Friday at 08:30`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import assert_never
+from zoneinfo import ZoneInfo
+
+from cards import formats
+from cards.catalog import TextCatalog
+from storage.records.schedules import CronTiming, DayFilter, Interval, OneTime, Timing
+
+_DAY_KEYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_MONTH_KEYS = (
+    *("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"),
+)
+_WEEKDAYS = (1, 2, 3, 4, 5)
+_EVERY_DAY = ["*", "*", "*"]
+_MAX_NUMBER = 59
+_MAX_TIMES = 6
+_MAX_SHOWN = 80
+_WEEK = timedelta(weeks=1)
+_UNITS = (
+    ("days", timedelta(days=1)),
+    ("hours", timedelta(hours=1)),
+    ("minutes", timedelta(minutes=1)),
+    ("seconds", timedelta(seconds=1)),
+)
+
+
+def timing_text(timing: Timing, words: TextCatalog, zone: ZoneInfo) -> str:
+    """The timing within a sentence, in local times. A cron expression that words cannot say shortly
+    stays one."""
+    match timing:
+        case OneTime(at=at):
+            return f"{_day_name(at.astimezone(zone), words)} {formats.date_time(at, zone)}"
+        case Interval():
+            return _interval_text(timing, words, zone)
+        case CronTiming():
+            return _cron_text(timing, words)
+        case _:
+            assert_never(timing)
+
+
+def _interval_text(timing: Interval, words: TextCatalog, zone: ZoneInfo) -> str:
+    every, start = timing.every, timing.start.astimezone(zone)
+    time = f"{start:%H:%M}"
+    if not every % _WEEK:
+        days = words("timing.weeks", n=every // _WEEK, day=_day_name(start, words))
+        return words("timing.at", days=days, times=time)
+    name, unit = next(each for each in _UNITS if not every % each[1] or each[0] == "seconds")
+    told = words(f"timing.{name}", n=every // unit)
+    return words("timing.at", days=told, times=time) if name == "days" else told
+
+
+def _cron_text(timing: CronTiming, words: TextCatalog) -> str:
+    says_filter = timing.days is DayFilter.ANY
+    try:
+        minute, hour, *day_fields = timing.expression.lower().split()
+        days = _days_text(day_fields, words)
+        if hour == "*":
+            often = _hourly_text(minute, words)
+            told = words("timing.often", often=often, days=days) if days else often
+        else:
+            times = _listed(_times(hour, minute), words)
+            each = days or words(f"timing.every_day.{timing.days}")
+            told = words("timing.at", days=each, times=times)
+            says_filter = says_filter or not days
+    except (ValueError, LookupError):
+        told = words("timing.cron", expression=formats.code_text(timing.expression, _MAX_SHOWN))
+    return told if says_filter else words(f"timing.only.{timing.days}", told=told)
+
+
+def _times(hour: str, minute: str) -> list[str]:
+    times = [f"{h:02}:{m:02}" for h in _numbers(hour) for m in _numbers(minute)]
+    if len(times) > _MAX_TIMES:
+        raise ValueError(hour)
+    return times
+
+
+def _hourly_text(minute: str, words: TextCatalog) -> str:
+    if minute == "*":
+        return words("timing.minutes", n=1)
+    if minute.startswith("*/"):
+        return words("timing.minutes", n=int(minute[2:]))
+    minutes = _numbers(minute)
+    if minutes == [0]:
+        return words("timing.hours", n=1)
+    return words("timing.past", minutes=_listed(list(map(str, minutes)), words))
+
+
+def _days_text(fields: list[str], words: TextCatalog) -> str:
+    """Empty for every day."""
+    day, month, weekday = fields
+    if fields == _EVERY_DAY:
+        return ""
+    if weekday == "*":
+        return _date_text(day, month, words)
+    if (day, month) != ("*", "*"):
+        raise ValueError(fields)
+    return _weekday_text(weekday, words)
+
+
+def _weekday_text(field: str, words: TextCatalog) -> str:
+    name, _, nth = field.partition("#")
+    if nth:
+        return words("timing.nth", nth=words(f"timing.ordinal.{int(nth)}"), day=_named(name, words))
+    if field.endswith("l"):
+        return words("timing.nth", nth=words("timing.ordinal.last"), day=_named(field[:-1], words))
+    found = sorted({number % 7 for number in _numbers(field, _DAY_KEYS)})
+    if tuple(found) == _WEEKDAYS:
+        return words("timing.weekdays")
+    # Sunday is the last day of a week.
+    found.sort(key=lambda number: (number - 1) % 7)
+    return words("timing.week", days=_listed([_named(str(n), words) for n in found], words))
+
+
+def _date_text(day: str, month: str, words: TextCatalog) -> str:
+    if month == "*":
+        months = words("timing.every_month")
+    else:
+        names = [
+            words(f"timing.month.{_MONTH_KEYS[n - 1]}") for n in _numbers(month, _MONTH_KEYS, 1)
+        ]
+        months = _listed(names, words)
+    if day == "*":
+        return words("timing.month_every_day", months=months)
+    if day in {"l", "lw"}:
+        return words(f"timing.month_{day}", months=months)
+    return words(
+        "timing.month_days", months=months, days=_listed(list(map(str, _numbers(day))), words)
+    )
+
+
+def _numbers(field: str, names: Sequence[str] = (), first: int = 0) -> list[int]:
+    """The numbers of a list with ranges. Raises ValueError for steps, stars and what is no time."""
+    numbers: list[int] = []
+    for item in field.split(","):
+        ends = [names.index(end) + first if end in names else int(end) for end in item.split("-")]
+        if not all(0 <= end <= _MAX_NUMBER for end in ends):
+            raise ValueError(field)
+        numbers += range(ends[0], ends[-1] + 1)
+    return numbers
+
+
+def _named(number: str, words: TextCatalog) -> str:
+    return words(f"timing.day.{_DAY_KEYS[_numbers(number, _DAY_KEYS)[0] % 7]}")
+
+
+def _day_name(at: datetime, words: TextCatalog) -> str:
+    return words(f"timing.day.{_DAY_KEYS[at.isoweekday() % 7]}")
+
+
+def _listed(names: Sequence[str], words: TextCatalog) -> str:
+    *others, last = names
+    return (
+        words("timing.list", first=words("timing.comma").join(others), last=last)
+        if others
+        else last
+    )
