@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -51,6 +53,16 @@ def meaning(timing: Timing) -> str:
 )
 def test_a_phrase_means(phrase: str, told: str) -> None:
     assert meaning(read_timing(phrase, now=NOW, zone=SHANGHAI)) == told
+
+
+def test_every_form_in_the_documentation_is_understood() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "schedule.md").read_text(encoding="utf-8")
+    table = [line for line in page.splitlines() if line.startswith("| ")][1:]
+    forms = re.findall(r"`([^`]+)`", "\n".join(table))
+
+    assert len(forms) > 50
+    for form in forms:
+        read_timing(form, now=NOW, zone=SHANGHAI)
 
 
 @pytest.mark.parametrize(("phrase", "key"), rows(timing_tables.REFUSED))
