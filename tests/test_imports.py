@@ -1,4 +1,4 @@
-"""What the program loads before it needs it: memory and seconds that everybody pays for."""
+"""Modules that Shiftboss loads at the start, which cost everyone memory and seconds."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ main()
 
 
 async def loaded(home: Path, *command: str, **settings: str) -> frozenset[str]:
-    """What a life of the program has loaded, the standard library aside. `run` is stopped as
-    soon as it is ready."""
+    """The modules that a life of the program has loaded, without the standard library. `run` is
+    stopped as soon as it is ready."""
     note = home.parent / f"{home.name}.loaded"
     process = await asyncio.create_subprocess_exec(
         sys.executable,

@@ -99,7 +99,7 @@ ATTACKS: dict[str, Attack] = {
 
 
 async def open_worktree(artifacts: TaskArtifacts, project: GitProject, task: Task) -> None:
-    """What our git does before a worker begins, and what the worker then does."""
+    """Shiftboss's git calls before a worker starts, then the worker's changes."""
     await TaskWorktrees(project.path.parent, always_adopted).find_repository(project.path)
     work = await artifacts.workspace(task)
     (work / "readme.md").write_text("theirs\n")

@@ -1,4 +1,4 @@
-"""What programs read where people read a card."""
+"""The JSON data that programs get in place of a card."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class ChannelClient(Protocol):
         ...
 
     def list_messages(self) -> Sequence[ShownMessage]:
-        """What stands in all rooms now, oldest first."""
+        """The messages in all chats, oldest first."""
         ...
 
     def count_unacknowledged(self) -> int:

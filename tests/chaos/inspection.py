@@ -22,6 +22,6 @@ def witness_file(home: Path) -> Path:
 
 
 def read_points(home: Path) -> list[str]:
-    """What all lives so far have passed through."""
+    """The states that all lives so far have passed through."""
     witness = witness_file(home)
     return witness.read_text().splitlines() if witness.exists() else []

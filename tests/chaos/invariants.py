@@ -1,4 +1,4 @@
-"""What has to be true at the end of any telling, and what was broken of it."""
+"""The invariants at the end of every story, and their violations."""
 
 from __future__ import annotations
 
@@ -223,8 +223,8 @@ def unanswered_messages(rows: Callable[[str], list[tuple[Any, ...]]]) -> Iterato
 
 
 def _letters(told: FinishedRun) -> Iterator[str]:
-    """What stands in the chats is what the store has put there; more only where a death or a
-    lost answer excuses it, and marked."""
+    """The chats contain what the store has put there; more only where a death or a lost answer
+    excuses it, and marked."""
     there = {shown.id: shown for shown in told.front.list_messages()}
     placed = {message for each in _placed(told) for message in each[2]}
     if lost := placed - there.keys():
@@ -283,7 +283,7 @@ def _placed(told: FinishedRun) -> Iterator[tuple[str, Card, Sequence[str]]]:
 
 
 def _decisions(told: FinishedRun) -> Iterator[str]:
-    """What was asked is decided once, and by somebody; nothing is left to decide."""
+    """Every request is decided once, by a person; none is left open."""
     for number, state, decided in told.rows("SELECT id, state, decided_at FROM approvals"):
         if state == "waiting" or (state in {"approved", "rejected"} and decided is None):
             yield f"approval {number} is {state}, decided {decided}"

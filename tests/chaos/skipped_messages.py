@@ -52,7 +52,7 @@ def rightly_skipped(home: Path, points: Sequence[str]) -> Collection[int]:
 
 
 def wrongly_skipped(home: Path, points: Sequence[str]) -> list[str]:
-    """What was given up and should not have been, or without a word."""
+    """Messages that were skipped wrongly or without an apology."""
     failed = rows(home, _FAILED)
     rightly = rightly_skipped(home, points) if failed else ()
     return [

@@ -1,6 +1,6 @@
-"""What the Boss does in a telling, on whatever channel, and how it has to end.
+"""The Boss's actions in a story, on any channel, and its required end.
 
-An act waits for what the store says, never for time: the story is the same however often the
+An action waits for a state of the store, never for time: the story is the same however often the
 program dies on the way."""
 
 from __future__ import annotations

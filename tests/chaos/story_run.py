@@ -121,7 +121,7 @@ async def run_story(
 
 
 def _wrong_bills(home: Path, served: int, deaths: int) -> Iterator[str]:
-    """What is booked is what was served, but for the call under way at each death."""
+    """All served calls are booked except the one in progress at each death."""
     ((booked,),) = rows(home, "SELECT COALESCE(sum(requests), 0) FROM usage")
     if abs(booked - served) > deaths:
         yield f"{served} calls were served and {booked} booked over {deaths} deaths"

@@ -18,7 +18,7 @@ from storage.records.tools import ToolCallState
 from tests.chaos.memory import transitions as of_memory
 
 States: TypeAlias = Mapping[tuple[str, str], str]
-"""What state each thing is in, by noun and name."""
+"""The state of each thing, by noun and name."""
 
 STATE_QUERY = f"""
 SELECT 'task', id, status FROM tasks
@@ -97,7 +97,7 @@ MANUAL = {
     TaskStatus.FAILED: (TaskStatus.RUNNING,),
     TaskStatus.CANCELLED: (TaskStatus.RUNNING,),
 }
-"""What people do to work that they do themselves and only keep here, and to subtasks that they
+"""People's actions on work that they do themselves and only track here, and to subtasks that they
 tick off: one commit each, with nothing of ours under way meanwhile."""
 
 APPROVAL: Mapping[ApprovalState, Sequence[ApprovalState]] = {
@@ -194,7 +194,7 @@ COMMAND_TRANSITIONS = tuple(
         "helper",
     )
 )
-"""What people order of a task, and its helpers tell it: noted once, with whatever follows."""
+"""People's commands to a task and its helpers' reports: recorded once, with their effects."""
 
 
 def transition_names(noun: str, moves: Mapping[Any, Iterable[Any]]) -> tuple[str, ...]:

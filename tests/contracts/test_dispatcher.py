@@ -1,4 +1,5 @@
-"""What every dispatcher promises: who runs next, who makes room, who is alone, and who is cut."""
+"""The contract of every dispatcher: the next task, preemption, exclusive folders, and lost
+leases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the Telegram emulator share."""
+"""Shared by the tests of the Telegram emulator."""
 
 from __future__ import annotations
 

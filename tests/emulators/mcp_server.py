@@ -31,7 +31,7 @@ STATEFUL: list[Any] = [
     {"name": name, "description": name, "inputSchema": {"type": "object"}}
     for name in ("count", "note", "huge", "stream", "ask", "stray", "stall", "die")
 ]
-"""What it offers as `stateful`: it counts calls, and misbehaves where it is asked to."""
+"""The tools of `stateful`: they count calls, and misbehave on request."""
 
 calls = 0
 

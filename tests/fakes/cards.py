@@ -1,4 +1,4 @@
-"""What was sent, in memory."""
+"""Records sent cards in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What workers may do without asking: shown, taken back, and the log of what they did."""
+"""Standing permissions are listed and revoked, and tool calls are logged."""
 
 from __future__ import annotations
 

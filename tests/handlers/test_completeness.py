@@ -1,4 +1,4 @@
-"""What holds for every command, action and error, also those still to be written."""
+"""Rules for every command, action and error, including future ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What typed messages mean."""
+"""The meaning of typed messages."""
 
 from __future__ import annotations
 

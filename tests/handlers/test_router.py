@@ -1,4 +1,4 @@
-"""What arrives, from the outside: who may speak, in which language, how often, and failures."""
+"""Incoming events from the outside: access, language, rates and failures."""
 
 from __future__ import annotations
 

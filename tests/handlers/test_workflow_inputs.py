@@ -1,4 +1,4 @@
-"""What people type for a workflow's inputs."""
+"""Values that people type for a workflow's inputs."""
 
 from __future__ import annotations
 

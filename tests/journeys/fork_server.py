@@ -49,7 +49,7 @@ def can_fork(environment: Mapping[str, str]) -> bool:
 
 
 class ForkedProcess:
-    """What `asyncio.subprocess.Process` is of a process that somebody else waits for."""
+    """Like `asyncio.subprocess.Process`, for a process that another process waits for."""
 
     def __init__(self, pid: int, stdout: asyncio.StreamReader, end: asyncio.StreamReader) -> None:
         self.pid = pid

@@ -147,10 +147,10 @@ ALREADY_PRESSED = "already pressed this"
 async def press_outcomes(
     presses: Sequence[telegram_people.ButtonPress], *expected: str
 ) -> list[str]:
-    """What people are told of their presses in one chat, each a text with one of these in it.
+    """The answers to presses in one chat, each a text with one of these in it.
 
-    They read it on the button or, where the program needs longer than a button can wait, in a
-    message of its own: then it comes after the others.
+    They appear on the button or, if the program needs longer than a button can wait, in a separate
+    message after the others.
     """
     chat, seen = presses[0].chat, presses[0].seen
     answers = [(await press.answer()).text for press in presses]
@@ -194,7 +194,7 @@ def label(message: telegram_chats.TelegramMessage | feishu_world.FeishuMessage, 
 
 
 def token(message: telegram_chats.TelegramMessage, word: str) -> str:
-    """What the button carries."""
+    """The button's data."""
     return str(message.button(label(message, word))["callback_data"])
 
 

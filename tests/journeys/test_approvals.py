@@ -195,5 +195,5 @@ async def _request(here: PlatformWorld, not_this: TelegramMessage | None = None)
 
 
 def _shipped(home: Path) -> list[Path]:
-    """What the step makes, in whatever workspace."""
+    """The file that the step makes, in any workspace."""
     return [path for path in (home / "files").rglob("*production.txt") if path.is_file()]

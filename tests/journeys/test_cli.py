@@ -30,7 +30,7 @@ def stopped_program(home: Path, **settings: str) -> ShiftbossProcess:
 
 
 async def run_json(shiftboss: ShiftbossProcess, *typed: str) -> Any:
-    """What a command says with --json. It must not have been refused."""
+    """The output of a command with --json. It must not have been refused."""
     status, said = await shiftboss.run_to_end(*typed, "--json")
     assert status == 0, said
     return json.loads(said[said.index("{") :])

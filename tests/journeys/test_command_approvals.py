@@ -46,7 +46,7 @@ def appended_lines(world: ModelWorld, name: str) -> list[str]:
 
 
 def outcomes(world: ModelWorld, cue: str) -> list[str]:
-    """What the worker was told of its commands, in order."""
+    """The results of its commands that the worker got, in order."""
     heard = world.script.requests_for(f"step-{cue}", "step")
     return [result.strip() for name, result in heard[-1].tool_results if name == "exec"]
 

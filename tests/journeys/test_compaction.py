@@ -35,7 +35,7 @@ async def say_line(boss: TelegramUser, chat: TelegramChat, n: int) -> None:
 
 
 def last_prompt(stage: ScriptedModel) -> str:
-    """What the model was told for the last answer."""
+    """The model's input for the last answer."""
     lines = [asked for asked in stage.requests if asked.last_text.strip().startswith("line")]
     return json.dumps(lines[-1].body["messages"], ensure_ascii=False) if lines else ""
 

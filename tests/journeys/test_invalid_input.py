@@ -1,4 +1,4 @@
-"""What nobody should order, and results that are not what they are said to be."""
+"""Invalid commands, and results that are not what they claim to be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What models do wrong, and what the Boss sees of it: one clear message, never a false success."""
+"""Failures of models: the Boss gets one clear message, never a false success."""
 
 from __future__ import annotations
 

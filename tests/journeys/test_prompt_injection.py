@@ -37,7 +37,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Mode
 
 
 def tool_results(world: ModelWorld, cue: str) -> list[tuple[str, str]]:
-    """What its worker was told by its tools."""
+    """The tool results that its worker got."""
     results = world.script.requests_for(f"step-{cue}", "step")[-1].tool_results
     return [(name, told) for name, told in results if name in TOOLS]
 

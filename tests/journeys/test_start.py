@@ -101,7 +101,7 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def refused(home: Path, *command: str, **settings: str) -> str:
-    """What it prints when it does not start: short, no traceback, and exit status 2."""
+    """The output of a failed start: short, without a traceback, with exit status 2."""
     done = subprocess.run(
         [_SHIFTBOSS, *(command or ("run",))],
         env=environment(home) | settings,

@@ -1,4 +1,4 @@
-"""What the Boss tells a running task, in the real program."""
+"""The Boss's messages to a running task, in the real program."""
 
 from __future__ import annotations
 

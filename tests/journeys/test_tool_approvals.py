@@ -26,7 +26,7 @@ from tests.thoroughness import thorough_only
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 NOTES = "AGENTS.md"
-"""What agents obey: to write it takes leave."""
+"""Writing a control file needs approval."""
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")

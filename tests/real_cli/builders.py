@@ -198,7 +198,7 @@ def _arguments(form: Mapping[str, Any], command: str) -> dict[str, Any]:
 
 
 def side_request_reply(asked: ReceivedRequest) -> ScriptedReply | None:
-    """What they ask beside the work, without tools: a title, or which model is to do it."""
+    """Extra requests of CLIs, without tools: a title, or the choice of a model."""
     if asked.tools:
         return None
     return ScriptedReply(

@@ -33,7 +33,7 @@ class TaskKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOutcome:
-    """What Shiftboss claimed of a task, and whether it is so."""
+    """Shiftboss's claim about a task, and whether it is true."""
 
     kind: str
     claimed: bool

@@ -1,4 +1,4 @@
-"""What the tests of the mail room share: a room with all its repositories, and the facts in it."""
+"""Shared by the tests of message storage: a store with all its repositories, and sample facts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What owners decide about skills is kept by exact hash, the last word about each."""
+"""Owners' decisions about skills are stored by exact hash, the last one of each."""
 
 from __future__ import annotations
 

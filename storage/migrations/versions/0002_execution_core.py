@@ -1,4 +1,4 @@
-"""What the execution core needs: fair waiting, folders held, typed logs, budgets."""
+"""Adds fair waiting, held folders, typed logs and budgets of the execution core."""
 
 from __future__ import annotations
 

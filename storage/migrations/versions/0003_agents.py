@@ -1,4 +1,4 @@
-"""What agents need: personas, tool calls and what people allow, helpers, skills."""
+"""Adds personas, tool calls, standing permissions, sub-agents and skills."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What memory needs: entries with their indexes, what was used, what is to do, summaries. And
-the turn of a chat that has sent a helper off."""
+"""Adds memory entries with their indexes, usage, jobs and summaries, and the turn of a chat that
+has started a sub-agent."""
 
 from __future__ import annotations
 

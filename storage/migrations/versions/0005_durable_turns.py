@@ -1,5 +1,5 @@
-"""What a turn needs to survive inside a step: where a session's unfinished turn begins, and the
-calls that a model service may bill although their answer never arrives."""
+"""Adds columns by which a turn survives inside a step: the start of a session's unfinished turn,
+and the calls that a model service may bill although their answer never arrives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tool call would have run or changed when a person was asked about it."""
+"""Adds the effects that a tool call would have had when a person was asked about it."""
 
 from __future__ import annotations
 

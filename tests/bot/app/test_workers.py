@@ -1,4 +1,4 @@
-"""What workers may do is what the settings say, and a setting nobody can obey stops the start."""
+"""Settings decide what workers may do, and a setting that cannot be met stops the start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What hooks of coding CLIs leave behind."""
+"""The traces that hooks of coding CLIs leave."""
 
 from __future__ import annotations
 

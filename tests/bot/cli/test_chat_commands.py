@@ -1,4 +1,4 @@
-"""What is typed in a shell reaches the commands of the chat as it was typed."""
+"""Text typed in a shell reaches the chat commands unchanged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.fakes.services import FakeModels
 
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """What the command line said; every answer is good."""
+    """Records the commands of the command line; every answer is good."""
     heard: list[str] = []
 
     def carry_out(_: Any, text: str) -> CommandAnswer:

@@ -1,4 +1,4 @@
-"""What a command prints was said by anybody."""
+"""Commands print text from anyone, so it must not control the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is served where no program runs."""
+"""Commands without a running Shiftboss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run in a shell says of its nodes and of what it gives back."""
+"""The nodes and outputs that a run in a shell reports."""
 
 from __future__ import annotations
 

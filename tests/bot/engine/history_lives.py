@@ -146,7 +146,7 @@ class HistorySimulator:
         self.run(self.stack.aclose())
 
     def drain(self) -> None:
-        """What a polite stop does with steps that do not end in time."""
+        """A graceful stop requeues steps that do not end in time."""
         tasks = [worker.lease.task_id for worker in self.workers.values()]
         for worker in self.workers.values():
             self.give_back(worker)

@@ -329,7 +329,8 @@ class RandomHistory(RuleBasedStateMachine):
             assert aged == [], f"{taken.id} is new, and before what was interrupted"
 
     def everything_can_be_ended(self) -> None:
-        """What waits for a person goes on when told so; what waits for a slot goes on by itself."""
+        """Tasks that wait for a person continue when that person decides, tasks that wait for a
+        slot automatically."""
         for _round in range(8):
             for task in self.tasks:
                 if self.core.status(task.id) in {"paused", "blocked"}:

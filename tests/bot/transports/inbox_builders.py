@@ -118,7 +118,7 @@ class InboxHarness:
         )
 
     async def card(self, key: str) -> str:
-        """What is written on the card under `key`; empty if there is none."""
+        """The text of the card under `key`; empty if there is none."""
         row = await self.post.room.outbox.find_by_key(key)
         return "" if row is None else str(row.card["fallback"])
 

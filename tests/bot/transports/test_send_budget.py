@@ -16,7 +16,7 @@ _STEP = 0.5
 
 
 class GroupOnTelegram:
-    """What a group sees, second by second, with its own clock."""
+    """The messages that a group sees, second by second, with its own clock."""
 
     def __init__(self, room: MessageStore) -> None:
         self.room = room

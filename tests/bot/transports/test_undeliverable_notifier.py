@@ -1,4 +1,4 @@
-"""What became of a task reaches somebody, also where the chat that asked is closed."""
+"""The result of a task reaches a person, also if the chat that asked is closed."""
 
 from __future__ import annotations
 

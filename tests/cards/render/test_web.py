@@ -60,7 +60,7 @@ ATTRIBUTES = re.compile(
 
 
 class Page(HTMLParser):
-    """What a browser would make of a fragment."""
+    """A fragment as a browser parses it."""
 
     def __init__(self, html: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a request for a decision shows: what it allows, who may allow it, and what came of it."""
+"""Approval cards show the request, its approvers and its outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the cards tell of folders: whose turn it is, and how to be let in."""
+"""Cards about folders: which task holds one, and how to start anyway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a named workflow's card says of its steps."""
+"""The steps on a named workflow's card."""
 
 from __future__ import annotations
 

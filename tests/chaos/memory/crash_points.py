@@ -47,7 +47,7 @@ def arm_files(fate: CrashSchedule) -> None:
 
 
 def arm_model_calls(around: Around) -> None:
-    """What is asked on behalf of memory, by what it is asked for."""
+    """The model calls of memory, by purpose."""
     from bot.engine.agent.memory_hooks.background_calls import (
         BackgroundModelCalls,
         SessionSummarizer,

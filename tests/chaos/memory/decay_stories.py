@@ -142,7 +142,7 @@ def _told(home: Path) -> Iterable[str]:
 
 
 async def _meant(boss: ScriptedUser) -> None:
-    """What is written gets its vector; what is changed another one, what is forgotten none."""
+    """New entries get a vector, changed ones a new one, forgotten ones none."""
     vectors = "SELECT 1 WHERE (SELECT count(*) FROM memory_vectors) = CAST(? AS INT)"
     for n, text in enumerate(("My dog is called Findus", "The car is red", "Tea at four"), 1):
         await boss.send_command(f"/memory add {text}")

@@ -53,8 +53,8 @@ _CANDIDATE = "SELECT id FROM memories WHERE state = 'candidate' AND text = ?"
 
 
 async def _notes(boss: ScriptedUser) -> None:
-    """What is said becomes cells, facts and profiles; it is supported, superseded, merged; it
-    rises by itself and on the Boss' word, and is forgotten."""
+    """Statements become cells, facts and profiles; they are supported, superseded and merged,
+    promoted automatically or by the Boss, and forgotten."""
     jobs = 0
 
     async def says(text: str, *, jobs_more: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""What has to be true of memory at the end of any telling: in the store, in the archive of
+"""The invariants of memory at the end of every story: in the store, in the archive of
 conversations, and in the files that show it."""
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ def _doubles(rows: Rows) -> Iterator[str]:
 
 
 def _buried(rows: Rows) -> Iterator[str]:
-    """What was forgotten has not come back."""
+    """Forgotten entries have not come back."""
     join = "JOIN memory_tombstones t ON t.scope = m.scope AND t.hash = m.hash"
     for number, text in rows(f"SELECT m.id, m.text FROM memories m {join}"):
         yield f"{number} was forgotten and is back: {text!r}"
 
 
 def _succession(rows: Rows) -> Iterator[str]:
-    """What was superseded says by what, and until when it was so."""
+    """Superseded entries name their successor and their last day of validity."""
     sql = "SELECT id, superseded_by, invalidated_at FROM memories WHERE state = 'superseded'"
     for number, by, until in rows(sql):
         # One that came out of a backup knows neither.
@@ -77,7 +77,7 @@ def _jobs(rows: Rows) -> Iterator[str]:
 
 
 def _index(rows: Rows) -> Iterator[str]:
-    """What is there is found, and nothing else is: each entry is in its scope's block once."""
+    """Search finds all entries and nothing else; each is in its scope's block once."""
     scopes: dict[int, str] = dict(rows("SELECT id, name FROM memory_scopes"))
     indexed: dict[tuple[str, int], Counter[int]] = {}
     for scope, block, lengths in rows("SELECT scope_id, block, lengths FROM memory_blocks"):
@@ -176,8 +176,8 @@ MEMORY_INVARIANTS = (
 
 
 def unsettled_memory(home: Path, *, stopped: bool = False) -> list[str]:
-    """What memory still has to do: jobs, words of the archive, files. When the program is
-    `stopped`, a job to which the last message gave rise may wait for the next start."""
+    """The open work of memory: jobs, words of the archive, files. When the program is `stopped`, a
+    job to which the last message gave rise may wait for the next start."""
     waiting = " AND (tries > 0 OR created_at < (SELECT max(handled_at) FROM inbox))"
     left = [
         f"job {row}"
@@ -196,7 +196,7 @@ def unsettled_memory(home: Path, *, stopped: bool = False) -> list[str]:
 
 
 def files(home: Path) -> Iterator[str]:
-    """What the files show is what the store says, each entry once; and nothing lies beside."""
+    """The files show the entries of the store, each once, and nothing else."""
     paths = [each for each in (home / "BOSS.md", home / "MEMORY.md") if each.exists()]
     paths += sorted((home / "memory").rglob("*.md"))
     shown: Counter[tuple[str, str]] = Counter()

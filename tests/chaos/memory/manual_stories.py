@@ -65,7 +65,7 @@ _OF_OLD = ("The gate creaks", "The well is deep")
 
 
 def _brings(home: Path) -> None:
-    """What an owner wrote by hand before there were memories."""
+    """A file that an owner wrote by hand before there were memories."""
     (home / "context").mkdir(parents=True, exist_ok=True)
     (home / "context" / "MEMORY.md").write_text(
         "# Of old\n\n" + "".join(f"- {each}\n" for each in _OF_OLD)

@@ -48,7 +48,7 @@ _ANSWERED = (
 
 @dataclass(slots=True)
 class MemoryActs:
-    """What the Boss has done, and so wants to find in the end."""
+    """The Boss's actions, whose results must exist in the end."""
 
     told: set[str] = field(default_factory=set)
     written: set[str] = field(default_factory=set)

@@ -1,5 +1,5 @@
-"""What an agent outside keeps over MCP: the server dies before and after the commit, the client
-asks again, and it is there once."""
+"""A memory that an external agent stores over MCP: the server dies before and after the commit, the
+client repeats the call, and the memory exists once."""
 
 from __future__ import annotations
 

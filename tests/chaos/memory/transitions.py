@@ -26,7 +26,7 @@ UNION ALL SELECT 'place', session_id || '/' || summary_id, 'there' FROM context_
 """
 
 DELETABLE = frozenset({"memory", "pin", "tomb", "vector", "file", "place"})
-"""What may be deleted: it is `gone` then."""
+"""States that may be deleted, which makes them `gone`."""
 
 ENTRY: Mapping[MemoryState, Sequence[MemoryState]] = {
     MemoryState.CANDIDATE: (MemoryState.ACTIVE, MemoryState.REJECTED),
@@ -35,7 +35,7 @@ ENTRY: Mapping[MemoryState, Sequence[MemoryState]] = {
     MemoryState.ARCHIVED: (MemoryState.ACTIVE,),
     MemoryState.REJECTED: (MemoryState.ACTIVE,),
 }
-"""What was laid aside or dropped counts again where somebody writes it by hand."""
+"""Archived and rejected entries become active again if a person writes them by hand."""
 
 JOB: Mapping[ExtractionJobState, Sequence[ExtractionJobState]] = {
     ExtractionJobState.GATHERING: (ExtractionJobState.WAITING,),
@@ -110,4 +110,5 @@ IN_PROCESS = frozenset(
         "memory.rejected>gone",
     }
 )
-"""What takes days of use, or a model that is always wrong: one commit each, died at in process."""
+"""Transitions that take days of use, or a model that is always wrong: one commit each, with the
+death in process."""

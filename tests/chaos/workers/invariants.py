@@ -1,5 +1,5 @@
-"""What has to be true of workers at the end of any telling: of their calls, of what people were
-asked about them, and of their helpers."""
+"""The invariants of workers at the end of every story: of their calls, the approval requests and
+their helpers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _calls(rows: Rows) -> Iterator[str]:
 
 
 def _leave(rows: Rows) -> Iterator[str]:
-    """What needs leave is made with leave, and once for each time it was given."""
+    """Calls that need approval are made with one, and once for each approval."""
     given: dict[str, str] = dict(rows("SELECT id, state FROM approvals"))
     begun = rows(
         "SELECT id, title, approval_id FROM tool_calls"
@@ -43,9 +43,9 @@ def _leave(rows: Rows) -> Iterator[str]:
 
 
 def _unasked(rows: Rows) -> Iterator[str]:
-    """What needs no leave and changes something is made once in each attempt at its step; of a
-    step that is not to be repeated, once for each time that the Boss let it go on; of a helper
-    and of talk, once."""
+    """Calls with side effects that need no approval are made once in each attempt at their step; in
+    a step that must not repeat, once for each time that the Boss let it continue; in a helper or a
+    chat answer, once."""
     made = rows(
         "SELECT COALESCE(task_id, ''), path, COALESCE(chat_id, ''), title, count(*)"
         " FROM tool_calls WHERE started_at IS NOT NULL AND approval_id IS NULL"

@@ -1,5 +1,5 @@
-"""What the model says in the stories of workers: always the same to the same question, since it is
-asked again by every life that finds no answer."""
+"""The model's answers in the stories of workers: the same question always gets the same answer,
+because every life that finds no answer asks again."""
 
 from __future__ import annotations
 

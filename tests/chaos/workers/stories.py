@@ -123,9 +123,8 @@ _EFFECTS = scripted_model(
 
 
 async def _effects(boss: ScriptedUser) -> None:
-    """What a call does to the world it does once, or the Boss is asked before it does it again:
-    by the call's own request, or by the step's that must not be repeated unasked. What a helper
-    brings is told once."""
+    """A call has its side effects once, or the Boss is asked before it repeats: by the call's own
+    request, or by that of the step that must not repeat. A helper's report is delivered once."""
     tally = await boss.start_task("tally-once")
     await boss.decide("Once", tally, about="tally.txt")
     unsafe = await boss.start_task("--persona pragmatist unsafe-once")

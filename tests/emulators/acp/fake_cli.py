@@ -86,7 +86,7 @@ class FakeCli:
         self._runs = 0
 
     def script(self, *turns: Sequence[Mapping[str, Any]], **scenario: Any) -> None:
-        """What each turn of a session does; the last one is repeated."""
+        """The behaviour of each turn of a session; the last one is repeated."""
         told = {"turns": [list(turn) for turn in turns] or [[]], **scenario}
         self._scenario.write_text(json.dumps(told))
 

@@ -22,7 +22,7 @@ _TOASTS = ("info", "success", "error", "warning")
 
 
 class CallbackFailed(AssertionError):
-    """What the person's client shows instead of an answer."""
+    """The error that the person's client shows instead of an answer."""
 
     def __init__(self, code: int, detail: str) -> None:
         super().__init__(f"{code} {detail}")
@@ -31,7 +31,7 @@ class CallbackFailed(AssertionError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallbackAnswer:
-    """What the app answered to a press."""
+    """The app's answer to a press."""
 
     toast: str
     kind: str

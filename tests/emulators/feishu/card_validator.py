@@ -42,7 +42,7 @@ _V1_TAGS = {"action", "note"}
 
 
 class KnownReferences:
-    """What a card may refer to: image keys and people of this tenant."""
+    """The things that a card may refer to: image keys and people of this tenant."""
 
     def __init__(self, images: Container[str], people: Container[str]) -> None:
         self.images = images

@@ -93,7 +93,7 @@ class EventPush:
 
     @property
     def answer(self) -> Any:
-        """What the app put into `data` of a good ack; None when there was nothing."""
+        """The `data` of a successful ack; None if it was empty."""
         data = self.acked.result().get("data")
         return json.loads(base64.b64decode(data)) if data else None
 

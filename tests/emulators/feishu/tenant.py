@@ -108,7 +108,7 @@ class FeishuMessage:
 
     @property
     def summary(self) -> str:
-        """What the chat list shows."""
+        """The entry in the chat list."""
         return str(self.card.get("config", {}).get("summary", {}).get("content", ""))
 
     @property

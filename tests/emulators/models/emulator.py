@@ -207,7 +207,7 @@ def _retry_after_header(failure: ScriptedFailure) -> dict[str, str]:
 
 
 def _api(request: HttpRequest) -> Any:
-    """What the path stands for; None where for nothing."""
+    """The API call at this path; None for an unknown path."""
     if request.method == "POST" and (found := gemini_api.endpoint(request.path, request.query)):
         return found
     return _API.get((request.method, request.path))

@@ -1,4 +1,4 @@
-"""What the Gemini API takes and what it refuses."""
+"""The requests that the Gemini API accepts and refuses."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ _SCHEMA = frozenset(
     ]
 )
 _UNSIGNED = {"skip_thought_signature_validator", "context_engineering_is_the_way_to_go"}
-"""What the API's makers let clients write where a call was never signed."""
+"""The signature that the API's makers allow for calls that were never signed."""
 
 _SEALED = b"emulated thoughts "
 _HOTTEST = 2
@@ -209,7 +209,7 @@ def system(body: Mapping[str, Any]) -> str:
 def conversation(
     body: Mapping[str, Any],
 ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """What the user said, and the results since, by tool."""
+    """The user's text, and the results since, by tool."""
     said: list[str] = []
     results: list[tuple[str, str]] = []
     for one in body["contents"]:

@@ -1,5 +1,5 @@
-"""What the OpenAI Responses API takes and what it refuses; nothing is ever stored here, so that
-what refers to something stored is refused like something that has expired."""
+"""The requests that the OpenAI Responses API accepts and refuses. Nothing is stored here, so a
+reference to a stored item is refused like an expired one."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def system(body: Mapping[str, Any], listed: list[Item]) -> str:
 def conversation(
     listed: list[Item],
 ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """What the user said, and the results since, by tool."""
+    """The user's text, and the results since, by tool."""
     said: list[str] = []
     results: list[tuple[str, str]] = []
     names: dict[str, str] = {}

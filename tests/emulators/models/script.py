@@ -1,4 +1,4 @@
-"""What a test may have a model say, and what a model was asked, whichever API it came by."""
+"""Scripted answers of a model, and the requests it got, for all APIs."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class ReceivedRequest:
 
     @property
     def last_text(self) -> str:
-        """What the user said last."""
+        """The user's last text."""
         return self.user_texts[-1] if self.user_texts else ""
 
 

@@ -15,7 +15,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageVersion:
-    """What a message showed from `at` until the next edit."""
+    """A message's content from `at` until the next edit."""
 
     at: float
     text: str
@@ -166,7 +166,7 @@ class TelegramChat:
 
     @property
     def messages(self) -> list[TelegramMessage]:
-        """What the chat shows now, oldest first."""
+        """The chat's current messages, oldest first."""
         return [message for message in self.all_messages if not message.deleted]
 
     @property

@@ -1,4 +1,4 @@
-"""What the Bot API says when it refuses, word for word."""
+"""The Bot API's error texts, word for word."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryAnswer:
-    """What the presser of a button saw pop up."""
+    """The pop-up that a person saw after pressing a button."""
 
     text: str = ""
     alert: bool = False

@@ -1,4 +1,5 @@
-"""What service managers and terminals send: it ends when asked, quickly, and goes on later."""
+"""Signals of service managers and terminals: Shiftboss stops quickly and continues at the next
+start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is stored is found by its own words, whatever they are."""
+"""Stored texts are found by their own words, whatever these are."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ CUT_OFF = "cut off while it ran"
 
 
 async def check_bills(world: EngineHarness, models: ModelEmulator, deaths: int = 1) -> None:
-    """What is booked is what was called, but for the call under way at each death."""
+    """All calls are booked except the one in progress at each death."""
     booked = await UsageRepo(world.db).sum(UsageFilter())
     assert abs(booked.calls - len(models.requests)) <= deaths, (booked, len(models.requests))
 

@@ -1,4 +1,4 @@
-"""What a desk books, keeps and tells the caps, however a run ends."""
+"""The gateway books usage, keeps work and updates caps, however a run ends."""
 
 from __future__ import annotations
 

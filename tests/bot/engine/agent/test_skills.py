@@ -1,4 +1,4 @@
-"""What a worker is told of skills, what a hostile one can do, and how a new one is drafted."""
+"""Skills in a worker's prompt, the limits of a hostile skill, and drafts of new ones."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What people tell a task while its step runs reaches the worker with its next tool result, and no
-later: also when the process dies in between."""
+"""People's messages to a running step reach the worker with its next tool result, and no later:
+also when the process dies in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the API backends share."""
+"""Shared by the tests of the API backends."""
 
 from __future__ import annotations
 

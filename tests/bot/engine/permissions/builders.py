@@ -91,7 +91,7 @@ class AskAboutDeploys:
 
 @dataclass
 class ScriptedWorker:
-    """What the tools have really done, in this life and those before."""
+    """The real effects of the tools, in this life and earlier ones."""
 
     ran: list[str] = field(default_factory=list)
     hold: asyncio.Event | None = None

@@ -1,4 +1,4 @@
-"""What a SKILL.md may look like, and what its author is told where it may not."""
+"""Valid forms of SKILL.md, and the errors its author gets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies on which shelf, and that bad folders are told and harm nobody."""
+"""Skills are found in the right folders; bad folders are reported and harmless."""
 
 from __future__ import annotations
 

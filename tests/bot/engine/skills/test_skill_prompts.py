@@ -1,4 +1,4 @@
-"""What a worker is told of a skill can neither leave its frame nor give rights."""
+"""A skill's text in a prompt can neither leave its frame nor grant rights."""
 
 from __future__ import annotations
 

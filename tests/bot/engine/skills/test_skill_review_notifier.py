@@ -47,7 +47,7 @@ class NotifierSetup:
 
     @property
     def cards(self) -> list[Card]:
-        """What was sent home."""
+        """The notices that were sent."""
         return [card for key, card in self.courier.sent if key.endswith(":home")]
 
 

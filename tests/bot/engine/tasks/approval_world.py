@@ -81,7 +81,7 @@ class ApprovalWorld:
         return [event.kind for event in await self.engine.store.events.list_latest(task.id, 50)]
 
     async def copy_texts(self, approval: Approval) -> dict[str, str]:
-        """What each copy of the request says, by chat."""
+        """The text of each copy of the request, by chat."""
         return {
             chat: f"{card.title}\n{render(card).text}"
             for chat, card in (await self.cards(approval)).items()

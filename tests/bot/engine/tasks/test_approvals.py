@@ -1,4 +1,4 @@
-"""What a decision does to the task that waits for it, and what its cards say."""
+"""The effects of a decision on its task, and the texts of its cards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What orders do to a task in every state: the law, and the exceptions by name."""
+"""The effects of commands on a task in every state: the rule, and named exceptions."""
 
 from __future__ import annotations
 

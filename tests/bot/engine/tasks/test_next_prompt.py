@@ -1,4 +1,4 @@
-"""What comes next for a task is shown as it would be, and nothing of it happens."""
+"""The preview shows a task's next prompt exactly, and has no effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a running step does is shown as it is now, masked, and no longer than it runs."""
+"""Live progress shows a running step's current action, masked, until it ends."""
 
 from __future__ import annotations
 

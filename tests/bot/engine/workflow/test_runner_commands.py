@@ -1,4 +1,4 @@
-"""What people may do to a task on its way, and what the work may ask of people."""
+"""Commands of people to a running task, and requests of the work to people."""
 
 from __future__ import annotations
 

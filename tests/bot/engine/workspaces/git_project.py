@@ -24,7 +24,7 @@ async def always_adopted(_folder: Path, _repository: Sequence[Path]) -> bool:
 
 
 class GitProject:
-    """What the Boss does by hand."""
+    """The Boss's own changes."""
 
     def __init__(self, path: Path, *, name: str = "Boss") -> None:
         self.path = path
@@ -68,7 +68,7 @@ class GitProject:
 
     @property
     def checkout_state(self) -> tuple[str, str, str]:
-        """What is checked out, every branch, and what is not committed."""
+        """The checked-out commit, every branch, and the uncommitted changes."""
         branches = self.git("for-each-ref", "--format=%(refname) %(objectname)", "refs/heads")
         return self.git("rev-parse", "HEAD"), branches, self.git("status", "--porcelain")
 

@@ -1,4 +1,4 @@
-"""What was sent along lies in the task's folder under its own name."""
+"""Attachments are in the task's folder under their own names."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def artifacts(home: Path) -> TaskArtifacts:
 
 
 def description(landed: MergeOutcome) -> str:
-    """What the Boss reads; it must exist in both languages."""
+    """The text that the Boss reads; it must exist in both languages."""
     assert catalog_for(Language.CHINESE)(landed.reason_key, **landed.facts)
     return catalog_for(Language.ENGLISH)(landed.reason_key, **landed.facts)
 

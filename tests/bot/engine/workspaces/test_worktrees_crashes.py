@@ -299,7 +299,7 @@ async def _survives(work: Any) -> bool:
 
 
 def _history(project: GitProject, task: Task) -> tuple[str, ...]:
-    """What the project says now, and who wrote what into it."""
+    """The project's current contents and their authors."""
     told = project.git("log", "--format=%s", "--topo-order")
     on_branch = project.git("log", "-1", "--format=%s", task.branch)
     return (project.path / "readme.md").read_text(), told, on_branch

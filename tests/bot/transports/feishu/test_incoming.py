@@ -1,4 +1,4 @@
-"""What people write and press reaches the intake once, in order, before it is acknowledged."""
+"""Messages and presses reach the inbox once, in order, before they are acknowledged."""
 
 from __future__ import annotations
 

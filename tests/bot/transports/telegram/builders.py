@@ -1,4 +1,4 @@
-"""What stands around the Telegram channel in its tests."""
+"""The surroundings of the Telegram channel in its tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people do on Telegram, as the rest of the program sees it."""
+"""People's actions on Telegram, as the rest of Shiftboss gets them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said arrives once, and every open page shows the newest of every card."""
+"""Messages arrive once, and every open page shows the newest revision of every card."""
 
 from __future__ import annotations
 

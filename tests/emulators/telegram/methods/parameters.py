@@ -1,4 +1,4 @@
-"""What sending methods share: the target, the formatted text, the new message."""
+"""Shared by sending methods: the target, the formatted text, the new message."""
 
 from __future__ import annotations
 

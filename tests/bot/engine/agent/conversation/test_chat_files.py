@@ -1,4 +1,4 @@
-"""What people send along: laid in the workspace, and told as data."""
+"""Attachments are saved in the workspace and passed to the model as data."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ async def models() -> AsyncIterator[ModelEmulator]:
 
 
 class Letters:
-    """What was posted into chats, once under each key."""
+    """The cards posted into chats, one under each key."""
 
     def __init__(self) -> None:
         self.posted: dict[str, str] = {}

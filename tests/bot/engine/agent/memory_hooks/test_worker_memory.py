@@ -1,4 +1,4 @@
-"""What workers look up by themselves: memories and logs in one list, never what is another's."""
+"""Workers' own lookups: memories and logs in one list, never those of other people."""
 
 from __future__ import annotations
 

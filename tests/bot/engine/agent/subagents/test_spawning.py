@@ -1,4 +1,4 @@
-"""What a worker gets when it wants a helper: a row on disk, or one clear sentence."""
+"""A worker that spawns a helper gets a stored row, or one clear sentence."""
 
 from __future__ import annotations
 

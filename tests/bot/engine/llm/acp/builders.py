@@ -1,4 +1,4 @@
-"""What the tests of coding CLIs share: a request, somebody who decides, and a run to its end."""
+"""Shared by the tests of coding CLIs: a request, a person who decides, and a run to its end."""
 
 from __future__ import annotations
 

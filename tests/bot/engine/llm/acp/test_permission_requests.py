@@ -34,7 +34,7 @@ MADE = {
 
 
 def selected_options(cli: FakeCli) -> list[Any]:
-    """What the CLI was answered."""
+    """The answer that the CLI got."""
     path = cli.home() / "received.jsonl"
     import json
 

@@ -1,4 +1,4 @@
-"""What CLIs say, read liberally: calls pieced together, results found, money counted."""
+"""Updates of CLIs are read liberally: calls are assembled, results found, money counted."""
 
 from __future__ import annotations
 

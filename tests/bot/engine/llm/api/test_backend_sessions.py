@@ -1,4 +1,4 @@
-"""What a run costs, remembers and takes along."""
+"""The cost, the session and the context of a run."""
 
 from __future__ import annotations
 

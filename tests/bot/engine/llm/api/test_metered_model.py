@@ -392,7 +392,8 @@ async def _run_conversation(
 
 
 def _totals(used: Sequence[TokenUsage]) -> list[int]:
-    """What each call read: usage is of a run so far, and begins anew with each run of two."""
+    """The input tokens of each call: usage is cumulative within a run and starts again with each of
+    two runs."""
     first, second, third, fourth = (usage.input_tokens for usage in used)
     return [first, second - first, third, fourth - third]
 

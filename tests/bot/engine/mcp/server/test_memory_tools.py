@@ -1,4 +1,4 @@
-"""What an agent outside finds and keeps: in its own scopes, as no person's word."""
+"""External agents find and store memories in their own scopes, never as a person's statement."""
 
 from __future__ import annotations
 

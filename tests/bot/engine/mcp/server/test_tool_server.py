@@ -1,4 +1,4 @@
-"""What MCP clients send is answered, whatever it is."""
+"""Every message of an MCP client gets an answer."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def test_what_a_tool_tells_is_cut() -> None:
 
 
 def lines(sent: bytes) -> list[Any]:
-    """What a server over stdio says to this."""
+    """The answer of a server over stdio."""
     goes = BytesIO()
     serve_stdio(lambda message: {"heard": message}, BytesIO(sent), goes)
     return [protocol.parse_message(line) for line in goes.getvalue().splitlines()]

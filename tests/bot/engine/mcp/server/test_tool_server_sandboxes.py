@@ -1,4 +1,4 @@
-"""What is lent is reached from within every sandbox, and what is lent to another is not seen."""
+"""A run's tool server is reachable from every sandbox, and those of other runs are not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def lent(
 
 
 async def within(cell: SandboxCell, server: McpServer, command: str) -> str:
-    """What a command says in the sandbox of a CLI that has this server."""
+    """The output of a command in the sandbox of a CLI that has this server."""
     env = {**command_environment(cell.around, view=cell.sandbox.view), **server.env}
     launch = cell.sandbox.wrap(
         SandboxedCommand(

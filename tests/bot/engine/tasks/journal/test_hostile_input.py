@@ -1,4 +1,4 @@
-"""What people may send to the working method without meaning well, or without looking."""
+"""Hostile and careless input to the working method."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What workers may look up of the past: by words, and never what the readers there may not see."""
+"""Workers look up past logs by words, and only those that their readers may see."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class PacedBackend(FakeBackend):
         return str(self._request(title).prompt)
 
     def session_before(self, title: str) -> str:
-        """What its session held before that step."""
+        """The contents of its session before that step."""
         return str(self._request(title).history)
 
     def _request(self, title: str) -> Any:
