@@ -19,10 +19,10 @@ from cards.views.approvals import (
 from cards.views.people import paired_card, pairing_refused_card
 from cards.views.tools import calls_card, calls_data, grants_card, grants_data
 from handlers.approval_cards import ApprovalCards, card_key_prefix
-from handlers.errors import UsageError, UserError
+from handlers.errors import ActionForbidden, BackendFailure, UsageError, UserError
 from handlers.middleware import MAX_TOAST
 from handlers.parsing import ApprovalReply, find_task, parse_number
-from handlers.ports import ActionForbidden, BackendFailure, HandlerServices
+from handlers.ports import HandlerServices
 from handlers.registry import CommandRegistry
 from handlers.request import Reply, Request
 from storage.errors import AmbiguousId, NotFound, WrongState

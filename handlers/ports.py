@@ -280,15 +280,6 @@ class ChatPort(Protocol):
     async def state(self, chat_id: ChatId) -> ConversationState | None: ...
 
 
-class BackendFailure(Exception):
-    """A model or CLI failed. `hint` is a catalogue key for the fix, with `facts`."""
-
-    def __init__(self, hint: str, **facts: object) -> None:
-        self.hint = hint
-        self.facts = facts
-        super().__init__(hint)
-
-
 class PeoplePort(Protocol):
     async def find_by_account(self, channel: Channel, external_id: str) -> Person | None: ...
 
@@ -363,10 +354,6 @@ class ApprovalPort(Protocol):
         approver, or grants a permanent permission without being an owner. `scope` is how far an
         approval of a tool call reaches.
         """
-
-
-class ActionForbidden(Exception):
-    """This person may not do that."""
 
 
 class PressRefusal(StrEnum):

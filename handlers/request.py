@@ -12,7 +12,8 @@ from zoneinfo import ZoneInfo
 from cards.catalog import TextCatalog
 from cards.courier import CardRef
 from cards.model import Card
-from handlers.ports import ActionForbidden, HandlerServices, InterruptedMessage
+from handlers.errors import ActionForbidden
+from handlers.ports import HandlerServices, InterruptedMessage
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import Chat, ChatKind, Person, PersonRole
 

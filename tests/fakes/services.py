@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from cards.model import Card
+from handlers.errors import ActionForbidden
 from handlers.ports import (
-    ActionForbidden,
     AnswerStream,
     ChatAnswer,
     ChatQuestion,
@@ -37,11 +37,7 @@ from storage.records.people import (
     WebSession,
 )
 from storage.records.system import BackendHealth, BackendReport, ModelChoice, SystemStatus
-from storage.records.tasks import (
-    FolderKind,
-    Task,
-    TaskId,
-)
+from storage.records.tasks import FolderKind, Task, TaskId
 from storage.records.tools import StandingPermission, ToolCallRecord
 from storage.records.traces import Trace
 from storage.records.usage import CostQuery, CostReport, TaskCost

@@ -57,8 +57,9 @@ from cards.catalog import TextCatalog, catalog_for, command_help
 from cards.model import Card
 from cards.render.text import render
 from handlers.command_table import COMMANDS, platform_menu
-from handlers.errors import UserError, explain_error, explanation_card
-from handlers.ports import ActionForbidden, BackendFailure, PressRefusal
+from handlers.errors import ActionForbidden, BackendFailure, UserError
+from handlers.middleware import explain_error, explanation_card
+from handlers.ports import PressRefusal
 from handlers.registry import CommandRegistry, CommandSpec, DuplicateCommand
 from handlers.request import Reply, Request
 from storage import errors

@@ -15,13 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from bot.engine.agent.model_calls import ModelReply, ModelRequest
 from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.agent.worker_context import ContextBlock, ToolFactory, is_tool_allowed
-from bot.engine.llm.backend import (
-    BackendDenied,
-    BackendError,
-    RunLimits,
-    RunPurpose,
-    WorkerMode,
-)
+from bot.engine.llm.backend import BackendDenied, BackendError, RunLimits, RunPurpose, WorkerMode
 from bot.engine.llm.offline.backend import OFFLINE_NAME as OFFLINE
 from bot.engine.llm.tool_calls import AgentTool
 from bot.engine.llm.workspace_files import PathRefused
@@ -30,7 +24,7 @@ from bot.engine.skills.skill_prompts import render_catalogue
 from bot.engine.tools.skill_load import SKILLS_FOLDER, copy_skill_files, skill_load_tool
 from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import BackendPreference, CostAccount, WorkerSpec
-from handlers.ports import BackendFailure
+from handlers.errors import BackendFailure
 from storage.db import Database
 from storage.records.people import Chat, Language, Person
 from storage.records.skills import SkillDraft, SkillListing, SkillRefusalReason, SkillRefused

@@ -15,7 +15,8 @@ from bot.engine.permissions.requests import ApprovalRequester, describe_lost_cal
 from cards.catalog import catalog_for
 from cards.model import Card, notice_card
 from cards.views.chat import answer_card
-from handlers.ports import BackendFailure, ChatAnswer, ChatQuestion, PeoplePort
+from handlers.errors import BackendFailure
+from handlers.ports import ChatAnswer, ChatQuestion, PeoplePort
 from storage.db import STORE_RETRY_SECONDS, Database, Transaction
 from storage.errors import StoreUnavailable
 from storage.records.approvals import Approval

@@ -47,9 +47,9 @@ from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import CostAccount, WorkerSpec
 from cards import formats
 from cards.catalog import catalog_for
+from handlers.errors import BackendFailure
 from handlers.ports import (
     AnswerStream,
-    BackendFailure,
     ChatAnswer,
     ChatQuestion,
     ConversationState,

@@ -12,7 +12,7 @@ import pytest
 from bot.engine.schedule.time_phrases import read_request, read_timing, split_timing
 from bot.engine.timing.recurrence import TimingError
 from cards.catalog import catalog_for
-from handlers.errors import explain_error
+from handlers.middleware import explain_error
 from storage.records.people import Language
 from storage.records.schedules import CronTiming, DayFilter, Interval, OneTime, Timing
 from tests.bot.engine.schedule import request_tables, timing_tables

@@ -20,7 +20,7 @@ from bot.engine.timing.recurrence import (
 )
 from bot.engine.timing.working_days import WeekdayCalendar
 from cards.catalog import catalog_for
-from handlers.errors import explain_error
+from handlers.middleware import explain_error
 from storage.records.people import Language
 from storage.records.schedules import CronTiming, DayFilter, Interval, OneTime, Timing
 

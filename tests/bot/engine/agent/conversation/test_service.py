@@ -24,7 +24,8 @@ from bot.engine.llm.backend import (
     RunResult,
 )
 from bot.engine.llm.offline.backend import OfflineBackend
-from handlers.ports import BackendFailure, ChatQuestion
+from handlers.errors import BackendFailure
+from handlers.ports import ChatQuestion
 from storage.db import Transaction
 from storage.errors import StoreUnavailable
 from storage.records.approvals import Approval, ApprovalKind
