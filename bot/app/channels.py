@@ -30,7 +30,7 @@ from bot.transports.inbox import InboxService
 from bot.transports.ports import Transport
 from bot.transports.supervisor import TransportSupervisor
 from bot.transports.web.access import has_bearer_token
-from bot.transports.web.chat_service import RouterTap, WebChatHistory, WebChatSender
+from bot.transports.web.chat_service import WebChatHistory, WebChatSender
 from bot.transports.web.transport import WebTransport
 from cards import formats
 from cards.catalog import catalog_for
@@ -56,9 +56,8 @@ _UNAUTHORIZED = 401
 def connect_channels(core: Container) -> tuple[WebTransport, tuple[AppService, ...]]:
     """Add the web chat and all configured platforms. Returns the web chat and all services in
     start order."""
-    router = RouterTap(core.router)
-    inbox = _build_inbox(core, router, resume_unfinished=True)
-    web = _build_web(core.settings, core, inbox, router)
+    inbox = _build_inbox(core, resume_unfinished=True)
+    web = _build_web(core.settings, core, inbox)
     core.engine.on_report.connect(inbox.enqueue)
     core.alerts.on_change = web.refresh_alerts
     core.transports[Channel.WEB] = web
@@ -93,13 +92,12 @@ class LocalApi:
 def build_local_api(core: Container) -> tuple[AppService, ...]:
     """Listens on this machine only, on a free port. Messages of other channels, and notifications,
     wait for the next `shiftboss run`."""
-    router = RouterTap(core.router)
-    inbox = _build_inbox(core, router, resume_unfinished=False)
+    inbox = _build_inbox(core, resume_unfinished=False)
     here = core.settings.model_copy(update={"web_host": "127.0.0.1", "web_port": _ANY_PORT})
-    return inbox, LocalApi(core.settings, _build_web(here, core, inbox, router))
+    return inbox, LocalApi(core.settings, _build_web(here, core, inbox))
 
 
-def _build_inbox(core: Container, router: RouterTap, *, resume_unfinished: bool) -> InboxService:
+def _build_inbox(core: Container, *, resume_unfinished: bool) -> InboxService:
     store = core.repositories
     return InboxService(
         db=store.db,
@@ -110,7 +108,7 @@ def _build_inbox(core: Container, router: RouterTap, *, resume_unfinished: bool)
         courier=core.courier,
         held=core.held,
         outbox_sender=core.outbox_sender,
-        router=router,
+        router=core.router,
         transports=core.transports,
         home=core.settings.home,
         clock=core.clock,
@@ -120,9 +118,7 @@ def _build_inbox(core: Container, router: RouterTap, *, resume_unfinished: bool)
     )
 
 
-def _build_web(
-    settings: Settings, core: Container, inbox: InboxService, router: RouterTap
-) -> WebTransport:
+def _build_web(settings: Settings, core: Container, inbox: InboxService) -> WebTransport:
     """`settings` may differ from the container's in host and port."""
     store, endpoint = core.repositories, McpHttpEndpoint(core.memory_server)
     web = WebTransport(
@@ -133,7 +129,7 @@ def _build_web(
         inbox=inbox,
         menu=platform_menu,
         history=WebChatHistory(store.db, store.chats),
-        say_handler=WebChatSender(inbox, router),
+        say_handler=WebChatSender(inbox),
         alerts=core.alerts,
         sessions=core.web_sessions,
         routes=(endpoint.route,),

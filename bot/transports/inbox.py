@@ -110,6 +110,10 @@ class InboxService:
         self._queues = ChatQueues(self._worker.handle, self.clock)
         self.held.on_release = self.enqueue
 
+    def tap_replies(self, on_reply: Callable[[InboxRow, Reply], None]) -> None:
+        """Call `on_reply` with each message and its reply, before the reply is stored."""
+        self._worker.on_reply = on_reply
+
     async def start(self, stack: AsyncExitStack) -> None:
         """Resume unfinished messages. Must be called before any transport starts."""
         restored = await find_restore(KeyValueStore(self.db))

@@ -62,6 +62,7 @@ class InboxWorker:
     router: IncomingRouter
     attachments: AttachmentFetcher
     clock: Clock
+    on_reply: Callable[[InboxRow, Reply], None] = lambda _row, _reply: None
     _first_attempts: set[InboxId] = field(default_factory=set, init=False)
 
     async def handle(
@@ -142,6 +143,7 @@ class InboxWorker:
                     )
                     missing = [each.name for each in fetched.missing]
                     reply = await self.router.handle(row, fetched.files, earlier, missing)
+                    self.on_reply(row, reply)
                 else:
                     reply = Reply(key=_files_key(row))
             if reply.silence is Silence.INTERRUPTED:

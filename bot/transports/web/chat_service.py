@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot.transports.inbox import InboxService
-from bot.transports.ports import IncomingRouter
 from bot.transports.web.ports import HistoryItem, SayResult, ShownCard
 from cards.card_json import CardDecodeError, load_card
 from handlers.request import Reply
@@ -30,53 +29,14 @@ class WebChatHistory:
         return [said for turn in turns if (said := _history_entry(turn)) is not None]
 
 
-class RouterTap:
-    """A router that records replies to messages with a waiting caller."""
-
-    def __init__(self, router: IncomingRouter) -> None:
-        self._router = router
-        self.replies: dict[str, Reply | None] = {}
-
-    def is_immediate(self, incoming: IncomingMessage) -> bool:
-        return self._router.is_immediate(incoming)
-
-    def on_message_waiting(self, row: InboxRow) -> None:
-        self._router.on_message_waiting(row)
-
-    def is_command(self, incoming: IncomingMessage) -> bool:
-        return self._router.is_command(incoming)
-
-    def is_urgent(self, incoming: IncomingMessage) -> bool:
-        return self._router.is_urgent(incoming)
-
-    async def show_waiting(self, row: InboxRow) -> None:
-        await self._router.show_waiting(row)
-
-    async def is_known_sender(self, incoming: IncomingMessage) -> bool:
-        return await self._router.is_known_sender(incoming)
-
-    async def find_task(self, row: InboxRow) -> str:
-        return await self._router.find_task(row)
-
-    async def handle(
-        self,
-        row: InboxRow,
-        files: tuple[str, ...],
-        interrupted: Sequence[InboxRow] = (),
-        missing: Sequence[str] = (),
-    ) -> Reply:
-        reply = await self._router.handle(row, files, interrupted, missing)
-        if isinstance(row.incoming, IncomingMessage) and row.incoming.message_id in self.replies:
-            self.replies[row.incoming.message_id] = reply
-        return reply
-
-
 class WebChatSender:
-    """Implements `bot.transports.web.ports.WebSayHandler`."""
+    """Implements `bot.transports.web.ports.WebSayHandler`. Records the replies to messages with a
+    waiting caller."""
 
-    def __init__(self, inbox: InboxService, router: RouterTap) -> None:
+    def __init__(self, inbox: InboxService) -> None:
         self._inbox = inbox
-        self._replies = router.replies
+        self._replies: dict[str, Reply | None] = {}
+        inbox.tap_replies(self._record_reply)
 
     async def say(self, incoming: IncomingMessage, *, dedupe: str) -> SayResult:
         self._replies[incoming.message_id] = None
@@ -92,6 +52,10 @@ class WebChatSender:
             return SayResult(cards=cards, good=reply.good, data=reply.data)
         finally:
             del self._replies[incoming.message_id]
+
+    def _record_reply(self, row: InboxRow, reply: Reply) -> None:
+        if isinstance(row.incoming, IncomingMessage) and row.incoming.message_id in self._replies:
+            self._replies[row.incoming.message_id] = reply
 
 
 def _history_entry(turn: ChatTurn) -> HistoryItem | None:
