@@ -68,7 +68,7 @@ def read_request(text: str, *, now: datetime, zone: ZoneInfo) -> TimedRequest | 
         return None
     own = ZoneInfo(found.phrase.zone) if found.phrase.zone else zone
     try:
-        timing = compose(found.phrase, now=now, zone=own)
+        timing = compose(found.phrase, now=now, zone=zone)
         check_timing(timing, now=now, zone=own)
     except TimingError:
         return None
@@ -151,9 +151,7 @@ def _read_cron(text: str, plain: str) -> tuple[Timing, int] | None:
 
 def _compose_own(phrase: TimePhrase, *, now: datetime, zone: ZoneInfo) -> Timing:
     """A single time may be of another zone; a repetition belongs to the zone of its schedule."""
-    if not phrase.zone:
-        return compose(phrase, now=now, zone=zone)
-    timing = compose(phrase, now=now, zone=ZoneInfo(phrase.zone))
-    if not isinstance(timing, OneTime) and phrase.zone != zone.key:
+    timing = compose(phrase, now=now, zone=zone)
+    if not isinstance(timing, OneTime) and phrase.zone not in {"", zone.key}:
         raise TimingError("timing.other_zone", zone=phrase.zone)
     return timing

@@ -31,12 +31,16 @@ _Hour = tuple[int, int]
 
 
 def compose(phrase: TimePhrase, *, now: datetime, zone: ZoneInfo) -> Timing:
-    """The timing that a phrase means, which may be over. Raises TimingError for a phrase without a
+    """The timing that a phrase means, which may be over. `zone` is the person's, whose today is
+    meant also where the phrase names another zone. Raises TimingError for a phrase without a
     meaning, or with one that no timing can hold."""
+    own = ZoneInfo(phrase.zone) if phrase.zone else zone
     try:
         if phrase.every is not None:
-            return _compose_repetition(phrase, now.astimezone(zone), zone)
-        return OneTime(at=_compose_moment(phrase, now.astimezone(zone), zone))
+            return _compose_repetition(phrase, now.astimezone(own), own)
+        if not phrase.has_day and phrase.delay is None:
+            return OneTime(at=_compose_moment(phrase, now.astimezone(own), own))
+        return OneTime(at=_compose_moment(phrase, now.astimezone(zone), own))
     except (ValueError, OverflowError) as error:
         # Such as 30 February.
         raise TimingError("timing.words") from error

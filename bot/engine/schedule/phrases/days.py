@@ -35,12 +35,12 @@ def _take_date(match: re.Match[str], phrase: TimePhrase) -> bool:
     # The date decides, whatever day of the week was said with it.
     phrase.weekdays = []
     phrase.month, phrase.month_days = int(number), [int(day)]
-    phrase.year = int(year) if year else None
+    phrase.year = int(year if year > _MAX_SHORT_YEAR else 2000 + year) if year else None
     phrase.year_offset = {"明年": 1, "后年": 2}.get(found.get("in_year") or "", 0)
     return True
 
 
-_MAX_MONTH, _MAX_DAY = 12, 31
+_MAX_MONTH, _MAX_DAY, _MAX_SHORT_YEAR = 12, 31, 99
 _YEAR = r"(?P<year>[0-9]{4})"
 _LATE_YEAR = rf"(?:,?\s{_YEAR}(?![0-9:]))?"
 _EN_MONTH_DAY = r"(?P<day>[0-9]{1,2})(?:st|nd|rd|th)?"
@@ -52,7 +52,7 @@ _DATES = tuple(
             rf"(?:on\s)?{_YEAR}(?P<mark>[-/.])(?P<month>[0-9]{{1,2}})(?P=mark)(?P<day>[0-9]{{1,2}})"
             r"(?![0-9])(?!t[0-9])"
         ),
-        rf"(?P<year>[0-9]{{4}}|[一二][零〇一二三四五六七八九]{{3}})年{_ZH_MONTH_DAY}",
+        rf"(?P<year>[0-9]{{4}}|[0-9]{{2}}|[一二][零〇一二三四五六七八九]{{3}})年{_ZH_MONTH_DAY}",
         rf"(?P<in_year>明年|后年|今年)?的?{_ZH_MONTH_DAY}",
         rf"(?:on\s)?(?P<month>{EN_MONTH})\s(?:the\s)?{_EN_MONTH_DAY}{NUMBER_END}(?!:){_LATE_YEAR}",
         (
@@ -60,6 +60,7 @@ _DATES = tuple(
             rf"{_LATE_YEAR}"
         ),
         r"(?:on\s)?(?P<month>[0-9]{1,2})/(?P<day>[0-9]{1,2})(?![0-9/])",
+        r"(?P<month>[0-9]{2})-(?P<day>[0-9]{2})(?=\s[0-9]{1,2}:)",
     )
 )
 
@@ -107,7 +108,7 @@ def _take_days(match: re.Match[str], phrase: TimePhrase) -> bool:
     phrase.weekdays = days
     if which:
         phrase.week = _WEEKS.get(which.removesuffix("个"))
-    if not phrase.every and (match["last"] or match.groupdict().get("plural")):
+    if not phrase.every and (len(days) > 1 or match.groupdict().get("plural")):
         phrase.repeat(Every.WEEK)
     return True
 

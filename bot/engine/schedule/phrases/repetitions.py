@@ -133,7 +133,7 @@ _UNIT_WORDS = (
     r"|public\sholiday|holiday|day|morning|afternoon|evening|night|week|month|quarter|year|hour"
     r"|minute|second)"
     r"|(?:on\s)?(?:weekdays|weekends|working\sdays|workdays|business\sdays|days\soff|holidays)"
-    r"|everyday|daily|nightly|weekly|monthly|quarterly|yearly|annually|hourly|weekday(?=[0-9])"
+    r"|everyday|daily|nightly|weekly|monthly|quarterly|yearly|annually|hourly|(?:week|work)day(?=\s?[0-9]|\smornings)"
     r"|每一?[天日]|天天|每个?(?:早上|早晨|上午|中午|下午|傍晚|晚上)|每[早晚](?!上)"
     r"|(?:每个?|每逢)?(?:工作日|休息日|节假日)|每个?周末|每个?月|每个?季度?|每半年|每年"
     r"|每个?小时|每分钟|每秒钟?"

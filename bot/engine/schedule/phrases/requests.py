@@ -229,8 +229,7 @@ def _read_work(text: str, lead: _Lead) -> FoundRequest | None:
         for each in ("me ", "us "):
             at += len(each) * text.startswith(each, at)
         phrase = _phrase_at(text, at)
-        is_own = phrase and phrase.end < len(text) and not _ADJECTIVE_EN.match(text, at)
-        if phrase and is_own and (phrase.every or phrase.delay):
+        if phrase and phrase.end < len(text) and (phrase.every or phrase.delay):
             return FoundRequest(
                 phrase=phrase,
                 parts=_parts(text, (start, at), (phrase.end, len(text))),
@@ -268,6 +267,9 @@ def _phrase_at(text: str, at: int) -> TimePhrase | None:
     """A phrase that other words do not make into something else, such as `明天9点的…`."""
     phrase = read_phrase(text, at, loose=False)
     if phrase is None or _NOT_AFTER.match(text, phrase.end):
+        return None
+    if _ADJECTIVE_EN.fullmatch(text, at, phrase.end + 1):
+        # `weekly report`
         return None
     return None if _ONLY_SMALL_HOUR.fullmatch(text, at, phrase.end) else phrase
 
