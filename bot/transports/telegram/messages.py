@@ -1,14 +1,11 @@
-"""Sends single Telegram messages with fallbacks to plainer forms, stores their placement, and
-transfers files."""
+"""Sends single Telegram messages with fallbacks to plainer forms, and stores their placement."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TypeVar
 
 from telegram import (
@@ -23,13 +20,11 @@ from telegram import (
 )
 from telegram.error import BadRequest, ChatMigrated, TelegramError
 
-from bot.transports.files import MAX_DOWNLOAD_BYTES, write_new_file
 from bot.transports.limited_dict import LimitedDict
-from bot.transports.ports import FileTooLarge
-from bot.transports.telegram.api import TelegramErrorKind, classify_bad_request, translate_error
+from bot.transports.telegram.api import TelegramErrorKind, classify_bad_request
 from cards.render.telegram import CONFIRM_SUFFIX, InlineKey, InlineKeyboard, MessagePart, TextPart
 from cards.telegram_text import TextMark
-from storage.records.messages import MessagePlacement, RemoteFile
+from storage.records.messages import MessagePlacement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,20 +86,6 @@ class TelegramUpload:
     @property
     def fits_photo(self) -> bool:
         return len(self.content) <= MAX_PHOTO_BYTES
-
-
-async def download_file(bot: Bot, file: RemoteFile, into: Path) -> Path:
-    """Download a received file. Raises DeliveryError only."""
-    if file.size > MAX_DOWNLOAD_BYTES:
-        raise FileTooLarge(f"{file.size} bytes")
-    try:
-        remote = await bot.get_file(file.reference["file_id"])
-        content = bytes(await remote.download_as_bytearray())
-    except TelegramError as error:
-        raise translate_error(error, repeatable=True) from error
-    if len(content) > MAX_DOWNLOAD_BYTES:
-        raise FileTooLarge(f"{len(content)} bytes")
-    return await asyncio.to_thread(write_new_file, into, file.name, content)
 
 
 _T = TypeVar("_T")

@@ -1,7 +1,8 @@
-"""Assembles the components of the Telegram transport."""
+"""Assembles the components of the Telegram transport, and downloads received files."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -10,11 +11,17 @@ from pathlib import Path
 from telegram.constants import ChatAction
 from telegram.error import TelegramError
 
-from bot.transports.ports import CommandMenu, InboxPort, OutboundMessage
-from bot.transports.telegram.api import PUBLIC_API, TelegramClient, open_telegram_client
+from bot.transports.files import MAX_DOWNLOAD_BYTES, write_new_file
+from bot.transports.ports import CommandMenu, FileTooLarge, InboxPort, OutboundMessage
+from bot.transports.telegram.api import (
+    PUBLIC_API,
+    TelegramClient,
+    open_telegram_client,
+    translate_error,
+)
 from bot.transports.telegram.delivery import TelegramDelivery, get_target
 from bot.transports.telegram.incoming import TelegramPressHandler
-from bot.transports.telegram.messages import AskedConfirmations, TelegramSender, download_file
+from bot.transports.telegram.messages import AskedConfirmations, TelegramSender
 from bot.transports.telegram.polling import AsyncSleep, TelegramPoller, TelegramPollPace
 from bot.transports.telegram.streaming import TelegramStreamPace, TelegramStreams
 from storage.records.messages import RemoteFile
@@ -38,7 +45,17 @@ class TelegramSession:
             await self.sender.send_action(get_target(chat), ChatAction.TYPING)
 
     async def fetch(self, file: RemoteFile, into: Path) -> Path:
-        return await download_file(self.client.bot, file, into)
+        """Download a received file. Raises DeliveryError only."""
+        if file.size > MAX_DOWNLOAD_BYTES:
+            raise FileTooLarge(f"{file.size} bytes")
+        try:
+            remote = await self.client.bot.get_file(file.reference["file_id"])
+            content = bytes(await remote.download_as_bytearray())
+        except TelegramError as error:
+            raise translate_error(error, repeatable=True) from error
+        if len(content) > MAX_DOWNLOAD_BYTES:
+            raise FileTooLarge(f"{len(content)} bytes")
+        return await asyncio.to_thread(write_new_file, into, file.name, content)
 
 
 async def open_telegram_session(
