@@ -107,9 +107,9 @@ class AnswerStreams:
             return True
         # Guess the language from the answer itself, as there is no card yet.
         shown = Card(fallback=markdown)
-        letter = _draft_message(row, chat, await self.language_of(chat, shown))
-        letter = replace(letter, may_send=partial(self._try_edit, outbox_id, chat))
-        await self.transports[chat.channel].stream(letter, markdown)
+        message = _draft_message(row, chat, await self.language_of(chat, shown))
+        message = replace(message, may_send=partial(self._try_edit, outbox_id, chat))
+        await self.transports[chat.channel].stream(message, markdown)
         return True
 
     def _try_edit(self, outbox_id: OutboxId, chat: Chat) -> bool:

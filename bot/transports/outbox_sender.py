@@ -92,11 +92,11 @@ class ChannelSender:
             )
             return
         card = _load_stored_card(tried)
-        letter = _build_message(tried, card, await self.language_of(tried.chat, card))
-        letter = replace(letter, on_part=partial(self._save_part, tried))
+        message = _build_message(tried, card, await self.language_of(tried.chat, card))
+        message = replace(message, on_part=partial(self._save_part, tried))
         try:
             delivery = await self._deliver(
-                letter, plain=self._crashes[tried.row.id] >= _CRASH_LIMIT
+                message, plain=self._crashes[tried.row.id] >= _CRASH_LIMIT
             )
         except ports.DeliveryError as error:
             await self._record_failure(tried, error)
@@ -106,7 +106,7 @@ class ChannelSender:
             log.exception("Delivery of outbox %s failed unexpectedly", tried.row.id)
             await self._schedule_retry(tried, error, may_have_arrived=True)
         else:
-            await self._record_delivered(tried, letter, delivery)
+            await self._record_delivered(tried, message, delivery)
 
     async def end_outage(self) -> None:
         """The platform answers again: what waits to be tried again is due now."""
@@ -497,7 +497,7 @@ class _ChannelLoop:
             return wait
         self.limiter.consume(head.external_id, head.kind)
         self._busy_chats.add(head.external_id)
-        group.create_task(self._send_one(head.id, head.external_id), name=f"letter {head.id}")
+        group.create_task(self._send_one(head.id, head.external_id), name=f"message {head.id}")
         return None
 
     async def _send_one(self, outbox_id: OutboxId, chat: str) -> None:

@@ -368,11 +368,11 @@ class OutboxRepo:
         # The platform recognizes the oldest revision that may be visible.
         unsure = row.tried_revision
         await tx.execute(_BEGIN_ATTEMPT, {"which": outbox_id, "tried": unsure or row.revision})
-        letter = replace(outbox_row_from(row), attempts=row.attempts + 1)
+        tried = replace(outbox_row_from(row), attempts=row.attempts + 1)
         begun = row.placed is not None and not row.shown_revision
         files_only = row.placed is not None and row.shown_revision == row.revision
         return DeliveryAttempt(
-            row=letter,
+            row=tried,
             chat=chat_from_row(row, JOINED_PREFIX),
             possibly_shown_revision=unsure,
             is_partly_shown=begun,

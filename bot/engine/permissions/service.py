@@ -118,17 +118,17 @@ class _WorkerAuthorizer:
     async def record_outcome(
         self, call_id: str, *, succeeded: bool, outcome: str, size: int = 0
     ) -> None:
-        house = self._service
+        service = self._service
         row = self._call_rows.get(call_id)
         if row is None:
             return
-        kept = house.mask(outcome)[:_MAX_STORED_CHARS]
+        kept = service.mask(outcome)[:_MAX_STORED_CHARS]
         size = size or len(outcome.encode("utf-8", "replace"))
 
         async def note() -> None:
-            async with house.db.write() as tx:
-                await house.calls.mark_ended(
-                    tx, row, succeeded=succeeded, outcome=kept, size=size, now=house.now()
+            async with service.db.write() as tx:
+                await service.calls.mark_ended(
+                    tx, row, succeeded=succeeded, outcome=kept, size=size, now=service.now()
                 )
 
         await retry_until_stored(note, self._service.sleep, "the result of a tool")
@@ -137,9 +137,9 @@ class _WorkerAuthorizer:
         self, call: ToolCall, seen: CallSnapshot
     ) -> tuple[ToolCallRecord, CallDecision]:
         """Record the call and its decision in one transaction."""
-        house, session = self._service, self._spec.session.id
-        async with house.db.write() as tx:
-            known = await house.calls.find_suspended(session, call.call_id, tx=tx)
+        service, session = self._service, self._spec.session.id
+        async with service.db.write() as tx:
+            known = await service.calls.find_suspended(session, call.call_id, tx=tx)
             if known is not None:
                 return known, await self._answer_known(tx, call, known, seen)
             if (made := await self._interrupted_calls.find_match(tx, call)) is not None:
@@ -151,8 +151,8 @@ class _WorkerAuthorizer:
             if ruling.verdict is not PolicyVerdict.ASK:
                 good = ruling.verdict is PolicyVerdict.ALLOW
                 state = ToolCallState.RUNNING if good else ToolCallState.DENIED
-                record = await house.calls.add(
-                    tx, self._new_call(call, ruling, state), now=house.now()
+                record = await service.calls.add(
+                    tx, self._new_call(call, ruling, state), now=service.now()
                 )
                 leave = CallVerdict.ALLOW if good else CallVerdict.DENY
                 return record, CallDecision(
@@ -164,15 +164,15 @@ class _WorkerAuthorizer:
         self, tx: Transaction, call: ToolCall, made: ToolCallRecord
     ) -> tuple[ToolCallRecord, CallDecision]:
         """Answer a call that an interrupted turn has already made."""
-        house, now = self._service, self._service.now()
+        service, now = self._service, self._service.now()
         ruling = PolicyDecision(verdict=PolicyVerdict.ALLOW, reason=build_reason("made_before"))
-        record = await house.calls.add(
+        record = await service.calls.add(
             tx, self._new_call(call, ruling, ToolCallState.OPEN), now=now
         )
         if made.state is ToolCallState.RUNNING:
-            await house.calls.mark_cut_off(tx, made.id, now=now)
+            await service.calls.mark_cut_off(tx, made.id, now=now)
         text = replay_result(made)
-        record = await house.calls.mark_answered(tx, record.id, text, now=now)
+        record = await service.calls.mark_answered(tx, record.id, text, now=now)
         failed = made.state is not ToolCallState.DONE
         return record, CallDecision(verdict=CallVerdict.ANSWER, text=text, has_failed=failed)
 
@@ -187,11 +187,11 @@ class _WorkerAuthorizer:
         self, tx: Transaction, call: ToolCall, ruling: PolicyDecision, seen: CallSnapshot
     ) -> tuple[ToolCallRecord, CallDecision]:
         """Take over a decision made on the same call while the worker was not running."""
-        house, now = self._service, self._service.now()
+        service, now = self._service, self._service.now()
         new = replace(self._new_call(call, ruling, ToolCallState.OPEN), effect_hash=seen.hash)
         if seen.scripts and len(new.detail) + len(seen.scripts) <= _MAX_SHOWN_SCRIPTS:
-            new = replace(new, detail=f"{new.detail}\n\n{house.mask(seen.scripts)}")
-        before = await house.calls.find_undelivered(
+            new = replace(new, detail=f"{new.detail}\n\n{service.mask(seen.scripts)}")
+        before = await service.calls.find_undelivered(
             tx,
             task_id=new.task_id,
             path=new.path,
@@ -199,31 +199,31 @@ class _WorkerAuthorizer:
             command_hash=new.command_hash,
             effect_hash=seen.hash,
         )
-        record = await house.calls.add(tx, new, now=now)
+        record = await service.calls.add(tx, new, now=now)
         if before is None:
             return record, _PENDING
-        await house.calls.bind_approval(tx, record.id, before.approval_id)
+        await service.calls.bind_approval(tx, record.id, before.approval_id)
         if before.state is not ToolCallState.OPEN:
-            await house.calls.decide(tx, record, before.state, before.answer)
-        await house.calls.mark_cut_off(tx, before.id, now=now)
-        record = await house.calls.get(record.id, tx=tx)
+            await service.calls.decide(tx, record, before.state, before.answer)
+        await service.calls.mark_cut_off(tx, before.id, now=now)
+        record = await service.calls.get(record.id, tx=tx)
         return record, await self._answer_known(tx, call, record, seen)
 
     async def _answer_known(
         self, tx: Transaction, call: ToolCall, record: ToolCallRecord, seen: CallSnapshot
     ) -> CallDecision:
         """An approval covers what would have run or changed when it was asked for, nothing else."""
-        house = self._service
+        service = self._service
         if record.state is ToolCallState.OPEN:
             return _PENDING
         if record.state is ToolCallState.ALLOWED:
             if record.effect_hash and record.effect_hash != seen.hash:
                 log.warning("call %s is not made: what it would do has changed", record.id)
-                record = await house.calls.mark_answered(
-                    tx, record.id, _EFFECT_CHANGED, now=house.now()
+                record = await service.calls.mark_answered(
+                    tx, record.id, _EFFECT_CHANGED, now=service.now()
                 )
                 return answer_for_call(record)
-            await house.calls.mark_started(tx, record, now=house.now())
+            await service.calls.mark_started(tx, record, now=service.now())
             if record.effect_hash:
                 check = partial(self._find_change, call, record)
                 return replace(answer_for_call(record), check_again=check)
@@ -277,21 +277,21 @@ class _WorkerAuthorizer:
 
     async def _wait_for_decision(self, call: ToolCall, row: int, patience: float) -> CallDecision:
         """Request an approval and wait up to `patience` seconds."""
-        house, seen = self._service, await self._take_snapshot(call)
+        service, seen = self._service, await self._take_snapshot(call)
         task = self._spec.account.task
-        about = await house.tasks.get(task) if task is not None else None
-        async with house.db.write() as tx:
-            record = await house.calls.get(row, tx=tx)
+        about = await service.tasks.get(task) if task is not None else None
+        async with service.db.write() as tx:
+            record = await service.calls.get(row, tx=tx)
             if record.state is not ToolCallState.OPEN:
                 return await self._answer_known(tx, call, record, seen)
-            approval = await house.requester.request(tx, record, about)
-        await house.show_request(approval)
+            approval = await service.requester.request(tx, record, about)
+        await service.show_request(approval)
         with suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 await self._until_decided(row)
         seen = await self._take_snapshot(call)
-        async with house.db.write() as tx:
-            return await self._answer_known(tx, call, await house.calls.get(row, tx=tx), seen)
+        async with service.db.write() as tx:
+            return await self._answer_known(tx, call, await service.calls.get(row, tx=tx), seen)
 
     async def _until_decided(self, row: int) -> None:
         while True:

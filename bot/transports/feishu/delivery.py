@@ -285,8 +285,8 @@ class FeishuDelivery:
         self, shown: FeishuPreparedMessage, placement: FeishuPlacement
     ) -> None:
         """Send the next file, as a message of its own; each file is sent once."""
-        letter = shown.message
-        for number, block in enumerate(_iter_blocks(letter.card, FileBlock)):
+        message = shown.message
+        for number, block in enumerate(_iter_blocks(message.card, FileBlock)):
             if block.path in placement.files:
                 continue
             key = ""
@@ -295,7 +295,7 @@ class FeishuDelivery:
             if not key:
                 placement.files[block.path] = ""
             else:
-                uuid = f"{letter.idempotency_key}:file:{number}"
+                uuid = f"{message.idempotency_key}:file:{number}"
                 placement.files[block.path] = await self._post_message(
                     shown, "file", {"file_key": key}, uuid, ""
                 )

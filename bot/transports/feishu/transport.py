@@ -242,15 +242,15 @@ class FeishuTransport:
     async def _send_part(
         self, shown: FeishuPreparedMessage, index: int, *, resent: bool = False
     ) -> FeishuPart:
-        letter = shown.message
+        message = shown.message
         if index:
             await self._sleep(_PART_INTERVAL)
         return await self._delivery.send_part(
             shown,
             index,
             # The plain ID was used for the deleted message.
-            uuid=f"{letter.idempotency_key}:{index}{':anew' if resent else ''}",
-            reply_to="" if index or resent else letter.reply_to,
+            uuid=f"{message.idempotency_key}:{index}{':anew' if resent else ''}",
+            reply_to="" if index or resent else message.reply_to,
         )
 
     def _current_placement(self, message: OutboundMessage) -> FeishuPlacement:
