@@ -62,7 +62,8 @@ _POLITE = re.compile(
     r"(?:[\s,]{1,5}|(?:please|pls|hey|hi|hello|ok|okay|so|also|and|then|just|kindly|shiftboss"
     r"|(?:can|could|would|will)\syou|i(?:'d|\swould)\slike\syou\sto|i\s(?:want|need)\syou\sto)"
     rf"{NUMBER_END}|请你?|麻烦[你您]?|劳驾|拜托|[你您]?(?:能不能|可不可以|能否|可否|可以|能)|[你您](?![好的])"
-    r"|帮我们?|帮忙|记得|记一?下|别忘了?|不要忘了?|别让我忘了?|到时候?|那就?|然后|[在于到](?=[0-9一二三四五六七八九十明后下每今早上中]))"
+    r"|帮我们?|帮忙|记得|记一?下|别忘了?|不要忘了?|别让我忘了?|到时候?|那就?|然后"
+    r"|(?:在|于|到了?)(?=[0-9一二三四五六七八九十明后下每今早上中])|(?:从今)?以后(?=每)|今后(?=每))"
     r"{0,8}"
 )
 _ASKING = re.compile(
@@ -98,7 +99,7 @@ _THEN_ZH = re.compile("的?时候?")
 _ADVERB_ZH = re.compile(r"(?:都|就|再|准时|按时|自动|定时|定期|\s|,){0,4}")
 _ADDRESSED_ZH = re.compile(r"(?:帮我们?|帮忙|请|麻烦[你您]?|替我|为我)\s?")
 _VERB_ZH = re.compile(
-    r"给(?:我|我们|大家|客户|他|她|群里)|发(?:送|布|给|我|一|到|日报|周报)|推送|汇总|备份|生成|检查|总结|监控|执行"
+    r"看看?.{1,40}(?:是否|有没有|是不是)|给(?!我打电话)(?:我|我们|大家|客户|他|她|群里)|发(?:送|布|给|我|一|到|日报|周报)|推送|汇总|备份|生成|检查|总结|监控|执行"
     r"|运行|抓取|同步|整理|统计|巡检|汇报|报告|查(?:一下|询|看)|搜索|收集|更新|清理|扫描|重启|部署|通知|告诉我"
     r"|跑(?:一|测试)"
 )
@@ -127,7 +128,7 @@ _QUESTION_EN = re.compile(
 _QUESTION_ZH = re.compile(
     r"[\s,:]{0,4}(?:了|过|什么|有什么|有哪些|有没有|是什么|要做什么|的|吗|几|哪|怎么|为什么|呢|功能|我们昨)"
 )
-_TALK_ZH = re.compile(r"的(?:那个|这个)?(?:任务|提醒|闹钟|日程|计划)|删掉|停掉|取消|关掉这个")
+_TALK_ZH = re.compile(r"的(?:那个|这个)(?:任务|提醒|闹钟|日程|计划)|删掉|停掉|取消|关掉这个")
 _QUESTION_END = re.compile(r"[?]\s{0,3}$|[吗呢么]\s?$")
 _END = re.compile(
     r"[\s,，.。!?~\"]{0,6}(?:please|pls|thanks|thank\syou|谢谢|吧|哦|啊|哈|吗|呢)?[\s.。!?~]{0,6}$"
@@ -199,14 +200,13 @@ def _read_event(text: str, start: int) -> FoundRequest | None:
 
 
 def _read_alarm(text: str, start: int) -> FoundRequest | None:
-    """`设个明天早上7点的闹钟`."""
+    """`设个明天早上7点的闹钟`, `定个提醒：明天早上7点`."""
+    if alarm := _ALARM_ZH_END.match(text, start):
+        phrase = _phrase_at(text, alarm.end())
+        return _reminder(text, phrase, phrase.end) if phrase else None
     phrase = read_phrase(text, start, loose=False)
     end = _ALARM_ZH_END.match(text, phrase.end) if phrase else None
-    if phrase is None or end is None:
-        return None
-    return FoundRequest(
-        phrase=phrase, parts=_parts(text, (end.end(), len(text))), asks_reminder=True
-    )
+    return _reminder(text, phrase, end.end()) if phrase and end else None
 
 
 def _read_trailing_reminder(text: str, start: int) -> FoundRequest | None:

@@ -81,6 +81,28 @@ CHINESE = """
 每隔30分钟检查一次邮箱 | every 30m from 11-26 10:30 | work | 检查一次邮箱
 每月最后一天生成月报 | 0 9 L * * | work | 生成月报
 帮我在明天下午3点发一封邮件给李四 | 11-27 15:00 | work | 发一封邮件给李四
+周三上午十点提醒我和老王对一下需求 | 12-02 10:00 | remind | 和老王对一下需求
+麻烦提醒我一下，今天下午四点要交材料 | 11-26 16:00 | remind | 要交材料
+提醒我今晚给爸妈打电话 | 11-26 20:00 | remind | 给爸妈打电话
+再过15分钟叫我 | 11-26 10:15 | remind |
+45分钟后提醒我收衣服 | 11-26 10:45 | remind | 收衣服
+到了下午5点提醒我下班 | 11-26 17:00 | remind | 下班
+明天提醒我一下交水电费 | 11-27 09:00 | remind | 交水电费
+每天上午10点和下午3点提醒我喝水 | 0 10,15 * * * | remind | 喝水
+每周日晚上8点提醒我准备下周的计划 | 0 20 * * 0 | remind | 准备下周的计划
+下个月1号提醒我交社保 | 12-01 09:00 | remind | 交社保
+后天下午三点半提醒我开会讨论预算 | 11-28 15:30 | remind | 开会讨论预算
+请帮我设置一个明天早上6点半的闹钟 | 11-27 06:30 | remind |
+帮我设个闹钟，明天早上7点 | 11-27 07:00 | remind |
+定个提醒：每周五下午4点写周报 | 0 16 * * 5 | remind | 写周报
+两小时后提醒我看邮件。 | 11-26 12:00 | remind | 看邮件
+每天早上9点自动汇总昨天的订单发给我 | 0 9 * * * | work | 汇总昨天的订单发给我
+每周一早上8点半生成一份周计划 | 30 8 * * 1 | work | 生成一份周计划
+以后每天早上8点给我发天气 | 0 8 * * * | work | 给我发天气
+请在今晚11点备份数据库 | 11-26 23:00 | work | 备份数据库
+一小时后再检查一次 | 11-26 11:00 | work | 检查一次
+每隔一小时看看服务器是否正常 | every 1h from 11-26 11:00 | work | 看看服务器是否正常
+帮我每周五下午5点统计一下本周的工时 | 0 17 * * 5 | work | 统计一下本周的工时
 """
 
 ENGLISH = """
@@ -150,6 +172,26 @@ on the last day of the month generate the invoices | 0 9 L * * | work | generate
 check the disk usage every 2 hours | every 2h from 11-26 12:00 | work | check the disk usage
 please run the backup tonight at 11 | 11-26 23:00 | work | run the backup
 could you send me the sales numbers every Monday? | 0 9 * * 1 | work | send me the sales numbers
+remind me in an hour and a half to leave | 11-26 11:30 | remind | leave
+remind me this afternoon to email Bob | 11-26 15:00 | remind | email Bob
+remind me on weekdays at 9 to write the standup | 0 9 * * 1-5 | remind | write the standup
+remind me at 5:30pm to pick up the kids | 11-26 17:30 | remind | pick up the kids
+remind me 2 hours from now to move the car | 11-26 12:00 | remind | move the car
+remind me about the meeting at 3pm | 11-26 15:00 | remind | the meeting
+I need you to remind me tomorrow at 10 to call the lawyer | 11-27 10:00 | remind | call the lawyer
+please remind the team every Monday at 9 about the planning | 0 9 * * 1 | remind | the planning
+can you wake me up at 6:30 tomorrow? | 11-27 06:30 | remind |
+set a timer for 10 minutes | 11-26 10:10 | remind |
+set an alarm for tomorrow at 7 | 11-27 07:00 | remind |
+set a reminder for 3pm to call Ann | 11-26 15:00 | remind | call Ann
+notify me in 30 minutes | 11-26 10:30 | remind |
+at 6pm today send me a summary of the day | 11-26 18:00 | work | send me a summary of the day
+on Friday at 5pm post the weekly summary | 11-27 17:00 | work | post the weekly summary
+send me a summary of the day every evening at 6 | 0 18 * * * | work | send me a summary of the day
+check the SSL certificates once a week | 0 9 * * 1 | work | check the SSL certificates
+run the tests every night at 2am | 0 2 * * * | work | run the tests
+please back up my notes every Sunday | 0 9 * * 0 | work | back up my notes
+every weekday at 6pm, please send the team a summary | 0 18 * * 1-5 | work | send the team a summary
 """
 
 NEGATIVE = """
@@ -398,4 +440,120 @@ translate this to German: remind me tomorrow at 9
 "remind me tomorrow at 9"
 > remind me tomorrow at 9
 ```remind me tomorrow at 9```
+我每天早上8点都收到你的新闻，太早了
+每天早上8点的新闻别发了
+不要每天发新闻给我
+每天的新闻发得太晚了
+你每天几点给我发新闻？
+为什么每天早上8点给我发新闻
+现在几点了
+几点提醒我？
+提醒我几点开会
+提醒了吗
+提醒过我了
+刚才的提醒是什么
+昨天提醒我的事做完了
+我要睡觉了，明天见
+明天要下雨，记得带伞吗
+写一首关于明天的诗
+帮我写个明天的日程表
+给我一份一周健身计划
+制定一个30天的学习计划
+一周后的今天是几号
+30分钟的视频怎么剪辑
+计算3小时后的时间
+北京时间几点
+北京时间明天9点是柏林几点
+翻译：明天9点提醒我交周报
+解释一下“每天9点提醒我喝水”
+这周五下午有什么会
+周五的会取消了，通知大家
+明天9点的会取消，发个通知
+下周三截止，先把大纲写出来
+周一前给我
+周一给我答复
+今天给我
+明天给我一份报告吧
+晚上给我打电话
+发一份昨天的报告给我
+把明天的日程发给我
+把每天9点的任务改成10点
+把下周三下午三点的会议加到日历
+查一下每天9点的任务
+检查一下今晚8点的任务有没有跑
+总结一下每周一的例会
+整理一下每天早上的邮件
+如果9点还没完成就提醒我
+完成后提醒我
+下载完提醒我
+跑完测试后通知我
+等部署好了告诉我
+remind me when the build is done
+remind me if it rains tomorrow
+remind me after the meeting
+remind me where I parked
+remind me how to exit vim
+notify me when it is done
+ping me when ready
+wake me up when september ends
+tell me when the build is done
+tell me what happened at 9
+tell me about tomorrow
+tell me a joke every programmer knows
+send me the minutes of the meeting on Monday
+send me the logs of Monday
+send the invoice from Friday
+send me everything from the last hour
+check the forecast for tomorrow
+check the weather tomorrow
+check what runs every night
+check every file
+check every link on the page
+run every test
+run all tests twice
+run it again in debug mode
+run it again
+get me tickets for Friday at 8pm
+give me 5 minutes
+give me a plan for the week
+give me a 30 minute plan
+give me the list of tasks due tomorrow at 5pm
+update the readme to mention the weekly release on Monday
+generate a report for last month
+generate a calendar for next month
+generate a cron line for every Monday at 9
+generate 10 names
+summarize every page
+summarize every chapter in one sentence
+summarize this in 5 minutes of reading
+post a poll about lunch tomorrow at noon
+report the bug
+start the server
+look at the logs from this morning
+find a slot tomorrow at 3pm
+find a time on Friday afternoon
+create a meeting every Monday at 9
+create a cron job that runs every Monday at 9
+create a page that refreshes every 5 minutes
+make it run every 5 minutes
+make the backup run every night
+schedule a meeting tomorrow at 3pm
+do it tomorrow
+do it at 9
+do this every day
+thanks, talk to you tomorrow at 9
+ok tomorrow at 9 works
+tomorrow at 9 works for me
+tomorrow at 9 I will send you the file
+every day at 9 I send a report
+in the morning I drink coffee
+the build runs every night at 2
+is it every Monday?
+when does it run, every day at 9?
+what about tomorrow at 9?
+how about Friday at 5pm?
+not tomorrow at 9
+no, at 10
+at 10 instead
+我明天9点要交周报，到时候提醒我
 """
