@@ -25,10 +25,10 @@ class FoundRequest:
 def find_request(text: str) -> FoundRequest | None:
     """The request in a normalised message, None where it is not clear."""
     lead = _Lead.read(text, 0)
-    if _is_question(text) and not lead.is_question:
+    if _QUESTION_END.search(text) and not lead.is_question:
         return None
     found = _read_request(text, lead)
-    if found is None or _speaks_of_reminders(text, found):
+    if found is None or any(_TALK_ZH.search(text, start, end) for start, end in found.parts):
         return None
     return found if found.asks_reminder or found.parts else None
 
@@ -39,7 +39,6 @@ class _Lead:
     matter a reminder."""
 
     end: int
-    is_polite: bool = False
     asks: bool = False
     remembers: bool = False
     is_question: bool = False
@@ -51,7 +50,6 @@ class _Lead:
         said = text[at:end]
         return cls(
             end=end,
-            is_polite=bool(said.strip(" ,:\n")),
             asks=bool(_ASKING.search(said)),
             remembers=bool(_REMEMBERING.search(said)),
             is_question=bool(_POLITE_QUESTION.search(said)),
@@ -182,7 +180,7 @@ def _read_reminder(text: str, start: int) -> FoundRequest | None:
         phrase = _phrase_at(text, at) or _timer_at(text, start, at)
         if phrase is not None:
             return _reminder(text, phrase, phrase.end)
-    found = [(at, phrase) for at, phrase in _phrases(text, link) if _is_precise(phrase)]
+    found = [*_phrases(text, link)]
     if not found:
         return None
     at, phrase = next((each for each in found if _END.match(text, each[1].end)), found[-1])
@@ -293,10 +291,6 @@ def _phrases(text: str, start: int) -> Iterator[tuple[int, TimePhrase]]:
         place = phrase.end
 
 
-def _is_precise(phrase: TimePhrase) -> bool:
-    return bool(phrase.every or phrase.delay or phrase.has_hour or phrase.has_day)
-
-
 def _reminder(text: str, phrase: TimePhrase, end: int) -> FoundRequest | None:
     if not _END.match(text, end) and _asks_back(text, end):
         return None
@@ -339,11 +333,3 @@ def _parts(text: str, *places: tuple[int, int]) -> tuple[tuple[int, int], ...]:
 def _asks_back(text: str, at: int) -> bool:
     """`remind me what we said`."""
     return bool(_QUESTION_EN.match(text, at) or _QUESTION_ZH.match(text, at))
-
-
-def _is_question(text: str) -> bool:
-    return bool(_QUESTION_END.search(text))
-
-
-def _speaks_of_reminders(text: str, found: FoundRequest) -> bool:
-    return any(_TALK_ZH.search(text, start, end) for start, end in found.parts)
