@@ -241,3 +241,18 @@ def test_the_next_firing_is_later_and_the_same_from_wherever_one_asks_before_it(
         assert due.tzinfo is UTC
         middle = after + (due - after) / 2
         assert next_due(timing, after=middle, zone=zone, calendar=WEEKDAYS) == due
+
+
+@given(moment=moments, zone=st.sampled_from(ZONES), days=st.integers(1, 40))
+def test_days_apart_fire_once_each_at_the_local_hour(
+    moment: datetime, zone: ZoneInfo, days: int
+) -> None:
+    start = moment.replace(second=0, microsecond=0, tzinfo=UTC)
+    timing = Interval(every=timedelta(days=days), start=start)
+
+    found = upcoming(timing, after=start - MINUTE, zone=zone, calendar=WEEKDAYS, count=30)
+
+    local = start.astimezone(zone).replace(tzinfo=None)
+    assert list(found[1:]) == [
+        local_to_utc(local + timedelta(days=days * n), zone) for n in range(1, 30)
+    ]
