@@ -99,7 +99,7 @@ _CLOCKS = tuple(
     for pattern in (
         # 9点, 下午3点半, 18时30分
         (
-            rf"(?P<part>{_ZH_PART})?\s?(?P<hour>{ZH_NUMBER})\s?(?:[点點]|(?<=[0-9])时(?!候|间|常))"
+            rf"(?P<part>{_ZH_PART})?\s?(?P<hour>{ZH_NUMBER})\s?(?:点|(?<=[0-9])时(?!候|间|常))"
             rf"{_ZH_AFTER}(?:钟|整)?\s?(?:(?P<half>半)|(?P<quarter>[一三])刻"
             r"|(?P<minute>[0-5][0-9]|[一二三四五]?十[一二三四五六七八九]?|[零〇][一二三四五六七八九])"
             r"(?:\s?分|(?![个名位份条次元块天页%]))|(?P<minute_only>[0-9])(?=\s?分))?(?:\s?分)?"

@@ -64,7 +64,7 @@ def _is_within_word(text: str, at: int, phrase: TimePhrase) -> bool:
 
 
 _JOINT = re.compile(r"(?:\s{0,3},\s{0,2}|\s{1,3}|\s?的\s?|\s?\((?=北京|上海|中国|utc))")
-_BARE_HOUR = re.compile(rf"([0-9]{{1,2}}){NUMBER_END}(?![:/.\-][0-9])(?!\s?[点時时月年])")
+_BARE_HOUR = re.compile(rf"([0-9]{{1,2}}){NUMBER_END}(?![:/.\-][0-9])(?!\s?[点时月年])")
 
 
 _ELEMENTS = (

@@ -110,6 +110,10 @@ _ZH_UNITS = {
     "年": "y",
     "季": "qu",
 }
+_SIMPLIFIED = str.maketrans(
+    "點鐘後週個號兩時禮間過節單雙鬧發給記別嗎麼請幫設訂檢備總報醒喚",
+    "点钟后周个号两时礼间过节单双闹发给记别吗么请帮设订检备总报醒唤",
+)
 _MAX_DAYS = 100_000
 _DAYS_IN_MONTH = 30
 
@@ -135,8 +139,9 @@ class Amount:
 
 
 def normalise(text: str) -> str:
-    """Lower case, with half-width digits and punctuation; each character stays in its place."""
-    return "".join(map(_normalise_char, text))
+    """Lower case, with half-width digits and punctuation, and simplified characters in what is read
+    here; each character stays in its place."""
+    return "".join(map(_normalise_char, text)).translate(_SIMPLIFIED)
 
 
 def parse_number(text: str) -> float | None:
