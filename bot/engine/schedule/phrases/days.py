@@ -199,8 +199,10 @@ def _take_month_end(match: re.Match[str], phrase: TimePhrase) -> bool:
     if phrase.month_days or phrase.weekdays or phrase.offset is not None:
         return False
     phrase.month_days = [LAST]
-    if not phrase.every:
-        phrase.month_offset = 1 if re.search("下|next", match[0]) else phrase.month_offset or 0
+    if not phrase.every and re.search("下|next", match[0]):
+        phrase.month_offset = 1
+    elif not phrase.every and re.search("[这本]|this", match[0]):
+        phrase.month_offset = 0
     return True
 
 

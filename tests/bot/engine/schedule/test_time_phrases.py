@@ -132,6 +132,14 @@ def test_days_keep_the_local_hour_over_a_change_of_summer_time(phrase: str, loca
     assert f"{timing.at.astimezone(berlin):%Y-%m-%d %H:%M}" == local
 
 
+def test_the_end_of_the_month_is_the_next_one_when_this_is_over() -> None:
+    last_day = datetime(2026, 11, 30, 10, tzinfo=SHANGHAI)
+
+    assert meaning(read_timing("月底", now=last_day, zone=SHANGHAI)) == "12-31 09:00"
+    with pytest.raises(TimingError):
+        read_timing("这个月底", now=last_day, zone=SHANGHAI)
+
+
 def test_a_request_may_name_its_zone() -> None:
     request = read_request(
         "remind me every day at 9 Berlin time to stretch", now=NOW, zone=SHANGHAI
