@@ -94,22 +94,14 @@ _ZH_AMOUNT = re.compile(
     r"(个半小时|个半钟头|个半月|秒钟?|分钟|分(?!之)|刻钟|个?小时|个?钟头|天半|天|日|个?星期|个?礼拜"
     r"|周|个?月|年半|年|个?季度)"
 )
+_AMOUNT_JOINT = re.compile(r"\s?(?:and\s|,\s|又|零)?")
 _MINUTES_BY_UNIT = {"s": 1 / 60, "m": 1, "h": 60, "d": 1440, "w": 10080}
 _ZH_UNITS = {
-    "秒": "s",
-    "分": "m",
-    "刻": "q",
-    "小": "h",
-    "钟": "h",
-    "天": "d",
-    "日": "d",
-    "周": "w",
-    "星": "w",
-    "礼": "w",
-    "月": "mo",
-    "年": "y",
-    "季": "qu",
+    **dict(zip("秒分刻小钟天日周星礼", "smqhhddwww", strict=True)),
+    **{"月": "mo", "年": "y", "季": "qu"},
 }
+"""The unit by the first character of its name."""
+
 _SIMPLIFIED = str.maketrans(
     "點鐘後週個號兩時禮間過節單雙鬧發給記別嗎麼請幫設訂檢備總報醒喚",
     "点钟后周个号两时礼间过节单双闹发给记别吗么请帮设订检备总报醒唤",
@@ -161,9 +153,8 @@ def read_amount(text: str, at: int) -> tuple[Amount, int] | None:
             if amount is None:
                 return None
             total, end = total.plus(amount), match.end()
-            joint = re.compile(r"\s?(?:and\s|,\s|又|零)?").match(text, end)
-            following = pattern.match(text, joint.end()) if joint else None
-            if joint is None or following is None:
+            joint = _AMOUNT_JOINT.match(text, end)
+            if joint is None or not pattern.match(text, joint.end()):
                 break
             end = joint.end()
         if end > at:
