@@ -11,11 +11,7 @@ from pathlib import Path
 
 from benchmarks.figures import Figure, LeftOut, Measurement, Scale
 from benchmarks.measurements import p50, p95
-from bot.engine.sandbox.backends import (
-    SupervisedSandbox,
-    detect_sandbox,
-    is_confining,
-)
+from bot.engine.sandbox.backends import SupervisedSandbox, detect_sandbox, is_confining
 from bot.engine.sandbox.process_runner import run_process
 from bot.engine.sandbox.spec import (
     Sandbox,

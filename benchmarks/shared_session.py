@@ -15,13 +15,7 @@ from benchmarks.engine_runs import RealClock
 from benchmarks.figures import Figure, Measurement, Scale, at_most
 from bot.engine.llm.api.access import ApiAccess, ApiProvider
 from bot.engine.llm.api.backend import ApiBackend
-from bot.engine.llm.backend import (
-    BackendReadiness,
-    BackendRun,
-    RunPurpose,
-    RunRequest,
-    TokenUsage,
-)
+from bot.engine.llm.backend import BackendReadiness, BackendRun, RunPurpose, RunRequest, TokenUsage
 from bot.engine.tools.file_editing import write_tool
 from bot.engine.tools.file_reading import read_tool
 from storage.records.tasks import Task, TaskStatus

@@ -8,12 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from cards.actions import (
-    ApplyPersonChange,
-    ConfirmPersonChange,
-    EndOtherWebSessions,
-    EndWebSession,
-)
+from cards.actions import ApplyPersonChange, ConfirmPersonChange, EndOtherWebSessions, EndWebSession
 from cards.catalog import catalog_for
 from cards.model import Card, notice_card
 from cards.views import people as views

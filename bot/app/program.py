@@ -12,12 +12,7 @@ from importlib.metadata import version
 from bot.app.container import Container, open_container
 from bot.app.engine import build_step_approvals
 from bot.app.lifecycle import ServiceGroup, stop_on_signals
-from bot.app.preflight import (
-    check_store,
-    explain_start_failures,
-    hold_home,
-    report_unwritable_home,
-)
+from bot.app.preflight import check_store, explain_start_failures, hold_home, report_unwritable_home
 from bot.app.running_program import save_address
 from bot.config.settings import Settings
 from bot.engine.agent.worker_team import persona_purposes

@@ -12,12 +12,7 @@ from cards import formats
 from cards.catalog import TextCatalog
 from cards.model import Block, Card, CardTone, FieldsBlock, NoteBlock, TextBlock, titled_card
 from cards.views import task_buttons
-from storage.records.messages import (
-    InboxState,
-    Incoming,
-    IncomingMessage,
-    ReceivedEvent,
-)
+from storage.records.messages import InboxState, Incoming, IncomingMessage, ReceivedEvent
 from storage.records.system import BackupState, ChannelHealth, DiskUse, RestoreRecord, SystemStatus
 from storage.records.tasks import Task, TaskStatus
 

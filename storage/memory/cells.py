@@ -12,12 +12,7 @@ from storage import schema
 from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
 from storage.memory.entries import MemoryEntryRepo, cells_after, cells_before
-from storage.memory_schema import (
-    entry_from_row,
-    memories,
-    memory_links,
-    memory_scopes,
-)
+from storage.memory_schema import entry_from_row, memories, memory_links, memory_scopes
 from storage.records.memory import (
     EntryId,
     MemoryEntry,

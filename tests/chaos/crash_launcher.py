@@ -26,11 +26,7 @@ from typing import Any
 # Not from the folder of this file, but from the tree that it is part of.
 sys.path[0] = str(Path(__file__).parents[2])
 
-from tests.chaos.memory.crash_points import (  # noqa: E402 - as above
-    arm_files,
-    arm_model_calls,
-    follow_clock_file,
-)
+from tests.chaos.memory.crash_points import arm_files, arm_model_calls, follow_clock_file  # noqa: E402 - as above
 
 _IGNORED_CALLS = (
     "getUpdates",

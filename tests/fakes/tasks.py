@@ -7,11 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from storage.errors import AmbiguousId, NotFound, WrongState
-from storage.records.people import (
-    ChatId,
-    Person,
-    PersonRole,
-)
+from storage.records.people import ChatId, Person, PersonRole
 from storage.records.tasks import (
     NewTask,
     Task,
@@ -24,9 +20,7 @@ from storage.records.tasks import (
     TaskView,
     UsageTotals,
 )
-from tests.builders import (
-    make_task,
-)
+from tests.builders import make_task
 
 
 class FakeTasks:

@@ -22,12 +22,7 @@ from tests.journeys.coding_cli_scenarios import (
     step_done,
     write_agents_file,
 )
-from tests.journeys.model_world import (
-    ModelWorld,
-    label_with,
-    model_world,
-    wait_for_message,
-)
+from tests.journeys.model_world import ModelWorld, label_with, model_world, wait_for_message
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

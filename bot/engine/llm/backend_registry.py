@@ -12,12 +12,7 @@ from dataclasses import replace
 from bot.engine.llm.acp.backend import AcpBackends
 from bot.engine.llm.api.access import ApiAccess, ApiProvider, LearnedToolForms, ToolForm
 from bot.engine.llm.api.backend import ApiBackend
-from bot.engine.llm.backend import (
-    BackendDenied,
-    BackendError,
-    BackendNotReady,
-    SelectedBackend,
-)
+from bot.engine.llm.backend import BackendDenied, BackendError, BackendNotReady, SelectedBackend
 from bot.engine.llm.failover import BackendCooldowns, fails_over
 from bot.engine.llm.offline.backend import OFFLINE_NAME as OFFLINE
 from bot.engine.llm.offline.backend import OfflineBackend

@@ -16,13 +16,7 @@ from storage.approvals import ApprovalRepo
 from storage.file_trees import walk_folders
 from storage.messages.outbox import OutboxRepo
 from storage.records.people import Person, PersonRole
-from storage.records.system import (
-    BackupState,
-    ChannelHealth,
-    DiskUse,
-    ModelChoice,
-    SystemStatus,
-)
+from storage.records.system import BackupState, ChannelHealth, DiskUse, ModelChoice, SystemStatus
 from storage.records.tasks import Task
 from storage.tasks import TaskRepo
 

@@ -14,12 +14,7 @@ from tests.emulators.feishu.long_connection import EventPush, LongConnection
 from tests.emulators.feishu.messages import FeishuMedia, FeishuMessages
 from tests.emulators.feishu.refusals import FeishuApiError, InjectedFault, RateLimits, TenantTokens
 from tests.emulators.feishu.routes import FeishuRoutes, RecordedRequest
-from tests.emulators.feishu.tenant import (
-    EmulatorClock,
-    FeishuChat,
-    FeishuMessage,
-    FeishuTenant,
-)
+from tests.emulators.feishu.tenant import EmulatorClock, FeishuChat, FeishuMessage, FeishuTenant
 from tests.emulators.feishu.users import FeishuUser
 from tests.waiting import WAIT_SECONDS
 

@@ -11,11 +11,7 @@ from hypothesis import strategies as st
 
 from bot.engine.llm.backend import WorkerMode
 from bot.engine.llm.tool_calls import CallKind
-from bot.engine.permissions.policy import (
-    PolicyDecision,
-    PolicyLevels,
-    RulePolicy,
-)
+from bot.engine.permissions.policy import PolicyDecision, PolicyLevels, RulePolicy
 from bot.engine.permissions.rules import PermissionRule, PermissionRules
 from bot.engine.workers.personas import Persona
 from tests.bot.engine.permissions.policy_cases import (

@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.protobuf.json_format import (  # type: ignore[import-untyped]  # no stubs of its own
-    Parse,
-)
+from google.protobuf.json_format import Parse  # type: ignore[import-untyped]  # no stubs of its own
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from bot.engine.tracing.otlp_collector import OtlpCollector

@@ -27,12 +27,7 @@ from bot.engine.llm.backend import (
     ToolStarted,
 )
 from bot.engine.llm.offline.backend import OfflineBackend
-from bot.engine.llm.tool_calls import (
-    CallAuthorizer,
-    CallDecision,
-    CallVerdict,
-    ToolCall,
-)
+from bot.engine.llm.tool_calls import CallAuthorizer, CallDecision, CallVerdict, ToolCall
 from cards.catalog import catalog_for
 from storage.records.people import Language
 from tests.bot.engine.llm.builders import recording_tool

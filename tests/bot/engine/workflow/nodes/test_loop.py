@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bot.engine.workflow.builders import (
-    IssuePlace,
-    assert_refused,
-    graph_text,
-    node_data,
-)
+from tests.bot.engine.workflow.builders import IssuePlace, assert_refused, graph_text, node_data
 
 LOOP = {"type": "while", "condition": "true", "bodyNodes": ["c"]}
 BODY_NODE = {"id": "c"}
