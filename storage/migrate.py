@@ -120,6 +120,12 @@ def sqlite_path(url: str) -> Path | None:
     return Path(parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
 
 
+def sqlite_url(path: Path) -> str:
+    """The URL of a SQLite file, whatever characters its path has."""
+    escaped = str(path).replace("%", "%25").replace("?", "%3F")
+    return f"sqlite:///{escaped}"
+
+
 def known_revisions() -> frozenset[str]:
     """Every revision this version can migrate from."""
     from alembic.script import ScriptDirectory  # loaded only when there is work to do

@@ -26,7 +26,7 @@ from storage.backup_archive import (
 )
 from storage.data_directory import fsync_path, write_private_file
 from storage.errors import BadBackup, RestoreRefused, StorageError, StoreTooNew
-from storage.migrate import HEAD_REVISION, inspect_store, known_revisions, migrate
+from storage.migrate import HEAD_REVISION, inspect_store, known_revisions, migrate, sqlite_url
 from storage.restored_store import settle_restored
 from storage.store_identity import (
     RESTORE_PHASE,
@@ -147,7 +147,7 @@ def _stage(
     home.mkdir(mode=0o700, exist_ok=True)
     if damage := find_damage(database):
         raise BadBackup(f"the database in it is damaged: {damage[0]}")
-    migrate(f"sqlite:///{str(database).replace('%', '%25').replace('?', '%3F')}")
+    migrate(sqlite_url(database))
     settle_restored(database, backup_at=manifest.created, now=now, reason=reason)
     facts = inspect_store(database)
     write_marker(home, StoreMarker(id=facts.store_id, schema=HEAD_REVISION))

@@ -16,6 +16,7 @@ from storage import schema
 from storage.db import Database, Transaction
 from storage.dialect import migration_engine
 from storage.key_value import KeyValueStore
+from storage.migrate import sqlite_url
 from storage.records.approvals import ApprovalState
 from storage.records.messages import InboxState, OutboxState
 from storage.records.people import ChatId, ChatKind
@@ -60,7 +61,7 @@ def settle_restored(
     ago, which the next start offers. Requests have expired, and the next start offers to ask again.
     Buttons of earlier cards no longer work. Browsers have to sign in again.
     """
-    engine = migration_engine(f"sqlite:///{_escape(database)}")
+    engine = migration_engine(sqlite_url(database))
     try:
         with engine.begin() as tx:
             messages, presses = _settle_inbox(tx, now)
@@ -83,10 +84,6 @@ def settle_restored(
     finally:
         engine.dispose()
     return record
-
-
-def _escape(path: Path) -> str:
-    return str(path).replace("%", "%25").replace("?", "%3F")
 
 
 def _settle_outbox(tx: sa.Connection, now: datetime) -> int:

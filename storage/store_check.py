@@ -21,7 +21,7 @@ from storage.backup_archive import (
     list_backups,
 )
 from storage.errors import BadBackup, StoreMismatch, StoreTooNew, StoreUnavailable
-from storage.migrate import HEAD_REVISION
+from storage.migrate import HEAD_REVISION, sqlite_url
 from storage.store_identity import verify_store
 
 _MAX_EACH = 20
@@ -93,7 +93,7 @@ def check_home(home: Path, database: Path, backups: Path) -> CheckReport:
     schema = store_id = ""
     findings: list[CheckFinding] = []
     try:
-        facts = verify_store(home, f"sqlite:///{_escape(database)}", in_use=True)
+        facts = verify_store(home, sqlite_url(database), in_use=True)
     except StoreTooNew as error:
         return CheckReport(findings=(_too_new(error.revision),), schema=error.revision)
     except (StoreMismatch, StoreUnavailable) as error:
@@ -228,7 +228,3 @@ def _is_inside(home: Path, path: str) -> bool:
 
 def _children(folder: Path) -> Sequence[Path]:
     return sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else ()
-
-
-def _escape(path: Path) -> str:
-    return str(path).replace("%", "%25").replace("?", "%3F")
