@@ -14,11 +14,11 @@ from storage.records.tasks import UsageTotals
 
 # Escape sequences would control a reader's terminal; \n and \t stay.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-# Direction overrides are harmless in prose but can disguise a name or label.
 # Blanks that are none for a shell, and characters without a width.
 _HIDDEN = re.compile("[\u00a0\u1680\u2000-\u200d\u202f\u205f\ufe00-\ufe0f]+")
 _LONG_BLANKS = re.compile(r"(?<=[^\s])[ \t\u3000]{12,}|[ \t\u3000]{60,}")
 _LONG_GAP = re.compile(r"\n(?:[ \t\u3000]*\n){4,}")
+# Direction overrides are harmless in prose but can disguise a name or label.
 _BIDI_OVERRIDES = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
 
 

@@ -63,6 +63,13 @@ def absolute_path(path: str) -> str:
     return os.path.abspath(Path(path).expanduser())  # noqa: PTH100 - links stay as they are written
 
 
+def data_directory() -> Path:
+    # Imported here so that `--help` stays fast.
+    from bot.config.settings import load_settings
+
+    return load_settings().home
+
+
 @contextmanager
 def report_start_failures(*, as_json: bool = False) -> Iterator[None]:
     """Print start failures and exit with status 2."""

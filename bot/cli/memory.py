@@ -20,6 +20,7 @@ import typer
 from bot.cli.chat_commands import (
     add_chat_command,
     command_line,
+    data_directory,
     execute,
     fail,
     format_flag,
@@ -42,7 +43,7 @@ _EXPORTS_FOLDER = "exports"
 
 def deliver_export(data: Any, file: str) -> tuple[str, Any]:
     """Move an export to its destination; returns the result as text and JSON."""
-    made, count = _data_directory() / data["path"], data["entries"]
+    made, count = data_directory() / data["path"], data["entries"]
     if file == "-":
         with made.open("rb") as lines:
             shutil.copyfileobj(lines, sys.stdout.buffer)
@@ -61,7 +62,7 @@ def deliver_export(data: Any, file: str) -> tuple[str, Any]:
 def stage_file(file: str, *, as_json: bool) -> Iterator[str]:
     """Path below the data directory; files elsewhere are copied there temporarily."""
     with report_start_failures(as_json=as_json):
-        home = _data_directory().resolve()
+        home = data_directory().resolve()
     found = next((each for each in (Path(file).expanduser(), home / file) if each.is_file()), None)
     if found is None:
         fail(f"{file} cannot be read (no such file)", as_json=as_json, status=2)
@@ -84,13 +85,6 @@ def stage_file(file: str, *, as_json: bool) -> Iterator[str]:
 
 def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
-
-
-def _data_directory() -> Path:
-    # Imported here so that `--help` stays fast.
-    from bot.config.settings import load_settings
-
-    return load_settings().home
 
 
 _T = TypeVar("_T")

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bot.cli.chat_commands import fail, report_start_failures
+from bot.cli.chat_commands import data_directory, fail, report_start_failures
 from bot.cli.parameters import JsonOption, TextArgument
 
 _SUFFIXES = {".yaml", ".yml", ".json", ".md"}
@@ -80,12 +80,6 @@ def open_workflow(source: str, *, as_json: bool) -> tuple[str, Any]:
     except InvalidGraph as error:
         fail_invalid(path.name, to_workflow_faults(error.issues), as_json=as_json)
     raise AssertionError  # both calls exit
-
-
-def data_directory() -> Path:
-    from bot.config.settings import load_settings
-
-    return load_settings().home
 
 
 cli = typer.Typer(no_args_is_help=True, help="List, validate and run named workflows.")

@@ -12,7 +12,7 @@ from cards.catalog import TextCatalog
 from cards.views import task_buttons
 from cards.views.backends import offline_note_blocks, strip_offline_note
 from cards.views.personas import persona_label
-from cards.views.task_outline import eta_text, outline_block, subagent_blocks
+from cards.views.task_outline import FAILED_STATUSES, eta_text, outline_block, subagent_blocks
 from storage.records.tasks import (
     SUBAGENTS_RUNNING_REASON,
     LiveStep,
@@ -137,7 +137,6 @@ _MAX_SUMMARY = 2000
 _MAX_SHORT_SUMMARY = 300
 _MAX_ERROR = 200
 _MAX_FILES = 5
-_FAILED_STATUSES = {TaskStatus.FAILED, TaskStatus.BLOCKED}
 
 
 def task_card(
@@ -247,7 +246,7 @@ def _situation_blocks(view: TaskView, words: TextCatalog) -> list[model.Block]:
             texts.append(words(f"task.{task.status}"))
         case _:
             pass
-    if task.status_reason and task.status not in _FAILED_STATUSES:
+    if task.status_reason and task.status not in FAILED_STATUSES:
         texts.append(
             words(
                 "task.reason", reason=formats.truncate(status_reason_text(task, words), _MAX_ERROR)
@@ -290,7 +289,7 @@ def _plan_blocks(
 
 def _failure_text(view: TaskView, words: TextCatalog) -> str:
     """Why it failed or is blocked, else empty."""
-    if view.task.status not in _FAILED_STATUSES:
+    if view.task.status not in FAILED_STATUSES:
         return ""
     return status_reason_text(view.task, words) or last_error(view) or words("task.no_error")
 

@@ -63,7 +63,7 @@ _LONG_PLAN = 12
 _MAX_CHARACTERS = 2_000
 _MAX_NAME = 40
 _MAX_WAITED_FOR = 2
-_FAILED_STATUSES = {TaskStatus.FAILED, TaskStatus.BLOCKED}
+FAILED_STATUSES = {TaskStatus.FAILED, TaskStatus.BLOCKED}
 _CONFIDENT, _UNCERTAIN = 0.7, 0.4
 _MINUTES_IN_HOUR, _HOURS_IN_DAY = 60, 24
 _MIN_ETA_STEPS = 2
@@ -128,7 +128,7 @@ def is_plain_list(steps: Sequence[TaskStep]) -> bool:
 
 def _failed_containers(view: TaskView) -> AbstractSet[str]:
     """The paths of containers with a step on which the task failed."""
-    if view.task.status not in _FAILED_STATUSES:
+    if view.task.status not in FAILED_STATUSES:
         return frozenset()
     steps = (*view.steps, *view.visible_steps)
     failed = {
@@ -159,7 +159,7 @@ def step_state(step: TaskStep, task: Task) -> ChecklistState:
     if step.status is NodeStatus.RUNNING and task.status is not TaskStatus.RUNNING:
         waits = step.rounds is not None and task.status is TaskStatus.WAITING
         return ChecklistState.WAITING if waits else ChecklistState.PAUSED
-    if step.status is NodeStatus.PENDING and step.started_at and task.status in _FAILED_STATUSES:
+    if step.status is NodeStatus.PENDING and step.started_at and task.status in FAILED_STATUSES:
         return ChecklistState.FAILED
     return ChecklistState(step.status.value)
 
@@ -237,7 +237,7 @@ def _step_detail(
         return words("graph.made_up_for", why=why)
     if task.status.is_final and not step.status.is_settled:
         return ""
-    if step.status is NodeStatus.FAILED and task.status not in _FAILED_STATUSES:
+    if step.status is NodeStatus.FAILED and task.status not in FAILED_STATUSES:
         return formats.single_line(strip_offline_note(step.error), _MAX_DETAIL)
     who = persona_label(step.persona, words) if step.persona != task.persona else ""
     waits = [

@@ -48,6 +48,9 @@ class MemoryCategory(StrEnum):
     OTHER = "other"
 
 
+PERSONAL_CATEGORIES = frozenset({MemoryCategory.PROFILE, MemoryCategory.PREFERENCES})
+
+
 class MemoryState(StrEnum):
     """Only ACTIVE entries are recalled. CANDIDATE awaits review, SUPERSEDED was once true, ARCHIVED
     was unused for long."""

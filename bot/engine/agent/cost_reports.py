@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from bot.engine.agent.budget import AccountCap, SpendingCaps
 from storage.records.people import ChatId, Person, PersonRole
-from storage.records.tasks import Task, UsageTotals
+from storage.records.tasks import Task
 from storage.records.usage import (
     BudgetScope,
     CapUsage,
@@ -119,14 +119,10 @@ class CostReportService:
                 tokens=cap.tokens + more.tokens if cap.tokens else 0,
             ),
             granted=more,
-            used=SpendingCap(micros=spent.cost_micros, tokens=_tokens(spent)),
+            used=SpendingCap(micros=spent.cost_micros, tokens=spent.tokens),
         )
 
 
 def _unpriced_models(models: Sequence[CostLine], counts_money: bool) -> tuple[str, ...]:
     """Return models that a money cap can't count because they have no price."""
     return tuple(line.name for line in models if counts_money and line.spent.unpriced)
-
-
-def _tokens(spent: UsageTotals) -> int:
-    return spent.input_tokens + spent.output_tokens

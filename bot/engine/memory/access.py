@@ -75,7 +75,7 @@ class MemoryEditor:
         if self.reader is None:
             return None
         # Personal and chat scopes of others stay invisible, whatever was asked for.
-        more = [each for each in self.extra_scopes if each.kind not in _PRIVATE_SCOPE_KINDS]
+        more = [each for each in self.extra_scopes if each.kind not in PRIVATE_SCOPE_KINDS]
         return (*self.reader.scopes, *more)
 
     def may_write(self, scope: MemoryScope) -> bool:
@@ -103,7 +103,7 @@ class MemoryEditor:
         return self.person.id == author if author else self.person.role is PersonRole.OWNER
 
 
-_PRIVATE_SCOPE_KINDS = frozenset({MemoryScopeKind.PERSON, MemoryScopeKind.CHAT})
+PRIVATE_SCOPE_KINDS = frozenset({MemoryScopeKind.PERSON, MemoryScopeKind.CHAT})
 LOCAL_EDITOR = MemoryEditor(person=None, reader=None)
 
 OWN_SCOPE, CHAT_SCOPE, _PROJECT_SCOPE = "me", "chat", "project"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from bot.engine.memory.extraction import KEYED_CATEGORIES, PERSONAL_CATEGORIES, MemoryFact
+from bot.engine.memory.extraction import KEYED_CATEGORIES, MemoryFact
 from bot.engine.memory.fact_matching import (
     MIN_SHARED_TERMS,
     FactComparison,
@@ -28,6 +28,7 @@ from storage.memory.cells import CellRepo
 from storage.memory.entries import MemoryEntryRepo
 from storage.records.memory import (
     GENERAL_CONTEXT,
+    PERSONAL_CATEGORIES,
     FactSupport,
     MemoryEntry,
     MemoryKind,

@@ -19,6 +19,7 @@ from bot.engine.memory.self_statements import (
     split_sentences,
 )
 from storage.records.memory import (
+    PERSONAL_CATEGORIES,
     MemoryCategory,
     MemoryEntry,
     MemoryKind,
@@ -316,7 +317,6 @@ _MY = re.compile(
 )
 
 
-_PERSONAL_CATEGORIES = {MemoryCategory.PROFILE, MemoryCategory.PREFERENCES}
 _MAYBE_TIME_BOUND = {MemoryCategory.OTHER, MemoryCategory.ENTITIES}
 _IMPORTANCE = {MemoryCategory.PROFILE: 0.9, MemoryCategory.LESSONS: 0.8}
 
@@ -346,7 +346,7 @@ def build_statement_entry(
         else None
     )
     return NewMemoryEntry(
-        kind=MemoryKind.PROFILE if plain.category in _PERSONAL_CATEGORIES else MemoryKind.FACT,
+        kind=MemoryKind.PROFILE if plain.category in PERSONAL_CATEGORIES else MemoryKind.FACT,
         scope=cell.scope,
         text=attributed_text(cell, plain.text),
         category=MemoryCategory.EVENTS if passing else plain.category,

@@ -18,6 +18,7 @@ from bot.engine.memory.noise_filter import NoiseKind, classify_fact_noise, to_st
 from bot.engine.memory.similarity import is_near_duplicate
 from cards.formats import truncate
 from storage.records.memory import (
+    PERSONAL_CATEGORIES,
     PROJECT_KEY,
     SKILL_KEY,
     MemoryCategory,
@@ -158,7 +159,6 @@ PROFILE_MIN_CONFIDENCE = 0.65
 _MIN_CONFIDENCE = 0.5
 _MAX_TEXT = 260
 _MAX_DETAIL = 1_000
-PERSONAL_CATEGORIES = frozenset({MemoryCategory.PROFILE, MemoryCategory.PREFERENCES})
 KEYED_CATEGORIES = PERSONAL_CATEGORIES | {MemoryCategory.ENTITIES}
 _WORK_CATEGORIES = frozenset(
     {

@@ -21,6 +21,7 @@ from storage.memory.cells import CellRepo
 from storage.memory.entries import MemoryEntryRepo
 from storage.records.memory import (
     OFFERED_TO_KEY,
+    PERSONAL_CATEGORIES,
     UNKNOWN_STRENGTH,
     MemoryCategory,
     MemoryEntry,
@@ -42,7 +43,6 @@ CANDIDATE_MIN_CONFIDENCE, CANDIDATE_MIN_EVIDENCE = 0.8, 2
 NARROW_MIN_CONFIDENCE, NARROW_MIN_EVIDENCE, NARROW_MAX_CHARS = 0.90, 3, 220
 WIDE_MIN_CONFIDENCE, WIDE_MIN_EVIDENCE, WIDE_MAX_CHARS = 0.92, 4, 200
 
-_PERSONAL_CATEGORIES = frozenset({MemoryCategory.PROFILE, MemoryCategory.PREFERENCES})
 _NARROW_SCOPES = frozenset({MemoryScopeKind.SKILL, MemoryScopeKind.PROJECT, MemoryScopeKind.AGENT})
 
 
@@ -79,7 +79,7 @@ def decide_promotion(entry: MemoryEntry) -> PromotionDecision:
     )
     longest = NARROW_MAX_CHARS if narrow else WIDE_MAX_CHARS
     # Only rules and traits are shown to a whole person or group.
-    fits = narrow or entry.category in _PERSONAL_CATEGORIES
+    fits = narrow or entry.category in PERSONAL_CATEGORIES
     if entry.confidence >= sure and said >= often and len(entry.text) <= longest and fits:
         return PromotionDecision.PROMOTE
     if entry.confidence >= CANDIDATE_MIN_CONFIDENCE and said >= CANDIDATE_MIN_EVIDENCE:

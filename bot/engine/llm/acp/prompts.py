@@ -19,6 +19,7 @@ from bot.engine.llm.answer_schemas import find_faults, repair_json
 from bot.engine.llm.backend import ImageInput, RunRequest, WorkerMode
 from bot.engine.llm.tool_calls import CallDecision, CallVerdict, ToolCall
 from bot.engine.llm.written_forms import read_form
+from cards.formats import drop_surrogates
 
 RESULT_FILE = ".shiftboss/result.json"
 _FENCED = re.compile(r"```(?:json|JSON)?[ \t]*\r?\n(.*?)\r?\n?[ \t]*```", re.DOTALL)
@@ -140,7 +141,7 @@ def first_prompt(
         request.prompt,
         result_instructions(request.result) if request.result is not None else "",
     ]
-    return _without_surrogates("\n\n".join(part for part in parts if part.strip()))
+    return drop_surrogates("\n\n".join(part for part in parts if part.strip()))
 
 
 def denial_prompt(denied: Sequence[tuple[ToolCall, str]], *, wants_result: bool) -> str:
@@ -152,7 +153,7 @@ def denial_prompt(denied: Sequence[tuple[ToolCall, str]], *, wants_result: bool)
         if wants_result
         else "Continue without it."
     )
-    return _without_surrogates("\n".join([*lines, end]))
+    return drop_surrogates("\n".join([*lines, end]))
 
 
 async def content_blocks(
@@ -194,10 +195,6 @@ def _last_system_hash(history: Sequence[Any]) -> str:
         if isinstance(entry, dict) and isinstance(exchange := entry.get("cli"), dict):
             return str(exchange.get("system", ""))
     return ""
-
-
-def _without_surrogates(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
 
 
 _MAX_TURN = 6_000

@@ -86,6 +86,7 @@ from bot.engine.llm.tool_calls import (
     call_title,
     find_argument_error,
 )
+from cards.formats import drop_surrogates
 
 
 async def fetch_first_model(http: httpx2.AsyncClient, base_url: str, key: str) -> str:
@@ -136,7 +137,7 @@ class RunToolset:
         self.running += 1
         news = await self._request.steering.take_new()
         self.running -= 1
-        return [_without_surrogates(news)] if news else []
+        return [drop_surrogates(news)] if news else []
 
     def deferred_results(self) -> DeferredToolResults | None:
         """Return the decisions on the calls that the session was suspended at."""
@@ -465,7 +466,7 @@ class ApiRun(BaseRun):
         return Agent(
             self._model,
             output_type=[*form, DeferredToolRequests],
-            instructions=_without_surrogates(request.system) or None,
+            instructions=drop_surrogates(request.system) or None,
             tools=self._toolset.library_tools(),
             retries={"tools": 2, "output": 1},
             model_settings=settings,
@@ -534,7 +535,7 @@ class ApiRun(BaseRun):
 
 async def _prompt_content(request: RunRequest) -> list[UserContent]:
     pictures = [await asyncio.to_thread(_image_content, picture) for picture in request.pictures]
-    text = _without_surrogates(request.prompt)
+    text = drop_surrogates(request.prompt)
     if text.strip() or not (pictures or request.answers):
         return [text, *pictures]
     return pictures
@@ -546,7 +547,3 @@ def _image_content(picture: ImageInput) -> UserContent:
     if not data:
         return f"[the picture {picture.path.name} is missing or too large]"
     return BinaryContent(data=data, media_type=picture.mime)
-
-
-def _without_surrogates(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()

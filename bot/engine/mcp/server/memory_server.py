@@ -12,7 +12,13 @@ from bot.engine.mcp.server import protocol
 from bot.engine.mcp.server.memory_access import McpMemoryAccess, McpMemoryDeps, ScopedReader
 from bot.engine.mcp.server.memory_tools import CliHook, hook_context, memory_tools
 from bot.engine.mcp.server.tool_server import answer_message
-from bot.engine.memory.access import CHAT_SCOPE, OWN_SCOPE, UnknownScopeName, parse_scope
+from bot.engine.memory.access import (
+    CHAT_SCOPE,
+    OWN_SCOPE,
+    PRIVATE_SCOPE_KINDS,
+    UnknownScopeName,
+    parse_scope,
+)
 from bot.engine.memory.conversation_archive.history_tools import (
     HistoryToolContext,
     build_history_tools,
@@ -23,7 +29,6 @@ from storage.records.memory import GLOBAL_SCOPE, MemoryScope, MemoryScopeKind
 from storage.records.people import Chat
 
 MAX_SCOPES = 20
-_PRIVATE_SCOPE_KINDS = frozenset({MemoryScopeKind.PERSON, MemoryScopeKind.CHAT})
 
 
 class ForbiddenScope(Exception):
@@ -94,7 +99,7 @@ def _parse_own_scope(name: str, chat: Chat) -> MemoryScope:
             f"{error}; a scope is global, me, project:/FOLDER or any name"
         ) from error
     own = MemoryScope(MemoryScopeKind.PERSON, chat.person_id or "nobody")
-    if name == CHAT_SCOPE or (scope.kind in _PRIVATE_SCOPE_KINDS and scope != own):
+    if name == CHAT_SCOPE or (scope.kind in PRIVATE_SCOPE_KINDS and scope != own):
         raise ForbiddenScope(f"{name[:80]!r} is somebody's own; yours is `{OWN_SCOPE}`")
     return scope
 
