@@ -98,7 +98,9 @@ _AMOUNT_JOINT = re.compile(r"\s?(?:and\s|,\s|又|零)?")
 _MINUTES_BY_UNIT = {"s": 1 / 60, "m": 1, "h": 60, "d": 1440, "w": 10080}
 _ZH_UNITS = {
     **dict(zip("秒分刻小钟天日周星礼", "smqhhddwww", strict=True)),
-    **{"月": "mo", "年": "y", "季": "qu"},
+    "月": "mo",
+    "年": "y",
+    "季": "qu",
 }
 """The unit by the first character of its name."""
 
