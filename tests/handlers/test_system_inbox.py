@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from cards.catalog import catalog_for
+from handlers.request import Silence
 from storage.records.messages import (
     ChatAddress,
     InboxId,
@@ -141,3 +143,14 @@ async def test_it_is_told_in_chinese_too_and_programs_get_the_outcome() -> None:
     (one,) = reply.data["events"]
     assert (one["id"], one["outcome"], one["answer"]) == (4711, "silent stranger", None)
     assert "please fix" not in str(reply.data)
+
+
+@pytest.mark.parametrize("language", Language)
+@pytest.mark.parametrize("reason", Silence)
+async def test_every_reason_for_silence_has_its_own_text(
+    reason: Silence, language: Language
+) -> None:
+    words = catalog_for(language)
+
+    assert words.has(f"inbox.end.{reason}")
+    assert words(f"inbox.end.{reason}") != words("inbox.end.handled")
