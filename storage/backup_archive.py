@@ -467,7 +467,7 @@ def _members(path: Path) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
             # To the end, where the compressed stream has its own checksum.
             while rest := packed.read(_CHUNK):
                 if rest.strip(b"\0"):
-                    raise BadBackup("there is something after its end")
+                    raise BadBackup("it has data after its end")
 
 
 def _compare(found: Mapping[str, str], manifest: BackupManifest) -> None:
@@ -494,7 +494,7 @@ def _chunks(archive: tarfile.TarFile, member: tarfile.TarInfo, digest: Any) -> I
 
 def _parse_manifest(archive: tarfile.TarFile, member: tarfile.TarInfo) -> BackupManifest:
     if not member.isreg() or member.issparse() or member.size > _MAX_MANIFEST:
-        raise BadBackup("its manifest is no plain file")
+        raise BadBackup("its manifest is not a regular file")
     body = b"".join(_chunks(archive, member, hashlib.sha256()))
     try:
         loaded = json.loads(body)
@@ -517,14 +517,14 @@ def _safe_name(member: tarfile.TarInfo) -> str:
     parts = PurePosixPath(name).parts
     plain = member.isdir() or (member.isreg() and not member.issparse())
     if not plain:
-        raise BadBackup(f"{name!r} is no plain file: links and devices are refused")
+        raise BadBackup(f"{name!r} is not a regular file: links and devices are refused")
     odd = any(part in {"..", "."} or "\0" in part for part in parts)
     rooted = name == DATABASE or (name.startswith(HOME_PREFIX) and len(parts) > 1)
     if odd or not rooted or len(parts) > MAX_DEPTH + 2 or PurePosixPath(name).as_posix() != name:
-        raise BadBackup(f"{name!r} is no name of a file in a data directory")
+        raise BadBackup(f"{name!r} is not a valid name in a data directory")
     top = parts[1] if len(parts) > 1 else ""
     if top in _NEVER or top.startswith(_NEVER_PREFIXES):
-        raise BadBackup(f"{name!r} has no place in a backup")
+        raise BadBackup(f"{name!r} does not belong in a backup")
     return name
 
 
@@ -555,7 +555,7 @@ def _check_seal(path: Path) -> None:
             left -= len(chunk)
         found = file.read()
     if not found.startswith(_SEAL_HEAD):
-        raise BadBackup("it is no backup, or cut off")
+        raise BadBackup("it is not a backup, or it is cut off")
     if found != _seal(digest.hexdigest()):
         raise BadBackup("it is damaged: its checksum is wrong")
 
@@ -580,7 +580,7 @@ def _translate_archive_errors(path: Path) -> Iterator[None]:
     except FileNotFoundError as error:
         raise BadBackup(f"there is no file {path}") from error
     except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, UnicodeError) as error:
-        raise BadBackup(f"it is no backup, or damaged ({error})") from error
+        raise BadBackup(f"it is not a backup, or it is damaged ({error})") from error
 
 
 def _failure(folder: Path, error: Exception) -> BackupFailed:

@@ -102,8 +102,8 @@ def restore_backup(
         kept = () if manifest.secrets else _existing(target.home, target.secret_names)
         if not replace and (found := _foreign_entries(target, kept)):
             raise RestoreRefused(
-                f"{found[0]} exists: restore into an empty directory, or use --replace, which puts"
-                " the old contents aside"
+                f"{found[0]} exists: restore into an empty directory, or use --replace, which"
+                " moves the old contents aside"
             )
         try:
             _stage(archive, staging, manifest, target, now=now, reason=reason)

@@ -116,7 +116,7 @@ def _compare_with_backup(home: Path, backups: Path) -> Iterator[CheckFinding]:
     for newest in list_backups(backups)[:1]:
         try:
             for name in islice(find_silent_changes(newest, home, _LASTING_FOLDERS), _MAX_EACH):
-                text = f"{name} is not as it was written: {newest.name} has it intact"
+                text = f"{name} has changed on the disk: {newest.name} has it intact"
                 yield CheckFinding(kind="changed_file", text=f"{text}; the disk may be failing")
         except BadBackup as error:
             yield CheckFinding(kind="backup", text=f"the newest backup {newest.name}: {error}")

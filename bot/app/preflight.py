@@ -98,15 +98,15 @@ def explain_start_failures(settings: Settings) -> Iterator[None]:
         yield
     except DataDirectoryInUse as error:
         raise StartFailure(
-            f"another Shiftboss (process {error.pid}) runs on {home}: stop it, or set"
+            f"another Shiftboss (process {error.pid}) uses {home}: stop it, or set"
             " SHIFTBOSS_HOME to another folder"
         ) from error
     except DataDirectoryUnusable as error:
         raise home_unusable(error) from error
     except StoreTooNew as error:
         raise StartFailure(
-            f"the database in {home} was made by a newer Shiftboss ({error.revision}) and has"
-            " not been touched: install that version, or set SHIFTBOSS_HOME to another folder"
+            f"the database in {home} was made by a newer Shiftboss ({error.revision}) and"
+            " was not touched: install that version, or set SHIFTBOSS_HOME to another folder"
         ) from error
     except StoreMismatch as error:
         raise StartFailure(_explain_mismatch(settings, error)) from error
@@ -119,8 +119,8 @@ def explain_start_failures(settings: Settings) -> Iterator[None]:
 def _explain_mismatch(settings: Settings, error: StoreMismatch) -> str:
     return (
         f"the store of {settings.home} cannot be used: expected {error.expected}, found"
-        f" {error.found}; nothing has been changed\n"
+        f" {error.found}; nothing was changed\n"
         "To restore a backup: `shiftboss restore FILE --replace`. If DATABASE_URL is wrong: correct"
         " it.\n"
-        "To begin with an empty store instead: `shiftboss run --new-store` (see docs/backup.md)"
+        "To start with an empty store instead: `shiftboss run --new-store` (see docs/backup.md)"
     )

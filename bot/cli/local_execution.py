@@ -81,7 +81,7 @@ def post_json(
             f"it took longer than {wait_seconds:g} s; see `shiftboss task ls`"
         ) from error
     except (URLError, OSError, HTTPException, ValueError) as error:
-        raise ProgramUnreachable(f"nobody answers at {running.url} ({error})") from error
+        raise ProgramUnreachable(f"no answer from {running.url} ({error})") from error
 
 
 if TYPE_CHECKING:

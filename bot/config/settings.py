@@ -115,7 +115,7 @@ def _check_zone(name: str) -> str:
         try:
             ZoneInfo(name)
         except (KeyError, ValueError, OSError) as error:
-            raise ValueError(f"no time zone is called {name!r}; try Asia/Shanghai") from error
+            raise ValueError(f"there is no time zone {name!r}; try Asia/Shanghai") from error
     return name
 
 
@@ -159,7 +159,7 @@ def _check_env_names(text: str) -> str:
         if not re.fullmatch(r"[A-Za-z_]\w*", name):
             raise ValueError(f"{name!r} is not the name of a variable")
         if name in secret_setting_names():
-            raise ValueError(f"{name} is a secret of Shiftboss itself: commands do not get it")
+            raise ValueError(f"{name} is a secret of Shiftboss: commands cannot have it")
     return text
 
 

@@ -75,7 +75,7 @@ async def test_a_restored_home_sends_nothing_again_and_does_nothing_twice(tmp_pa
         await here.program.start()
         notice = await chat.wait_for_text("Restored from a backup")
         assert "Tasks not continued: 2" in notice.text
-        assert "Approval requests that have expired: 1" in notice.text
+        assert "Expired approval requests: 1" in notice.text
         listed = await here.ask("/list", expects="wait 10 minutes")
         assert "⏸" in listed
         # The platform repeats everything that was ever sent.

@@ -20,7 +20,7 @@ async def test_a_fresh_home_starts_without_any_setting_and_stops_cleanly(tmp_pat
     async with running_program(tmp_path / "new" / "home") as shiftboss:
         assert "/?token=" in shiftboss.address
         assert await shiftboss.stop() == 0
-        assert "goes on at the next start" in shiftboss.printed
+        assert "resume at the next start" in shiftboss.printed
         assert "Traceback" not in shiftboss.printed
 
 
