@@ -501,6 +501,51 @@ class EndOtherWebSessions(CardAction):
     kind: Literal["end_other_web_sessions"] = "end_other_web_sessions"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecideSchedule(CardAction):
+    """Let a proposed schedule fire or, if not `confirm`, give it up."""
+
+    schedule_id: str
+    confirm: bool
+    kind: Literal["decide_schedule"] = "decide_schedule"
+
+    @property
+    def command(self) -> str:
+        return f"/schedule {'confirm' if self.confirm else 'delete'} {self.schedule_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlSchedule(CardAction):
+    """Change a schedule, or show it or its log. `listed`: the button is on the list, which is shown
+    again."""
+
+    single_use: ClassVar[bool] = False
+    schedule_id: str
+    change: Literal["pause", "resume", "run", "skip", "delete", "log"]
+    listed: bool = False
+    typed: ClassVar[str] = "/schedule {self.change} {self.schedule_id}"
+    kind: Literal["control_schedule"] = "control_schedule"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerReminder(CardAction):
+    """Tick a reminder off or, with `snooze_minutes`, be reminded again."""
+
+    firing_id: int
+    snooze_minutes: int = 0
+    kind: Literal["answer_reminder"] = "answer_reminder"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecideMissedFiring(CardAction):
+    """Run or skip what was missed while the program did not run."""
+
+    firing_id: int
+    run: bool
+    kind: Literal["decide_missed_firing"] = "decide_missed_firing"
+
+
+ScheduleAction: TypeAlias = DecideSchedule | ControlSchedule | AnswerReminder | DecideMissedFiring
 TaskAction: TypeAlias = (
     PauseTask | ResumeTask | StopTask | RetryTask | SetPriority | StartTaskAnyway
 )
@@ -511,6 +556,7 @@ Action: TypeAlias = (
     | SkillAction
     | WorkflowAction
     | MemoryAction
+    | ScheduleAction
     | StartTask
     | AnswerWithoutTask
     | SubmitTaskForm

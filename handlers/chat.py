@@ -4,9 +4,9 @@ history."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from cards import formats
 from cards.actions import AnswerWithoutTask, StartTask, UseSkill
@@ -17,7 +17,7 @@ from cards.views.backends import backends_card, setup_hint
 from cards.views.skills import suggestion_card
 from handlers.errors import UsageError, UserError
 from handlers.parsing import MessageDirectives, choice_directives
-from handlers.ports import ChatAnswer, ChatQuestion
+from handlers.ports import ChatAnswer, ChatQuestion, TaskProposal
 from handlers.ports_workers import HistoryLine
 from handlers.registry import CommandRegistry
 from handlers.request import Reply, Request, Silence
@@ -81,8 +81,17 @@ _MAX_QUOTE = 120
 _WHOLE_SECONDS_FROM = 10
 
 
+TimedProposer: TypeAlias = Callable[[Request, TaskProposal], Awaitable[Reply | None]]
+"""Proposes work for a later time; None if its time cannot be read."""
+
+
 async def answer_message(
-    request: Request, *, no_proposal: bool = False, brief: str = "", skill: str = ""
+    request: Request,
+    *,
+    no_proposal: bool = False,
+    brief: str = "",
+    skill: str = "",
+    propose_timed: TimedProposer | None = None,
 ) -> Reply:
     """Answer a message, or propose a skill or task for it. `brief` is an instruction for the
     worker, from the `skill` of that name."""
@@ -112,6 +121,11 @@ async def answer_message(
     if answer.superseded and not (answer.text.strip() or answer.notes):
         # Nothing was shown; the interrupting message is answered together with this one.
         return Reply(silence=Silence.INTERRUPTED)
+    later = answer.proposal
+    if propose_timed is not None and later is not None and later.requested_time:
+        timed = await propose_timed(request, later)
+        if timed is not None:
+            return replace(timed, joined=answer.joined)
     return Reply(card=_answer_card(request, answer), joined=answer.joined)
 
 

@@ -14,6 +14,7 @@ from handlers import (
     people,
     personas,
     projects,
+    schedules,
     skills,
     system,
     tasks,
@@ -43,6 +44,7 @@ async def show_help(request: Request) -> Reply:
 
 COMMANDS = CommandRegistry.merge(
     creation_commands,
+    schedules.commands,
     tasks.commands,
     projects.commands,
     steering_commands,

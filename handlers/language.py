@@ -8,7 +8,7 @@ import re
 from cards.model import ButtonsBlock, Card
 from handlers.ports import PeoplePort
 from storage.errors import StorageError
-from storage.records.people import Chat, Language
+from storage.records.people import Chat, ChatId, Language, PersonId
 from storage.records.tasks import Task
 
 log = logging.getLogger(__name__)
@@ -75,13 +75,17 @@ class TaskLanguageResolver:
         self._fixed = fixed
 
     async def __call__(self, task: Task) -> Language:
+        return await self.resolve(task.chat_id, task.created_by, task.instruction)
+
+    async def resolve(self, chat_id: ChatId, person_id: PersonId, text: str) -> Language:
+        """For anything that a person has asked for in a chat, with this text."""
         if self._fixed is not None:
             return self._fixed
-        chat = await self._people.get_chat(task.chat_id)
+        chat = await self._people.get_chat(chat_id)
         if chat.settings.language is not None:
             return chat.settings.language
-        person = await self._people.get(task.created_by)
-        return person.language or guess_language(task.instruction) or Language.ENGLISH
+        person = await self._people.get(person_id)
+        return person.language or guess_language(text) or Language.ENGLISH
 
 
 def _language_of_card(card: Card) -> Language | None:

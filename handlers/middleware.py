@@ -221,5 +221,6 @@ def _known_key(words: TextCatalog, kind: str, noun: str) -> str:
 
 
 def _state_label(words: TextCatalog, noun: str, state: str) -> str:
-    key = f"status.{state}" if noun == "task" else f"approval.state.{state}"
+    prefix = {"task": "status.", "schedule": "schedule.state_"}.get(noun, "approval.state.")
+    key = f"{prefix}{state}"
     return words(key) if words.has(key) else state

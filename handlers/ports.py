@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 from cards.courier import Courier
 from cards.model import Card, FormBlock
+from handlers.ports_schedules import SchedulePort
 from handlers.ports_workers import (
     HistoryPort,
     JournalPort,
@@ -218,12 +219,15 @@ class ChatQuestion:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskProposal:
     """A task proposed instead of an answer. `requested_time` is the start time in the person's
-    words: scheduling is not supported yet, and the card says so."""
+    words, empty for now; `computed_time` is what the model made of it, a local time or a cron
+    expression. With `is_reminder` the person only wants to be reminded."""
 
     title: str
     text: str
     priority: TaskPriority
     requested_time: str = ""
+    computed_time: str = ""
+    is_reminder: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -462,4 +466,5 @@ class HandlerServices:
     skills: SkillPort
     skill_writer: SkillWriterPort
     workflows: WorkflowPort
+    schedules: SchedulePort
     memory: MemoryPort

@@ -16,6 +16,7 @@ from handlers import (
     message_queue,
     people,
     personas,
+    schedules,
     skills,
     tasks,
     workflows,
@@ -111,6 +112,8 @@ async def _perform(  # noqa: C901, PLR0911, PLR0912 - one line for each action o
         return await workflows.handle_workflow_press(request, action, card_key, form)
     if isinstance(action, actions.MemoryAction):
         return await memory.handle_memory_press(request, action, card_key, value, form)
+    if isinstance(action, actions.ScheduleAction):
+        return await schedules.handle_schedule_press(request, action, card_key)
     match action:
         case actions.StartTask():
             return await tasks.start_proposed_task(request, action, value, card_key)
@@ -118,8 +121,8 @@ async def _perform(  # noqa: C901, PLR0911, PLR0912 - one line for each action o
             async with approvals.requesting_budget(request):
                 return await chat.decline_proposal(request, action, card_key)
         case actions.SubmitTaskForm():
-            priority = form.get("priority", "")
-            return await tasks.submit_task_form(request, form["text"].strip(), priority, card_key)
+            text, priority = form["text"].strip(), form.get("priority", "")
+            return await tasks.submit_task_form(request, text, priority, card_key)
         case actions.ShowTask(task_id=task_id):
             return await tasks.show_task(request, task_id)
         case actions.ShowLogs(task_id=task_id):
@@ -127,10 +130,7 @@ async def _perform(  # noqa: C901, PLR0911, PLR0912 - one line for each action o
         case actions.ShowMessageForm(task_id=task_id):
             return Reply(card=await tasks.show_message_form(request, task_id))
         case actions.SubmitMessageForm(task_id=task_id):
-            text, meant_as = form["text"].strip(), form.get("as", "")
-            return Reply(
-                toast=await tasks.submit_message_form(request, task_id, text, meant_as, card_key)
-            )
+            return await _send_message_form(request, task_id, form, card_key)
         case actions.RequestApprovalAgain(approval_id=approval_id):
             return await approvals.request_again(request, approval_id)
         case actions.DecideApproval(approval_id=approval_id, approve=approve, scope=scope):
@@ -159,6 +159,14 @@ async def _perform(  # noqa: C901, PLR0911, PLR0912 - one line for each action o
         case _:
             assert_never(action)
     return Reply(card=card, key=card_key, in_place=True)
+
+
+async def _send_message_form(
+    request: Request, task_id: str, form: Mapping[str, str], card_key: str
+) -> Reply:
+    text, meant_as = form["text"].strip(), form.get("as", "")
+    toast = await tasks.submit_message_form(request, task_id, text, meant_as, card_key)
+    return Reply(toast=toast)
 
 
 async def _move_task(request: Request, action: actions.TaskAction, value: str) -> str:

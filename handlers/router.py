@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from cards.catalog import TextCatalog, catalog_for
 from cards.courier import CardRef
 from cards.formats import is_blank
-from handlers import approvals, chat, memory, people, presses, skills, tasks
+from handlers import approvals, chat, memory, people, presses, schedules, skills, tasks
 from handlers.command_table import COMMANDS
 from handlers.errors import UserError
 from handlers.language import guess_language, language_from_hint
@@ -217,7 +217,9 @@ class Router:
         self._answering_for[request.chat.id] = talker
         try:
             async with approvals.requesting_budget(request):
-                return await chat.answer_message(request, no_proposal=settle)
+                return await chat.answer_message(
+                    request, no_proposal=settle, propose_timed=schedules.propose_timed_task
+                )
         finally:
             self._answering_for.pop(request.chat.id, None)
 
@@ -257,12 +259,13 @@ def _origin_of(row: InboxRow) -> str:
 
 
 async def _answer_by_words(request: Request, incoming: IncomingMessage) -> Reply | None:
-    """Handle what needs no model: the answer to an open question, and requests to the memory."""
+    """Handle what needs no model: the answer to an open question, and requests to the memory or
+    for something later."""
     if not (incoming.edited or request.files):
         answered = await approvals.answer_by_message(request)
         if answered is not None:
             return answered
-    return await memory.answer_memory_request(request)
+    return await memory.answer_memory_request(request) or await schedules.propose_by_words(request)
 
 
 def _interrupted_message(row: InboxRow) -> InterruptedMessage:

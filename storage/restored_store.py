@@ -20,6 +20,7 @@ from storage.migrate import sqlite_url
 from storage.records.approvals import ApprovalState
 from storage.records.messages import InboxState, OutboxState
 from storage.records.people import ChatId, ChatKind
+from storage.records.schedules import FiringState
 from storage.records.system import RestoreRecord
 from storage.records.tasks import EventKind, SubagentStatus, TaskControl, TaskStatus
 
@@ -58,7 +59,8 @@ def settle_restored(
     Cards to be sent count as not sent. Messages that wait are held, to be offered; presses
     that wait are dropped. Queued tasks
     and those that wait for a time are paused; running ones become work that was interrupted long
-    ago, which the next start offers. Requests have expired, and the next start offers to ask again.
+    ago, which the next start offers. What schedules should have done since the backup is left out.
+    Requests have expired, and the next start offers to ask again.
     Buttons of earlier cards no longer work. Browsers have to sign in again.
     """
     engine = migration_engine(sqlite_url(database))
@@ -77,6 +79,7 @@ def settle_restored(
                 approvals=_settle_approvals(tx, now),
             )
             _settle_subagents(tx, now, reason)
+            _settle_schedules(tx, now)
             tx.execute(sa.delete(schema.web_sessions))
             marks = schema.marks
             tx.execute(sa.delete(marks).where(marks.c.name == _MARK))
@@ -191,6 +194,14 @@ def _settle_subagents(tx: sa.Connection, now: datetime, reason: str) -> None:
     # A chat would get their results as an answer at once; a task reads them when it is resumed.
     talk = helpers.c.task_id.is_(None) & helpers.c.delivered_at.is_(None)
     tx.execute(sa.update(helpers).where(talk).values(delivered_at=now))
+
+
+def _settle_schedules(tx: sa.Connection, now: datetime) -> None:
+    schedules, firings = schema.schedules, schema.firings
+    # The next start computes the due times to come.
+    tx.execute(sa.update(schedules).where(schedules.c.next_due <= now).values(next_due=None))
+    retries = sa.update(firings).where(firings.c.retry_at.is_not(None))
+    tx.execute(retries.values(retry_at=None, state=FiringState.FAILED.value, ended_at=now))
 
 
 def _dump(record: RestoreRecord) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from storage import memory_schema, schema
 from storage.db import Database, Transaction
 from storage.records.approvals import ApprovalState
 from storage.records.messages import InboxState, OutboxState
+from storage.records.schedules import ScheduleState
 from storage.records.tasks import Task, TaskStatus
 from storage.records.tools import ToolCallState
 from storage.rows import records_from
@@ -147,9 +148,12 @@ class RetentionRepo:
 
     async def delete_records(self, *, before: datetime) -> int:
         """Delete the events, commands, tool calls and sub-agents of tasks that ended before, and
-        those outside tasks from before; returns how many. A transcript keeps its sub-agent."""
+        those outside tasks from before, with firings and schedules that are over; returns how many.
+        A transcript keeps its sub-agent."""
         tasks, events, commands = schema.tasks.c, schema.events, schema.commands
         calls, helpers = schema.tool_calls, schema.helpers
+        schedules, firings = schema.schedules, schema.firings
+        fired = sa.exists().where(firings.c.schedule_id == schedules.c.id)
         ended = sa.select(tasks.id).where(tasks.status.in_(_FINAL), tasks.ended_at < before)
         read = sa.exists().where(schema.messages.c.session_id == helpers.c.session_id)
         old: dict[sa.Table, sa.ColumnElement[bool]] = {
@@ -163,6 +167,10 @@ class RetentionRepo:
                 | (helpers.c.task_id.is_(None) & (helpers.c.delivered_at < before))
             ),
             schema.pairings: schema.pairings.c.expires_at < before,
+            firings: firings.c.ended_at < before,
+            schedules: ~fired
+            & (schedules.c.created_at < before)
+            & schedules.c.state.in_([ScheduleState.ENDED.value, ScheduleState.PROPOSED.value]),
         }
         return sum([await self._delete_batches(table, which) for table, which in old.items()])
 

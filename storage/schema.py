@@ -203,6 +203,8 @@ tasks = sa.Table(
     sa.Column("tokens_before", sa.BigInteger),
     sa.Column("deleted_at", UtcTimestamp),
     sa.Column("persona", sa.String(64), nullable=False, server_default=""),
+    sa.Column("cap", sa.String(32), nullable=False, server_default=""),
+    sa.Column("use_memory", sa.Boolean, nullable=False, server_default=sa.true()),
     sa.Index("ix_tasks_queue", *_QUEUE),
     _partial("ix_tasks_aging", "waiting_since", "status = 'pending' AND rank > 1"),
     _partial("ix_tasks_wake", "wake_at", "wake_at IS NOT NULL"),
@@ -538,4 +540,56 @@ spans = sa.Table(
     sa.Column("attributes", sa.JSON, nullable=False),
     sa.Column("started_at", UtcTimestamp, nullable=False),
     sa.Column("ended_at", UtcTimestamp),
+)
+
+# Only schedules that fire have a due time.
+_DUE = "next_due IS NOT NULL"
+_RETRY = "retry_at IS NOT NULL"
+
+schedules = sa.Table(
+    "schedules",
+    metadata,
+    sa.Column("id", sa.String(16), primary_key=True),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("reason", sa.Text, nullable=False, server_default=""),
+    sa.Column("title", sa.Text, nullable=False),
+    sa.Column("timing", sa.JSON, nullable=False),
+    sa.Column("zone", sa.String(64), nullable=False),
+    sa.Column("body", sa.JSON, nullable=False),
+    sa.Column("owner_id", sa.ForeignKey("people.id"), nullable=False, index=True),
+    sa.Column("chat_id", sa.ForeignKey("chats.id"), nullable=False, index=True),
+    sa.Column("source", sa.String(220), nullable=False, unique=True),
+    sa.Column("reply_to", sa.String(128), nullable=False, server_default=""),
+    sa.Column("project_dir", sa.Text, nullable=False, server_default=""),
+    sa.Column("model", sa.Text, nullable=False, server_default=""),
+    sa.Column("backend", sa.String(64), nullable=False, server_default=""),
+    sa.Column("persona", sa.String(64), nullable=False, server_default=""),
+    sa.Column("cap", sa.String(32), nullable=False, server_default=""),
+    sa.Column("use_memory", sa.Boolean, nullable=False),
+    sa.Column("missed", sa.String(16), nullable=False),
+    sa.Column("retries", sa.Integer, nullable=False),
+    sa.Column("retry_seconds", sa.Float, nullable=False),
+    sa.Column("respects_quiet_hours", sa.Boolean, nullable=False),
+    sa.Column("next_due", UtcTimestamp),
+    sa.Column("created_at", UtcTimestamp, nullable=False),
+    _partial("ix_schedules_due", "next_due id", _DUE),
+)
+
+firings = sa.Table(
+    "firings",
+    metadata,
+    sa.Column("id", RowNumber, primary_key=True, autoincrement=True),
+    sa.Column("schedule_id", sa.ForeignKey("schedules.id"), nullable=False),
+    sa.Column("due_at", UtcTimestamp, nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("retry_at", UtcTimestamp),
+    sa.Column("fired_at", UtcTimestamp, nullable=False),
+    sa.Column("ended_at", UtcTimestamp),
+    sa.Column("task_id", sa.ForeignKey("tasks.id"), index=True),
+    sa.Column("note", sa.Text, nullable=False, server_default=""),
+    sa.UniqueConstraint("schedule_id", "due_at"),
+    _partial("ix_firings_retry", "retry_at id", _RETRY),
+    sa.Index(None, "state"),
 )

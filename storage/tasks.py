@@ -101,6 +101,11 @@ class TaskRepo:
         async with self._db.read(tx) as connection:
             return await self._one(connection, task_id)
 
+    async def get_cap(self, task_id: TaskId) -> str:
+        """The task's own cap, empty for the usual one."""
+        query = select(_T.cap).where(_T.id == task_id)
+        return str(await self._db.fetch_value(query) or "")
+
     async def find_by_command_source(self, source: str) -> Task | None:
         """The task that this message has already changed, deleted or not."""
         moved = select(schema.commands.c.task_id).where(schema.commands.c.source == source)

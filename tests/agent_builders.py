@@ -36,6 +36,7 @@ from bot.engine.workers.spec import WorkerSpec
 from storage.db import Database
 from storage.ids import IdGenerator
 from storage.memory.conversation_archive import SummaryRepo
+from storage.records.tasks import TaskId
 from storage.records.traces import ModelCall
 from storage.sessions import SessionRepo
 from storage.tools import ToolCallRepo
@@ -60,6 +61,11 @@ class MemoryWindowStore:
 
 async def unpublished(_backend: str, _model: str) -> int:
     return 0
+
+
+async def usual_cap(_task: TaskId) -> str:
+    """No task has a cap of its own."""
+    return ""
 
 
 def make_windows(**changes: Any) -> ContextWindows:
@@ -150,6 +156,7 @@ def make_gateway(
             prices=PriceTable(),
             usage=usage,
             grants=BudgetRepo(db),
+            task_cap=usual_cap,
             now=now,
         ),
         "suspended_calls": SuspendedCalls(ToolCallRepo(db), now),

@@ -38,6 +38,7 @@ from bot.engine.tasks.access import TaskAccess
 from bot.engine.tasks.dispatch import LocalDispatcher
 from bot.engine.tasks.recovery import OFFER_AFTER
 from bot.engine.tasks.service import TaskService
+from bot.engine.timing.due_timer import DueTimer
 from bot.engine.tracing.span_recorder import SpanRecorder
 from bot.engine.workflow.definition import Workflow, dump_workflow
 from bot.engine.workflow.live_progress import LiveProgress
@@ -471,6 +472,7 @@ async def run_engine(
                 jitter=lambda: 0.5,
             )
         )
+        timer = DueTimer(clock)
         dispatcher = LocalDispatcher(
             store=store,
             run=runner.run,
@@ -481,6 +483,7 @@ async def run_engine(
             new_id=new_id,
             on_change=changed.set,
             notify_command=runner.wake,
+            on_next_wake=lambda: timer.wake(LocalDispatcher.name),
             **{"patience": STARVATION_LIMIT, "offer_after": OFFER_AFTER, "grace": 10.0, **timing},
         )
         views = TaskViewLoader(store, usage)
@@ -493,9 +496,11 @@ async def run_engine(
             new_id=new_id,
         )
         if start_dispatcher:
+            timer.add(dispatcher)
+            await timer.start(stack)
             await dispatcher.start(stack)
-            loop = asyncio.create_task(dispatcher.run())
-            stack.push_async_callback(_stop, loop)
+            for service in (timer, dispatcher):
+                stack.push_async_callback(_stop, asyncio.create_task(service.run()))
         yield EngineHarness(
             db=db,
             store=store,

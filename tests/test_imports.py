@@ -20,6 +20,7 @@ OURS = frozenset({"bot", "cards", "handlers", "storage"})
 HELP = OURS | {"annotated_doc", "click", "shellingham", "typer"}
 RUN = HELP | {
     "aiosqlite",
+    *("apscheduler", "tzlocal"),
     "annotated_types",
     "anyio",
     "cython_runtime",

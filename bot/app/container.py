@@ -12,6 +12,7 @@ from datetime import datetime
 from bot.app.engine import EngineServices, build_engine_services
 from bot.app.memory import build_memory_port, build_retriever
 from bot.app.repositories import RepositorySet, build_repositories
+from bot.app.schedule import build_project_folders
 from bot.app.workers import build_masker
 from bot.config.settings import Settings
 from bot.engine.agent.cost_reports import CostReportService
@@ -26,8 +27,6 @@ from bot.engine.tasks.approvals import ApprovalService
 from bot.engine.tasks.system_status import SystemStatusService, measure_disk_use
 from bot.engine.upkeep.scheduled_backups import get_backup_state
 from bot.engine.workflow.library.named_workflows import WorkflowLibrary
-from bot.engine.workspaces.projects import ProjectFolderService
-from bot.engine.workspaces.worktrees import TaskWorktrees
 from bot.transports.alerts import ChannelAlerts
 from bot.transports.clock import Clock, SystemClock
 from bot.transports.inbox import HeldMessages
@@ -45,6 +44,7 @@ from handlers.ports import HandlerServices
 from handlers.router import Router
 from storage.db import Database
 from storage.memory.jobs import ExtractionJobRepo
+from storage.messages.outbox import DeliveryAttempt
 from storage.migrate import sqlite_path
 from storage.records.messages import ChatAddress, MessageSender
 from storage.records.people import Channel, Chat, ChatKind, Language, PersonRole
@@ -150,6 +150,7 @@ async def build_container(settings: Settings, db: Database) -> Container:
         language=language,
     )
     engine = build_engine_services(settings, store, courier, clock, approval_cards)
+    sender.on_chat_closed = _chat_closed_listener(sender.on_chat_closed, engine)
     held = HeldMessages(db=db, inbox=store.inbox, courier=courier, zone=settings.zone, clock=clock)
     web_sessions = WebSessionService(repo=WebSessionRepo(db), ids=store.ids, now=clock.now)
     router = Router(
@@ -235,11 +236,6 @@ def _build_quota(
     )
 
 
-def _build_project_folders(settings: Settings, store: RepositorySet) -> ProjectFolderService:
-    trees = TaskWorktrees(settings.home, store.adoption.is_adopted)
-    return ProjectFolderService(settings.home, trees.find_repository, store.adoption)
-
-
 def _build_courier(
     store: RepositorySet, sender: OutboxSender, clock: Clock, masker: SecretMasker
 ) -> OutboxCourier:
@@ -269,6 +265,18 @@ def _report_undeliverable(
         approval_cards=cards,
     )
     sender.on_chat_closed, sender.is_reader_removed = notifier, notifier.is_reader_removed
+
+
+def _chat_closed_listener(
+    forward: Callable[[DeliveryAttempt], Awaitable[None]], engine: EngineServices
+) -> Callable[[DeliveryAttempt], Awaitable[None]]:
+    """What is scheduled for a chat stops with it."""
+
+    async def on_chat_closed(tried: DeliveryAttempt) -> None:
+        await forward(tried)
+        await engine.schedule.firer.pause_of_chat(tried.chat.id)
+
+    return on_chat_closed
 
 
 def _configured_channels(settings: Settings) -> tuple[Channel, ...]:
@@ -323,10 +331,11 @@ def _build_handler_services(
             redact=mask,
         ),
         traces=engine.traces,
-        projects=_build_project_folders(settings, store),
+        projects=build_project_folders(settings, store),
         skills=workers.skills,
         skill_writer=engine.skill_drafter,
         workflows=WorkflowLibrary(settings.home, store.work.graphs),
+        schedules=engine.schedule.service,
         memory=build_memory_port(
             settings, store, clock, writer=engine.memory_writer, retrieval=engine.memory
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -26,9 +26,11 @@ from bot.app.memory import (
     build_memory_writing,
 )
 from bot.app.repositories import RepositorySet
+from bot.app.schedule import ScheduleServices, build_schedule
 from bot.app.tracing import build_span_recorder, build_span_services, build_trace_cards
 from bot.app.workers import (
     WorkerServices,
+    build_auto_choice,
     build_context_builder,
     build_permissions,
     build_worker_services,
@@ -36,11 +38,6 @@ from bot.app.workers import (
 from bot.config.settings import Settings
 from bot.engine.agent.budget import SpendingBudget, SpendingCaps
 from bot.engine.agent.conversation.image_captioning import ImageCaptioner
-from bot.engine.agent.conversation.model_choice import (
-    AutoModelChoice,
-    ModelSize,
-    list_models_by_size,
-)
 from bot.engine.agent.conversation.resumption import SuspendedChatResumer, ToolCallSuspension
 from bot.engine.agent.conversation.service import ConversationService
 from bot.engine.agent.conversation.turn_taking import ConversationExpiry, TurnQueue
@@ -53,7 +50,6 @@ from bot.engine.agent.subagents.run import SubagentDeps
 from bot.engine.agent.subagents.service import SubagentService
 from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.llm.backend import RunLimits
-from bot.engine.llm.backend_registry import BackendRegistry
 from bot.engine.llm.present_time import with_present_time
 from bot.engine.memory.writer import MemoryWriter
 from bot.engine.permissions.requests import DecisionSignal, SuspendedCalls
@@ -66,6 +62,7 @@ from bot.engine.tasks.journal.updates import JournalAttachments
 from bot.engine.tasks.notifier import LiveCardUpdater, QueuePositionTracker, TaskNotifier
 from bot.engine.tasks.service import TaskService
 from bot.engine.tasks.subagent_reports import SubagentReportDelivery
+from bot.engine.timing.due_timer import DueTimer
 from bot.engine.tracing.trace_card import TraceCardUpdater
 from bot.engine.workflow.live_progress import LiveProgress
 from bot.engine.workflow.presentation.drawing import DrawingCleaner
@@ -83,6 +80,7 @@ from bot.transports.outbox import OutboxCourier
 from handlers.approval_cards import ApprovalCards
 from storage.records.messages import InboxRow
 from storage.records.people import PersonRole
+from storage.records.tasks import Task, TaskEvent
 from storage.records.usage import BudgetScope, parse_cap
 from storage.usage import BudgetRepo
 
@@ -118,6 +116,7 @@ class EngineServices:
     conversations: RecordedConversation
     memory_writer: MemoryWriter
     tasks: TaskService
+    schedule: ScheduleServices
     journal: TaskJournal
     dispatcher: LocalDispatcher
     notifier: TaskNotifier
@@ -136,25 +135,25 @@ def build_engine_services(
     clock: Clock,
     approval_cards: ApprovalCards,
 ) -> EngineServices:
-    decided, chats_changed, new_approvals = DecisionSignal(), asyncio.Event(), asyncio.Event()
+    decided, chats_changed, timer = DecisionSignal(), asyncio.Event(), DueTimer(clock.now)
     on_change, on_decided, on_spawned = Signal[[]](), Signal[[]](), Signal[[]]()
-    on_report = Signal[[InboxRow]]()
-    publisher = _build_publisher(store, clock, approval_cards, new_approvals)
+    publisher = _build_publisher(store, clock, approval_cards, timer)
     shared = _build_shared(
         settings, store, courier, clock, publisher, decided=decided, on_spawned=on_spawned
     )
-    workers, gateway = shared.workers, shared.gateway
-    notifier = _build_notifier(shared)
+    workers = shared.workers
+    listeners = [publisher.handle_events]
+    notifier = _build_notifier(shared, listeners)
     runner = TaskRunner(_runner_deps(shared, notifier.wake))
-    dispatcher = _build_dispatcher(shared, runner, on_change)
+    dispatcher = _build_dispatcher(shared, runner, timer, on_change)
+    tasks = _build_task_service(shared, dispatcher)
+    schedule = _build_schedule(shared, tasks, timer, dispatcher.wake)
+    listeners.append(schedule.firer.handle_task_events)
+    timer.add(dispatcher, _build_expirer(shared, on_decided), schedule.firer)
+    on_report = Signal[[InboxRow]]()
     subagents = _build_subagents(shared, dispatcher.wake, on_report)
     writing = _build_memory_writing(shared)
-    conversations = RecordedConversation(
-        _build_conversations(shared, chats_changed),
-        db=store.db,
-        recorder=writing.recorder,
-        now=clock.now,
-    )
+    conversations = _build_conversations(shared, writing, chats_changed)
     traces = build_trace_cards(store, courier, clock, workers.redactor.mask)
     on_spawned.connect(subagents.wake)
     on_change.connect(notifier.wake, subagents.check_needed, writing.task_recorder.wake)
@@ -165,11 +164,12 @@ def build_engine_services(
         memory=shared.memory,
         conversations=conversations,
         memory_writer=writing.writer,
-        tasks=_build_task_service(shared, dispatcher),
+        tasks=tasks,
+        schedule=schedule,
         journal=_build_journal(shared, dispatcher),
         dispatcher=dispatcher,
         notifier=notifier,
-        skill_drafter=SkillDrafter(db=store.db, gateway=gateway, library=workers.skills),
+        skill_drafter=SkillDrafter(db=store.db, gateway=shared.gateway, library=workers.skills),
         traces=traces,
         caps=shared.caps,
         on_report=on_report,
@@ -178,10 +178,9 @@ def build_engine_services(
             notifier,
             dispatcher,
             subagents,
-            _build_expirer(shared, new_approvals, on_decided),
-            LiveCardUpdater(
-                progress=shared.progress, refresh_card=notifier.refresh_card, sleep=asyncio.sleep
-            ),
+            schedule.firer,
+            timer,
+            _build_live_cards(shared, notifier),
             _build_resumer(shared, conversations, chats_changed),
             workers.shell.homes,
             _build_skill_review(shared),
@@ -248,7 +247,7 @@ def _build_shared(
 
 
 def _build_publisher(
-    store: RepositorySet, clock: Clock, approval_cards: ApprovalCards, new_approvals: asyncio.Event
+    store: RepositorySet, clock: Clock, approval_cards: ApprovalCards, timer: DueTimer
 ) -> ApprovalCardPublisher:
     return ApprovalCardPublisher(
         db=store.db,
@@ -257,7 +256,7 @@ def _build_publisher(
         approval_cards=approval_cards,
         language_of=store.task_language,
         now=clock.now,
-        on_published=new_approvals.set,
+        on_published=lambda: timer.wake(ApprovalExpirer.name),
     )
 
 
@@ -286,6 +285,7 @@ def _build_gateway(
             prices=load_prices(settings.home / PRICES_FILE, model_base_urls(settings)),
             usage=store.usage,
             grants=BudgetRepo(store.db),
+            task_cap=store.work.tasks.get_cap,
             now=clock.now,
         ),
         suspended_calls=SuspendedCalls(store.tool_calls, clock.now),
@@ -309,8 +309,15 @@ def _build_captioner(
     )
 
 
-def _build_notifier(shared: _Shared) -> TaskNotifier:
+def _build_notifier(
+    shared: _Shared, listeners: Sequence[Callable[[Task, Sequence[TaskEvent]], Awaitable[None]]]
+) -> TaskNotifier:
     store = shared.store
+
+    async def on_events(task: Task, events: Sequence[TaskEvent]) -> None:
+        for each in listeners:
+            await each(task, events)
+
     return TaskNotifier(
         db=store.db,
         journal=store.work.events,
@@ -321,7 +328,7 @@ def _build_notifier(shared: _Shared) -> TaskNotifier:
         zone=shared.settings.zone,
         now=shared.clock.now,
         positions=QueuePositionTracker(queue=store.work.queue, key_values=store.key_values),
-        on_events=shared.publisher.handle_events,
+        on_events=on_events,
     )
 
 
@@ -357,7 +364,7 @@ def _runner_deps(shared: _Shared, on_change: Callable[[], None]) -> RunnerDeps:
 
 
 def _build_dispatcher(
-    shared: _Shared, runner: TaskRunner, on_change: Callable[[], None]
+    shared: _Shared, runner: TaskRunner, timer: DueTimer, on_change: Callable[[], None]
 ) -> LocalDispatcher:
     settings = shared.settings
     return LocalDispatcher(
@@ -373,18 +380,33 @@ def _build_dispatcher(
         offer_after=timedelta(hours=settings.offer_after_hours),
         grace=settings.stop_grace_seconds,
         notify_command=runner.wake,
+        on_next_wake=lambda: timer.wake(LocalDispatcher.name),
     )
 
 
-def _build_expirer(
-    shared: _Shared, new_approvals: asyncio.Event, on_decided: Callable[[], None]
-) -> ApprovalExpirer:
+def _build_schedule(
+    shared: _Shared, tasks: TaskService, timer: DueTimer, on_tasks: Callable[[], None]
+) -> ScheduleServices:
+    return build_schedule(
+        shared.settings,
+        shared.store,
+        shared.clock,
+        poster=shared.courier,
+        tasks=tasks,
+        timer=timer,
+        on_tasks=on_tasks,
+    )
+
+
+def _build_live_cards(shared: _Shared, notifier: TaskNotifier) -> LiveCardUpdater:
+    return LiveCardUpdater(
+        progress=shared.progress, refresh_card=notifier.refresh_card, sleep=asyncio.sleep
+    )
+
+
+def _build_expirer(shared: _Shared, on_change: Callable[[], None]) -> ApprovalExpirer:
     return ApprovalExpirer(
-        approvals=shared.store.approvals,
-        card_publisher=shared.publisher,
-        now=shared.clock.now,
-        changed=new_approvals,
-        on_change=on_decided,
+        approvals=shared.store.approvals, card_publisher=shared.publisher, on_change=on_change
     )
 
 
@@ -448,10 +470,12 @@ def _build_subagents(
     )
 
 
-def _build_conversations(shared: _Shared, changed: asyncio.Event) -> ConversationService:
+def _build_conversations(
+    shared: _Shared, writing: MemoryWriting, changed: asyncio.Event
+) -> RecordedConversation:
     """`changed` is set when a conversation stops for an approval."""
     settings, store, memory = shared.settings, shared.store, shared.settings.memory
-    return ConversationService(
+    conversations = ConversationService(
         db=store.db,
         sessions=store.sessions,
         gateway=shared.gateway,
@@ -473,20 +497,8 @@ def _build_conversations(shared: _Shared, changed: asyncio.Event) -> Conversatio
             max_tokens=memory.session_tokens,
         ),
     )
-
-
-def build_auto_choice(settings: Settings, models: BackendRegistry) -> AutoModelChoice:
-    configured = {
-        ModelSize.SMALL: settings.model_small,
-        ModelSize.MIDDLE: settings.model_middle,
-        ModelSize.LARGE: settings.model_large,
-    }
-    return AutoModelChoice(
-        models_by_size=list_models_by_size(
-            models, configured, openai_is_compatible=bool(settings.openai_base_url)
-        ),
-        default_backend=lambda: models.default.backend,
-        enabled_by_default=not settings.model or settings.default_model != settings.model,
+    return RecordedConversation(
+        conversations, db=store.db, recorder=writing.recorder, now=shared.clock.now
     )
 
 

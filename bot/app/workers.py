@@ -13,6 +13,11 @@ from pathlib import Path
 from bot.app.conversation_archive import build_worker_history
 from bot.app.repositories import RepositorySet
 from bot.config.settings import BadSettings, Settings
+from bot.engine.agent.conversation.model_choice import (
+    AutoModelChoice,
+    ModelSize,
+    list_models_by_size,
+)
 from bot.engine.agent.memory_hooks.worker_memory import (
     MemoryBriefing,
     WorkerHistory,
@@ -31,7 +36,7 @@ from bot.engine.llm.backend_registry import BackendRegistry, build_registry
 from bot.engine.llm.tool_calls import AgentTool
 from bot.engine.mcp.client.server_pool import KeptServers, McpServerPool
 from bot.engine.mcp.server.tool_server import ToolLender
-from bot.engine.memory.ports import MemorySource
+from bot.engine.memory.ports import MemorySource, NoMemories
 from bot.engine.memory.retriever import MemoryRetriever
 from bot.engine.permissions import rules
 from bot.engine.permissions.policy import AskMode, PolicyLevels, RulePolicy, SecurityLevel
@@ -399,6 +404,8 @@ def _worker_memories(
     retriever: MemoryRetriever,
 ) -> Callable[[WorkerSpec, Persona], MemorySource]:
     def source_of(job: WorkerSpec, persona: Persona) -> MemorySource:
+        if not job.uses_memory:
+            return NoMemories()
         who = job.account
         return WorkerMemoryLookup(
             recall=retriever,
@@ -409,3 +416,18 @@ def _worker_memories(
         )
 
     return source_of
+
+
+def build_auto_choice(settings: Settings, models: BackendRegistry) -> AutoModelChoice:
+    configured = {
+        ModelSize.SMALL: settings.model_small,
+        ModelSize.MIDDLE: settings.model_middle,
+        ModelSize.LARGE: settings.model_large,
+    }
+    return AutoModelChoice(
+        models_by_size=list_models_by_size(
+            models, configured, openai_is_compatible=bool(settings.openai_base_url)
+        ),
+        default_backend=lambda: models.default.backend,
+        enabled_by_default=not settings.model or settings.default_model != settings.model,
+    )

@@ -16,7 +16,14 @@ from bot.cli.chat_commands import (
     help_text,
     report_start_failures,
 )
-from bot.cli.parameters import JsonOption, OptionalText, WordArgument, optional, required
+from bot.cli.parameters import (
+    JsonOption,
+    OptionalText,
+    TextCommand,
+    WordArgument,
+    optional,
+    required,
+)
 from cards.invisible_characters import escape_invisible
 
 
@@ -139,7 +146,25 @@ def sessions(
     execute(command_line("sessions", *(words or ())), as_json=as_json)
 
 
+def remind(
+    words: Annotated[list[str], typer.Argument(metavar="TIME TEXT")], as_json: JsonOption = False
+) -> None:
+    execute(command_line("remind", *words), as_json=as_json)
+
+
+def schedule(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[list|add|show|run|skip|pause|resume|delete|log] [ID|TIME WORK]"),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    execute(command_line("schedule", *(words or ())), as_json=as_json, needs_worker=bool(words))
+
+
 def add_commands(cli: typer.Typer) -> None:
+    cli.command("remind", cls=TextCommand, help=help_text("remind"))(remind)
+    cli.command("schedule", cls=TextCommand, help=help_text("schedule"))(schedule)
     add_chat_command(cli, "status", "status", needs_worker=True)
     add_chat_command(cli, "inbox", "inbox", optional("number", _COUNT))
     add_chat_command(cli, "cost", "cost", optional("what", _PERIOD), optional("model", _MODEL))

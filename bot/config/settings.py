@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from datetime import timedelta
+from datetime import time, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -204,6 +204,25 @@ def _check_url(text: str) -> str:
     return text.rstrip("/")
 
 
+_DAY_HOURS = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)\s*[-–]\s*([01]?\d|2[0-3]):([0-5]\d)")
+
+
+def parse_day_hours(text: str) -> tuple[time, time] | None:
+    """Parse `23:00-08:00`; None if empty. Raises ValueError."""
+    if not text.strip():
+        return None
+    found = _DAY_HOURS.fullmatch(text.strip())
+    if found is None or found.group(1, 2) == found.group(3, 4):
+        raise ValueError(f"{text!r} is not of the form 23:00-08:00")
+    a, b, c, d = map(int, found.groups())
+    return time(a, b), time(c, d)
+
+
+def _check_day_hours(text: str) -> str:
+    parse_day_hours(text)
+    return text
+
+
 def _check_cap(text: str) -> str:
     parse_cap(text)
     return text
@@ -254,6 +273,9 @@ class Settings(BaseSettings):
     cap_day: CapText = Field(default="25 USD", alias="SHIFTBOSS_CAP_DAY")
     timezone: Annotated[str, AfterValidator(_check_zone)] = Field(
         default="", alias="SHIFTBOSS_TIMEZONE"
+    )
+    quiet_hours: Annotated[str, AfterValidator(_check_day_hours)] = Field(
+        default="", alias="SHIFTBOSS_QUIET_HOURS"
     )
     language: Literal["zh", "en", "auto"] = Field(default="auto", alias="SHIFTBOSS_LANGUAGE")
     model: Annotated[str, AfterValidator(_check_model)] = Field(default="", alias="SHIFTBOSS_MODEL")

@@ -89,7 +89,7 @@ def proposal_card(
     requested_time: str = "",
     notes: Sequence[str] = (),
 ) -> model.Card:
-    """Ask before work is started. `requested_time` is a start time that is not supported yet."""
+    """Ask before work is started. `requested_time` is a start time that nobody understood."""
     answer = strip_offline_note(answer_text)
     question = words("proposal.question")
     blocks: list[model.Block] = [model.TextBlock(answer)] if answer else []

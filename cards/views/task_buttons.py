@@ -94,6 +94,20 @@ def _ended_card_buttons(view: TaskView, words: TextCatalog) -> list[CardButton]:
     return buttons
 
 
+def schedule_buttons(schedule_id: str, words: TextCatalog) -> tuple[CardButton, ...]:
+    """Of the schedule that has started a task."""
+    return (
+        CardButton(
+            words("schedule.button_pause_job"),
+            actions.ControlSchedule(schedule_id=schedule_id, change="pause"),
+        ),
+        CardButton(
+            words("schedule.button_skip_job"),
+            actions.ControlSchedule(schedule_id=schedule_id, change="skip"),
+        ),
+    )
+
+
 def task_detail_buttons(task: Task, words: TextCatalog) -> list[CardButton]:
     logs = logs_button(task, words)
     if task.status in {TaskStatus.FAILED, TaskStatus.CANCELLED}:

@@ -163,6 +163,8 @@ def task_card(
             )
         ),
     ]
+    if view.schedule_id:
+        blocks.append(model.ButtonsBlock(task_buttons.schedule_buttons(view.schedule_id, words)))
     if not task.status.is_final:
         blocks.append(task_buttons.priority_select(task, words))
     return model.titled_card(

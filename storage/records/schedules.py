@@ -142,8 +142,7 @@ class NewSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """`next_due` is None while it does not fire. `retry_of` is the due time of the failed firing
-    that `next_due` repeats, as attempt number `attempt`. `reason` says why it is paused."""
+    """`next_due` is None while it does not fire. `reason` is the text key of why it is paused."""
 
     id: ScheduleId
     kind: ScheduleKind
@@ -167,14 +166,12 @@ class Schedule:
     retry_delay: timedelta
     respects_quiet_hours: bool
     next_due: datetime | None
-    retry_of: datetime | None
-    attempt: int
     created_at: datetime
 
 
 class FiringState(StrEnum):
-    """STARTED runs a task, whose state is the truth about it. SENT is a message that awaits no
-    more, MISSED waits for a person to decide."""
+    """STARTED runs a task or a part of the program. SENT is a reminder that nobody has ticked off
+    yet. MISSED waits for a person to decide whether it runs."""
 
     STARTED = "started"
     SENT = "sent"
@@ -186,15 +183,25 @@ class FiringState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Firing:
-    """One due time of a schedule and what came of it: unique by schedule, `due_at` and `attempt`.
-    `note` is a text key or a reason."""
+    """One due time of a schedule and what came of it, unique by schedule and `due_at`. `attempt`
+    counts repeats of a failed run; the next one is due at `retry_at`. `note` is a text key or the
+    reason of a failure."""
 
     id: int
     schedule_id: ScheduleId
     due_at: datetime
-    attempt: int
     state: FiringState
+    attempt: int
+    retry_at: datetime | None
     fired_at: datetime
     ended_at: datetime | None
     task_id: TaskId | None
     note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledFiring:
+    """A firing with its schedule."""
+
+    schedule: Schedule
+    firing: Firing

@@ -150,7 +150,7 @@ class NodeStatus(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTask:
     """A task to create. `source` names the message or press that asked: the same source creates the
-    same task, however often it is delivered."""
+    same task, however often it is delivered. `cap` and `use_memory` are as in `Task`."""
 
     title: str
     instruction: str
@@ -166,6 +166,8 @@ class NewTask:
     files: tuple[str, ...] = ()
     in_git: bool = False
     outside: bool = False
+    cap: str = ""
+    use_memory: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +182,8 @@ class Task:
 
     `outside`: done by a person and only tracked here. `stage` is the person's name for its
     progress; `tokens_before` is what their own session had used at its start. `persona` does the
-    work, empty for the chat's choice.
+    work, empty for the chat's choice. `cap` limits what it may cost, empty for the usual cap.
+    Without `use_memory` its workers see no memory, and nothing is learnt from it.
     """
 
     id: TaskId
@@ -216,6 +219,8 @@ class Task:
     tokens_before: int | None = None
     wake_at: datetime | None = None
     persona: str = ""
+    cap: str = ""
+    use_memory: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -382,6 +387,7 @@ class TaskView:
 
     `outline` are the lines of `steps` that fit on a card, with their parents; `lines_left_out`
     counts those missing before and after. `step_counts` are the steps done and in total, if known.
+    `schedule_id` is the recurring schedule that has started it, empty if none or no longer active.
     """
 
     task: Task
@@ -396,6 +402,7 @@ class TaskView:
     lines_left_out: tuple[int, int] = (0, 0)
     step_counts: tuple[int, int] | None = None
     eta: TaskEta | None = None
+    schedule_id: str = ""
 
     @property
     def visible_steps(self) -> tuple[TaskStep, ...]:

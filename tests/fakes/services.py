@@ -65,6 +65,7 @@ from tests.builders import (
 )
 from tests.fakes.cards import FakeCardStore
 from tests.fakes.memory import FakeMemory
+from tests.fakes.schedules import FakeSchedules, make_schedule
 from tests.fakes.skills import FakeSkills
 from tests.fakes.task_journal import FakeTaskJournal
 from tests.fakes.tasks import FakeTasks
@@ -608,6 +609,8 @@ class FakeServices:
         self.held = FakeHeldMessages()
         self.inbox_log = FakeInboxLog()
         self.web_sessions = FakeWebSessions()
+        self.schedules = FakeSchedules()
+        self.schedules.add(make_schedule())
 
     @property
     def services(self) -> HandlerServices:
@@ -638,5 +641,6 @@ class FakeServices:
             skills=self.skills,
             skill_writer=self.skills,
             workflows=self.workflows,
+            schedules=self.schedules,
             memory=self.memory,
         )

@@ -237,20 +237,20 @@ async def test_who_answered_and_how_long_it_took_is_in_the_small_print() -> None
     assert "offline" not in text_of(await desk.send_message("is it?"))
 
 
-async def test_a_wish_for_a_set_time_is_answered_honestly_with_an_offer_for_now() -> None:
+async def test_a_time_that_nobody_understands_is_said_with_an_offer_for_now() -> None:
     desk = RouterHarness()
     wish = TaskProposal(
         title="Report",
         text="Write a report",
         priority=TaskPriority.NORMAL,
-        requested_time="every Monday",
+        requested_time="when the moon is blue",
     )
     desk.world.talk.answers = [ChatAnswer(text="", proposal=wish)]
 
-    asked = await desk.send_message("a report every Monday")
+    asked = await desk.send_message("a report when the moon is blue")
 
-    assert "every Monday" in text_of(asked)
-    assert "can't do things at set times yet" in text_of(asked)
+    assert "when the moon is blue" in text_of(asked)
+    assert "can't tell when that is" in text_of(asked)
     assert desk.world.tasks.created == [], "nothing is done before a person says so"
 
 

@@ -11,15 +11,19 @@ import pytest
 from cards.actions import (
     Action,
     AnswerQuestion,
+    AnswerReminder,
     AnswerWithoutTask,
     ApplyPersonChange,
     ChooseModel,
     ChoosePersona,
     CleanMemory,
     ConfirmPersonChange,
+    ControlSchedule,
     DecideApproval,
     DecideHeldMessages,
     DecideMemoryCandidate,
+    DecideMissedFiring,
+    DecideSchedule,
     DeleteWorkflow,
     EnableSkill,
     EndOtherWebSessions,
@@ -116,6 +120,10 @@ EXAMPLES: dict[type, Action] = {
         DecideMemoryCandidate(entry_id="aa22", keep=True),
         MarkMemoriesHelpful(session="s1", turn=2),
         CleanMemory(),
+        DecideSchedule(schedule_id="sch4dl", confirm=True),
+        ControlSchedule(schedule_id="sch4dl", change="pause"),
+        AnswerReminder(firing_id=1),
+        DecideMissedFiring(firing_id=1, run=True),
     )
 }
 

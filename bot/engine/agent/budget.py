@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
@@ -25,7 +25,7 @@ from storage.ids import IdGenerator
 from storage.records.approvals import Approval, ApprovalKind
 from storage.records.people import ChatId
 from storage.records.tasks import TaskId
-from storage.records.usage import BudgetGrant, BudgetScope, SpendingCap
+from storage.records.usage import BudgetGrant, BudgetScope, SpendingCap, parse_cap
 from storage.usage import (
     BudgetRepo,
     UsageKey,
@@ -66,6 +66,12 @@ class SpendingCaps:
 
     zone: ZoneInfo
     by_scope: Mapping[BudgetScope, SpendingCap] = field(default_factory=dict)
+
+    def with_task_cap(self, text: str) -> SpendingCaps:
+        """With a task's own cap in place of the usual one, if it has one."""
+        if not text:
+            return self
+        return replace(self, by_scope={**self.by_scope, BudgetScope.TASK: parse_cap(text)})
 
     def active_for(
         self, subjects: Mapping[BudgetScope, str], now: datetime
@@ -171,9 +177,12 @@ class SpendingBudget:
         prices: PriceTable,
         usage: UsageRepo,
         grants: BudgetRepo,
+        task_cap: Callable[[TaskId], Awaitable[str]],
         now: Callable[[], datetime],
     ) -> None:
+        """`task_cap` returns a task's own cap, empty for the usual one."""
         self.prices = prices
+        self._task_cap = task_cap
         self._caps = caps
         self._usage = usage
         self._grants = grants
@@ -208,7 +217,7 @@ class SpendingBudget:
             reservation.spent = reservation.reserved = _spending_of(own_cost, spent)
             rates = self._rates(reservation.backend, model, input_tokens)
             most, reservation.limiting_cap = reservation.max_answer_tokens, None
-            for limit in self._caps.active_for(reservation.subjects, self._now()):
+            for limit in await self._active_caps(reservation.subjects):
                 room = await self._remaining(limit, reservation)
                 fits = _tokens_that_fit(room, own_cost, rates, input_tokens, spent)
                 if fits < most:
@@ -220,6 +229,11 @@ class SpendingBudget:
                 micros=_reserved_micros(own_cost, rates, most), tokens=tokens
             )
             return most
+
+    async def _active_caps(self, subjects: Mapping[BudgetScope, str]) -> Sequence[AccountCap]:
+        task = subjects.get(BudgetScope.TASK)
+        own = await self._task_cap(TaskId(task)) if task else ""
+        return self._caps.with_task_cap(own).active_for(subjects, self._now())
 
     def _rates(self, backend: str, model: str, reads: int) -> tuple[Decimal, Decimal] | None:
         """Return the cost of the input and of each output token, in micro-dollars."""

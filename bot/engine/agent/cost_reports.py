@@ -63,7 +63,7 @@ class CostReportService:
     async def report_task(self, task: Task) -> TaskCost:
         span = UsageFilter(task=task.id)
         models = await self._usage.by_model(span)
-        limit = self._caps.cap_for(BudgetScope.TASK, task.id, self._now())
+        limit = self._caps.with_task_cap(task.cap).cap_for(BudgetScope.TASK, task.id, self._now())
         return TaskCost(
             task=task,
             total=await self._usage.sum(span),

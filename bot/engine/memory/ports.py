@@ -38,6 +38,16 @@ class MemorySource(Protocol):
         ...
 
 
+class NoMemories:
+    """The source of a worker that uses no memory."""
+
+    async def search(self, query: str, limit: int) -> Sequence[RecalledMemory]:
+        return ()
+
+    async def get(self, memory_id: str) -> RecalledMemory | None:
+        return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackgroundQuery:
     """One bounded model call, identified by `key` and charged to `person` and `chat`."""

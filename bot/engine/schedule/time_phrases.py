@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -24,6 +23,7 @@ from bot.engine.schedule.phrases.reader import read_phrase
 from bot.engine.schedule.phrases.requests import find_request
 from bot.engine.schedule.phrases.words import normalise, read_amount
 from bot.engine.timing.recurrence import TimingError, check_timing
+from handlers.ports_schedules import TimedRequest
 from storage.records.schedules import CronTiming, OneTime, Timing
 
 MAX_READ = 500
@@ -48,17 +48,6 @@ _END = re.compile(r"[\s\"'`。.!！,，;)吧哦啊呀呢]{0,8}(?:please)?[\s.!]{
 _BETWEEN = re.compile(r"[\s,，:：;；。、-]{0,5}(?:(?:to|that|about)\s{1,3})?[\s:]{0,3}")
 _PAST = re.compile(r"(?:yesterday|last\s[a-z]{3,9}|昨[天晚]|前天|上个?(?:周|星期|月)|去年)\s?$")
 _MARKS = " \t\n,，;；:：。、"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedRequest:
-    """A message that asks for something later. `subject` is the text without the time and the words
-    of asking, `zone_name` the zone that was named, empty for the person's own."""
-
-    timing: Timing
-    subject: str
-    asks_reminder: bool
-    zone_name: str = ""
 
 
 def read_request(text: str, *, now: datetime, zone: ZoneInfo) -> TimedRequest | None:

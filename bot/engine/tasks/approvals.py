@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import assert_never
@@ -26,7 +24,7 @@ from storage.approvals import (
     extend_approval_payload,
     withdraw_task_approvals,
 )
-from storage.db import STORE_RETRY_SECONDS, Database, Transaction
+from storage.db import Database, Transaction
 from storage.errors import NotFound, StoreUnavailable
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.people import ChatId, Language, Person, PersonId
@@ -306,49 +304,28 @@ class ApprovalCardPublisher:
         return await self.language_of(await self.tasks.get(approval.task_id))
 
 
-# Upper limit, so that a clock change is noticed.
-_LONGEST_SLEEP = 60.0
-_SHORTEST_SLEEP = 0.01
-
-
 class ApprovalExpirer:
-    """Sleeps until the next approval expires or `changed` is set. `on_change` is called when tasks
-    have changed."""
+    """A source of the due timer: expires approvals. `on_change` is called when tasks have
+    changed."""
 
-    name = "approval expirer"
+    name = "approvals"
 
     def __init__(
         self,
         *,
         approvals: ApprovalRepo,
         card_publisher: ApprovalCardPublisher,
-        now: Callable[[], datetime],
-        changed: asyncio.Event,
         on_change: Callable[[], None],
     ) -> None:
         self._approvals = approvals
         self._card_publisher = card_publisher
-        self._now = now
         self._on_change = on_change
-        self._changed = changed
         self._cards_outdated = True
 
-    async def start(self, stack: AsyncExitStack) -> None: ...
+    async def next_due(self) -> datetime | None:
+        return await self._approvals.next_expiry()
 
-    async def run(self) -> None:
-        while True:
-            try:
-                await self.expire_due()
-                rest = await self.seconds_until_next()
-            except StoreUnavailable as error:
-                log.warning("nothing can expire now: %s", error)
-                rest = STORE_RETRY_SECONDS
-            with suppress(TimeoutError):
-                async with asyncio.timeout(rest):
-                    await self._changed.wait()
-            self._changed.clear()
-
-    async def expire_due(self) -> None:
+    async def run_due(self) -> None:
         """Expire overdue approvals. At start and after an error, update outdated cards too."""
         behind, self._cards_outdated = self._cards_outdated, True
         expired = await self._approvals.expire_overdue()
@@ -358,12 +335,6 @@ class ApprovalExpirer:
         if behind:
             await self._card_publisher.update_outdated()
         self._cards_outdated = False
-
-    async def seconds_until_next(self) -> float:
-        due = await self._approvals.next_expiry()
-        if due is None:
-            return _LONGEST_SLEEP
-        return min(_LONGEST_SLEEP, max(_SHORTEST_SLEEP, (due - self._now()).total_seconds()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,6 @@ log = logging.getLogger(__name__)
 
 _RENEW_INTERVAL = LEASE_DURATION.total_seconds() / 3
 _CANCEL_SECONDS = 5.0
-# Upper limit, so that a clock change is noticed by waiting tasks.
-_LONGEST_SLEEP = 300.0
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES}
 
 
@@ -43,8 +41,10 @@ class _RunningTask:
 
 
 class LocalDispatcher:
-    """Dispatches tasks in this process. `run` runs a claimed task until it gives its slot back.
-    `owner` identifies it in leases. Interrupted work resumes
+    """Dispatches tasks in this process, and is the due timer's source of waiting tasks. `run` runs
+    a claimed task until it gives its slot back. `on_next_wake` is called when the time has changed
+    at which the next waiting task continues. `owner` identifies it in
+    leases. Interrupted work resumes
     automatically within `offer_after`. `grace` is how long (s) a stop waits for steps. While
     `exclusive_task` is set, only that task runs."""
 
@@ -65,6 +65,7 @@ class LocalDispatcher:
         offer_after: timedelta,
         grace: float,
         notify_command: Callable[[TaskId], None],
+        on_next_wake: Callable[[], None],
     ) -> None:
         self._store = store
         self._run = run
@@ -78,6 +79,8 @@ class LocalDispatcher:
         self._offer_after = offer_after
         self._grace = grace
         self._notify_command = notify_command
+        self._on_next_wake = on_next_wake
+        self._next_wake: datetime | None = None
         self._changed = asyncio.Event()
         self._running: dict[TaskId, _RunningTask] = {}
         self._draining = False
@@ -94,9 +97,7 @@ class LocalDispatcher:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._renew_leases(), name="lease renewal")
             while True:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(await self._seconds_until_due()):
-                        await self._changed.wait()
+                await self._changed.wait()
                 self._changed.clear()
                 await self._fill_slots()
 
@@ -149,11 +150,18 @@ class LocalDispatcher:
                 while len(self._running) < self._slots and await self._start_next():
                     pass
                 await self._preempt()
+                await self._notice_next_wake()
             except StoreUnavailable as error:
                 log.error("no task can be started: %s", error)  # noqa: TRY400 - no traceback needed
                 await asyncio.sleep(STORE_RETRY_SECONDS)
             else:
                 return
+
+    async def _notice_next_wake(self) -> None:
+        due = await self._store.queue.next_wake_at()
+        if due != self._next_wake:
+            self._next_wake = due
+            self._on_next_wake()
 
     async def _start_next(self) -> bool:
         """False if no queued task can start."""
@@ -174,16 +182,14 @@ class LocalDispatcher:
         self._running[task.id] = _RunningTask(task=task, work=work)
         return True
 
-    async def _seconds_until_due(self) -> float | None:
-        """Seconds until the next wake time; None if there is none."""
-        try:
-            due = await self._store.queue.next_wake_at()
-        except StoreUnavailable as error:
-            log.error("due work cannot be looked up: %s", error)  # noqa: TRY400 - no traceback needed
-            return STORE_RETRY_SECONDS
-        if due is None or self._draining:
-            return None
-        return min(_LONGEST_SLEEP, max(0.0, (due - self._now()).total_seconds()))
+    async def next_due(self) -> datetime | None:
+        return None if self._draining else await self._store.queue.next_wake_at()
+
+    async def run_due(self) -> None:
+        due = await self.next_due()
+        if due is not None and due <= self._now():
+            await self._requeue_due()
+            self.wake()
 
     async def _requeue_due(self) -> None:
         """Queue tasks whose wake time has come, before new work of their priority."""

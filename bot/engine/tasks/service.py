@@ -21,7 +21,7 @@ from bot.engine.workflow.task_store import TaskStore
 from bot.engine.workflow.validation import validate_workflow
 from storage.db import Transaction
 from storage.errors import WrongState
-from storage.records.people import ChatId, Person, PersonRole
+from storage.records.people import ChatId, Person, PersonId, PersonRole
 from storage.records.tasks import (
     EventKind,
     NewTask,
@@ -56,18 +56,25 @@ class TaskService:
 
     async def _create(self, new: NewTask, workflow: Workflow | None) -> Task:
         async with self.store.db.write() as tx:
-            tried: set[TaskId] = set()
-            task = None
-            while task is None:
-                tried.add(task_id := TaskId(self.new_id()))
-                task = await self.store.tasks.create(tx, new, id=task_id, now=self.now())
-            if task.id in tried:
-                await self._append_event(tx, task, EventKind.CREATED)
-                if new.outside:
-                    task = await self._start_external(tx, task)
-                if workflow is not None:
-                    task = await self._adopt_workflow(tx, task, workflow)
+            task = await self.create_within(tx, new, workflow)
         self.dispatcher.wake()
+        return task
+
+    async def create_within(
+        self, tx: Transaction, new: NewTask, workflow: Workflow | None = None
+    ) -> Task:
+        """Create a task in the caller's transaction. Wake the dispatcher after its commit."""
+        tried: set[TaskId] = set()
+        task = None
+        while task is None:
+            tried.add(task_id := TaskId(self.new_id()))
+            task = await self.store.tasks.create(tx, new, id=task_id, now=self.now())
+        if task.id in tried:
+            await self._append_event(tx, task, EventKind.CREATED)
+            if new.outside:
+                task = await self._start_external(tx, task)
+            if workflow is not None:
+                task = await self._adopt_workflow(tx, task, workflow)
         return task
 
     async def find(self, prefix: str, *, by: Person, chat: ChatId) -> Task:
@@ -107,6 +114,15 @@ class TaskService:
 
     async def retry(self, task: Task, *, by: Person, source: str) -> Task:
         return await self._execute(task, "retry", by, source, commands.retry)
+
+    async def retry_unattended(self, task_id: TaskId, *, source: str) -> bool:
+        """Retry a blocked or failed task in its creator's name; False if its state forbids that."""
+        task = await self.store.tasks.get(task_id)
+        try:
+            await self._apply(task, "retry", task.created_by, source, commands.retry)
+        except WrongState:
+            return False
+        return True
 
     async def set_priority(
         self, task: Task, priority: TaskPriority, *, by: Person, source: str
@@ -180,15 +196,31 @@ class TaskService:
         message: str = "",
     ) -> Task:
         await self.access.require_control(task, by)
+        answers = kind == "resume" and bool(message) and by.role is PersonRole.OWNER
+        return await self._apply(
+            task, kind, by.id, source, decide, message=message, answers=answers
+        )
+
+    async def _apply(
+        self,
+        task: Task,
+        kind: str,
+        by: PersonId,
+        source: str,
+        decide: Callable[[Task], CommandEffect | None],
+        *,
+        message: str = "",
+        answers: bool = False,
+    ) -> Task:
+        """`answers`: the message may answer a blocked step."""
         async with self.store.db.write() as tx:
             held = await self.store.tasks.lock(tx, task.id)
             now = self.now()
             payload = {"said": message}
-            answers = kind == "resume" and message and held.status is TaskStatus.BLOCKED
-            if answers and by.role is PersonRole.OWNER:
+            if answers and held.status is TaskStatus.BLOCKED:
                 payload["answers"] = await self._step_awaiting_answer(tx, held)
             noted = await self.store.events.record_command(
-                tx, task.id, kind, source=source, by=by.id, now=now, payload=payload
+                tx, task.id, kind, source=source, by=by, now=now, payload=payload
             )
             if not noted:
                 return held

@@ -94,6 +94,8 @@ class WorkerSpec:
     """The requested skill, if any."""
     turn_key: str = ""
     """Chats only: identifies the answered message, also across retries."""
+    uses_memory: bool = True
+    """False for work that starts without what is remembered."""
 
     @property
     def is_chat(self) -> bool:

@@ -240,6 +240,7 @@ class StepExecutor:
             mode=worker.persona.default_mode,
             step_path=step.node.id,
             request_text=f"{step.node.title}\n{step.node.detail}",
+            uses_memory=step.task.use_memory,
         )
         return await self._deps.worker_context.build(spec)
 

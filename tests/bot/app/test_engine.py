@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from bot.app.engine import build_auto_choice
-from bot.app.workers import build_models
+from bot.app.workers import build_auto_choice, build_models
 from bot.config.settings import Settings
 from bot.engine.agent.conversation.model_choice import AutoModelChoice, ModelSize
 from bot.engine.llm.api.access import LearnedToolForms

@@ -72,11 +72,10 @@ _PROPOSAL_SCHEMA: Mapping[str, Any] = object_schema(
     title="A short title, in the Boss's language.",
     task="The whole task, so that a worker who has not read this chat can do it.",
     priority={"type": "string", "enum": ["urgent", "important", "normal"]},
-    when=(
-        "Only where the Boss wants it at a set time or again and again: their"
-        " own words for it, such as “every Monday at 9”. The Boss is told honestly that there"
-        " is no scheduler yet, and offered to have it done once, now."
-    ),
+    when="Only for something at a set time or repeated: the Boss's own words, “every Monday at 9”.",
+    at="With `when`, if it happens once: the local time, 2026-03-31T09:00.",
+    cron="With `when`, if it repeats: five cron fields in local time.",
+    reminder={"type": "boolean", "description": "With `when`: only remind the Boss of `task`."},
 )
 _MAX_WHEN_CHARS = 100
 
@@ -92,6 +91,10 @@ def propose_task_tool(question: ChatQuestion, proposals: list[TaskProposal]) -> 
                 priority=TaskPriority.parse(str(arguments.get("priority", "")))
                 or TaskPriority.IMPORTANT,
                 requested_time=str(arguments.get("when", ""))[:_MAX_WHEN_CHARS],
+                computed_time=str(arguments.get("at") or arguments.get("cron") or "")[
+                    :_MAX_WHEN_CHARS
+                ],
+                is_reminder=arguments.get("reminder") is True,
             )
         )
         return "The Boss is being asked. Say nothing more now."

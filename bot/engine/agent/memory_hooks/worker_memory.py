@@ -152,7 +152,7 @@ class MemoryBriefing:
 
     async def standing_block(self, spec: WorkerSpec, persona: Persona) -> str:
         """Sub-agents get no memories; their parent tells them what they need."""
-        if spec.depth:
+        if spec.depth or not spec.uses_memory:
             return ""
 
         async def look() -> MemoryContext:
@@ -171,7 +171,7 @@ class MemoryBriefing:
         return told.text
 
     async def prompt_block(self, spec: WorkerSpec, persona: Persona) -> str:
-        if spec.depth:
+        if spec.depth or not spec.uses_memory:
             return ""
         standing = self._standing_by_session.get(spec.session.id, _StandingContext())
         stands = standing.shown

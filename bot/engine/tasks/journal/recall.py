@@ -121,6 +121,8 @@ class TaskMemories:
 
     async def list_helpful(self, task: Task) -> Sequence[str]:
         """Logs of earlier tasks that may help, one line each."""
+        if not task.use_memory:
+            return ()
         found = await recall_logs(self.logs, self.access, task)
         return [f"- {each.entry.kind}: {each.entry.text}" for each in found]
 

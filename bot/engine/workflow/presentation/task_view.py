@@ -37,6 +37,7 @@ from storage.records.tasks import (
     TaskStep,
     TaskView,
 )
+from storage.schedules import ScheduleRepo
 from storage.task_graphs import StepDurationRepo
 from storage.usage import UsageRepo
 
@@ -151,6 +152,7 @@ class TaskViewLoader:
         self._progress = progress
         self._now = now
         self._durations = DurationHistory(store.db)
+        self._schedules = ScheduleRepo(store.db)
         self._plans: dict[TaskId, tuple[int, OutlinePlan]] = {}
 
     async def view(self, task_id: TaskId) -> TaskView:
@@ -178,6 +180,7 @@ class TaskViewLoader:
             lines_left_out=(read.window.hidden_before, read.window.hidden_after),
             step_counts=(read.count.done, read.count.total),
             eta=await self._eta(task, plan.workflow, runs, read),
+            schedule_id=await self._schedules.find_recurring_of_task(task_id),
         )
 
     def _plan(self, graph: TaskGraph) -> OutlinePlan:

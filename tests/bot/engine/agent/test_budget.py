@@ -37,6 +37,7 @@ from storage.records.people import ChatId, PersonId
 from storage.records.tasks import TaskId
 from storage.records.usage import BudgetScope, SpendingCap, UsageRecord
 from storage.usage import BudgetRepo, UsageRepo, sum_budget_grants
+from tests.agent_builders import usual_cap
 from tests.engine_harness import BOSS, CHAT, GROUP, MATE, START, ManualClock, open_seeded_database
 
 SHANGHAI = ZoneInfo("Asia/Shanghai")
@@ -74,6 +75,7 @@ class Bank:
             prices=PriceTable(custom_prices=own or MODELS),
             usage=self.usage,
             grants=BudgetRepo(self.db),
+            task_cap=usual_cap,
             now=self.clock,
         )
 

@@ -29,7 +29,7 @@ from storage.records.people import Language
 from storage.records.usage import BudgetScope, SpendingCap
 from storage.sessions import SessionRepo
 from storage.usage import BudgetRepo, UsageFilter, UsageRepo
-from tests.agent_builders import make_gateway
+from tests.agent_builders import make_gateway, usual_cap
 from tests.engine_harness import BOSS, CHAT, EngineHarness, FakeBackend, run_engine
 from tests.fakes.backends import OnlyBackend
 
@@ -80,6 +80,7 @@ class Money:
                 prices=PriceTable(custom_prices={"fake-*": PRICE}),
                 usage=self.usage,
                 grants=BudgetRepo(world.db),
+                task_cap=usual_cap,
                 now=world.clock,
             ),
         )

@@ -183,8 +183,6 @@ async def approval_world(
         timekeeper = ApprovalExpirer(
             approvals=approvals,
             card_publisher=requests,
-            now=world.clock,
-            changed=news,
             on_change=lambda: woken.append("dispatcher"),
         )
         yield ApprovalWorld(

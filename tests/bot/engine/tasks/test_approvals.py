@@ -26,6 +26,7 @@ from storage.records.usage import BudgetScope
 from storage.schema import chats
 from storage.usage import BudgetRepo
 from tests.bot.engine.tasks.approval_world import ApprovalWorld, approval_world
+from tests.due_timer import run_timer
 from tests.engine_harness import BOSS, CHAT, GROUP, MATE, START, THREAD, FakeBackend
 from tests.waiting import WAIT_SECONDS
 
@@ -307,11 +308,11 @@ def actions_of(card: Card) -> set[type]:
 async def test_what_nobody_decides_pauses_the_task_and_offers_to_ask_again(tmp_path: Path) -> None:
     async with approval_world(tmp_path) as here:
         task, approval = await here.create_waiting(chat_id=GROUP.id)
-        await here.expirer.expire_due()
+        await here.expirer.run_due()
         assert (await here.view(task)).task.status is TaskStatus.WAITING
 
         here.engine.clock.advance(days=8)
-        await here.expirer.expire_due()
+        await here.expirer.run_due()
 
         cards = await here.cards(approval)
         assert set(cards) == {GROUP.id, CHAT.id}
@@ -333,8 +334,8 @@ async def test_a_second_turn_expires_nothing_twice(tmp_path: Path) -> None:
     async with approval_world(tmp_path) as here:
         task, _ = await here.create_waiting()
         here.engine.clock.advance(days=8)
-        await here.expirer.expire_due()
-        await here.expirer.expire_due()
+        await here.expirer.run_due()
+        await here.expirer.run_due()
 
         assert list(await here.kinds(task)).count(EventKind.PAUSED) == 1
 
@@ -354,7 +355,7 @@ async def test_a_cap_that_opens_with_the_new_day_pauses_nothing(tmp_path: Path) 
         await here.notify_all()
 
         here.engine.clock.advance(days=1)
-        await here.expirer.expire_due()
+        await here.expirer.run_due()
         await here.notify_all()
 
         assert TaskStatus.PAUSED is not (await here.view(task)).task.status
@@ -373,7 +374,7 @@ async def test_after_a_crash_between_decision_and_cards_the_cards_tell_the_truth
         assert [each.id for each in await here.approvals.list_with_stale_buttons()] == [approval.id]
 
     async with approval_world(tmp_path) as later:
-        await later.expirer.expire_due()
+        await later.expirer.run_due()
 
         copies = await later.copy_texts(approval)
         assert set(copies) == {GROUP.id, CHAT.id}
@@ -395,30 +396,23 @@ async def test_pairings_decided_before_a_crash_are_shown_as_well(tmp_path: Path)
         await here.approval_cards.request_decision(approval, CHAT.id, fallback=Language.ENGLISH)
         await here.decide(approval, approve=True)
 
-        await here.expirer.expire_due()
+        await here.expirer.run_due()
 
         assert "Approved" in (await here.copy_texts(approval))[CHAT.id]
 
 
-async def test_it_sleeps_until_the_next_expiry_but_not_past_a_jump_of_the_clock(
-    tmp_path: Path,
-) -> None:
+async def test_the_next_expiry_is_what_the_timer_waits_for(tmp_path: Path) -> None:
     async with approval_world(tmp_path) as here:
-        assert await here.expirer.seconds_until_next() == 60
+        assert await here.expirer.next_due() is None
         _, approval = await here.create_waiting()
-        assert await here.expirer.seconds_until_next() == 60
-
-        here.engine.clock.time = approval.expires_at
-        here.engine.clock.advance(seconds=-5)
-
-        assert 4 < await here.expirer.seconds_until_next() < 5
+        assert await here.expirer.next_due() == approval.expires_at
 
 
 async def test_a_clock_set_back_expires_nothing(tmp_path: Path) -> None:
     async with approval_world(tmp_path) as here:
         _, approval = await here.create_waiting()
         here.engine.clock.advance(days=-30)
-        await here.expirer.expire_due()
+        await here.expirer.run_due()
 
         assert (await here.approvals.get(approval.id)).state is ApprovalState.WAITING
 
@@ -436,7 +430,6 @@ async def test_trouble_with_the_store_is_lived_through_and_made_up_for(tmp_path:
             async def expire_overdue(self) -> object:
                 if not tried.is_set():
                     tried.set()
-                    here.changed.set()
                     raise StoreUnavailable("disk full")
                 done = await here.approvals.expire_overdue()
                 settled.set()
@@ -448,15 +441,10 @@ async def test_trouble_with_the_store_is_lived_through_and_made_up_for(tmp_path:
         keeper = ApprovalExpirer(
             approvals=Faulty(),  # type: ignore[arg-type] # the two calls it makes
             card_publisher=here.card_publisher,
-            now=here.engine.clock,
-            changed=here.changed,
             on_change=lambda: None,
         )
-        running = asyncio.create_task(keeper.run())
-        async with asyncio.timeout(WAIT_SECONDS):
+        async with run_timer(keeper, now=here.engine.clock), asyncio.timeout(WAIT_SECONDS):
             await settled.wait()
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
 
 async def _budget(here: ApprovalWorld, task_id: TaskId, until: str) -> Approval:

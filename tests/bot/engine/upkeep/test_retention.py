@@ -232,7 +232,9 @@ GROWS_WITH_SETTING = {
     "messages_days": {"outbox", "placements", "actions"},
     "transcripts_days": {"messages", "message_texts"},
     "conversations_days": {"summaries", "summary_sources", "context_items"},
-    "records_days": {"events", "commands", "tool_calls", "helpers", "pairings"},
+    "records_days": {
+        *("events", "commands", "tool_calls", "helpers", "pairings", "firings", "schedules")
+    },
     "spans_days": {"spans"},
 }
 BOUNDED = {

@@ -1,0 +1,300 @@
+"""Schedules as people see them: proposing, confirming, listing and changing."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from bot.engine.schedule.firing import DueTimes, ScheduleFirer
+from bot.engine.schedule.time_phrases import read_request, read_timing, split_timing
+from bot.engine.timing.recurrence import check_timing, load_zone
+from handlers.errors import ActionForbidden, UserError
+from handlers.ports_schedules import ScheduleView, TimedRequest
+from storage.db import Database
+from storage.errors import NotFound, WrongState
+from storage.records.people import Chat, ChatId, ChatKind, Person, PersonId, PersonRole
+from storage.records.schedules import (
+    Firing,
+    FiringState,
+    NewSchedule,
+    OneTime,
+    Schedule,
+    ScheduledFiring,
+    ScheduleId,
+    ScheduleState,
+    Timing,
+)
+from storage.records.tasks import Task
+from storage.schedules import ScheduleRepo
+from storage.tasks import TaskRepo
+
+MAX_PER_PERSON = 200
+_LISTED = 50
+_SHOWN_FIRINGS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleService:
+    """Implements `handlers.ports_schedules.SchedulePort`. `on_change` is called after a commit that
+    changed a due time."""
+
+    db: Database
+    schedules: ScheduleRepo
+    tasks: TaskRepo
+    firer: ScheduleFirer
+    due_times: DueTimes
+    get_chat: Callable[[ChatId], Awaitable[Chat]]
+    zone: ZoneInfo
+    now: Callable[[], datetime]
+    new_id: Callable[[], str]
+    on_change: Callable[[], None]
+
+    def read_request(self, text: str) -> TimedRequest | None:
+        return read_request(text, now=self.now(), zone=self.zone)
+
+    def split_timing(self, text: str) -> tuple[Timing, str]:
+        return split_timing(text, now=self.now(), zone=self.zone)
+
+    def read_timing(self, text: str) -> Timing:
+        return read_timing(text, now=self.now(), zone=self.zone)
+
+    async def propose(self, new: NewSchedule) -> ScheduleView:
+        self._check_timing(new.timing, new.zone)
+        if await self.schedules.count_of(new.owner_id) >= MAX_PER_PERSON:
+            raise UserError("schedule_too_many", n=MAX_PER_PERSON)
+        async with self.db.write() as tx:
+            schedule = None
+            while schedule is None:
+                schedule = await self.schedules.create(
+                    tx, new, id=ScheduleId(self.new_id()), now=self.now()
+                )
+        return self._view(schedule)
+
+    async def confirm(self, schedule_id: ScheduleId, *, by: Person, chat: ChatId) -> ScheduleView:
+        schedule = await self._get_changeable(schedule_id, by, chat)
+        if schedule.state is not ScheduleState.PROPOSED:
+            # Pressed again, or confirmed by a command meanwhile.
+            return await self._full_view(schedule)
+        self._check_timing(schedule.timing, schedule.zone)
+        return await self._change(
+            schedule,
+            state=ScheduleState.ACTIVE,
+            next_due=self.due_times.next_due(schedule, self.now()),
+        )
+
+    async def decline(self, schedule_id: ScheduleId, *, by: Person, chat: ChatId) -> ScheduleView:
+        schedule = await self._get_changeable(schedule_id, by, chat)
+        if schedule.state is not ScheduleState.PROPOSED:
+            raise WrongState("schedule", schedule.id, schedule.state)
+        return await self._change(schedule, state=ScheduleState.ENDED, next_due=None)
+
+    async def find(self, prefix: str, *, by: Person, chat: ChatId) -> ScheduleView:
+        of, where = await self._visibility(by, chat)
+        found = await self.schedules.find(prefix, of=of, chat=where)
+        return await self._full_view(found)
+
+    async def list(self, *, by: Person, chat: ChatId) -> Sequence[ScheduleView]:
+        of, where = await self._visibility(by, chat)
+        found = await self.schedules.list(of=of, chat=where, limit=_LISTED)
+        return [await self._full_view(each) for each in found]
+
+    async def log(self, schedule: Schedule, limit: int) -> Sequence[tuple[Firing, Task | None]]:
+        firings = await self.schedules.list_firings(schedule.id, limit)
+        return [(each, await self._task_of(each)) for each in firings]
+
+    async def pause(self, schedule_id: ScheduleId, *, by: Person, chat: ChatId) -> ScheduleView:
+        schedule = await self._get_changeable(schedule_id, by, chat)
+        if schedule.state is ScheduleState.PAUSED:
+            return await self._full_view(schedule)
+        if schedule.state is not ScheduleState.ACTIVE:
+            raise WrongState("schedule", schedule.id, schedule.state)
+        return await self._change(
+            schedule, state=ScheduleState.PAUSED, reason="schedule.paused_by_you", next_due=None
+        )
+
+    async def resume(self, schedule_id: ScheduleId, *, by: Person, chat: ChatId) -> ScheduleView:
+        schedule = await self._get_changeable(schedule_id, by, chat)
+        if schedule.state is ScheduleState.ACTIVE:
+            return await self._full_view(schedule)
+        if schedule.state is not ScheduleState.PAUSED:
+            raise WrongState("schedule", schedule.id, schedule.state)
+        self._check_timing(schedule.timing, schedule.zone)
+        return await self._change(
+            schedule,
+            state=ScheduleState.ACTIVE,
+            reason="",
+            next_due=self.due_times.next_due(schedule, self.now()),
+        )
+
+    async def delete(self, schedule_id: ScheduleId, *, by: Person, chat: ChatId) -> ScheduleView:
+        """A run in progress goes on; its task can be stopped by itself."""
+        schedule = await self._get_changeable(schedule_id, by, chat)
+        if schedule.state is ScheduleState.ENDED:
+            return await self._full_view(schedule)
+        return await self._change(
+            schedule, state=ScheduleState.ENDED, reason="schedule.deleted", next_due=None
+        )
+
+    async def run_now(
+        self, schedule_id: ScheduleId, *, by: Person, chat: ChatId, at: datetime
+    ) -> ScheduleView:
+        schedule = await self._get_changeable(schedule_id, by, chat)
+        if schedule.state is ScheduleState.PROPOSED:
+            raise WrongState("schedule", schedule.id, schedule.state)
+        await self.firer.run_now(schedule, due_at=at)
+        return await self._full_view(schedule)
+
+    async def skip_next(self, schedule_id: ScheduleId, *, by: Person, chat: ChatId) -> ScheduleView:
+        schedule = await self._get_changeable(schedule_id, by, chat)
+        skipped = schedule.next_due
+        if schedule.state is not ScheduleState.ACTIVE or skipped is None:
+            raise WrongState("schedule", schedule.id, schedule.state)
+        following = self.due_times.next_due(schedule, skipped)
+        async with self.db.write() as tx:
+            if await self.schedules.claim(
+                tx, schedule, next_due=following, ended=following is None
+            ):
+                await self.schedules.add_firing(
+                    tx,
+                    schedule,
+                    due_at=skipped,
+                    state=FiringState.SKIPPED,
+                    now=self.now(),
+                    note="schedule.skipped_by_you",
+                )
+        self.on_change()
+        return await self._full_view(await self.schedules.get(schedule.id))
+
+    async def finish_reminder(self, firing_id: int, *, by: Person, chat: ChatId) -> ScheduledFiring:
+        found = await self._get_firing(firing_id, by, chat)
+        async with self.db.write() as tx:
+            if found.firing.state is FiringState.SENT:
+                await self.schedules.settle_firing(
+                    tx, found.firing, FiringState.DONE, now=self.now(), note=found.firing.note
+                )
+        return await self._get_firing(firing_id, by, chat)
+
+    async def snooze(
+        self, firing_id: int, delay: timedelta, *, by: Person, chat: ChatId, source: str
+    ) -> ScheduleView:
+        found = await self._get_firing(firing_id, by, chat)
+        schedule = found.schedule
+        now = self.now()
+        again = NewSchedule(
+            kind=schedule.kind,
+            title=schedule.title,
+            timing=OneTime(at=now + delay),
+            zone=schedule.zone,
+            body=schedule.body,
+            owner_id=schedule.owner_id,
+            chat_id=schedule.chat_id,
+            source=source,
+            reply_to=schedule.reply_to,
+        )
+        async with self.db.write() as tx:
+            made = None
+            while made is None:
+                made = await self.schedules.create(tx, again, id=ScheduleId(self.new_id()), now=now)
+            if made.state is ScheduleState.PROPOSED:
+                due = made.timing.at if isinstance(made.timing, OneTime) else None
+                made = (
+                    await self.schedules.update(tx, made, state=ScheduleState.ACTIVE, next_due=due)
+                    or made
+                )
+                await self.schedules.settle_firing(
+                    tx, found.firing, FiringState.DONE, now=now, note="schedule.snoozed"
+                )
+        self.on_change()
+        return self._view(made)
+
+    async def decide_missed(
+        self, firing_id: int, *, run: bool, by: Person, chat: ChatId
+    ) -> ScheduledFiring:
+        found = await self._get_firing(firing_id, by, chat)
+        await self._require_control(found.schedule, by)
+        if found.firing.state is FiringState.MISSED and run:
+            await self.firer.run_missed(found)
+        elif found.firing.state is FiringState.MISSED:
+            async with self.db.write() as tx:
+                await self.schedules.settle_firing(
+                    tx,
+                    found.firing,
+                    FiringState.SKIPPED,
+                    now=self.now(),
+                    note="schedule.skipped_by_you",
+                )
+        return await self._get_firing(firing_id, by, chat)
+
+    def _check_timing(self, timing: Timing, zone: str) -> None:
+        loaded = load_zone(zone)
+        if loaded is None:
+            raise UserError("schedule_zone", name=zone[:60])
+        check_timing(timing, now=self.now(), zone=loaded, calendar=self.due_times.calendar)
+
+    async def _change(
+        self,
+        schedule: Schedule,
+        *,
+        state: ScheduleState,
+        next_due: datetime | None,
+        reason: str | None = None,
+    ) -> ScheduleView:
+        why = schedule.reason if reason is None else reason
+        async with self.db.write() as tx:
+            changed = await self.schedules.update(
+                tx, schedule, state=state, reason=why, next_due=next_due
+            )
+        self.on_change()
+        return await self._full_view(changed or await self.schedules.get(schedule.id))
+
+    async def _get_changeable(self, schedule_id: ScheduleId, by: Person, chat: ChatId) -> Schedule:
+        schedule = await self._get_visible(schedule_id, by, chat)
+        await self._require_control(schedule, by)
+        return schedule
+
+    async def _get_visible(self, schedule_id: ScheduleId, by: Person, chat: ChatId) -> Schedule:
+        of, where = await self._visibility(by, chat)
+        return await self.schedules.find(schedule_id, of=of, chat=where)
+
+    async def _get_firing(self, firing_id: int, by: Person, chat: ChatId) -> ScheduledFiring:
+        found = await self.schedules.get_firing(firing_id)
+        if found is None:
+            raise NotFound("firing", str(firing_id))
+        await self._get_visible(found.schedule.id, by, chat)
+        return found
+
+    async def _require_control(self, schedule: Schedule, by: Person) -> None:
+        if schedule.owner_id != by.id and not by.role.allows(PersonRole.OWNER):
+            raise ActionForbidden
+
+    async def _visibility(self, by: Person, chat: ChatId) -> tuple[PersonId | None, ChatId | None]:
+        """Whose schedules and of which chat: those of the group in a group, else one's own; owners
+        see all in private."""
+        if (await self.get_chat(chat)).kind is not ChatKind.PRIVATE:
+            return None, chat
+        return (None if by.role.allows(PersonRole.OWNER) else by.id), None
+
+    def _view(self, schedule: Schedule) -> ScheduleView:
+        if schedule.state is ScheduleState.ACTIVE and schedule.next_due is not None:
+            later = self.due_times.upcoming(schedule, schedule.next_due, _SHOWN_FIRINGS - 1)
+            return ScheduleView(schedule=schedule, upcoming=(schedule.next_due, *later))
+        if schedule.state is ScheduleState.PROPOSED:
+            shown = self.due_times.upcoming(schedule, self.now(), _SHOWN_FIRINGS)
+            return ScheduleView(schedule=schedule, upcoming=shown)
+        return ScheduleView(schedule=schedule, upcoming=())
+
+    async def _full_view(self, schedule: Schedule) -> ScheduleView:
+        view = self._view(schedule)
+        for last in await self.schedules.list_firings(schedule.id, 1):
+            view = replace(view, last=last, last_task=await self._task_of(last))
+        return view
+
+    async def _task_of(self, firing: Firing) -> Task | None:
+        if firing.task_id is None:
+            return None
+        try:
+            return await self.tasks.get(firing.task_id)
+        except NotFound:
+            return None

@@ -1,0 +1,110 @@
+"""Reminders and jobs on the real program, over deaths and outages, on all channels."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncGenerator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.emulators.feishu.tenant import FeishuMessage
+from tests.emulators.telegram.chats import TelegramMessage
+from tests.journeys.platform_world import PlatformWorld, platform_world
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[PlatformWorld, None]:
+    async with platform_world(tmp_path_factory.mktemp("home")) as made:
+        yield made
+
+
+def make_due(home: Path, title: str, delay: timedelta) -> None:
+    """Move the due time instead of waiting for it; the program must not run."""
+    due = datetime.now(UTC) + delay
+    with closing(sqlite3.connect(home / "shiftboss.db")) as store, store:
+        moved = store.execute(
+            "UPDATE schedules SET next_due = ?, timing = json_replace(timing, '$.at', ?)"
+            " WHERE state = 'active' AND title LIKE ?",
+            (round(due.timestamp() * 1_000_000), due.isoformat(), f"%{title}%"),
+        )
+        assert moved.rowcount == 1
+
+
+def shows(message: TelegramMessage | FeishuMessage, *parts: str) -> bool:
+    return all(part in message.text for part in parts)
+
+
+async def test_a_reminder_rings_once_in_its_chat_although_the_program_died(
+    world: PlatformWorld,
+) -> None:
+    boss, chat = world.telegram_owner, world.telegram_chat
+    await boss.says(chat, "remind me tomorrow at 9 to call Ann")
+    asked = await chat.wait_for(lambda m: shows(m, "Set this reminder?", "call Ann", "09:00"))
+    await boss.presses(asked, "Confirm")
+    await chat.wait_for(lambda m: m.id == asked.id and shows(m, "Scheduled"))
+
+    await world.program.kill()
+    make_due(world.program.home, "call Ann", timedelta(seconds=1))
+    await world.program.start()
+    rung = await chat.wait_for(lambda m: shows(m, "Reminder", "call Ann") and bool(m.buttons))
+    await world.program.kill()
+    await world.program.start()
+    await boss.presses(rung, "Done")
+
+    # The message that a death may have doubled is put right too.
+    await chat.wait_for(lambda m: shows(m, "✅ Done", "call Ann"))
+    await chat.wait_until(lambda: not any(shows(m, "Reminder", "call Ann") for m in chat.from_bot))
+    assert sum(shows(m, "✅ Done", "call Ann") for m in chat.from_bot) == 1
+    assert "Nothing is scheduled" in await world.ask("/schedule")
+
+
+async def test_a_job_on_feishu_brings_its_result_to_the_chat_that_asked(
+    world: PlatformWorld,
+) -> None:
+    chief, chat = world.feishu_owner, world.feishu_chat
+    await chief.says(chat, "/schedule every day at 7:00 write a haiku about Monday")
+    asked = await chat.wait_for(lambda m: shows(m, "Schedule this job?", "haiku about Monday"))
+    await chief.presses(asked, "Confirm")
+    await chat.wait_for(lambda m: shows(m, "Scheduled", "haiku"))
+
+    await world.program.kill()
+    make_due(world.program.home, "haiku about Monday", timedelta(seconds=1))
+    await world.program.start()
+
+    await chat.wait_for(lambda m: shows(m, "Task finished", "haiku about Monday"))
+    listed = await world.ask_on_feishu("/schedule", expects="haiku about Monday")
+    assert "07:00" in listed
+
+
+async def test_what_was_missed_over_days_is_told_on_one_card(world: PlatformWorld) -> None:
+    boss, chat = world.telegram_owner, world.telegram_chat
+    words = ("stretch", "drink")
+    for word in words:
+        await boss.says(chat, f"/remind every day at 8 {word}")
+        asked = await chat.wait_for(lambda m, w=word: shows(m, "Set this reminder?", w))  # type: ignore[misc]
+        await boss.presses(asked, "Confirm")
+        await chat.wait_for(lambda m, a=asked: m.id == a.id and shows(m, "Scheduled"))  # type: ignore[misc]
+
+    await world.program.kill()
+    make_due(world.program.home, "stretch", timedelta(days=-3))
+    make_due(world.program.home, "drink", timedelta(days=-2))
+    await world.program.start()
+
+    told = await chat.wait_for(lambda m: shows(m, "Due while I was off"))
+    assert shows(told, "stretch", "drink", "the last of")
+    assert sum(shows(m, "Due while I was off") for m in chat.from_bot) == 1
+    assert not any(shows(m, "⏰ Reminder", each) for each in words for m in chat.from_bot)
+
+
+async def test_a_schedule_is_nobody_elses_business(world: PlatformWorld) -> None:
+    stranger = world.telegram.user(99, "Eve")
+    chat = world.telegram.private_chat(stranger)
+    await stranger.says(chat, "remind me in 20 minutes to steal the plans")
+    await chat.wait_for(lambda m: "code" in m.text.lower())
+    assert not any("Set this reminder" in m.text for m in chat.from_bot)
