@@ -13,7 +13,7 @@ from bot.engine.schedule.firing import DueTimes, ScheduleFirer, TaskEnqueuer
 from bot.engine.schedule.service import ScheduleService
 from bot.engine.timing.day_hours import DayHours
 from bot.engine.timing.due_timer import DueTimer
-from bot.engine.timing.working_days import WeekdayCalendar
+from bot.engine.timing.working_days import working_calendar
 from bot.engine.workflow.library.named_workflows import WorkflowLibrary
 from bot.engine.workspaces.projects import ProjectFolderService
 from bot.engine.workspaces.worktrees import TaskWorktrees
@@ -55,7 +55,9 @@ def build_schedule(
         return fixed or await language_of_chat(store.people, chat) or Language.ENGLISH
 
     schedules = ScheduleRepo(store.db)
-    due_times = DueTimes(calendar=WeekdayCalendar(), quiet_hours=_quiet_hours(settings))
+    due_times = DueTimes(
+        calendar=working_calendar(settings.holidays), quiet_hours=_quiet_hours(settings)
+    )
     firer = ScheduleFirer(
         db=store.db,
         schedules=schedules,

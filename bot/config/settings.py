@@ -119,6 +119,24 @@ def _check_zone(name: str) -> str:
     return name
 
 
+def _check_holidays(region: str) -> str:
+    if region:
+        # An extra, and imported only where it is set.
+        try:
+            from holidays import country_holidays
+        except ImportError as error:
+            raise ValueError("run pip install 'shiftboss[holidays]', or leave it empty") from error
+        country, _, part = region.partition("-")
+        try:
+            country_holidays(country, subdiv=part or None)
+        except NotImplementedError as error:
+            raise ValueError(
+                f"no holidays are known for {region!r}; name a country such as CN, US or DE, or a"
+                " part of one such as DE-BY, or leave it empty"
+            ) from error
+    return region
+
+
 _ACCOUNT_FORMATS = {
     Channel.TELEGRAM.value: re.compile(r"[1-9][0-9]*"),
     Channel.FEISHU.value: re.compile(r"ou_\w+"),
@@ -273,6 +291,9 @@ class Settings(BaseSettings):
     cap_day: CapText = Field(default="25 USD", alias="SHIFTBOSS_CAP_DAY")
     timezone: Annotated[str, AfterValidator(_check_zone)] = Field(
         default="", alias="SHIFTBOSS_TIMEZONE"
+    )
+    holidays: Annotated[str, AfterValidator(_check_holidays)] = Field(
+        default="", alias="SHIFTBOSS_HOLIDAYS"
     )
     quiet_hours: Annotated[str, AfterValidator(_check_day_hours)] = Field(
         default="", alias="SHIFTBOSS_QUIET_HOURS"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,16 @@ def test_a_home_without_files_gives_the_defaults(home: Path) -> None:
     assert settings.slots == 3
 
 
+def test_holidays_without_their_package_are_refused_with_the_command_that_brings_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "holidays", None)
+    (home / "shiftboss.yaml").write_text("holidays: CN")
+
+    with pytest.raises(BadSettings, match=r"shiftboss\[holidays\]"):
+        load_settings(())
+
+
 @pytest.mark.parametrize(
     ("yaml", "told"),
     [
@@ -53,6 +64,8 @@ def test_a_home_without_files_gives_the_defaults(home: Path) -> None:
         ("step_tokens: 1", ["SHIFTBOSS_STEP_TOKENS", "1000"]),
         ("step_seconds: .nan", ["SHIFTBOSS_STEP_SECONDS"]),
         ("timezone: Mars/Olympus", ["Mars/Olympus"]),
+        ("holidays: Atlantis", ["SHIFTBOSS_HOLIDAYS", "'Atlantis'", "CN"]),
+        ("holidays: DE-XX", ["'DE-XX'"]),
         ("model: gpt", ["'gpt'"]),
         ("owners: bob", ["'bob'"]),
         ('owners: "telegram:@bob"', ["'telegram:@bob'"]),
