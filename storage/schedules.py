@@ -49,6 +49,8 @@ _FINAL_STATUSES = tuple(status.value for status in TaskStatus if status.is_final
 _DUE = sa.text("next_due IS NOT NULL")
 _RETRY = sa.text("retry_at IS NOT NULL")
 
+_OF_PEOPLE = _S.kind.in_([ScheduleKind.REMINDER, ScheduleKind.JOB])
+
 _CLAIM = sa.update(schema.schedules).where(
     _S.id == sa.bindparam("which"),
     _S.next_due == sa.bindparam("due", type_=_S.next_due.type),
@@ -69,6 +71,8 @@ class ScheduleChanges(TypedDict, total=False):
     state: ScheduleState
     reason: str
     next_due: datetime | None
+    timing: Timing
+    zone: str
     missed: str
     respects_quiet_hours: bool
 
@@ -105,6 +109,10 @@ class ScheduleRepo:
             raise NotFound("schedule", schedule_id)
         return found
 
+    async def find_by_source(self, source: str) -> Schedule | None:
+        query = sa.select(schema.schedules).where(_S.source == source)
+        return _schedule_or_none(await self._db.fetch_one(query))
+
     async def find(self, prefix: str, *, of: PersonId | None, chat: ChatId | None) -> Schedule:
         """Find by the beginning of an id among those of a person or of a chat, or among all."""
         wanted = parse_id_prefix("schedule", prefix)
@@ -124,7 +132,7 @@ class ScheduleRepo:
             sa.select(schema.schedules)
             .where(
                 _S.state.in_([ScheduleState.ACTIVE, ScheduleState.PAUSED]),
-                _S.kind.in_([ScheduleKind.REMINDER, ScheduleKind.JOB]),
+                _OF_PEOPLE,
                 _visible(of, chat),
             )
             .order_by(*_LISTED_FIRST)
@@ -135,7 +143,7 @@ class ScheduleRepo:
     async def count_of(self, person: PersonId) -> int:
         """How many schedules of this person may fire or wait for a yes."""
         query = sa.select(sa.func.count()).where(
-            _S.owner_id == person, _S.state != ScheduleState.ENDED
+            _S.owner_id == person, _S.state != ScheduleState.ENDED, _OF_PEOPLE
         )
         return int(await self._db.fetch_value(query) or 0)
 
@@ -171,10 +179,13 @@ class ScheduleRepo:
         self, tx: Transaction, schedule: Schedule, **changes: Unpack[ScheduleChanges]
     ) -> Schedule | None:
         """Change a schedule that still has the state it was read with; None otherwise."""
+        values: dict[str, Any] = dict(changes)
+        if "timing" in changes:
+            values["timing"] = dump_timing(changes["timing"])
         query = (
             sa.update(schema.schedules)
             .where(_S.id == schedule.id, _S.state == schedule.state)
-            .values(**changes)
+            .values(**values)
             .returning(schema.schedules)
         )
         return _schedule_or_none((await tx.execute(query)).one_or_none())

@@ -178,7 +178,7 @@ def build_engine_services(
             notifier,
             dispatcher,
             subagents,
-            schedule.firer,
+            *schedule.services,
             timer,
             _build_live_cards(shared, notifier),
             _build_resumer(shared, conversations, chats_changed),

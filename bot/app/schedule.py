@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from bot.app.lifecycle import AppService
 from bot.app.repositories import RepositorySet
 from bot.config.settings import Settings, parse_day_hours
 from bot.engine.agent.conversation.resumption import CardPoster
-from bot.engine.schedule.firing import DueTimes, ScheduleFirer, TaskEnqueuer
+from bot.engine.schedule.builtin import BuiltinSchedule, BuiltinSchedules
+from bot.engine.schedule.firing import DueTimes, ScheduledService, ScheduleFirer, TaskEnqueuer
 from bot.engine.schedule.service import ScheduleService
 from bot.engine.timing.day_hours import DayHours
 from bot.engine.timing.due_timer import DueTimer
@@ -18,17 +21,34 @@ from bot.engine.workflow.library.named_workflows import WorkflowLibrary
 from bot.engine.workspaces.projects import ProjectFolderService
 from bot.engine.workspaces.worktrees import TaskWorktrees
 from bot.transports.clock import Clock
+from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER
 from handlers.language import language_of_chat
-from storage.records.people import Chat, ChatId, Language, PersonRole
+from storage.records.messages import ChatAddress
+from storage.records.people import (
+    Channel,
+    Chat,
+    ChatId,
+    ChatKind,
+    Language,
+    PersonId,
+    PersonRole,
+)
 from storage.schedules import ScheduleRepo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleServices:
-    """What people see of schedules, and what fires them."""
+    """What people see of schedules, what fires them, and the program's own. `parts` are what these
+    run, by name; whoever builds one adds it."""
 
     service: ScheduleService
     firer: ScheduleFirer
+    builtin: BuiltinSchedules
+    parts: dict[str, ScheduledService]
+
+    @property
+    def services(self) -> tuple[AppService, ...]:
+        return (self.builtin, self.firer)
 
 
 def build_schedule(
@@ -58,6 +78,7 @@ def build_schedule(
     due_times = DueTimes(
         calendar=working_calendar(settings.holidays), quiet_hours=_quiet_hours(settings)
     )
+    parts: dict[str, ScheduledService] = {}
     firer = ScheduleFirer(
         db=store.db,
         schedules=schedules,
@@ -67,7 +88,7 @@ def build_schedule(
         workflows=WorkflowLibrary(settings.home, store.work.graphs),
         poster=poster,
         due_times=due_times,
-        services={},
+        services=parts,
         language_of=store.task_language.resolve,
         owner_chats=owner_chats,
         in_git=in_git,
@@ -84,9 +105,44 @@ def build_schedule(
         zone=settings.zone,
         now=clock.now,
         new_id=store.ids.short_id,
-        on_change=lambda: timer.wake(ScheduleFirer.name),
+        on_change=partial(timer.wake, ScheduleFirer.name),
     )
-    return ScheduleServices(service=service, firer=firer)
+    builtin = _build_builtin(settings, store, clock, service)
+    return ScheduleServices(service=service, firer=firer, builtin=builtin, parts=parts)
+
+
+def _build_builtin(
+    settings: Settings, store: RepositorySet, clock: Clock, service: ScheduleService
+) -> BuiltinSchedules:
+    return BuiltinSchedules(
+        db=store.db,
+        schedules=service.schedules,
+        due_times=service.due_times,
+        wanted=_builtin_schedules(),
+        get_anchor=partial(_get_anchor, store, clock),
+        zone=settings.zone.key,
+        now=clock.now,
+        new_id=store.ids.short_id,
+        on_change=service.on_change,
+    )
+
+
+def _builtin_schedules() -> Sequence[BuiltinSchedule]:
+    """The parts of the program that run by a schedule, as the settings want them."""
+    return ()
+
+
+_ANCHOR = ChatAddress(channel=Channel.WEB, chat="builtin", kind=ChatKind.GROUP)
+"""No chat of a person, so that nobody seems to have written. Nothing is ever sent there."""
+
+
+async def _get_anchor(store: RepositorySet, clock: Clock) -> tuple[PersonId, ChatId]:
+    """The local owner and a chat of the program itself, created if necessary."""
+    owner = await store.people.find_by_account(LOCAL_PLACE.channel, LOCAL_SENDER.external_id)
+    assert owner is not None
+    async with store.db.write() as tx:
+        chat = await store.chats.get_or_create(tx, _ANCHOR, LOCAL_SENDER, clock.now())
+    return owner.id, chat.id
 
 
 def build_project_folders(settings: Settings, store: RepositorySet) -> ProjectFolderService:

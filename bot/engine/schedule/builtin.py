@@ -1,0 +1,170 @@
+"""Keeps the schedules of the program's own parts in line with the settings."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from bot.engine.schedule.firing import DueTimes
+from storage.db import Database, Transaction
+from storage.errors import NotFound
+from storage.records.people import ChatId, PersonId
+from storage.records.schedules import (
+    CronTiming,
+    Interval,
+    MissedPolicy,
+    NewSchedule,
+    Schedule,
+    ScheduleId,
+    ScheduleKind,
+    ScheduleState,
+    ServiceBody,
+    Timing,
+)
+from storage.schedules import ScheduleRepo
+
+OFF_BY_SETTING = "schedule.off_by_setting"
+_PAUSED_BY_OWNER = "schedule.paused_by_you"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltinSchedule:
+    """A part of the program that runs by a schedule; `name` is its service. `timing` is a cron
+    timing or an interval, None if a setting has switched it off."""
+
+    name: str
+    kind: ScheduleKind
+    timing: CronTiming | timedelta | None
+    missed: MissedPolicy = MissedPolicy.ONCE
+    respects_quiet_hours: bool = False
+
+    @property
+    def source(self) -> str:
+        return f"builtin:{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltinSchedules:
+    """Creates the rows at the start and follows their settings. A row that an owner has paused
+    stays paused.
+
+    `get_anchor` returns the person and the chat that the rows belong to. They must always be there;
+    where a part reports to is its own affair. `on_change` is called after a commit that changed a
+    due time."""
+
+    name = "builtin schedules"
+
+    db: Database
+    schedules: ScheduleRepo
+    due_times: DueTimes
+    wanted: Sequence[BuiltinSchedule]
+    get_anchor: Callable[[], Awaitable[tuple[PersonId, ChatId]]]
+    zone: str
+    now: Callable[[], datetime]
+    new_id: Callable[[], str]
+    on_change: Callable[[], None]
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        for each in self.wanted:
+            await self._apply(each)
+
+    async def run(self) -> None:
+        """All is done at the start."""
+        await asyncio.Event().wait()
+
+    async def get(self, name: str) -> Schedule:
+        """The row of this part. Raises NotFound if a setting has always had it switched off."""
+        found = await self.schedules.find_by_source(f"builtin:{name}")
+        if found is None:
+            raise NotFound("schedule", name)
+        return found
+
+    async def switch(self, name: str, *, on: bool) -> Schedule:
+        """Pause or resume a part for an owner. One that a setting has switched off stays off."""
+        schedule = await self.get(name)
+        if schedule.reason == OFF_BY_SETTING or (schedule.state is ScheduleState.ACTIVE) is on:
+            return schedule
+        async with self.db.write() as tx:
+            await self._set_state(tx, schedule, "" if on else _PAUSED_BY_OWNER)
+        self.on_change()
+        return await self.get(name)
+
+    async def _apply(self, wanted: BuiltinSchedule) -> None:
+        known = await self.schedules.find_by_source(wanted.source)
+        if known is None and wanted.timing is not None:
+            await self._create(wanted, wanted.timing)
+        elif known is not None:
+            await self._follow(wanted, known)
+
+    async def _create(self, wanted: BuiltinSchedule, timing: CronTiming | timedelta) -> None:
+        owner_id, chat_id = await self.get_anchor()
+        new = NewSchedule(
+            kind=wanted.kind,
+            title=wanted.name,
+            timing=self._stored_timing(timing),
+            zone=self.zone,
+            body=ServiceBody(name=wanted.name),
+            owner_id=owner_id,
+            chat_id=chat_id,
+            source=wanted.source,
+            missed=wanted.missed,
+            respects_quiet_hours=wanted.respects_quiet_hours,
+        )
+        async with self.db.write() as tx:
+            made = None
+            while made is None:
+                made = await self.schedules.create(
+                    tx, new, id=ScheduleId(self.new_id()), now=self.now()
+                )
+            await self._set_state(tx, made, "")
+
+    async def _follow(self, wanted: BuiltinSchedule, known: Schedule) -> None:
+        timing = known.timing
+        if wanted.timing is not None and not _is_same(wanted.timing, known.timing):
+            timing = self._stored_timing(wanted.timing)
+        reason = known.reason
+        if wanted.timing is None:
+            # What an owner has paused is still paused when the setting allows it again.
+            reason = known.reason or OFF_BY_SETTING
+        elif known.reason == OFF_BY_SETTING:
+            reason = ""
+        is_same = (
+            timing == known.timing
+            and known.zone == self.zone
+            and known.missed is wanted.missed
+            and known.respects_quiet_hours is wanted.respects_quiet_hours
+        )
+        if is_same and reason == known.reason:
+            return
+        async with self.db.write() as tx:
+            changed = await self.schedules.update(
+                tx,
+                known,
+                timing=timing,
+                zone=self.zone,
+                missed=wanted.missed,
+                respects_quiet_hours=wanted.respects_quiet_hours,
+            )
+            if changed is not None:
+                await self._set_state(tx, changed, reason)
+
+    async def _set_state(self, tx: Transaction, schedule: Schedule, reason: str) -> None:
+        """Active without a reason to be paused. The next due time follows from now."""
+        due = None if reason else self.due_times.next_due(schedule, self.now())
+        state = ScheduleState.PAUSED if reason else ScheduleState.ACTIVE
+        await self.schedules.update(tx, schedule, state=state, reason=reason, next_due=due)
+
+    def _stored_timing(self, timing: CronTiming | timedelta) -> Timing:
+        if isinstance(timing, timedelta):
+            return Interval(every=timing, start=self.now())
+        return timing
+
+
+def _is_same(wanted: CronTiming | timedelta, stored: Timing) -> bool:
+    """An interval keeps its start."""
+    if isinstance(wanted, timedelta):
+        return isinstance(stored, Interval) and stored.every == wanted
+    return stored == wanted
