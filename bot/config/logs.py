@@ -11,6 +11,7 @@ from pathlib import Path
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 NOISY_LOGGERS = (
     "alembic",
+    "apscheduler",
     "httpx",
     "httpx2",
     "httpcore",

@@ -56,9 +56,10 @@ class DueTimer:
         # Imported on first use: a single shell command needs no timer.
         from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-        scheduler = AsyncIOScheduler(
-            timezone=UTC, job_defaults={"misfire_grace_time": None, "coalesce": True}
-        )
+        # A job arms its successor before it ends; one that APScheduler takes for a second instance
+        # would be dropped for good. `_running` keeps two runs of a source apart.
+        options = {"misfire_grace_time": None, "coalesce": True, "max_instances": 1000}
+        scheduler = AsyncIOScheduler(timezone=UTC, job_defaults=options)
         scheduler.start()
         stack.callback(scheduler.shutdown, wait=False)
         self._scheduler = scheduler
