@@ -54,6 +54,7 @@ BENCHMARKS = (
         name="enqueue_to_start", function="starts.measure_enqueue_to_start", section=Section.CORE
     ),
     Benchmark(name="urgent_start", function="starts.measure_urgent_start", section=Section.CORE),
+    Benchmark(name="schedules", function="schedules.measure", section=Section.CORE),
     Benchmark(name="durable_steps", function="durable_steps.measure", section=Section.CORE),
     Benchmark(name="workflow_nodes", function="workflow_nodes.measure", section=Section.CORE),
     Benchmark(name="queue_depth", function="queue_depth.measure", section=Section.CORE),

@@ -206,9 +206,9 @@ class ScheduleFirer:
     async def handle_task_events(self, task: Task, events: Sequence[TaskEvent]) -> None:
         """Record how a scheduled task ended, and plan its next attempt."""
         if any(event.kind.is_ending or event.kind is EventKind.CANCELLED for event in events):
-            await self._settle_task(task)
+            await self.settle_task(task)
 
-    async def _settle_task(self, task: Task) -> None:
+    async def settle_task(self, task: Task) -> None:
         async with self.db.write() as tx:
             found = await self.schedules.find_firing_of_task(tx, task.id)
             if found is None:
@@ -473,7 +473,7 @@ class ScheduleFirer:
         for found in await self.schedules.list_started():
             firing = found.firing
             if firing.task_id is not None:
-                await self._settle_task(await self.task_repo.get(firing.task_id))
+                await self.settle_task(await self.task_repo.get(firing.task_id))
                 continue
             async with self.db.write() as tx:
                 await self.schedules.settle_firing(

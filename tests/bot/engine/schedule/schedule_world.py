@@ -3,13 +3,15 @@ to."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
+
+import sqlalchemy as sa
 
 from bot.engine.schedule.firing import DueTimes, ScheduledService, ScheduleFirer
 from bot.engine.schedule.service import ScheduleService
@@ -19,6 +21,7 @@ from bot.engine.workflow.library.named_workflows import WorkflowLibrary
 from cards.card_json import dump_card, load_card
 from cards.model import Card
 from cards.render.text import render
+from storage import schema
 from storage.db import Transaction
 from storage.ids import IdGenerator
 from storage.key_value import KeyValueStore
@@ -37,6 +40,7 @@ from storage.records.schedules import (
     ScheduleState,
     Timing,
 )
+from storage.records.tasks import Task
 from storage.schedules import ScheduleRepo
 from tests.engine_harness import BOSS, CHAT, START, EngineHarness, run_engine
 
@@ -100,10 +104,12 @@ class ScheduleWorld:
     poster: StoredPoster
     due_times: DueTimes
     time: datetime = START
+    clock: Callable[[], datetime] | None = None
+    """In place of `time`."""
     wakes: list[str] = field(default_factory=list)
 
     def now(self) -> datetime:
-        return self.time
+        return self.clock() if self.clock else self.time
 
     def advance(self, **span: float) -> None:
         self.time += timedelta(**span)
@@ -126,6 +132,10 @@ class ScheduleWorld:
     async def firings(self, schedule: Schedule) -> list[Firing]:
         """The oldest first."""
         return [*reversed(await self.schedules.list_firings(schedule.id, 10_000))]
+
+    async def tasks(self) -> Sequence[Task]:
+        rows = await self.engine.db.fetch_column(sa.select(schema.tasks.c.id))
+        return [await self.engine.store.tasks.get(each) for each in rows]
 
     async def get(self, schedule: Schedule) -> Schedule:
         return await self.schedules.get(schedule.id)
@@ -169,6 +179,9 @@ async def schedule_world(
         wakes: list[str] = []
         world: ScheduleWorld
 
+        def now() -> datetime:
+            return world.now()
+
         async def english(_chat: ChatId, _person: PersonId, _text: str) -> Language:
             return Language.ENGLISH
 
@@ -194,7 +207,7 @@ async def schedule_world(
             language_of=english,
             owner_chats=owner_chats,
             in_git=never_in_git,
-            now=lambda: world.time,
+            now=now,
             on_tasks=engine.dispatcher.wake,
         )
         service = ScheduleService(
@@ -205,7 +218,7 @@ async def schedule_world(
             due_times=due_times,
             get_chat=the_chat,
             zone=ZoneInfo(UTC_NAME),
-            now=lambda: world.time,
+            now=now,
             new_id=ids.short_id,
             on_change=lambda: wakes.append("timer"),
         )
