@@ -13,10 +13,11 @@ from sqlalchemy import insert
 
 from benchmarks.figures import Figure, Measurement, Scale, at_most
 from bot.engine.tasks.dispatch import plan_preemptions
-from bot.engine.workflow.task_store import LEASE_DURATION, STARVATION_LIMIT
+from bot.engine.workflow.task_store import LEASE_DURATION
 from storage import schema
 from storage.records.tasks import NewTask, TaskId, TaskPriority
 from storage.tasks import new_task_row
+from tests.builders import STARVATION_LIMIT
 from tests.engine_harness import BOSS, CHAT, EngineHarness, run_engine
 
 _DEPTHS = (10, 100, 1_000, 10_000)

@@ -45,6 +45,9 @@ from storage.records.workers import PersonaFileProblem, PersonaInfo, PersonaList
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 
+STARVATION_LIMIT = timedelta(hours=12)
+"""How long a task waits, by default, before it goes first whatever its priority."""
+
 OFFLINE = ModelChoice(backend="offline", model="")
 OPUS = ModelChoice(backend="anthropic", model="claude-opus")
 HAIKU = ModelChoice(backend="anthropic", model="claude-haiku")

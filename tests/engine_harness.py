@@ -46,7 +46,7 @@ from bot.engine.workflow.presentation.task_view import TaskViewLoader
 from bot.engine.workflow.runner import TaskRunner
 from bot.engine.workflow.step_approvals import CapExtensionRequester, StepApprovalRequester
 from bot.engine.workflow.step_executor import AttachImages, RunnerDeps
-from bot.engine.workflow.task_store import STARVATION_LIMIT, TaskStore
+from bot.engine.workflow.task_store import TaskStore
 from bot.engine.workspaces.artifacts import TaskArtifacts
 from cards.courier import CardRef
 from cards.model import Card
@@ -72,6 +72,7 @@ from storage.traces import SpanRepo
 from storage.usage import UsageRepo
 from tests.agent_builders import make_context_builder, make_gateway
 from tests.bot.engine.workspaces.git_project import always_adopted
+from tests.builders import STARVATION_LIMIT
 from tests.fakes.backends import OnlyBackend
 from tests.migrated_database import database_file, migrated_url
 from tests.waiting import WAIT_SECONDS, wait_until

@@ -10,7 +10,7 @@ import pytest
 
 from bot.engine.workflow.nodes.human import HumanConfig
 from bot.engine.workflow.nodes.registry import NodeType
-from bot.engine.workflow.task_store import LEASE_DURATION, STARVATION_LIMIT
+from bot.engine.workflow.task_store import LEASE_DURATION
 from storage.approvals import steps_awaiting_approval
 from storage.errors import AmbiguousId, ConcurrentUpdate, LostLease, NotFound
 from storage.records.people import ChatId
@@ -23,6 +23,7 @@ from tests.bot.engine.workflow.integration.workflow_world import (
     task_node,
     workflow_world,
 )
+from tests.builders import STARVATION_LIMIT
 from tests.engine_harness import BOSS, CHAT, MATE, EngineHarness, run_engine
 
 ALL = TaskVisibility(sees_all=True, person=BOSS.id, chat=CHAT.id)

@@ -17,9 +17,6 @@ from storage.tasks import TaskRepo
 LEASE_DURATION = timedelta(seconds=90)
 """How long a claim lives without being renewed."""
 
-STARVATION_LIMIT = timedelta(hours=12)
-"""Who has waited for longer goes first, whatever its priority."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStore:

@@ -46,13 +46,14 @@ from bot.engine.workflow.definition import Workflow, WorkflowNode
 from bot.engine.workflow.nodes.registry import NodeType
 from bot.engine.workflow.plan import linear_workflow
 from bot.engine.workflow.step_approvals import CapExtensionRequester, StepApprovalRequester
-from bot.engine.workflow.task_store import LEASE_DURATION, STARVATION_LIMIT
+from bot.engine.workflow.task_store import LEASE_DURATION
 from cards.catalog import catalog_for
 from storage.approvals import ApprovalRepo
 from storage.errors import LostLease
 from storage.ids import IdGenerator
 from storage.records.people import Language, PersonId
 from storage.records.tasks import NodeRun, NodeStatus, Task, TaskId, TaskLease, TaskStatus
+from tests.builders import STARVATION_LIMIT
 from tests.chaos.transitions import STATE_QUERY, States, diff_states, read_states
 from tests.engine_harness import (
     APPROVAL_LIFETIME,

@@ -15,13 +15,14 @@ import pytest
 from bot.engine.llm.answer_schemas import StepAnswer
 from bot.engine.llm.backend import BackendError, BackendUnavailable
 from bot.engine.tasks.notifier import QueuePositionTracker, TaskNotifier
-from bot.engine.workflow.task_store import LEASE_DURATION, STARVATION_LIMIT
+from bot.engine.workflow.task_store import LEASE_DURATION
 from cards.model import ChecklistBlock, ChecklistState, FileBlock, ImageBlock
 from cards.render.text import render
 from storage.db import Transaction
 from storage.key_value import KeyValueStore
 from storage.records.people import Language
 from storage.records.tasks import EventKind, Task, TaskGraph, TaskPriority, TaskStatus
+from tests.builders import STARVATION_LIMIT
 from tests.engine_harness import (
     BOSS,
     EngineHarness,

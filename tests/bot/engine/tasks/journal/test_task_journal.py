@@ -15,7 +15,7 @@ import pytest
 from bot.engine.tasks.access import TaskAccess
 from bot.engine.tasks.journal.task_journal import TaskJournal
 from bot.engine.tasks.journal.updates import JournalAttachments
-from bot.engine.workflow.task_store import LEASE_DURATION, STARVATION_LIMIT
+from bot.engine.workflow.task_store import LEASE_DURATION
 from handlers.ports_workers import (
     EditableTaskField,
     InvalidFieldValue,
@@ -27,6 +27,7 @@ from storage.records.people import Chat, ChatId, Language, Person
 from storage.records.task_logs import LogKind, LogResult
 from storage.records.tasks import EventKind, NodeStatus, Task, TaskPhase, TaskPriority, TaskStatus
 from storage.usage import UsageRepo
+from tests.builders import STARVATION_LIMIT
 from tests.engine_harness import (
     BOSS,
     CHAT,
