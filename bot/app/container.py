@@ -270,7 +270,7 @@ def _report_undeliverable(
 def _chat_closed_listener(
     forward: Callable[[DeliveryAttempt], Awaitable[None]], engine: EngineServices
 ) -> Callable[[DeliveryAttempt], Awaitable[None]]:
-    """What is scheduled for a chat stops with it."""
+    """A listener that forwards the attempt and pauses the schedules of the closed chat."""
 
     async def on_chat_closed(tried: DeliveryAttempt) -> None:
         await forward(tried)

@@ -38,8 +38,8 @@ from storage.schedules import ScheduleRepo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleServices:
-    """What people see of schedules, what fires them, and the program's own. `parts` are what these
-    run, by name; whoever builds one adds it."""
+    """The schedules that people see, the services that fire them, and the program's own.
+    `parts` are what these run, by name; whoever builds one adds it."""
 
     service: ScheduleService
     firer: ScheduleFirer

@@ -70,7 +70,7 @@ class ScheduleState(StrEnum):
 
 
 class MissedPolicy(StrEnum):
-    """What becomes of firings that were missed while the program did not run: run the newest once,
+    """The handling of firings that were missed while the program did not run: run the newest once,
     skip them, or ask."""
 
     ONCE = "once"

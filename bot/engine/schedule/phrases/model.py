@@ -1,4 +1,4 @@
-"""What a phrase of time says, element by element."""
+"""The meaning of a phrase of time, element by element."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class ClockTime:
 
 @dataclass(slots=True, kw_only=True)
 class TimePhrase:
-    """What a phrase says. `end` is the place after it. `week` and `month_offset` count from the
-    present one; days of the week from Monday, 0."""
+    """The meaning of a phrase. `end` is the place after it. `week` and `month_offset` count from
+    the present one; days of the week from Monday, 0."""
 
     end: int
     every: Every | None = None

@@ -171,7 +171,7 @@ def _read_after_time(text: str, lead: _Lead, phrase: TimePhrase) -> FoundRequest
 
 
 def _read_reminder(text: str, start: int) -> FoundRequest | None:
-    """What follows `remind me`: a time at once, at the end, or in the middle."""
+    """Reads the rest after `remind me`: its time comes at once, at the end, or in the middle."""
     if _asks_back(text, start):
         return None
     link = _link_end(text, start)

@@ -242,7 +242,7 @@ def _amount_of(number: float, unit: str) -> Amount | None:
 
 
 def _limited(amount: Amount) -> Amount:
-    """What is beyond all calendars is only very long."""
+    """The amount, cut to a length that calendars can count."""
     return Amount(
         months=min(amount.months, _MAX_DAYS // _DAYS_IN_MONTH),
         days=min(amount.days, _MAX_DAYS),
