@@ -128,10 +128,14 @@ def inject_into_graph(
 ) -> Workflow:
     """Insert steps behind the running node, or else behind the one finished last, or else at the
     start. The node's successors move behind the new steps, and their conditions refer to the last
-    new step."""
+    new step. Behind an end they get an end of their own, because a workflow is complete at its
+    ends."""
     if not new:
         return workflow
     node, run = _last_begun(workflow, runs)
+    if node is not None and node.role is NodeRole.END:
+        taken = {each.id for each in (*workflow.nodes, *new)}
+        new = (*new, replace(node, id=_unused_name(node.id[:56], taken)))
     if node is None:
         first = [WorkflowEdge(source=new[-1].id, target=each) for each in _root_nodes(workflow)]
         edges = (*workflow.edges, *_chain_edges(new), *first)

@@ -155,6 +155,27 @@ async def test_a_message_that_came_during_the_last_step_gets_a_step_of_its_own(
     assert view.task.status is TaskStatus.COMPLETED
 
 
+async def test_what_people_say_during_the_last_step_of_a_plan_with_an_end_gets_a_step(
+    tmp_path: Path,
+) -> None:
+    plan = """{"nodes": [{"id": "a", "name": "one"}, {"id": "b", "name": "two"},
+        {"id": "c", "name": "three"}, {"id": "over", "type": "end"}],
+        "edges": [{"from": "a", "to": "b", "condition": "outputs.a.x == 1"},
+        {"from": "a", "to": "c"}, {"from": "b", "to": "over"}, {"from": "c", "to": "over"}]}"""
+    told = StepAnswer(status="done", summary="x: 2")
+    backend = FakeBackend(on_plan=lambda: PlanAnswer(workflow=plan), on_step=lambda _: told)
+    (held,) = backend.hold("three")
+    async with run_engine(tmp_path, backend) as world:
+        task = await world.create_task()
+        await backend.wait_until_started("three")
+        await world.tasks.send_message(task, "in French", by=BOSS, source="m1")
+        held.set()
+        view = await world.until(task)
+
+    assert view.task.status is TaskStatus.COMPLETED
+    assert backend.started_steps == ["one", "three", "💬 in French"]
+
+
 async def test_a_new_plan_is_made_when_ordered_and_once(tmp_path: Path) -> None:
     plans = iter([make_plan("one", "two", "three"), make_plan("better", "best")])
     backend = held_backend(on_plan=lambda: next(plans))
