@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from bot.engine.llm import workspace_files as folder
+from bot.engine.llm.file_syntax import find_syntax_fault
 from bot.engine.llm.tool_calls import ERROR_PREFIX, AgentTool, CallKind, object_schema
 
 MAX_DIFF_CHARS = 8_000
 _MAX_COMPARED_LINES = 4_000
+_FEW_LINES = 4
 _TRUNCATED_NOTE = "[{} more lines are not shown]"
 
 
@@ -67,11 +70,7 @@ _WRITE_SCHEMA = object_schema(
 def write_tool(workspace: Path) -> AgentTool:
     async def run(arguments: Mapping[str, Any]) -> str:
         path, content = str(arguments["path"]), str(arguments["content"])
-        try:
-            written = await asyncio.to_thread(folder.write_text, workspace, path, content)
-        except folder.PathRefused as error:
-            return f"{ERROR_PREFIX}{error}"
-        return f"Wrote {written} ({len(content)} characters)."
+        return await asyncio.to_thread(_write, workspace, path, content)
 
     async def detail(arguments: Mapping[str, Any]) -> str:
         path, content = str(arguments.get("path", "")), str(arguments.get("content", ""))
@@ -88,6 +87,51 @@ def write_tool(workspace: Path) -> AgentTool:
         kind=CallKind.EDIT,
         detail=detail,
     )
+
+
+def _write(workspace: Path, path: str, content: str) -> str:
+    try:
+        old = _read_before(workspace, path)
+        written = folder.write_text(workspace, path, content)
+    except folder.PathRefused as error:
+        return f"{ERROR_PREFIX}{error}"
+    notes = (_loss_note(old, content), _syntax_note(written, old, content))
+    return " ".join(filter(None, (f"Wrote {written} ({len(content)} characters).", *notes)))
+
+
+def _read_before(workspace: Path, path: str) -> str:
+    """The text that is about to be replaced; empty if there is none."""
+    try:
+        return folder.read_text(workspace, path, limit=folder.MAX_WRITE)
+    except folder.PathRefused:
+        return ""
+
+
+def _loss_note(old: str, new: str) -> str:
+    """What a worker that was to change a part may not have meant to do."""
+    before = Counter(line.strip() for line in old.splitlines() if line.strip())
+    total = before.total()
+    if total < _FEW_LINES:
+        return ""
+    kept = (before & Counter(line.strip() for line in new.splitlines())).total()
+    if kept * 2 >= total:
+        return ""
+    return (
+        f"It had {total} lines, and {kept} of them are still there: if you were to change only a"
+        " part of it, put the rest back."
+    )
+
+
+def _syntax_note(path: str, old: str, new: str) -> str:
+    fault = find_syntax_fault(path, new.encode("utf-8", "replace"))
+    if not fault:
+        return ""
+    if not old:
+        # A template may be meant.
+        return "" if "{{" in new or "{%" in new else f"Note that it is {fault}."
+    if find_syntax_fault(path, old.encode("utf-8", "replace")) != "":
+        return ""
+    return f"But now it is {fault}. Before, it was valid: repair it before you report."
 
 
 def _write_diff(workspace: Path, path: str, content: str) -> str:
@@ -142,11 +186,12 @@ def edit_tool(workspace: Path) -> AgentTool:
 
 def _apply_edit(workspace: Path, arguments: Mapping[str, Any]) -> str:
     try:
-        _, new, times = _edited_text(workspace, arguments)
+        old, new, times = _edited_text(workspace, arguments)
         written = folder.write_text(workspace, str(arguments["path"]), new)
     except (folder.PathRefused, _EditMismatch) as error:
         return f"{ERROR_PREFIX}{error}"
-    return f"Changed {written} in {times} place{'s' if times > 1 else ''}."
+    told = f"Changed {written} in {times} place{'s' if times > 1 else ''}."
+    return " ".join(filter(None, (told, _syntax_note(written, old, new))))
 
 
 def _edit_diff(workspace: Path, arguments: Mapping[str, Any]) -> str:

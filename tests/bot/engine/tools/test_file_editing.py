@@ -165,3 +165,49 @@ async def test_the_detail_is_the_change_as_a_diff_and_changes_nothing(tmp_path: 
 
     assert detail == "--- a.py\n+++ a.py\n@@ -1,4 +1,4 @@\n a\n-b\n+B\n c\n "
     assert (tmp_path / "a.py").read_text() == "a\nb\nc\n"
+
+
+INI = "[server]\nhost = localhost\nport = 8080\nworkers = 4\n"
+
+
+async def test_a_rewrite_that_spoils_a_file_is_told_at_once(tmp_path: Path) -> None:
+    (tmp_path / "settings.ini").write_text(INI)
+
+    content = INI.replace("[server]", "server").replace("8080", "9090")
+    spoilt = await write_tool(tmp_path).run({"path": "settings.ini", "content": content})
+    again = await write_tool(tmp_path).run({"path": "settings.ini", "content": content})
+    mended = await write_tool(tmp_path).run({"path": "settings.ini", "content": INI})
+
+    assert "not valid INI: line 1 stands in no [section]. Before, it was valid" in spoilt
+    assert again == f"Wrote settings.ini ({len(content)} characters)."
+    assert mended == f"Wrote settings.ini ({len(INI)} characters)."
+
+
+async def test_an_edit_that_spoils_a_file_is_told_at_once(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"a": 1, "b": 2}')
+
+    answer = await edit_tool(tmp_path).run({"path": "a.json", "old": '1, "', "new": "1, "})
+
+    assert answer.startswith("Changed a.json in 1 place. But now it is not valid JSON: ")
+
+
+async def test_a_new_file_that_is_invalid_is_noted_unless_it_is_a_template(tmp_path: Path) -> None:
+    noted = await write_tool(tmp_path).run({"path": "a.json", "content": "{"})
+    template = await write_tool(tmp_path).run({"path": "b.yaml", "content": "{{ .Values }}: ["})
+
+    assert "Note that it is not valid JSON" in noted
+    assert template == "Wrote b.yaml (16 characters)."
+
+
+async def test_a_rewrite_that_drops_most_of_a_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("".join(f"line {n}\n" for n in range(10)))
+
+    kept = await write_tool(tmp_path).run(
+        {"path": "a.txt", "content": "".join(f"  line {n}\n" for n in range(5))}
+    )
+    dropped = await write_tool(tmp_path).run({"path": "a.txt", "content": "line 1\nport = 1\n"})
+    short = await write_tool(tmp_path).run({"path": "a.txt", "content": "new\n"})
+
+    assert kept == "Wrote a.txt (45 characters)."
+    assert "It had 5 lines, and 1 of them are still there" in dropped
+    assert short == "Wrote a.txt (4 characters)."
