@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import PurePosixPath
@@ -21,9 +21,10 @@ from bot.engine.workflow.expressions.templates import escape_placeholders
 from bot.engine.workflow.field_reader import InvalidGraph, ValidationIssue
 from bot.engine.workflow.nodes.contract import NodeRole
 from bot.engine.workflow.nodes.registry import NodeType
-from bot.engine.workflow.plan import linear_workflow
+from bot.engine.workflow.plan import is_chain, linear_workflow
 from bot.engine.workflow.serialization.data_parser import MAX_BYTES, clean_data, parse_json
 from bot.engine.workflow.serialization.reader import complete_and_check, parse_text, read_draft
+from bot.engine.workflow.step_approvals import find_risk_word
 from cards import formats
 from cards.catalog import TextCatalog, catalog_for
 from storage.records.people import Language
@@ -221,6 +222,69 @@ class UnreadablePlan(BackendDenied):
     def __init__(self, message: str, reason: str) -> None:
         super().__init__(message, hint=reason)
         self.reason = reason
+
+
+_PEOPLE_WANTED = re.compile(
+    r"\b(?:ask\w*|confirm\w*|approv\w*|permission|consent|consult\w*|discuss\w*|clarif\w*|propos\w*"
+    r"|suggest\w*|options?|unclear|(?:not |un)sure|which|decid\w*|decision|choos\w*|choice|pick\w*"
+    r"|review\w*|feedback|check with|wait\w*|let me|tell me|show me|before you|me first|manual\w*"
+    r"|by hand|human|person|people|somebody|someone|sign\w*|call|interview\w*|survey\w*)\b"
+    r"|[问询]|确认|批准|审批|审核|审阅|同意|许可|征[求得]|商量|讨论|等我|[让由经]我|给我|我来|告诉我|决定|选|挑"
+    r"|人工|手动|亲自|本人|签|建议|方案|不清楚|不确定|澄清|核对|过目|反馈",
+    re.IGNORECASE,
+)
+"""Words of a task in which people have a part."""
+_HARM = re.compile(
+    r"\b(?:delet\w*|remov\w*|eras\w*|drop\w*|destroy\w*|wipe\w*|overwrit\w*|reset\w*|send\w*|e?-?mail\w*"
+    r"|pay\w*|buy\w*|purchas\w*|order\w*|transfer\w*|refund\w*|publish\w*|post\w*|releas\w*|push\w*"
+    r"|merg\w*|deploy\w*|install\w*|shut ?down|restart\w*|kill\w*|production|book\w*|reserv\w*"
+    r"|subscrib\w*|cancel\w*|submit\w*|apply\w*|register\w*|shar(?:e|ing)\w*|upload\w*|grant\w*"
+    r"|revok\w*|migrat\w*)\b"
+    r"|删|清[空除理]|覆盖|重置|发[送出布给帖]|邮件|付|支付|转账|购买|下单|退款|上线|推送|合并|部署|安装|关机|重启|生产环境"
+    r"|预[订定约]|取消|提交|上传|注册|分享|授权|撤销|格式化|迁移",
+    re.IGNORECASE,
+)
+
+
+def defer_first_questions(plan: Workflow, prompt: str, risk_words: Sequence[str]) -> Workflow:
+    """Drop steps of people before any work, where nobody asked for them: the task would wait for a
+    person without need. What they say goes to the first worker, who can ask it.
+
+    They stay where the planner's `prompt` mentions people's part, where anything in it or in the
+    plan may do harm, and where a later step refers to them."""
+    first = next((n for n, node in enumerate(plan.nodes) if node.type != NodeType.HUMAN), 0)
+    dropped, left = plan.nodes[:first], plan.nodes[first:]
+    text = f"{prompt}\n{_words(plan.nodes)}"
+    is_wanted = (
+        not dropped
+        or not is_chain(plan)
+        or _PEOPLE_WANTED.search(prompt)
+        or _HARM.search(text)
+        or find_risk_word(replace(left[0], detail=text), risk_words)
+        or _marks_harm(plan)
+        or any(re.search(rf"\b{re.escape(node.id)}\b", _words(left)) for node in dropped)
+    )
+    if is_wanted:
+        return plan
+    log.info("the plan begins with questions that nobody wants: %s", [n.title for n in dropped])
+    asked = "\n".join(f"- {node.title}: {node.detail}".rstrip(": ") for node in dropped)
+    detail = f"{left[0].detail}\n\n{_QUESTIONS.format(asked=asked)}".strip()
+    return linear_workflow(plan.plan, (replace(left[0], detail=detail), *left[1:]))
+
+
+_QUESTIONS = """\
+The planner wanted the Boss to do this first, and the Boss has not been asked. Do the step without,
+and only if that is impossible ask:
+{asked}"""
+
+
+def _marks_harm(plan: Workflow) -> bool:
+    """Whether a step may not be repeated. Of a planner that says so of all, it means nothing."""
+    return len({node.repeatable for node in plan.nodes}) > 1
+
+
+def _words(nodes: Sequence[WorkflowNode]) -> str:
+    return "\n".join(f"{node.title}\n{node.detail}" for node in nodes)
 
 
 def one_step_plan(task: Task, reason: str, words: TextCatalog) -> Workflow:

@@ -35,8 +35,8 @@ into the fewest steps that each produce a visible result: usually 2 to 5, 1 for 
 most 10. Workers do the steps in order. A worker can read, write and list files in one workspace
 folder and sees the results of earlier steps. In each step's detail, state its inputs and the files
 it must produce. Mark a step not repeatable only if running it twice does harm. Use a step of kind
-"ask" only where a person must do or decide something first. If the task is only a question, answer
-it and give no steps. {language}"""
+"ask" only where the task says that a person does or decides something; never to ask whether to
+begin. If the task is only a question, answer it and give no steps. {language}"""
 
 _BRANCHES_HINT = """\
 A list of steps is enough for nearly every task: then leave `workflow` empty. Give a workflow only
