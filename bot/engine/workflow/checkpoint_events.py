@@ -12,6 +12,7 @@ from bot.engine.agent.model_calls import ModelReply
 from bot.engine.llm.answer_schemas import StepAnswer
 from bot.engine.llm.backend import ReachedCap
 from bot.engine.workflow.definition import Workflow, WorkflowNode
+from bot.engine.workflow.node_runs import SOUND_FILES_KEY
 from bot.engine.workflow.report_delivery import (
     DELIVERED_COUNT_KEY,
     WITHHELD_REPORTS_KEY,
@@ -45,7 +46,7 @@ class StartedStep:
     of the subagents' reports among these that other steps are told are `withheld_reports`.
     `replan` asks for a new plan before the step is tried. `is_resumed` says that its session ends
     with tool calls that somebody has decided about. `lane` is the session it shares with other
-    steps."""
+    steps. `sound_files` of its workspace could be parsed before its first attempt."""
 
     task: Task
     workflow: Workflow
@@ -57,6 +58,7 @@ class StartedStep:
     is_resumed: bool = False
     lane: str = ""
     withheld_reports: frozenset[int] = frozenset()
+    sound_files: frozenset[str] = frozenset()
 
     @property
     def delivery_output(self) -> dict[str, object]:
@@ -70,7 +72,23 @@ class StartedStep:
     def suspended_output(self) -> dict[str, object]:
         """The output of this step when it stops at tool calls: the step's hash, and the messages
         that its worker has received."""
-        return {SUSPENDED_KEY: command_hash(self.node), **self.delivery_output}
+        return {
+            SUSPENDED_KEY: command_hash(self.node),
+            **self.delivery_output,
+            **self.unfinished_output,
+        }
+
+    @property
+    def unfinished_output(self) -> dict[str, object]:
+        """Output fields for the next attempt of this step."""
+        return {SOUND_FILES_KEY: sorted(self.sound_files)}
+
+    @property
+    def stored_sound_files(self) -> frozenset[str] | None:
+        """The `sound_files` of an earlier attempt; None if it was cut off, or is the first."""
+        run = self.runs.get(self.node.id)
+        names = None if run is None else run.output.get(SOUND_FILES_KEY)
+        return None if names is None else frozenset(map(str, names))
 
     @property
     def last_error(self) -> str:
@@ -125,7 +143,16 @@ class MergePending:
     task: Task
 
 
-NextAction: TypeAlias = PlanningStarted | StepsStarted | MergePending | None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesUnchecked:
+    """All steps of a plan with branches are done; whether they have made these files, which the
+    task's words ask for, is not known."""
+
+    task: Task
+    files: tuple[str, ...]
+
+
+NextAction: TypeAlias = PlanningStarted | StepsStarted | MergePending | FilesUnchecked | None
 """The runner's action after a checkpoint; None if the slot was given back."""
 
 
@@ -222,6 +249,13 @@ class ReasonChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class FilesChecked:
+    """The files that the task asks for were looked for, and these are missing."""
+
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Merged:
     """The work was merged into its project, or `note` says why not."""
 
@@ -239,6 +273,7 @@ CheckpointEvent: TypeAlias = (
     | StepSuspended
     | BudgetReached
     | ReasonChanged
+    | FilesChecked
     | Merged
 )
 

@@ -143,18 +143,21 @@ def decide_on_answer(
     *,
     missing_files: Sequence[str] = (),
     unchanged_files: Sequence[str] = (),
+    spoilt_files: Sequence[str] = (),
     history: FailureHistory,
     words: TextCatalog,
     options: RetryOptions = DEFAULT_RETRY,
 ) -> RetryDecision:
     """Decide after a worker's report. `missing_files` are files that it claims and that do not
     exist, `unchanged_files` those that were to be written or changed and are as before. It may say
-    that they were right already."""
+    that they were right already. `spoilt_files` can't be parsed any more, each with the reason."""
     error = ""
     if answer.status == "done" and missing_files:
         error = words("work.missing_files", files=", ".join(missing_files))
     elif answer.status == "done" and unchanged_files and not _SAYS_UNCHANGED.search(answer.summary):
         error = words("work.unchanged_files", files=", ".join(unchanged_files))
+    elif answer.status == "done" and spoilt_files:
+        error = words("work.spoilt_files", files=", ".join(spoilt_files))
     if error:
         if history.consecutive and options.policy is None:
             # The worker got one warning. Another plan would not make it honest; a person may help.

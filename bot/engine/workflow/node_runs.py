@@ -32,6 +32,9 @@ VARIABLES_PATH = "@variables"
 TIMED_OUT_PATH = "@late"
 """The path of the run that records when the workflow ran out of time."""
 
+SOUND_FILES_KEY = "@sound"
+"""In the output of a step that is not done: the files that could be parsed before it began."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class ActivationPath:

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 from bot.engine.workflow.checkpoint_events import StepEnded
 from bot.engine.workflow.definition import Workflow, dump_workflow, load_workflow
+from bot.engine.workflow.node_runs import SOUND_FILES_KEY
 from bot.engine.workflow.plan import linear_workflow
 from bot.engine.workflow.scheduler import WorkflowScheduler
 from bot.engine.workflow.scheduler_state import TextLookup
@@ -66,7 +67,8 @@ class LeaseMemory:
     the step before which a new plan is being made. `declined_order` is the number of the last order
     for a new plan that has brought none. `announced` are the ids of the requests whose WAITING
     event this lease has written beside running steps. `delivered_reports` are the numbers of the
-    subagents' reports that each running step was told, by its path."""
+    subagents' reports that each running step was told, by its path. `files_checked` is set once the
+    task's files were looked for after its last step."""
 
     replan_reason: str = ""
     planning_step: str = ""
@@ -74,6 +76,7 @@ class LeaseMemory:
     budget_hold: BudgetHold | None = None
     announced: frozenset[str] = frozenset()
     delivered_reports: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    files_checked: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -166,12 +169,13 @@ class ChangeSet:
     def start_attempt(self, path: str, session_id: str) -> NodeRun:
         """Mark a node running under its next attempt."""
         before = self._state.runs.get(path)
+        known = before.output.get(SOUND_FILES_KEY) if before else None
         run = NodeRun(
             task_id=self._state.task.id,
             path=path,
             status=NodeStatus.RUNNING,
             attempt=1 + (before.attempt if before else 0),
-            output={},
+            output={} if known is None else {SOUND_FILES_KEY: known},
             error="",
             started_at=self._now,
             ended_at=None,

@@ -15,6 +15,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Generic, Self, TypeVar, assert_never
 
 from bot.engine.agent.model_calls import ModelReply, ModelRequest
+from bot.engine.agent.named_files import find_named_files
 from bot.engine.agent.worker_team import WorkerTeam, persona_purposes
 from bot.engine.llm.answer_schemas import StepAnswer, plan_answer_for
 from bot.engine.llm.backend import (
@@ -29,6 +30,7 @@ from bot.engine.workflow import checkpoint_events as events
 from bot.engine.workflow import prompts
 from bot.engine.workflow.checkpoint import TaskCheckpoint
 from bot.engine.workflow.checkpoint_events import (
+    FilesUnchecked,
     MergePending,
     NextAction,
     PlanningStarted,
@@ -44,10 +46,14 @@ from bot.engine.workflow.error_policy import (
     decide_on_answer,
     decide_on_error,
 )
-from bot.engine.workflow.named_files import find_named_files
 from bot.engine.workflow.node_runs import PLANNING_PATH, VALUES_KEY
 from bot.engine.workflow.output_schema import TypedStepAnswer
-from bot.engine.workflow.planner import UnreadablePlan, one_step_plan, request_valid_plan
+from bot.engine.workflow.planner import (
+    UnreadablePlan,
+    defer_first_questions,
+    one_step_plan,
+    request_valid_plan,
+)
 from bot.engine.workflow.step_executor import RunnerDeps, StepExecutor
 from cards import formats
 from cards.catalog import TextCatalog, catalog_for
@@ -194,6 +200,8 @@ class _TaskRun:
                         following = await self._make_plan(following)
                     case MergePending(task=task):
                         following = await self._merge_work(task)
+                    case FilesUnchecked():
+                        following = await self._check_files(following)
                     case StepsStarted():
                         for step in following.steps:
                             branches.start(self._run_step(step), f"step {step.node.id}")
@@ -284,6 +292,8 @@ class _TaskRun:
                 # An answer makes no file.
                 why = self._words("workflow.names_files", files=", ".join(named))
                 plan = one_step_plan(self._task, why, self._words)
+            risk_words = self._deps.step_approvals.rules.words
+            plan = defer_first_questions(plan, prompt, risk_words)
             # Its steps share the session that contains the task and the plan.
             self._executor.mark_task_delivered(self._session_id)
             return await self._commit_with_retry(events.PlanAdopted(run, reply, plan))
@@ -336,6 +346,7 @@ class _TaskRun:
     async def _attempt_step(self, step: StartedStep) -> NextAction:
         """Execute one attempt of a step and commit its result."""
         try:
+            step = await self._executor.note_sound_files(step)
             attempt = await self._executor.attempt(step)
         except BudgetExceeded as reached:
             return await self._wait_for_budget(step.run, reached)
@@ -356,6 +367,7 @@ class _TaskRun:
             answer,
             missing_files=collected.missing,
             unchanged_files=attempt.unchanged_files,
+            spoilt_files=attempt.spoilt_files,
             history=self._failure_history(step),
             words=self._words,
             options=self._retry_options(step.node.retry),
@@ -385,6 +397,8 @@ class _TaskRun:
         self._consecutive_failures[step.node.id] += 1
         if verdict.status is NodeStatus.DONE:
             del self._consecutive_failures[step.node.id]
+        else:
+            output = {**output, **step.unfinished_output}
         if verdict.delay_seconds:
             self._pending_retries[step.node.id] = verdict
         ended = replace(
@@ -463,6 +477,16 @@ class _TaskRun:
 
     async def _wait_for_budget(self, run: NodeRun, reached: BudgetExceeded) -> NextAction:
         return await self._commit(events.BudgetReached(run, reached.cap, self._words(reached.hint)))
+
+    async def _check_files(self, last: FilesUnchecked) -> NextAction:
+        """Look for what a plan with branches was to leave behind. Repeated after a crash."""
+        try:
+            workspace = await self._deps.artifacts.workspace(last.task)
+        except BackendDenied as error:
+            log.warning("task %s: its files are not checked: %s", last.task.id, error)
+            return await self._commit_with_retry(events.FilesChecked(()))
+        found = await self._deps.artifacts.collect(last.task.id, workspace, (), last.files)
+        return await self._commit_with_retry(events.FilesChecked(found.missing))
 
     async def _merge_work(self, task: Task) -> NextAction:
         """Repeated after a crash, the merge changes nothing."""

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 from bot.engine.agent.model_calls import ModelReply, ModelRequest
 from bot.engine.agent.model_gateway import ModelGateway
+from bot.engine.agent.named_files import find_files_to_change, find_named_files
 from bot.engine.agent.worker_context import WorkerContext, WorkerContextBuilder
 from bot.engine.agent.worker_team import AssignedWorker, WorkerTeam
 from bot.engine.llm.answer_schemas import StepAnswer
@@ -25,13 +26,13 @@ from bot.engine.llm.backend import (
     RunPurpose,
     SelectedBackend,
 )
+from bot.engine.llm.file_syntax import SyntaxScanner, describe_faults, find_named_paths
 from bot.engine.permissions.requests import ApprovalRequester
 from bot.engine.tracing.span_ids import node_span_id
 from bot.engine.workers.spec import CostAccount, WorkerSpec
 from bot.engine.workflow import prompts
 from bot.engine.workflow.checkpoint_events import StartedStep
 from bot.engine.workflow.live_progress import LiveProgress
-from bot.engine.workflow.named_files import find_files_to_change, find_named_files
 from bot.engine.workflow.output_schema import answer_type
 from bot.engine.workflow.plan import is_chain
 from bot.engine.workflow.report_delivery import TaskSteering
@@ -88,12 +89,14 @@ class RunnerDeps:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepAttempt:
     """How an attempt ended. `step` has the messages that its worker received meanwhile, too;
-    `unchanged_files` were to be written or changed and are as they were before the task."""
+    `unchanged_files` were to be written or changed and are as they were before the task;
+    `spoilt_files` could be parsed before and can't be now, each with the reason."""
 
     step: StartedStep
     reply: ModelReply
     files: CollectedFiles
     unchanged_files: tuple[str, ...] = ()
+    spoilt_files: tuple[str, ...] = ()
 
 
 class StepExecutor:
@@ -108,6 +111,7 @@ class StepExecutor:
         self._language = language
         self._delivered: dict[str, prompts.DeliveredContext] = {}
         self._session_locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._scanner = SyntaxScanner()
 
     async def attempt(self, step: StartedStep) -> StepAttempt:
         """Raises BackendError; RunLimitReached if the step's own time is over."""
@@ -125,6 +129,22 @@ class StepExecutor:
                 if instead is None:
                     raise
                 worker = instead
+
+    async def note_sound_files(self, step: StartedStep) -> StartedStep:
+        """Find the `sound_files` of a step that is about to be attempted. Of one that was cut off
+        nobody knows how its files were: then those that its words name and that were written since
+        count as sound. Raises BackendError."""
+        known = step.stored_sound_files
+        if known is None:
+            workspace = await self._deps.artifacts.workspace(step.task)
+            text = f"{step.node.title}\n{step.node.detail}\n{step.task.instruction}"
+            if step.run.attempt == 1:
+                known = await asyncio.to_thread(self._scanner.find_sound, workspace, text)
+            else:
+                named = find_named_paths(text)
+                same = await self._deps.artifacts.find_unchanged(step.task, workspace, named)
+                known = frozenset(named) - set(same)
+        return replace(step, sound_files=known)
 
     async def _attempt_in_time(self, worker: AssignedWorker, step: StartedStep) -> StepAttempt:
         async with self._session_locks[worker.session.id]:
@@ -213,16 +233,20 @@ class StepExecutor:
         claimed = tuple(answer.files) if isinstance(answer, StepAnswer) else ()
         named: tuple[str, ...] = ()
         unchanged: tuple[str, ...] = ()
+        spoilt: tuple[str, ...] = ()
         if isinstance(answer, StepAnswer) and answer.status == "done":
             claimed += step.node.deliverables
             named = _files_asked_for(step, find_named_files)
             to_change = _files_asked_for(step, find_files_to_change)
             unchanged = await self._deps.artifacts.find_unchanged(step.task, workspace, to_change)
+            judged = _files_to_parse(step, claimed)
+            spoilt = await asyncio.to_thread(describe_faults, workspace, judged)
         return StepAttempt(
             step=step,
             reply=reply,
             files=await self._deps.artifacts.collect(step.task.id, workspace, claimed, named),
             unchanged_files=unchanged,
+            spoilt_files=spoilt,
         )
 
     async def _fetch_messages(self, task: Task) -> Sequence[str]:
@@ -253,6 +277,16 @@ def _files_asked_for(step: StartedStep, find: Callable[..., tuple[str, ...]]) ->
         found += find(step.task.instruction)
     said = "\n".join(step.messages)
     return tuple(name for name in dict.fromkeys(found) if name not in said)
+
+
+def _files_to_parse(step: StartedStep, claimed: Sequence[str]) -> frozenset[str]:
+    """Its `sound_files`, but for those that the Boss has said something about since. Beside other
+    steps, which may be in the middle of a change, only those that it claims or its words name."""
+    said = "\n".join(step.messages)
+    found = frozenset(name for name in step.sound_files if name not in said)
+    if step.workflow.parallel == 1:
+        return found
+    return found & {*claimed, *find_named_paths(f"{step.node.title}\n{step.node.detail}")}
 
 
 def _deliverables_note(step: StartedStep) -> str:

@@ -17,16 +17,18 @@ from datetime import datetime, timedelta
 from typing import Any, assert_never
 
 from bot.engine.agent.model_calls import ModelReply
+from bot.engine.agent.named_files import find_named_files
 from bot.engine.workflow import checkpoint_events as events
 from bot.engine.workflow import report_delivery, scheduler, step_approvals
 from bot.engine.workflow.checkpoint_events import Deciding, NextAction, ReplanRequest, StartedStep
 from bot.engine.workflow.definition import Workflow, WorkflowNode
+from bot.engine.workflow.expressions.templates import escape_placeholders
 from bot.engine.workflow.node_runs import (
     PLANNING_PATH,
     ActivationPath,
     is_condition_question,
 )
-from bot.engine.workflow.plan import HUMAN, insert_steps, merge_with_finished
+from bot.engine.workflow.plan import HUMAN, insert_steps, is_chain, merge_with_finished
 from bot.engine.workflow.run_state import (
     BudgetHold,
     ChangeSet,
@@ -130,6 +132,10 @@ class _Transition:
                 return (yield from self._suspend_step(event))
             case events.BudgetReached():
                 return (yield from self._hold_for_budget(event))
+            case events.FilesChecked(missing=missing):
+                self._remember(files_checked=True)
+                if missing and self._scheduler.is_complete and not self._ask_for_files(missing):
+                    return None
             case events.Merged(note=note):
                 # Somebody may have put a step in meanwhile.
                 if self._scheduler.is_complete:
@@ -186,6 +192,7 @@ class _Transition:
         )
 
     def _end_attempt(self, attempt: events.StepEnded) -> Deciding[NextAction]:
+        self._remember(files_checked=False)
         # Free to run again, at once or after the Boss resumes the task, if it has not succeeded.
         good = attempt.run.status is NodeStatus.DONE
         tolerated = self._scheduler.tolerates_failure(attempt.run.path)
@@ -325,9 +332,34 @@ class _Transition:
             self.changes.add_event(EventKind.INJECTED, " → ".join(titles))
             self._looks_again = True
             return None
+        if files := self._files_to_check():
+            return events.FilesUnchecked(task=task, files=files)
         if task.branch:
             return events.MergePending(task=task)
         return (yield from self._complete_task(""))
+
+    def _files_to_check(self) -> tuple[str, ...]:
+        """The files that the task asks for, unless its last step has answered for them or people
+        have said something about them since."""
+        if self.memory.files_checked or is_chain(self._state.workflow):
+            return ()
+        said = "\n".join(self._state.orders.messages)
+        named = find_named_files(self._state.task.instruction)
+        return tuple(name for name in named if name not in said)
+
+    def _ask_for_files(self, missing: Sequence[str]) -> bool:
+        """Put a step in that writes them; False if there was one, and the task ends."""
+        files = ", ".join(missing)
+        title = self._state.text("workflow.write_files", files=files)
+        if any(node.title == escape_placeholders(title) for node in self._state.workflow.nodes):
+            self.changes.end_task(
+                TaskStatus.BLOCKED, self._state.text("work.missing_files", files=files)
+            )
+            return False
+        plan = insert_steps(self._state.workflow, self._state.runs, [title])
+        self.changes.add_plan(plan, "inject", "")
+        self.changes.add_event(EventKind.INJECTED, title)
+        return True
 
     def _complete_task(self, note: str) -> Deciding[NextAction]:
         """`note` says what else there is to say."""

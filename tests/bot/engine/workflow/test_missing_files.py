@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from bot.engine.agent.named_files import find_named_files
 from bot.engine.llm.answer_schemas import PlanAnswer, StepAnswer
 from bot.engine.llm.backend import RunPurpose
+from cards.catalog import catalog_for
+from storage.records.people import Language
 from storage.records.tasks import TaskStatus
-from tests.engine_harness import FakeBackend, make_plan, run_engine
+from tests.engine_harness import BOSS, FakeBackend, make_plan, run_engine
 
 LIE = "Write a poem into cats.txt"
 
@@ -144,3 +148,83 @@ async def test_a_worker_may_say_that_nothing_had_to_be_changed(tmp_path: Path, s
     status, _ = await run_edit(tmp_path, given_settings(tmp_path / "shop"), backend)
 
     assert (status, len(backend.started_steps)) == (TaskStatus.COMPLETED, 1)
+
+
+BRANCHES = json.dumps(
+    {
+        "nodes": [
+            {"id": "look", "name": "Look"},
+            {"id": "good", "name": "Good"},
+            {"id": "bad", "name": "Bad"},
+        ],
+        "edges": [
+            {"from": "look", "to": "good", "condition": "outputs.look.score > 5"},
+            {"from": "look", "to": "bad"},
+        ],
+    }
+)
+MISSING_STEP = "Write cats.txt: the task asks for it, and it is missing"
+
+
+def branching(home: Path, writes_at: str) -> FakeBackend:
+    """Takes one of two branches; only this step writes the file."""
+
+    def work(title: str) -> StepAnswer:
+        if title == writes_at:
+            write_file(home, backend, "cats.txt")
+        return StepAnswer(status="done", summary="score: 8")
+
+    backend = FakeBackend(on_plan=lambda: PlanAnswer(workflow=BRANCHES), on_step=work)
+    return backend
+
+
+@pytest.mark.parametrize("writes_at", ["Look", "Good"])
+async def test_any_step_of_a_plan_with_branches_may_write_the_file(
+    tmp_path: Path, writes_at: str
+) -> None:
+    backend = branching(tmp_path, writes_at)
+    async with run_engine(tmp_path, backend) as world:
+        view = await world.until(await world.create_task(LIE))
+
+    assert view.task.status is TaskStatus.COMPLETED
+    assert backend.started_steps == ["Look", "Good"]
+
+
+async def test_a_file_that_no_branch_has_written_gets_a_step_of_its_own(tmp_path: Path) -> None:
+    backend = branching(tmp_path, MISSING_STEP)
+    async with run_engine(tmp_path, backend) as world:
+        view = await world.until(await world.create_task(LIE))
+
+    assert view.task.status is TaskStatus.COMPLETED
+    assert backend.started_steps == ["Look", "Good", MISSING_STEP]
+
+
+async def test_a_file_that_is_still_missing_blocks_a_plan_with_branches(tmp_path: Path) -> None:
+    backend = branching(tmp_path, "never")
+    async with run_engine(tmp_path, backend) as world:
+        view = await world.until(await world.create_task(LIE), TaskStatus.BLOCKED)
+
+    assert "cats.txt" in view.task.status_reason
+    assert backend.started_steps[:2] == ["Look", "Good"]
+    assert len(set(backend.started_steps[2:])) == 1
+    assert len(backend.started_steps) == 4
+
+
+@pytest.mark.parametrize("language", Language)
+def test_the_step_that_writes_missing_files_answers_for_them(language: Language) -> None:
+    title = catalog_for(language)("workflow.write_files", files="cats.txt, 猫.md, dogs.txt")
+
+    assert find_named_files(title) == ("cats.txt", "猫.md", "dogs.txt")
+
+
+async def test_a_file_that_people_have_called_off_is_not_asked_for(tmp_path: Path) -> None:
+    backend = branching(tmp_path, "never")
+    (held,) = backend.hold("Good")
+    async with run_engine(tmp_path, backend) as world:
+        task = await world.create_task(LIE)
+        await backend.wait_until_started("Good")
+        await world.tasks.send_message(task, "Leave cats.txt out", by=BOSS, source="test:said")
+        held.set()
+        view = await world.until(task)
+
+    assert view.task.status is TaskStatus.COMPLETED
