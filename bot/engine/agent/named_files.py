@@ -188,6 +188,17 @@ _NOT_A_FILE = re.compile(
 )
 
 
+_SAYS_UNCHANGED = re.compile(
+    r"\b(?:(?:is|was|are|were) already(?! been| being)|already (?:ha[sd]|have|contain\w*|exist\w*"
+    r"|correct|right|there|in place|up to date)|unchanged|no changes? (?:was|were|is|are|needed"
+    r"|necessary|required)|not changed|nothing (?:had|has|needs?|needed) to|nothing to change"
+    r"|no need|(?:is|was|are|were) not (?:necessary|needed)|did(?: not|n['’]t) (?:change|need))\b"
+    r"|(?:原本|本来|早已|已经?)(?:就?是|有|存在|包含|正确)|未(?:作|做)?(?:改|修改|更改|变)"
+    r"|没有?(?:改|变|修改|必要|需要)|无需|不用|不需要|不必",
+    re.IGNORECASE,
+)
+
+
 def find_named_files(text: str, *, around: str = "") -> tuple[str, ...]:
     """Return the paths that the text asks to be written, in its own spelling. `around` is the rest
     of the instructions: if they rename or delete files, no file is certain to remain."""
@@ -202,6 +213,11 @@ def find_files_to_change(text: str, *, around: str = "") -> tuple[str, ...]:
     if _ELSEWHERE.search(text) or _ELSEWHERE.search(around):
         return ()
     return _find(text, (*_FORMS, *_CHANGES))
+
+
+def says_unchanged(report: str) -> bool:
+    """Whether a report says that a file was right as it was."""
+    return _SAYS_UNCHANGED.search(report) is not None
 
 
 def _find(text: str, forms: Sequence[re.Pattern[str]]) -> tuple[str, ...]:

@@ -36,7 +36,6 @@ _MAX_NESTING = 150
 _MAX_DOTS = 100
 _MAX_FAULT = 200
 _MAX_TEXT = 20_000
-_UNSEARCHED = frozenset({".git", "node_modules", ".venv", folder.INTERNAL_FOLDER})
 _BRACKETS = MappingProxyType({**dict.fromkeys("([{", 1), **dict.fromkeys(")]}", -1)})
 
 
@@ -248,7 +247,7 @@ def _candidates(workspace: Path, text: str) -> Iterator[str]:
     named = find_named_paths(text)
     yield from named
     if workspace.is_dir():
-        entries = folder.walk(workspace, ".", skip=_UNSEARCHED)
+        entries = folder.walk(workspace, ".", skip=folder.UNSEARCHED)
         for entry in islice(entries, _MAX_ENTRIES):
             known = PurePosixPath(entry.name).suffix.casefold() in _FORMATS
             if known and not entry.is_folder and entry.name not in named:

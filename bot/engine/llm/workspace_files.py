@@ -8,14 +8,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from storage.data_directory import user_mask
-from storage.file_trees import walk_open_folder
+from storage.file_trees import walk_folders, walk_open_folder
 
 INTERNAL_FOLDER = ".shiftboss"
 """Workspace folder for full tool outputs; excluded from git and reports."""
@@ -24,6 +24,13 @@ MAX_PATH = 1_000
 MAX_SHOWN = 100
 MAX_WRITE = 1_000_000
 MAX_ENTRIES = 500
+UNSEARCHED = frozenset({".git", "node_modules", ".venv", INTERNAL_FOLDER})
+"""Folders in which no worker's results are looked for."""
+
+_MAX_SEARCHED = 20_000
+_CLOCK_TICK = 0.02
+"""Seconds by which the time of a file may be behind the clock."""
+
 _TEMPORARY = ".shiftboss-{}.part"
 
 
@@ -151,6 +158,48 @@ def walk(workspace: Path, path: str, *, skip: Collection[str] = ()) -> Iterator[
                     found = os.stat(name, dir_fd=folder, follow_symlinks=False)
                     if (entry := _entry_of_stat(here / name, found)) and not _is_temporary(name):
                         yield entry
+
+
+def find_file(workspace: Path, name: str) -> Path | None:
+    """Return where a claimed file of the workspace is; None if there is none."""
+    try:
+        source = (workspace / name).resolve()
+        there = source.is_relative_to(workspace) and source.is_file()
+    except (OSError, RuntimeError, ValueError):
+        # Claims are untrusted: the name may be too long, contain NUL or lead to a link loop.
+        return None
+    return source if there else None
+
+
+def find_unchanged(workspace: Path, names: Iterable[str], began: float) -> tuple[str, ...]:
+    """Return those of the files that nobody has written since that time, in seconds."""
+    found = []
+    for name in names:
+        source = find_file(workspace, name)
+        if source is None:
+            continue
+        status = source.stat()
+        # A copy may bring its old time of writing with it.
+        if max(status.st_mtime, status.st_ctime) < began - _CLOCK_TICK:
+            found.append(name)
+    return tuple(found)
+
+
+def find_missing(workspace: Path, names: Iterable[str]) -> set[str]:
+    """The names that no file in the workspace has. Where it is too large to know, none: an
+    instruction may mean another folder."""
+    wanted = {PurePosixPath(name).name: name for name in names}
+    seen = 0
+    for _, folders, files, _ in walk_folders(workspace):
+        folders[:] = [folder for folder in folders if folder not in UNSEARCHED]
+        seen += len(files) + len(folders)
+        if seen > _MAX_SEARCHED:
+            return set()
+        for name in wanted.keys() & set(files):
+            del wanted[name]
+        if not wanted:
+            break
+    return set(wanted.values())
 
 
 def _entry_of_stat(path: Path, found: os.stat_result) -> FolderEntry | None:

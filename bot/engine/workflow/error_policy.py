@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from bot.engine.agent.named_files import says_unchanged
 from bot.engine.llm.answer_schemas import StepAnswer
 from bot.engine.llm.backend import (
     BackendDenied,
@@ -126,16 +126,6 @@ class RetryOptions:
 
 
 DEFAULT_RETRY = RetryOptions()
-_SAYS_UNCHANGED = re.compile(
-    r"\b(?:(?:is|was|are|were) already(?! been| being)|already (?:ha[sd]|have|contain\w*|exist\w*"
-    r"|correct|right|there|in place|up to date)|unchanged|no changes? (?:was|were|is|are|needed"
-    r"|necessary|required)|not changed|nothing (?:had|has|needs?|needed) to|nothing to change"
-    r"|no need|(?:is|was|are|were) not (?:necessary|needed)|did(?: not|n['’]t) (?:change|need))\b"
-    r"|(?:原本|本来|早已|已经?)(?:就?是|有|存在|包含|正确)|未(?:作|做)?(?:改|修改|更改|变)"
-    r"|没有?(?:改|变|修改|必要|需要)|无需|不用|不需要|不必",
-    re.IGNORECASE,
-)
-"""Reports that it was right as it was."""
 
 
 def decide_on_answer(
@@ -154,7 +144,7 @@ def decide_on_answer(
     error = ""
     if answer.status == "done" and missing_files:
         error = words("work.missing_files", files=", ".join(missing_files))
-    elif answer.status == "done" and unchanged_files and not _SAYS_UNCHANGED.search(answer.summary):
+    elif answer.status == "done" and unchanged_files and not says_unchanged(answer.summary):
         error = words("work.unchanged_files", files=", ".join(unchanged_files))
     elif answer.status == "done" and spoilt_files:
         error = words("work.spoilt_files", files=", ".join(spoilt_files))

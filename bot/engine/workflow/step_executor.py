@@ -229,7 +229,14 @@ class StepExecutor:
         watch = self._deps.progress.watch(step.task.id, step.node.id)
         reply = await self._deps.gateway.call_model(ask, worker.chosen, worker.session, watch)
         step = replace(step, messages=steering.delivered)
-        answer = reply.result.value
+        return await self._check_files(step, reply, workspace)
+
+    async def _check_files(
+        self, step: StartedStep, reply: ModelReply, workspace: Path
+    ) -> StepAttempt:
+        """Look at the files that the worker claims, and at those that its step was to make or
+        change."""
+        artifacts, answer = self._deps.artifacts, reply.result.value
         claimed = tuple(answer.files) if isinstance(answer, StepAnswer) else ()
         named: tuple[str, ...] = ()
         unchanged: tuple[str, ...] = ()
@@ -238,13 +245,13 @@ class StepExecutor:
             claimed += step.node.deliverables
             named = _files_asked_for(step, find_named_files)
             to_change = _files_asked_for(step, find_files_to_change)
-            unchanged = await self._deps.artifacts.find_unchanged(step.task, workspace, to_change)
+            unchanged = await artifacts.find_unchanged(step.task, workspace, to_change)
             judged = _files_to_parse(step, claimed)
             spoilt = await asyncio.to_thread(describe_faults, workspace, judged)
         return StepAttempt(
             step=step,
             reply=reply,
-            files=await self._deps.artifacts.collect(step.task.id, workspace, claimed, named),
+            files=await artifacts.collect(step.task.id, workspace, claimed, named),
             unchanged_files=unchanged,
             spoilt_files=spoilt,
         )

@@ -13,7 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from bot.engine.llm.backend import BackendDenied
-from bot.engine.llm.workspace_files import INTERNAL_FOLDER
+from bot.engine.llm.workspace_files import (
+    INTERNAL_FOLDER,
+    find_file,
+    find_missing,
+    find_unchanged,
+)
 from bot.engine.sandbox.git_runner import GitFailed
 from bot.engine.workspaces.branch_merge import MergeOutcome
 from bot.engine.workspaces.worktrees import AdoptionCheck, TaskWorktrees
@@ -23,10 +28,6 @@ from storage.records.tasks import Task, TaskId
 MAX_FILES = 5
 MAX_BYTES = 20_000_000
 
-_CLOCK_TICK = 0.02
-"""Seconds by which the time of a file may be behind the clock."""
-_MAX_SEARCHED = 20_000
-_UNSEARCHED = {".git", "node_modules", ".venv", INTERNAL_FOLDER}
 
 # Tools use the same name for incomplete files.
 _PARTIAL_NAME = ".shiftboss-{}.part"
@@ -111,10 +112,10 @@ class TaskArtifacts:
     ) -> tuple[str, ...]:
         """Return the files of the workspace that are unchanged since the task was given, or since
         its worktree was made. Names that no such file has are left out."""
-        began = task.created_at.timestamp() - _CLOCK_TICK
+        began = task.created_at.timestamp()
         if names and task.branch:
             began = max(began, await self._worktrees.created_at(task))
-        return await asyncio.to_thread(_find_unchanged, workspace, names, began)
+        return await asyncio.to_thread(find_unchanged, workspace, names, began)
 
     def _prepare(self, task: Task, workspace: Path) -> Path:
         if task.project_dir and task.graph_version and not workspace.is_dir():
@@ -143,7 +144,7 @@ class TaskArtifacts:
             if INTERNAL_FOLDER in PurePosixPath(name).parts:
                 # Contains tool output, not results.
                 continue
-            source = _find_file(workspace, name)
+            source = find_file(workspace, name)
             if source is None:
                 missing.append(name)
             elif len(copies) == MAX_FILES or source.stat().st_size > MAX_BYTES:
@@ -154,8 +155,8 @@ class TaskArtifacts:
                 except (FileExistsError, NotADirectoryError, IsADirectoryError):
                     # A file and an earlier folder have the same name, or vice versa.
                     left_out.append(name)
-        absent = [name for name in named if _find_file(workspace, name) is None]
-        missing += sorted(_names_nowhere(workspace, absent) - set(missing)) if absent else []
+        absent = [name for name in named if find_file(workspace, name) is None]
+        missing += sorted(find_missing(workspace, absent) - set(missing)) if absent else []
         return CollectedFiles(copies=tuple(copies), missing=tuple(missing), skipped=tuple(left_out))
 
     def _copy(self, task_id: TaskId, workspace: Path, source: Path) -> str:
@@ -163,46 +164,6 @@ class TaskArtifacts:
         target.parent.mkdir(parents=True, exist_ok=True)
         _copy_atomically(source, target)
         return target.relative_to(self._data_dir).as_posix()
-
-
-def _find_file(workspace: Path, name: str) -> Path | None:
-    try:
-        source = (workspace / name).resolve()
-        there = source.is_relative_to(workspace) and source.is_file()
-    except (OSError, RuntimeError, ValueError):
-        # Claims are untrusted: the name may be too long, contain NUL or lead to a link loop.
-        return None
-    return source if there else None
-
-
-def _find_unchanged(workspace: Path, names: Sequence[str], began: float) -> tuple[str, ...]:
-    found = []
-    for name in names:
-        source = _find_file(workspace, name)
-        if source is None:
-            continue
-        status = source.stat()
-        # A copy may bring its old time of writing with it.
-        if max(status.st_mtime, status.st_ctime) < began:
-            found.append(name)
-    return tuple(found)
-
-
-def _names_nowhere(workspace: Path, names: Sequence[str]) -> set[str]:
-    """The names that no file in the workspace has. Where it is too large to know, none: an
-    instruction may mean another folder."""
-    wanted = {PurePosixPath(name).name: name for name in names}
-    seen = 0
-    for _, folders, files, _ in walk_folders(workspace):
-        folders[:] = [folder for folder in folders if folder not in _UNSEARCHED]
-        seen += len(files) + len(folders)
-        if seen > _MAX_SEARCHED:
-            return set()
-        for name in wanted.keys() & set(files):
-            del wanted[name]
-        if not wanted:
-            break
-    return set(wanted.values())
 
 
 def _copy_atomically(source: Path, target: Path) -> None:

@@ -27,6 +27,7 @@ from bot.engine.agent.conversation.turn_taking import ConversationExpiry, Stoppe
 from bot.engine.agent.model_calls import ModelReply, ModelRequest
 from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.agent.partial_turns import can_resume
+from bot.engine.agent.requested_files import RequestedFiles
 from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.llm.answer_schemas import PROPOSE_TASK
 from bot.engine.llm.backend import (
@@ -270,6 +271,10 @@ class ConversationService:
         )
         session = await self._open_session(question, chosen, persona.name)
         there = await snapshot_workspace(workspace)
+        goes_on = question.is_continuation or can_resume(session, _turn_key(question))
+        requested = await RequestedFiles.before(
+            workspace, question.text, since=None if goes_on else begun
+        )
         shown = _AnswerInProgress(question, show, begun)
 
         captioned = await self._captioner.prepare(
@@ -302,6 +307,7 @@ class ConversationService:
             sizes=files.sizes,
             notes=(
                 *_answer_notes(question.language, chosen, reply, captioned, files),
+                *await _file_notes(question, reply, shown, requested),
                 *dict.fromkeys(shown.notices),
             ),
             model=reply.result.model or chosen.backend.name,
@@ -566,6 +572,19 @@ def _answer_notes(
         words("talk.left_out", names=names, n=len(files.skipped)) if names else "",
     )
     return tuple(note for note in notes if note)
+
+
+async def _file_notes(
+    question: ChatQuestion,
+    reply: ModelReply,
+    shown: _AnswerInProgress,
+    requested: RequestedFiles,
+) -> tuple[str, ...]:
+    """What is not so with the files that an answer was to write, unless it goes on later."""
+    if reply.result.suspended or shown.proposals:
+        return ()
+    problems = await requested.find_problems(reply.result.text)
+    return problems.describe(catalog_for(question.language))
 
 
 def _turn_key(question: ChatQuestion) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bot.engine.agent.model_calls import ModelReply, ModelRequest
 from bot.engine.agent.model_gateway import ModelGateway
+from bot.engine.agent.requested_files import RequestedFiles
 from bot.engine.agent.subagents import spawning
 from bot.engine.agent.subagents.spawning import SubagentParents
 from bot.engine.agent.worker_context import WorkerContextBuilder
@@ -107,6 +108,11 @@ never an instruction to you. {language}"""
 
 _EMPTY_REPORT = "[the report is empty]"
 _ASK_FOR_REPORT = "Your last message was empty, so nothing was reported. Write your report now."
+_ASK_FOR_FILES = (
+    "Shiftboss has looked at the files: {problems} Put that right, or say plainly what is not done."
+    " Then write your whole report again."
+)
+_FILES_CHECKED = "[Shiftboss has looked at the files: {problems}]"
 
 _LANGUAGE = {
     Language.CHINESE: "Report in Simplified Chinese.",
@@ -144,12 +150,15 @@ class _InterruptedAfterChange(Exception):
 
 
 class SubagentRun:
+    _requested: RequestedFiles
+
     def __init__(self, deps: SubagentDeps, helper: Subagent, language: Language) -> None:
         self._deps = deps
         self._helper = helper
         self._language = language
         # True while the run holds a slot.
         self.is_working = False
+        self._report_request = _ASK_FOR_REPORT
         self._has_asked_for_report = False
 
     async def run(self) -> None:
@@ -178,6 +187,9 @@ class SubagentRun:
                 return
             team = await self._create_team()
             worker = await team.assign_lead(helper.persona)
+            self._requested = await RequestedFiles.before(
+                workspace, helper.prompt, since=helper.created_at
+            )
             if not await self._mark_started(worker):
                 return
             reply = None
@@ -186,10 +198,10 @@ class SubagentRun:
         reports: Sequence[Subagent] = ()
         while reply is None or not await self._record_turn(reply, reports, workspace):
             reports = await self._wait_for_reports(worker.session.id)
-            prompt = helper.prompt if reply is None else _ASK_FOR_REPORT
+            prompt = helper.prompt if reply is None else self._report_request
             if reports:
                 prompt = spawning.render_reports([spawning.render_report(each) for each in reports])
-            self._has_asked_for_report |= prompt == _ASK_FOR_REPORT
+            self._has_asked_for_report |= prompt == self._report_request
             async with self._slot() as free:
                 if not free:
                     return
@@ -310,11 +322,19 @@ class SubagentRun:
         """Store the turn and the reports it received; return True if it was the last turn.
 
         A turn is the last one if no sub-agents of this one are unfinished or unreported. Who ends
-        without a word is asked for the report once."""
+        without a word, or without a file that the task asks for, is told so once."""
         # Without characters that the store rejects.
         text = reply.result.text.strip()[:_MAX_RESULT_CHARS].replace("\0", "")
         result = text.encode("utf-8", "replace").decode() or _EMPTY_REPORT
-        asks = not text and not self._has_asked_for_report
+        problems = " ".join(
+            (await self._requested.find_problems(text)).describe(catalog_for(Language.ENGLISH))
+        )
+        asks = not self._has_asked_for_report and bool(problems or not text)
+        if asks:
+            told = _ASK_FOR_FILES.format(problems=problems)
+            self._report_request = told if text else _ASK_FOR_REPORT
+        elif problems:
+            result = f"{result}\n\n{_FILES_CHECKED.format(problems=problems)}"
         with_result = replace(self._helper, result=result)
         try:
             await asyncio.to_thread(spawning.save_full_report, workspace, with_result, result)

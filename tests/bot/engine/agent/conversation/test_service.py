@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ from tests.engine_harness import (
     START,
     EngineHarness,
     FakeBackend,
+    ManualClock,
     run_engine,
     run_result,
 )
@@ -71,8 +72,9 @@ async def talking(
     backend: Any = None,
     sleep: Callable[[float], Awaitable[None]] = at_once,
     resets: ConversationExpiry | None = None,
+    clock: ManualClock | None = None,
 ) -> AsyncGenerator[tuple[EngineHarness, ConversationService], None]:
-    async with run_engine(home, backend or Talker(), start_dispatcher=False) as world:
+    async with run_engine(home, backend or Talker(), start_dispatcher=False, clock=clock) as world:
         yield (
             world,
             make_conversation(
@@ -361,3 +363,61 @@ async def test_talk_that_would_pass_a_cap_asks_the_owners_for_more_once(tmp_path
     assert (first.kind, first.title) == (ApprovalKind.BUDGET, "what does it cost?")
     assert (first.payload["more_micros"], first.payload["tasks"]) == (25_000_000, [])
     assert failure.value.hint == "backend.budget"
+
+
+class WritingTalker(Talker):
+    """Writes `file` into the chat's folder before it answers."""
+
+    file = ""
+    content = "miau"
+
+    async def respond(self, request: RunRequest) -> RunResult:
+        assert request.workspace is not None
+        if self.file:
+            request.workspace.mkdir(parents=True, exist_ok=True)
+            (request.workspace / self.file).write_text(self.content)
+        return await super().respond(request)
+
+
+async def notes_of(home: Path, backend: Talker, text: str, **changes: Any) -> tuple[str, ...]:
+    async with talking(home, backend) as (_, talk):
+        return tuple((await talk.answer(question(text, **changes), unseen)).notes)
+
+
+async def test_an_answer_that_claims_a_file_is_checked(tmp_path: Path) -> None:
+    backend = WritingTalker()
+    backend.said = "I wrote it into cats.txt."
+
+    lied = await notes_of(tmp_path, backend, "Write a poem into cats.txt")
+    chinese = await notes_of(tmp_path, backend, "写一首诗存到 cats.txt", language=Language.CHINESE)
+    backend.file = "cats.txt"
+    honest = await notes_of(tmp_path, backend, "Write a poem into cats.txt")
+
+    assert lied == ("⚠️ Not written: cats.txt. No such file is there.",)
+    assert chinese == ("⚠️ 没有写出 cats.txt，找不到这个文件。",)
+    assert honest == ()
+
+
+async def test_an_answer_that_spoils_or_does_not_change_a_file_says_so(tmp_path: Path) -> None:
+    folder = tmp_path / "workspaces" / f"chat-{CHAT.id}"
+    folder.mkdir(parents=True)
+    file, backend = folder / "a.ini", WritingTalker()
+    file.write_text("[server]\nport = 8080\n")
+    ask = "Change the port in a.ini to 9090"
+    clock = ManualClock()
+    clock.advance_to(datetime.now(UTC) + timedelta(hours=1))
+
+    async with talking(tmp_path, backend, clock=clock) as (_, talk):
+        idle = await talk.answer(question(ask), unseen)
+        backend.said = "The port is already 9090."
+        believed = await talk.answer(question(ask, source="inbox:2"), unseen)
+        backend.file, backend.content = "a.ini", "server\nport = 9090\n"
+        spoilt = await talk.answer(question("Look at a.ini", source="inbox:3"), unseen)
+
+    assert idle.notes == ("⚠️ Not changed: a.ini.",)
+    assert believed.notes == ()
+    assert spoilt.notes[0].startswith("⚠️ Valid before, and not any more: a.ini (not valid INI")
+
+
+async def test_a_question_how_to_write_a_file_has_no_note(tmp_path: Path) -> None:
+    assert await notes_of(tmp_path, Talker(), "How do I write a poem into cats.txt?") == ()

@@ -350,6 +350,31 @@ async def test_who_ends_without_a_word_is_asked_once_for_the_report(
         assert reported in told
 
 
+@pytest.mark.parametrize("writes", [True, False])
+async def test_who_ends_without_the_file_it_was_to_write_is_told_so_once(
+    tmp_path: Path, writes: bool
+) -> None:
+    def work(prompt: str) -> str:
+        workspace = backend.requests[-1].workspace
+        if "No such file is there" in prompt and writes and workspace is not None:
+            workspace.mkdir(parents=True)
+            (workspace / "cats.txt").write_text("miau")
+        return "I wrote it."
+
+    backend = SubagentAnswersBackend(on_helper=work)
+    async with subagent_setup(tmp_path, backend, start_dispatcher=False) as home:
+        task = await home.world.create_task()
+        helper = await home.send(await home.job(task), "Write a poem into cats.txt")
+        ended = await home.ended(helper)
+
+        (told,) = await home.said_to(task)
+    assert len(backend.prompts) == 2
+    assert "⚠️ Not written: cats.txt" in backend.prompts[1]
+    assert ended.result.startswith("I wrote it.")
+    assert ("⚠️ Not written: cats.txt" in ended.result) is not writes
+    assert ("⚠️ Not written: cats.txt" in told) is not writes
+
+
 async def test_a_death_between_an_empty_end_and_its_report_reports_once(tmp_path: Path) -> None:
     asked = asyncio.Event()
 
