@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Update, bindparam, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    Row,
+    Select,
+    Update,
+    bindparam,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from storage.db import Database, Transaction
 from storage.dialect import PreparedWrite
@@ -41,6 +53,46 @@ _END_CALL = PreparedWrite(
     )
 )
 
+_IS_LOST = (
+    (_C.asked_at > _LAST_GROWN.where(sessions.c.id == _C.session_id).scalar_subquery())
+    & _C.started_at.is_not(None)
+    & _C.state.in_(
+        [
+            each.value
+            for each in (
+                ToolCallState.RUNNING,
+                ToolCallState.DONE,
+                ToolCallState.FAILED,
+                ToolCallState.CUT,
+            )
+        ]
+    )
+    & ~_C.suspended
+)
+_EARLIER_CALLS = (
+    select(tool_calls, _IS_LOST.label("is_lost"))
+    .where(
+        _C.session_id == bindparam("session"),
+        _IS_LOST
+        | (_C.call_id == bindparam("call"))
+        | (func.substr(_C.call_id, 1, bindparam("length", type_=Integer)) == bindparam("again")),
+    )
+    .order_by(_C.id)
+)
+_ADD_CALL = insert(tool_calls).returning(_C.id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierCalls:
+    """The calls of a session that a request may repeat. `suspended` is the suspended call with its
+    id; `lost` are those started since the session's transcript last grew, oldest first: their turn
+    was cut off; `same_ids` is how many have its id."""
+
+    suspended: ToolCallRecord | None
+    lost: Sequence[ToolCallRecord]
+    same_ids: int
+
+
 _UNDELIVERED_STATES = (
     ToolCallState.OPEN,
     ToolCallState.ALLOWED,
@@ -53,36 +105,49 @@ class ToolCallRepo:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    async def add(self, tx: Transaction, new: NewToolCall, *, now: datetime) -> ToolCallRecord:
+    async def add(
+        self, tx: Transaction, new: NewToolCall, *, now: datetime, same_ids: int | None = None
+    ) -> ToolCallRecord:
         """Add a call, already started if it is allowed. A call id reused in the session gets a
-        suffix."""
-        used = await tx.scalars(
-            select(_C.call_id).where(_C.session_id == new.session_id, _has_call_id(new.call_id))
-        )
-        times = len(used.all())
+        suffix; `same_ids` is as in `EarlierCalls`, if known."""
+        if same_ids is None:
+            same_ids = (await self.find_earlier(tx, new.session_id, new.call_id)).same_ids
         values = row_from(new) | {
-            "call_id": new.call_id if not times else f"{new.call_id}{_REPEAT_SUFFIX}{times}",
+            "call_id": f"{new.call_id}{_REPEAT_SUFFIX}{same_ids}" if same_ids else new.call_id,
             "asked_at": now,
             "started_at": now if new.state is ToolCallState.RUNNING else None,
             "ended_at": now if new.state is ToolCallState.DENIED else None,
         }
-        row_id = await tx.scalar(insert(tool_calls).values(**values).returning(_C.id))
-        return await self.get(int(row_id or 0), tx=tx)
+        row_id = await tx.scalar(_ADD_CALL, values)
+        return ToolCallRecord(
+            **values,
+            id=int(row_id or 0),
+            suspended=False,
+            approval_id="",
+            answer="",
+            outcome="",
+            size=0,
+        )
+
+    async def find_earlier(self, tx: Transaction, session_id: str, call_id: str) -> EarlierCalls:
+        """Find the calls that a request with this id may repeat, in one query: it stands before
+        every call."""
+        again = f"{call_id}{_REPEAT_SUFFIX}"
+        binds = {"session": session_id, "call": call_id, "again": again, "length": len(again)}
+        rows = (await tx.execute(_EARLIER_CALLS, binds)).all()
+        same = [row for row in rows if row.call_id == call_id or row.call_id.startswith(again)]
+        suspended = [row for row in same if row.suspended]
+        return EarlierCalls(
+            suspended=_record(suspended[-1]) if suspended else None,
+            lost=tuple(_record(row) for row in rows if row.is_lost),
+            same_ids=len(same),
+        )
 
     async def get(self, row_id: int, *, tx: Transaction | None = None) -> ToolCallRecord:
         found = await self._select(_C.id == row_id, tx=tx)
         if not found:
             raise NotFound("call", str(row_id))
         return found[0]
-
-    async def find_suspended(
-        self, session_id: str, call_id: str, *, tx: Transaction | None = None
-    ) -> ToolCallRecord | None:
-        """The suspended call with this id."""
-        found = await self._select(
-            _C.session_id == session_id, _has_call_id(call_id), _C.suspended, tx=tx
-        )
-        return found[-1] if found else None
 
     async def find_undelivered(
         self,
@@ -131,20 +196,7 @@ class ToolCallRepo:
     async def list_lost(self, tx: Transaction | None, session_id: str) -> Sequence[ToolCallRecord]:
         """Calls started since the session's transcript last grew, oldest first: their turn was cut
         off."""
-        states = (
-            ToolCallState.RUNNING,
-            ToolCallState.DONE,
-            ToolCallState.FAILED,
-            ToolCallState.CUT,
-        )
-        return await self._select(
-            _C.session_id == session_id,
-            _C.asked_at > _LAST_GROWN.where(sessions.c.id == session_id).scalar_subquery(),
-            _C.started_at.is_not(None),
-            _C.state.in_([each.value for each in states]),
-            ~_C.suspended,
-            tx=tx,
-        )
+        return await self._select(_C.session_id == session_id, _IS_LOST, tx=tx)
 
     async def list_started(
         self, session_id: str, *, path: str | None = None, since: datetime | None = None
@@ -297,6 +349,12 @@ def _record(row: Row[Any]) -> ToolCallRecord:
 
 
 _G = tool_grants.c
+_GRANTS = select(tool_grants).where(_G.revoked_at.is_(None)).order_by(_G.id)
+_APPLICABLE_GRANTS = _GRANTS.where(
+    (_G.scope == StandingPermissionScope.ALWAYS.value)
+    | ((_G.scope == StandingPermissionScope.TASK.value) & (_G.subject == bindparam("task")))
+    | ((_G.scope == StandingPermissionScope.CHAT.value) & (_G.subject == bindparam("chat")))
+)
 
 
 class PermissionGrantRepo:
@@ -331,15 +389,10 @@ class PermissionGrantRepo:
         self, *, task: TaskId | None, chat: ChatId | None, tx: Transaction | None = None
     ) -> Sequence[StandingPermission]:
         """Permissions that apply to this task, in this chat, and always."""
-        held = [_G.scope == StandingPermissionScope.ALWAYS.value]
-        if task is not None:
-            held.append((_G.scope == StandingPermissionScope.TASK.value) & (_G.subject == task))
-        if chat is not None:
-            held.append((_G.scope == StandingPermissionScope.CHAT.value) & (_G.subject == chat))
-        return await self._select(or_(*held), tx=tx)
+        return await self._read(_APPLICABLE_GRANTS, {"task": task, "chat": chat}, tx=tx)
 
     async def list_all(self) -> Sequence[StandingPermission]:
-        return await self._select()
+        return await self._read(_GRANTS, {})
 
     async def revoke(self, grant_id: int, *, now: datetime) -> bool:
         """False if it was not in force."""
@@ -351,11 +404,10 @@ class PermissionGrantRepo:
             )
         return ended.rowcount == 1
 
-    async def _select(
-        self, *conditions: ColumnElement[bool], tx: Transaction | None = None
+    async def _read(
+        self, query: Select[Any], binds: Mapping[str, Any], *, tx: Transaction | None = None
     ) -> Sequence[StandingPermission]:
-        query = select(tool_grants).where(_G.revoked_at.is_(None), *conditions).order_by(_G.id)
         return tuple(
             record_from(StandingPermission, row, approval_id=row.approval_id or "")
-            for row in await self._db.fetch_all(query, tx=tx)
+            for row in await self._db.fetch_all(query, binds, tx=tx)
         )

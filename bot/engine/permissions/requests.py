@@ -329,8 +329,7 @@ class InterruptedTurnCalls:
     A session that resumes makes them again under their IDs. One that has forgotten them may make
     the same call under another; of these, only calls of a chat with side effects match."""
 
-    def __init__(self, calls: ToolCallRepo, spec: WorkerSpec) -> None:
-        self._calls = calls
+    def __init__(self, spec: WorkerSpec) -> None:
         self._spec = spec
         self._current_ids: set[int] = set()
         self._replayed_ids: set[int] = set()
@@ -339,11 +338,11 @@ class InterruptedTurnCalls:
         """Mark the call as part of the current turn."""
         self._current_ids.add(record.id)
 
-    async def find_match(self, tx: Transaction, call: ToolCall) -> ToolCallRecord | None:
-        """Return an identical call of the cut-off turn, each one only once; None for one that only
-        reads and has no result: it may run again."""
+    def find_match(self, lost: Sequence[ToolCallRecord], call: ToolCall) -> ToolCallRecord | None:
+        """Return an identical call among these of the cut-off turn, each one only once; None for
+        one that only reads and has no result: it may run again."""
         wanted = call_fingerprint(call.name, call.arguments)
-        for each in await self._calls.list_lost(tx, self._spec.session.id):
+        for each in lost:
             if each.command_hash != wanted or each.id in self._current_ids | self._replayed_ids:
                 continue
             if self._matches(each, call):

@@ -91,7 +91,7 @@ class _WorkerAuthorizer:
         self._spec = spec
         self._persona = persona
         self._call_rows: dict[str, int] = {}
-        self._interrupted_calls = InterruptedTurnCalls(service.calls, spec)
+        self._interrupted_calls = InterruptedTurnCalls(spec)
 
     async def __call__(self, call: ToolCall, *, wait_seconds: float = 0.0) -> CallDecision:
         if call.name in _UNCHECKED_TOOLS:
@@ -139,10 +139,10 @@ class _WorkerAuthorizer:
         """Record the call and its decision in one transaction."""
         service, session = self._service, self._spec.session.id
         async with service.db.write() as tx:
-            known = await service.calls.find_suspended(session, call.call_id, tx=tx)
-            if known is not None:
+            earlier = await service.calls.find_earlier(tx, session, call.call_id)
+            if (known := earlier.suspended) is not None:
                 return known, await self._answer_known(tx, call, known, seen)
-            if (made := await self._interrupted_calls.find_match(tx, call)) is not None:
+            if (made := self._interrupted_calls.find_match(earlier.lost, call)) is not None:
                 if model_call_id(made) == call.call_id:
                     # The session ends with this very call.
                     return await self._answer_interrupted(tx, made)
@@ -152,7 +152,10 @@ class _WorkerAuthorizer:
                 good = ruling.verdict is PolicyVerdict.ALLOW
                 state = ToolCallState.RUNNING if good else ToolCallState.DENIED
                 record = await service.calls.add(
-                    tx, self._new_call(call, ruling, state), now=service.now()
+                    tx,
+                    self._new_call(call, ruling, state),
+                    now=service.now(),
+                    same_ids=earlier.same_ids,
                 )
                 leave = CallVerdict.ALLOW if good else CallVerdict.DENY
                 return record, CallDecision(
