@@ -5,8 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import repeat
 from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar
@@ -133,6 +141,21 @@ class Database:
         """The first column of all rows of a query."""
         async with self.read(tx) as view:
             return (await view.scalars(query, values)).all()
+
+
+async def finish_despite_cancel(write: Coroutine[Any, Any, _T]) -> _T:
+    """Run a write to its end, also if the caller is cancelled meanwhile: whether it is stored is
+    known then, and the cancellation follows."""
+    task = asyncio.create_task(write, name="write")
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({task})
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("a write failed whose caller was cancelled: %s", error)
+        raise
 
 
 async def retry_until_stored(

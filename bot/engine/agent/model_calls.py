@@ -86,7 +86,8 @@ class ModelReply:
 class ModelCallInProgress:
     """A call with its backend, session and reservation. `is_pending` while a reply is awaited;
     `has_open_turn` once a part of its turn is stored. The stored transcript contains the first
-    `heard` messages of people."""
+    `heard` messages of people. `unstored` is the usage of a reply that has arrived and that the
+    store has not taken yet."""
 
     id: str
     model_request: ModelRequest
@@ -98,6 +99,7 @@ class ModelCallInProgress:
     is_pending: bool = False
     has_open_turn: bool = False
     heard: int = 0
+    unstored: TokenUsage = field(default_factory=TokenUsage)
 
     def __post_init__(self) -> None:
         self.has_open_turn = self.resumed is not None

@@ -41,7 +41,7 @@ from bot.engine.mcp.client.server_config import ConnectedServers, McpScope
 from bot.engine.mcp.client.server_pool import McpServerPool
 from bot.engine.permissions.requests import SuspendedCalls
 from bot.engine.tracing.span_recorder import CallEnding, SpanRecorder
-from storage.db import Database, Transaction, retry_until_stored
+from storage.db import Database, Transaction, finish_despite_cancel, retry_until_stored
 from storage.records.workers import ModelSession
 from storage.sessions import SessionRepo
 from storage.usage import UsageRepo
@@ -324,6 +324,7 @@ class ModelGateway:
         record = call.usage_record(turn.model, turn.usage, self._now())
         session_id, ask = call.session.id, call.model_request
         heard = 0 if ask.steering is None else ask.steering.delivered_count
+        call.unstored = turn.usage
 
         async def write() -> None:
             async with self._db.write() as tx:
@@ -336,11 +337,14 @@ class ModelGateway:
                     if ask.call_answers:
                         await self._suspended_calls.advance(tx, session_id)
 
-        await retry_until_stored(write, self._sleep, "a model's reply")
-        call.is_pending = False
-        call.has_open_turn |= bool(turn.messages)
-        call.heard = heard
-        call.reservation.record(turn.usage)
+            call.unstored, call.is_pending = TokenUsage(), False
+            call.has_open_turn |= bool(turn.messages)
+            call.heard = heard
+            call.reservation.record(turn.usage)
+
+        await retry_until_stored(
+            lambda: finish_despite_cancel(write()), self._sleep, "a model's reply"
+        )
 
     async def _find_resumable(self, ask: ModelRequest, session: ModelSession) -> ResumedTurn | None:
         """Return the cut-off turn that this request continues. Another one's turn is abandoned."""
@@ -415,8 +419,12 @@ class ModelGateway:
         )
         if resumed is not None:
             turns = max(1, ask.limits.turns - resumed.reply_count)
+            # The turn began with its pictures.
             request = replace(
-                request, resumed_text=resumed.text, limits=replace(ask.limits, turns=turns)
+                request,
+                pictures=(),
+                resumed_text=resumed.text,
+                limits=replace(ask.limits, turns=turns),
             )
         return request, more + count_row_tokens(history)
 
@@ -431,6 +439,7 @@ class ModelGateway:
         error: BaseException,
     ) -> None:
         added = error.new_history if isinstance(error, BackendError) else ()
+        usage += call.unstored
         if call.model_request.steering is not None:
             # No transcript has the contents of the failed request.
             call.model_request.steering.rewind(call.heard)

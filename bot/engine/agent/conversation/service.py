@@ -260,7 +260,7 @@ class ConversationService:
         instead: SelectedBackend | None,
     ) -> ChatAnswer:
         """`instead` takes over after another backend failed."""
-        begun = self._now()
+        shown = _AnswerInProgress(question, show, self._now())
         workspace = self._workspace(question.chat.id)
         incoming = await unpack_files(
             self._data_dir, question.files, workspace, boundary=self._ids.token()
@@ -271,11 +271,7 @@ class ConversationService:
         )
         session = await self._open_session(question, chosen, persona.name)
         there = await snapshot_workspace(workspace)
-        goes_on = question.is_continuation or can_resume(session, _turn_key(question))
-        requested = await RequestedFiles.before(
-            workspace, question.text, since=None if goes_on else begun
-        )
-        shown = _AnswerInProgress(question, show, begun)
+        requested = await _look_at_files(question, session, workspace, shown.begun)
 
         captioned = await self._captioner.prepare(
             self._new_pictures(question, session, incoming),
@@ -307,11 +303,11 @@ class ConversationService:
             sizes=files.sizes,
             notes=(
                 *_answer_notes(question.language, chosen, reply, captioned, files),
-                *await _file_notes(question, reply, shown, requested),
+                *await _file_notes(reply, shown, requested),
                 *dict.fromkeys(shown.notices),
             ),
             model=reply.result.model or chosen.backend.name,
-            seconds=(self._now() - begun).total_seconds(),
+            seconds=(self._now() - shown.begun).total_seconds(),
             joined=tuple(each.source for each in _joined(question)),
         )
         await self._record_answer(question, reply, answered, keep)
@@ -514,7 +510,7 @@ class _AnswerInProgress:
         self.notices: list[str] = []
         self.proposals: list[TaskProposal] = []
         self._show = show
-        self._words = catalog_for(question.language)
+        self.words = catalog_for(question.language)
 
     async def watch(self, event: AgentEvent) -> None:
         """Satisfies `EventListener`."""
@@ -522,7 +518,7 @@ class _AnswerInProgress:
             self.text += event.text
             await self._show(self.text)
         elif isinstance(event, RunNotice):
-            notice = formats.notice_text(event.key, event.facts, self._words)
+            notice = formats.notice_text(event.key, event.facts, self.words)
             if event.passing:
                 await self._show(f"{self.text}\n\n{notice}".strip())
             elif event.key in _SHOWN_NOTICES:
@@ -574,17 +570,21 @@ def _answer_notes(
     return tuple(note for note in notes if note)
 
 
+async def _look_at_files(
+    question: ChatQuestion, session: ModelSession, workspace: Path, begun: datetime
+) -> RequestedFiles:
+    goes_on = question.is_continuation or can_resume(session, _turn_key(question))
+    since = None if goes_on else begun
+    return await RequestedFiles.before(workspace, question.text, since=since)
+
+
 async def _file_notes(
-    question: ChatQuestion,
-    reply: ModelReply,
-    shown: _AnswerInProgress,
-    requested: RequestedFiles,
+    reply: ModelReply, shown: _AnswerInProgress, requested: RequestedFiles
 ) -> tuple[str, ...]:
     """What is not so with the files that an answer was to write, unless it goes on later."""
     if reply.result.suspended or shown.proposals:
         return ()
-    problems = await requested.find_problems(reply.result.text)
-    return problems.describe(catalog_for(question.language))
+    return (await requested.find_problems(reply.result.text)).describe(shown.words)
 
 
 def _turn_key(question: ChatQuestion) -> str:

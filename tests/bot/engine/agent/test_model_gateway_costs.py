@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from decimal import Decimal
+from itertools import count
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -18,6 +20,8 @@ from bot.engine.llm.backend import (
     MAX_ANSWER_TOKENS,
     BackendUnavailable,
     BudgetExceeded,
+    ImageInput,
+    PartialTurn,
     RunLimits,
     RunPurpose,
     RunRequest,
@@ -25,10 +29,12 @@ from bot.engine.llm.backend import (
     TokenUsage,
 )
 from bot.engine.workers.spec import CostAccount
+from storage.db import Transaction
+from storage.errors import StoreUnavailable
 from storage.records.people import Language
-from storage.records.usage import BudgetScope, SpendingCap
+from storage.records.usage import BudgetScope, SpendingCap, UsageRecord
 from storage.sessions import SessionRepo
-from storage.usage import BudgetRepo, UsageFilter, UsageRepo
+from storage.usage import BudgetRepo, UsageFilter, UsageKey, UsageRepo
 from tests.agent_builders import make_gateway, usual_cap
 from tests.engine_harness import BOSS, CHAT, EngineHarness, FakeBackend, run_engine
 from tests.fakes.backends import OnlyBackend
@@ -65,7 +71,9 @@ class Spender(FakeBackend):
 class Money:
     """A desk with caps over a backend that spends."""
 
-    def __init__(self, world: EngineHarness, worker: Spender, cap: SpendingCap) -> None:
+    def __init__(
+        self, world: EngineHarness, worker: Spender, cap: SpendingCap, **changes: Any
+    ) -> None:
         self.db = world.db
         self.usage = UsageRepo(world.db)
         self.sessions = SessionRepo(world.db)
@@ -83,9 +91,17 @@ class Money:
                 task_cap=usual_cap,
                 now=world.clock,
             ),
+            **changes,
         )
 
-    async def ask(self, *, book: bool = True, output_tokens: int = 32_000) -> None:
+    async def ask(
+        self,
+        *,
+        book: bool = True,
+        output_tokens: int = 32_000,
+        turn_key: str = "",
+        pictures: tuple[ImageInput, ...] = (),
+    ) -> None:
         chosen = self.desk.select_backend("", "")
         session = await self.desk.open_session("task:t", chosen)
         ask = ModelRequest(
@@ -96,6 +112,8 @@ class Money:
             account=CostAccount(person=BOSS.id, chat=CHAT.id),
             facts={},
             limits=RunLimits(output_tokens=output_tokens),
+            turn_key=turn_key,
+            pictures=pictures,
         )
         reply = await self.desk.call_model(ask, chosen, session)
         if book:
@@ -181,3 +199,101 @@ async def test_what_a_stopped_run_has_done_is_kept_with_what_it_has_cost(tmp_pat
     assert reached.value.cap.scope == "chat"
     assert reached.value.cap.spent_tokens == spent.input_tokens + spent.output_tokens == 3_300
     assert kept == ({"turn": 0}, {"turn": 1}, {"turn": 2})
+
+
+class Replier(Spender):
+    """Gets one reply, which is stored when it arrives; `arrived` is set just before."""
+
+    arrived: asyncio.Event
+
+    async def respond(self, request: RunRequest) -> RunResult:
+        assert request.gate is not None
+        assert request.on_reply is not None
+        await request.gate("fake-1", 1_000, TokenUsage())
+        self.arrived.set()
+        message = {"kind": "response", "parts": []}
+        reply = PartialTurn(messages=(message,), usage=USED, model="fake-1", context_tokens=1_100)
+        await request.on_reply(reply)
+        if self.fails:
+            raise self.fails
+        return await asyncio.Future()
+
+
+@asynccontextmanager
+async def replying(
+    home: Path, **changes: Any
+) -> AsyncGenerator[tuple[Money, asyncio.Task[None]], None]:
+    """A call whose reply has just arrived."""
+    async with run_engine(home, start_dispatcher=False) as world:
+        worker = Replier()
+        worker.arrived = asyncio.Event()
+        one = Money(world, worker, SpendingCap(tokens=5_000), **changes)
+        asked = asyncio.create_task(one.ask(turn_key="step t"))
+        await worker.arrived.wait()
+        yield one, asked
+
+
+async def cancel(asked: asyncio.Task[None]) -> None:
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+
+
+async def test_a_run_that_is_cancelled_while_a_reply_is_stored_has_its_bill_once(
+    tmp_path: Path,
+) -> None:
+    async with replying(tmp_path) as (one, asked):
+        async with one.db.write():
+            asked.cancel()
+            await asyncio.sleep(0)
+            asked.cancel("and again")
+        await cancel(asked)
+
+        spent = await one.usage.sum(UsageFilter())
+        session = await one.sessions.find_open("task:t")
+
+    assert (spent.calls, spent.input_tokens, spent.output_tokens) == (1, 1_000, 100)
+    assert session is not None
+    assert session.open_turn, "it goes on from there"
+
+
+async def test_a_run_that_is_cancelled_while_the_store_is_full_has_its_bill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add, tries, resting = UsageRepo.add, count(), asyncio.Event()
+
+    async def fails_once(repo: UsageRepo, tx: Transaction, record: UsageRecord) -> UsageKey:
+        if not next(tries):
+            raise StoreUnavailable("disk full")
+        return await add(repo, tx, record)
+
+    async def rest(_seconds: float) -> None:
+        resting.set()
+        await asyncio.Future()
+
+    monkeypatch.setattr(UsageRepo, "add", fails_once)
+    async with replying(tmp_path, sleep=rest) as (one, asked):
+        await resting.wait()
+        await cancel(asked)
+
+        spent = await one.usage.sum(UsageFilter())
+
+    assert (spent.calls, spent.input_tokens, spent.output_tokens) == (1, 1_000, 100)
+
+
+async def test_a_turn_that_goes_on_is_sent_without_the_pictures_it_began_with(
+    tmp_path: Path,
+) -> None:
+    async with run_engine(tmp_path, start_dispatcher=False) as world:
+        worker = Replier()
+        worker.fails = BackendUnavailable("gone")
+        worker.arrived = asyncio.Event()
+        one = Money(world, worker, SpendingCap())
+        shown = (ImageInput(path=tmp_path / "cat.png", mime="image/png"),)
+        for _ in range(2):
+            with pytest.raises(BackendUnavailable):
+                await one.ask(turn_key="step t", pictures=shown)
+
+    first, again = worker.requests
+    assert (first.pictures, again.pictures) == (shown, ())
+    assert again.resumed_text is not None
