@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import mean
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from benchmarks.engine_runs import RawCommits, RealClock
 from benchmarks.figures import Figure, Measurement, Scale, at_most
@@ -18,15 +18,19 @@ from benchmarks.measurements import p95
 from bot.engine.llm.answer_schemas import StepAnswer
 from bot.engine.llm.backend import PartialTurn, RunPurpose, RunRequest, RunResult, TokenUsage
 from bot.engine.llm.tool_calls import CallKind, ToolCall
+from storage.db import Database, Transaction
 from storage.records.tasks import TaskStatus
+from storage.sessions import SessionRepo
 from tests.agent_builders import make_context_builder
 from tests.bot.engine.permissions.builders import build_permission_service
-from tests.engine_harness import FakeBackend, run_engine, run_result
+from tests.engine_harness import EngineHarness, FakeBackend, run_engine, run_result
 
 _TURNS = 400
 _BYTES = 1_500
+_STREAMS = 8
 _MODEL = "claude-sonnet-5-5"
 _T = TypeVar("_T")
+_Work: TypeAlias = Callable[[Transaction], Awaitable[None]]
 
 
 @dataclass
@@ -102,7 +106,10 @@ async def measure(scale: Scale) -> list[Measurement]:
     """One step of 400 turns, each with one tool call; what is written for a reply or a result is
     some 1,500 bytes. A *reply* is its transaction: the messages, the bill, and the end of the call
     that was announced. A *result* is that of a tool call. Both are compared with a raw commit of
-    that size on the same disk, made just before."""
+    that size on the same disk, made just before.
+
+    *At once* are rows of that size from eight writers that never rest, committed in groups and each
+    by itself."""
     backend = _TurningBackend(turns=scale.pick(_TURNS, 5), steps=("tidy",))
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
@@ -118,6 +125,10 @@ async def measure(scale: Scale) -> list[Measurement]:
             task = await world.create_task("Tidy up")
             await backend.is_done.wait()  # whoever looks meanwhile is measured too
             view = await world.until(task)
+            together, alone = [
+                await _write_at_once(world, way, scale.pick(_TURNS, 5))
+                for way in (world.db.write_together, partial(_write_alone, world.db))
+            ]
         assert view.task.status is TaskStatus.COMPLETED, view.task.status_reason
     raw = mean(backend.raw_times)
     parts = {
@@ -133,4 +144,41 @@ async def measure(scale: Scale) -> list[Measurement]:
             Figure(f"{name}: p95", p95(cost.wall), "ms"),
             Figure(f"{name}: against a raw commit", mean(cost.wall) / raw, "×"),
         ]
+    for name, (waits, cpu) in {"in groups": together, "each by itself": alone}.items():
+        figures += [
+            Figure(f"eight at once, {name}: CPU", cpu, "ms"),
+            Figure(f"eight at once, {name}: p95", p95(waits), "ms"),
+        ]
     return [*figures, Figure("raw commit", raw, "ms")]
+
+
+async def _write_alone(db: Database, work: _Work) -> None:
+    async with db.write() as tx:
+        await work(tx)
+
+
+async def _write_at_once(
+    world: EngineHarness, write: Callable[[_Work], Awaitable[None]], turns: int
+) -> tuple[list[float], float]:
+    """Milliseconds of the clock for each write, and of the processor for one."""
+    sessions, waits = SessionRepo(world.db), list[float]()
+    chosen = world.gateway.select_backend("", "")
+    keys = [f"stream {n}" for n in range(_STREAMS)]
+    opened = [await world.gateway.open_session(key, chosen) for key in keys]
+
+    async def stream(session_id: str) -> None:
+        append = partial(
+            sessions.append_messages,
+            session_id=session_id,
+            messages=_reply(0).messages,
+            tokens=1_200,
+            now=world.clock(),
+        )
+        for _ in range(turns):
+            began = time.perf_counter()
+            await write(append)
+            waits.append(1_000 * (time.perf_counter() - began))
+
+    cpu = time.process_time()
+    await asyncio.gather(*(stream(each.id) for each in opened))
+    return waits, 1_000 * (time.process_time() - cpu) / len(waits)

@@ -31,6 +31,8 @@ from storage.sqlite_driver import BatchingConnection
 log = logging.getLogger(__name__)
 
 STORE_RETRY_SECONDS = 5.0
+CANCELLED_WRITE_SECONDS = 2.0
+"""How long a write may still take whose caller was cancelled."""
 
 _PRAGMAS = (
     "PRAGMA journal_mode=WAL",
@@ -46,6 +48,8 @@ _Row: TypeAlias = Row[*tuple[Any, ...]]
 
 _T = TypeVar("_T")
 
+_Work: TypeAlias = Callable[[Transaction], Awaitable[None]]
+
 
 class Database:
     """One database. Writes are serialized; reads see the last commit."""
@@ -57,6 +61,7 @@ class Database:
         self._reader = reader
         self._file_check = file_check
         self._write_lock = asyncio.Lock()
+        self._group: list[tuple[_Work, asyncio.Future[bool]]] = []
 
     @classmethod
     async def open(cls, url: str, stack: AsyncExitStack) -> Self:
@@ -91,6 +96,39 @@ class Database:
                         # A failed commit must be rolled back too: closing would leave it open.
                         await transaction.rollback()
                         raise
+
+    async def write_together(self, work: _Work) -> None:
+        """Run short work in one transaction with the work of others that waits for the lock at the
+        same time; return once it is committed.
+
+        If a group fails, each of its members runs alone, so `work` may run twice. Work that has
+        not begun is dropped when its caller is cancelled."""
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._group.append((work, done))
+        if len(self._group) == 1:
+            await self._write_group()
+        if not await done:
+            async with self.write() as tx:
+                await work(tx)
+
+    async def _write_group(self) -> None:
+        members: list[tuple[_Work, asyncio.Future[bool]]] = []
+        is_stored = False
+        try:
+            # Whoever is to blame fails by itself then.
+            with suppress(Exception):
+                async with self.write() as tx:
+                    members, self._group = self._group, []
+                    for work, done in members:
+                        if not done.done():
+                            await work(tx)
+                is_stored = True
+        finally:
+            if not members:
+                members, self._group = self._group, []
+            for _, done in members:
+                if not done.done():
+                    done.set_result(is_stored)
 
     async def data_version(self) -> int | None:
         """A number that changes when another process commits; None during a write. Cheap enough to
@@ -145,15 +183,17 @@ class Database:
 
 async def finish_despite_cancel(write: Coroutine[Any, Any, _T]) -> _T:
     """Run a write to its end, also if the caller is cancelled meanwhile: whether it is stored is
-    known then, and the cancellation follows."""
+    known then, and the cancellation follows. A write that takes longer, or a second cancellation,
+    ends it."""
     task = asyncio.create_task(write, name="write")
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        while not task.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait({task})
-        if not task.cancelled() and (error := task.exception()) is not None:
+        try:
+            await asyncio.wait({task}, timeout=CANCELLED_WRITE_SECONDS)
+        finally:
+            task.cancel()
+        if task.done() and not task.cancelled() and (error := task.exception()) is not None:
             log.warning("a write failed whose caller was cancelled: %s", error)
         raise
 

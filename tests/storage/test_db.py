@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -9,7 +10,7 @@ import pytest
 from sqlalchemy import insert, update
 
 from storage import schema
-from storage.db import Database
+from storage.db import Database, Transaction
 from storage.dialect import PreparedWrite
 from storage.errors import ConcurrentUpdate, StoreUnavailable
 from storage.key_value import KeyValueStore
@@ -102,3 +103,83 @@ async def test_a_transaction_that_fails_leaves_nothing_to_the_next(
 
         assert await KeyValueStore(db).get("first") is None
         assert await KeyValueStore(db).get("second") == 2
+
+
+class GroupWork:
+    """Puts marks with `write_together`; `transactions` are the ones it ran in."""
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+        self.marks = KeyValueStore(db)
+        self.transactions: list[int] = []
+
+    async def put(self, name: str, *, fails: bool = False) -> None:
+        async def work(tx: Transaction) -> None:
+            self.transactions.append(id(tx))
+            await self.marks.write(tx, name, 1)
+            if fails:
+                raise ValueError(name)
+
+        await self.db.write_together(work)
+
+    async def stored(self, *names: str) -> list[str]:
+        return [name for name in names if await self.marks.get(name) == 1]
+
+    async def start(self, *names: str, fails: str = "") -> list[asyncio.Task[None]]:
+        """Start them while another write is under way."""
+        async with self.db.write():
+            tasks = [asyncio.create_task(self.put(each, fails=each == fails)) for each in names]
+            await asyncio.sleep(0.01)
+        return tasks
+
+
+async def test_work_that_arrives_together_shares_a_transaction(tmp_path: Path) -> None:
+    async with open_database(tmp_path) as db:
+        group = GroupWork(db)
+        await asyncio.gather(*await group.start("a", "b", "c"))
+
+        assert len(group.transactions) == 3
+        assert len(set(group.transactions)) == 1
+        assert await group.stored("a", "b", "c") == ["a", "b", "c"]
+        await group.put("later")
+        assert await group.stored("later") == ["later"]
+
+
+async def test_a_member_that_fails_fails_alone(tmp_path: Path) -> None:
+    async with open_database(tmp_path) as db:
+        group = GroupWork(db)
+        tasks = await group.start("a", "bad", "c", fails="bad")
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+
+        assert [type(each) for each in ended] == [type(None), ValueError, type(None)]
+        assert await group.stored("a", "bad", "c") == ["a", "c"]
+
+
+async def test_work_that_has_not_begun_is_dropped_with_its_caller(tmp_path: Path) -> None:
+    async with open_database(tmp_path) as db:
+        group = GroupWork(db)
+        async with db.write():
+            kept, dropped = (asyncio.create_task(group.put(each)) for each in ("kept", "dropped"))
+            await asyncio.sleep(0.01)
+            dropped.cancel()
+            await asyncio.gather(dropped, return_exceptions=True)
+        await kept
+
+        assert dropped.cancelled()
+        assert await group.stored("kept", "dropped") == ["kept"]
+
+
+async def test_a_member_is_stored_although_the_one_who_began_the_group_is_cancelled(
+    tmp_path: Path,
+) -> None:
+    async with open_database(tmp_path) as db:
+        group = GroupWork(db)
+        async with db.write():
+            first, second = (asyncio.create_task(group.put(each)) for each in ("first", "second"))
+            await asyncio.sleep(0.01)
+            first.cancel()
+            await asyncio.gather(first, return_exceptions=True)
+        await second
+
+        assert first.cancelled()
+        assert await group.stored("first", "second") == ["second"]

@@ -87,7 +87,7 @@ class ModelCallInProgress:
     """A call with its backend, session and reservation. `is_pending` while a reply is awaited;
     `has_open_turn` once a part of its turn is stored. The stored transcript contains the first
     `heard` messages of people. `unstored` is the usage of a reply that has arrived and that the
-    store has not taken yet."""
+    store has refused so far."""
 
     id: str
     model_request: ModelRequest

@@ -42,6 +42,7 @@ from bot.engine.mcp.client.server_pool import McpServerPool
 from bot.engine.permissions.requests import SuspendedCalls
 from bot.engine.tracing.span_recorder import CallEnding, SpanRecorder
 from storage.db import Database, Transaction, finish_despite_cancel, retry_until_stored
+from storage.errors import StoreUnavailable
 from storage.records.workers import ModelSession
 from storage.sessions import SessionRepo
 from storage.usage import UsageRepo
@@ -311,8 +312,7 @@ class ModelGateway:
         pending = call.pending_record(model, input_tokens, spent, self._now())
 
         async def write() -> None:
-            async with self._db.write() as tx:
-                await self._usage.begin_call(tx, pending)
+            await self._db.write_together(lambda tx: self._usage.begin_call(tx, pending))
 
         # Even if this is cancelled, the row may be there.
         call.is_pending = True
@@ -324,20 +324,25 @@ class ModelGateway:
         record = call.usage_record(turn.model, turn.usage, self._now())
         session_id, ask = call.session.id, call.model_request
         heard = 0 if ask.steering is None else ask.steering.delivered_count
-        call.unstored = turn.usage
+
+        async def add(tx: Transaction) -> None:
+            await self._usage.add(tx, record)
+            await self._usage.end_call(tx, call.id)
+            if turn.messages:
+                await self._turns.append(
+                    tx, session_id, turn, key=ask.turn_key, heard=heard, now=record.at
+                )
+                if ask.call_answers:
+                    await self._suspended_calls.advance(tx, session_id)
 
         async def write() -> None:
-            async with self._db.write() as tx:
-                await self._usage.add(tx, record)
-                await self._usage.end_call(tx, call.id)
-                if turn.messages:
-                    await self._turns.append(
-                        tx, session_id, turn, key=ask.turn_key, heard=heard, now=record.at
-                    )
-                    if ask.call_answers:
-                        await self._suspended_calls.advance(tx, session_id)
-
-            call.unstored, call.is_pending = TokenUsage(), False
+            call.unstored = TokenUsage()
+            try:
+                await self._db.write_together(add)
+            except StoreUnavailable:
+                call.unstored = turn.usage
+                raise
+            call.is_pending = False
             call.has_open_turn |= bool(turn.messages)
             call.heard = heard
             call.reservation.record(turn.usage)

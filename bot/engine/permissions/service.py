@@ -125,13 +125,14 @@ class _WorkerAuthorizer:
         kept = service.mask(outcome)[:_MAX_STORED_CHARS]
         size = size or len(outcome.encode("utf-8", "replace"))
 
-        async def note() -> None:
-            async with service.db.write() as tx:
-                await service.calls.mark_ended(
-                    tx, row, succeeded=succeeded, outcome=kept, size=size, now=service.now()
-                )
+        async def note(tx: Transaction) -> None:
+            await service.calls.mark_ended(
+                tx, row, succeeded=succeeded, outcome=kept, size=size, now=service.now()
+            )
 
-        await retry_until_stored(note, self._service.sleep, "the result of a tool")
+        await retry_until_stored(
+            lambda: service.db.write_together(note), service.sleep, "the result of a tool"
+        )
 
     async def _register(
         self, call: ToolCall, seen: CallSnapshot

@@ -246,8 +246,8 @@ async def test_a_run_that_is_cancelled_while_a_reply_is_stored_has_its_bill_once
         async with one.db.write():
             asked.cancel()
             await asyncio.sleep(0)
-            asked.cancel("and again")
-        await cancel(asked)
+        with pytest.raises(asyncio.CancelledError):
+            await asked
 
         spent = await one.usage.sum(UsageFilter())
         session = await one.sessions.find_open("task:t")
@@ -262,8 +262,8 @@ async def test_a_run_that_is_cancelled_while_the_store_is_full_has_its_bill(
 ) -> None:
     add, tries, resting = UsageRepo.add, count(), asyncio.Event()
 
-    async def fails_once(repo: UsageRepo, tx: Transaction, record: UsageRecord) -> UsageKey:
-        if not next(tries):
+    async def is_full_at_first(repo: UsageRepo, tx: Transaction, record: UsageRecord) -> UsageKey:
+        if next(tries) < 2:  # as one of a group, and alone
             raise StoreUnavailable("disk full")
         return await add(repo, tx, record)
 
@@ -271,14 +271,15 @@ async def test_a_run_that_is_cancelled_while_the_store_is_full_has_its_bill(
         resting.set()
         await asyncio.Future()
 
-    monkeypatch.setattr(UsageRepo, "add", fails_once)
+    monkeypatch.setattr(UsageRepo, "add", is_full_at_first)
     async with replying(tmp_path, sleep=rest) as (one, asked):
         await resting.wait()
         await cancel(asked)
 
         spent = await one.usage.sum(UsageFilter())
 
-    assert (spent.calls, spent.input_tokens, spent.output_tokens) == (1, 1_000, 100)
+    # The fake reports a call of ten tokens besides.
+    assert (spent.input_tokens, spent.output_tokens) == (1_010, 100)
 
 
 async def test_a_turn_that_goes_on_is_sent_without_the_pictures_it_began_with(
