@@ -90,8 +90,13 @@ def write_tool(workspace: Path) -> AgentTool:
 
 
 def _write(workspace: Path, path: str, content: str) -> str:
+    old = _read_before(workspace, path)
+    if fault := _damage(path, old, content):
+        return (
+            f"{ERROR_PREFIX}not written: {path} would be {fault}. It is valid as it is now, and it"
+            " stays so. Write it correctly, or change only a part of it with edit."
+        )
     try:
-        old = _read_before(workspace, path)
         written = folder.write_text(workspace, path, content)
     except folder.PathRefused as error:
         return f"{ERROR_PREFIX}{error}"
@@ -122,16 +127,21 @@ def _loss_note(old: str, new: str) -> str:
     )
 
 
+def _damage(path: str, old: str, new: str) -> str:
+    """Why the new text can't be parsed, if the old one could; else empty."""
+    fault = find_syntax_fault(path, new.encode("utf-8", "replace")) if old else ""
+    is_sound = bool(fault) and find_syntax_fault(path, old.encode("utf-8", "replace")) == ""
+    return fault or "" if is_sound else ""
+
+
 def _syntax_note(path: str, old: str, new: str) -> str:
-    fault = find_syntax_fault(path, new.encode("utf-8", "replace"))
-    if not fault:
-        return ""
-    if not old:
-        # A template may be meant.
-        return "" if "{{" in new or "{%" in new else f"Note that it is {fault}."
-    if find_syntax_fault(path, old.encode("utf-8", "replace")) != "":
-        return ""
-    return f"But now it is {fault}. Before, it was valid: repair it before you report."
+    if old:
+        fault = _damage(path, old, new)
+        return f"But now it is {fault}. Before, it was valid: repair it." if fault else ""
+    fault = find_syntax_fault(path, new.encode("utf-8", "replace")) or ""
+    # A template may be meant.
+    is_template = "{{" in new or "{%" in new
+    return f"Note that it is {fault}." if fault and not is_template else ""
 
 
 def _write_diff(workspace: Path, path: str, content: str) -> str:

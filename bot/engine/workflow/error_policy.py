@@ -134,20 +134,25 @@ def decide_on_answer(
     missing_files: Sequence[str] = (),
     unchanged_files: Sequence[str] = (),
     spoilt_files: Sequence[str] = (),
+    untranslated_files: Sequence[str] = (),
     history: FailureHistory,
     words: TextCatalog,
     options: RetryOptions = DEFAULT_RETRY,
 ) -> RetryDecision:
     """Decide after a worker's report. `missing_files` are files that it claims and that do not
     exist, `unchanged_files` those that were to be written or changed and are as before. It may say
-    that they were right already. `spoilt_files` can't be parsed any more, each with the reason."""
+    that they were right already. `spoilt_files` can't be parsed any more, each with the reason,
+    `untranslated_files` are not in the language that was asked for."""
     error = ""
-    if answer.status == "done" and missing_files:
-        error = words("work.missing_files", files=", ".join(missing_files))
-    elif answer.status == "done" and unchanged_files and not says_unchanged(answer.summary):
-        error = words("work.unchanged_files", files=", ".join(unchanged_files))
-    elif answer.status == "done" and spoilt_files:
-        error = words("work.spoilt_files", files=", ".join(spoilt_files))
+    if answer.status == "done":
+        problems = {
+            "work.missing_files": missing_files,
+            "work.unchanged_files": () if says_unchanged(answer.summary) else unchanged_files,
+            "work.spoilt_files": spoilt_files,
+            "work.untranslated_files": untranslated_files,
+        }
+        found = ((key, files) for key, files in problems.items() if files)
+        error = next((words(key, files=", ".join(files)) for key, files in found), "")
     if error:
         if history.consecutive and options.policy is None:
             # The worker got one warning. Another plan would not make it honest; a person may help.

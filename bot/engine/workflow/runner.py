@@ -368,6 +368,7 @@ class _TaskRun:
             missing_files=collected.missing,
             unchanged_files=attempt.unchanged_files,
             spoilt_files=attempt.spoilt_files,
+            untranslated_files=attempt.untranslated_files,
             history=self._failure_history(step),
             words=self._words,
             options=self._retry_options(step.node.retry),

@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 from bot.engine.agent.model_calls import ModelReply, ModelRequest
 from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.agent.named_files import find_files_to_change, find_named_files
+from bot.engine.agent.translated_files import find_untranslated
 from bot.engine.agent.worker_context import WorkerContext, WorkerContextBuilder
 from bot.engine.agent.worker_team import AssignedWorker, WorkerTeam
 from bot.engine.llm.answer_schemas import StepAnswer
@@ -90,13 +91,15 @@ class RunnerDeps:
 class StepAttempt:
     """How an attempt ended. `step` has the messages that its worker received meanwhile, too;
     `unchanged_files` were to be written or changed and are as they were before the task;
-    `spoilt_files` could be parsed before and can't be now, each with the reason."""
+    `spoilt_files` could be parsed before and can't be now, each with the reason;
+    `untranslated_files` are not in the language that was asked for."""
 
     step: StartedStep
     reply: ModelReply
     files: CollectedFiles
     unchanged_files: tuple[str, ...] = ()
     spoilt_files: tuple[str, ...] = ()
+    untranslated_files: tuple[str, ...] = ()
 
 
 class StepExecutor:
@@ -137,7 +140,7 @@ class StepExecutor:
         known = step.stored_sound_files
         if known is None:
             workspace = await self._deps.artifacts.workspace(step.task)
-            text = f"{step.node.title}\n{step.node.detail}\n{step.task.instruction}"
+            text = _words_of(step)
             if step.run.attempt == 1:
                 known = await asyncio.to_thread(self._scanner.find_sound, workspace, text)
             else:
@@ -241,6 +244,7 @@ class StepExecutor:
         named: tuple[str, ...] = ()
         unchanged: tuple[str, ...] = ()
         spoilt: tuple[str, ...] = ()
+        untranslated: tuple[str, ...] = ()
         if isinstance(answer, StepAnswer) and answer.status == "done":
             claimed += step.node.deliverables
             named = _files_asked_for(step, find_named_files)
@@ -248,12 +252,16 @@ class StepExecutor:
             unchanged = await artifacts.find_unchanged(step.task, workspace, to_change)
             judged = _files_to_parse(step, claimed)
             spoilt = await asyncio.to_thread(describe_faults, workspace, judged)
+            untranslated = await asyncio.to_thread(
+                find_untranslated, workspace, _words_of(step), named
+            )
         return StepAttempt(
             step=step,
             reply=reply,
             files=await artifacts.collect(step.task.id, workspace, claimed, named),
             unchanged_files=unchanged,
             spoilt_files=spoilt,
+            untranslated_files=untranslated,
         )
 
     async def _fetch_messages(self, task: Task) -> Sequence[str]:
@@ -284,6 +292,10 @@ def _files_asked_for(step: StartedStep, find: Callable[..., tuple[str, ...]]) ->
         found += find(step.task.instruction)
     said = "\n".join(step.messages)
     return tuple(name for name in dict.fromkeys(found) if name not in said)
+
+
+def _words_of(step: StartedStep) -> str:
+    return f"{step.node.title}\n{step.node.detail}\n{step.task.instruction}"
 
 
 def _files_to_parse(step: StartedStep, claimed: Sequence[str]) -> frozenset[str]:

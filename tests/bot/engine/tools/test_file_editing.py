@@ -170,17 +170,27 @@ async def test_the_detail_is_the_change_as_a_diff_and_changes_nothing(tmp_path: 
 INI = "[server]\nhost = localhost\nport = 8080\nworkers = 4\n"
 
 
-async def test_a_rewrite_that_spoils_a_file_is_told_at_once(tmp_path: Path) -> None:
+async def test_a_rewrite_that_would_spoil_a_file_is_not_made(tmp_path: Path) -> None:
     (tmp_path / "settings.ini").write_text(INI)
+    right = INI.replace("8080", "9090")
 
-    content = INI.replace("[server]", "server").replace("8080", "9090")
-    spoilt = await write_tool(tmp_path).run({"path": "settings.ini", "content": content})
-    again = await write_tool(tmp_path).run({"path": "settings.ini", "content": content})
-    mended = await write_tool(tmp_path).run({"path": "settings.ini", "content": INI})
+    spoilt = await write_tool(tmp_path).run(
+        {"path": "settings.ini", "content": right.replace("[server]", "server")}
+    )
+    kept = (tmp_path / "settings.ini").read_text()
+    written = await write_tool(tmp_path).run({"path": "settings.ini", "content": right})
 
-    assert "not valid INI: line 1 stands in no [section]. Before, it was valid" in spoilt
-    assert again == f"Wrote settings.ini ({len(content)} characters)."
-    assert mended == f"Wrote settings.ini ({len(INI)} characters)."
+    assert spoilt.startswith(f"{ERROR_PREFIX}not written: settings.ini would be not valid INI: ")
+    assert kept == INI
+    assert written == f"Wrote settings.ini ({len(right)} characters)."
+
+
+async def test_a_file_that_is_not_valid_may_be_rewritten(tmp_path: Path) -> None:
+    (tmp_path / "app.cfg").write_text("port = 8080\n")
+
+    answer = await write_tool(tmp_path).run({"path": "app.cfg", "content": "port = 9090\n"})
+
+    assert answer == "Wrote app.cfg (12 characters)."
 
 
 async def test_an_edit_that_spoils_a_file_is_told_at_once(tmp_path: Path) -> None:

@@ -173,3 +173,21 @@ async def test_beside_other_steps_only_files_that_a_step_names_are_judged(tmp_pa
 
     assert "a.json (not valid JSON" in view.task.status_reason
     assert backend.started_steps.count("Look around") == 1
+
+
+async def test_a_copy_is_no_translation(tmp_path: Path) -> None:
+    written = iter(("明天下午三点开会", "Meeting tomorrow at 3 pm"))
+
+    def work(_title: str) -> None:
+        workspace = backend.requests[-1].workspace
+        assert workspace is not None
+        (workspace / "note-en.txt").write_text(next(written))
+
+    backend = FakeBackend(steps=("Write it",), on_step=work)
+    async with run_engine(tmp_path, backend) as world:
+        task = await world.create_task("Translate note.txt into English and save it to note-en.txt")
+        view = await world.until(task)
+
+    assert view.task.status is TaskStatus.COMPLETED
+    assert len(backend.started_steps) == 2
+    assert "not in the language that was asked for: note-en.txt" in backend.requests[-1].prompt
