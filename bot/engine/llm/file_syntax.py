@@ -67,10 +67,19 @@ class _SyntaxFault(Exception):
     """The reason."""
 
 
+_STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*+"?|//[^\n]*|/\*(?:.*?\*/|.*)', re.DOTALL)
+"""What is not closed is taken to the end: else the time would be quadratic."""
+_TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
+
+
 def _parse_json(text: str) -> None:
+    """Some programs allow comments in their settings, and trailing commas with them."""
+    plain = _STRING_OR_COMMENT.sub(lambda found: found[0] if found[0][0] == '"' else "", text)
+    if plain != text:
+        plain = _TRAILING_COMMA.sub("", plain)
     try:
         # As text, because numbers of many digits are slow to convert.
-        json.loads(text, parse_int=str, parse_float=str)
+        json.loads(plain, parse_int=str, parse_float=str)
     except json.JSONDecodeError as error:
         raise _SyntaxFault(str(error)) from error
     except RecursionError as error:

@@ -28,6 +28,7 @@ SOUND = {
     "a.csv": 'name,age\n"Li, Lei",30\n\nHan,"a\nb"\n',
     "a.tsv": "name\tage\nLi\t30\n",
 }
+COMMENTED = '{\n  // why\n  "url": "http://a//b", /* 1 */ "n": [1, 2,],\n}'
 SPOILT = {
     "a.json": ('{"port": 8080', "not valid JSON"),
     "a.toml": ("[server\nport = 8080\n", "not valid TOML"),
@@ -64,6 +65,9 @@ HOSTILE = {
     "nested.xml": "<a>" * 30_000,
     "long.csv": "a,b\n" + '"' + "x" * 90_000 + '",1\n',
     "nul.json": "\0",
+    "comments.json": "/*a" * 30_000,
+    "commas.json": "//\n" + "," + " " * 45_000 + "," * 45_000,
+    "quotes.json": '"\\' * 45_000,
 }
 
 
@@ -71,6 +75,11 @@ HOSTILE = {
 def test_a_file_that_can_be_parsed_has_no_fault(name: str) -> None:
     assert find_syntax_fault(name, SOUND[name].encode()) == ""
     assert find_syntax_fault(name.upper(), b"\xef\xbb\xbf" + SOUND[name].encode()) == ""
+
+
+def test_comments_are_allowed_in_json() -> None:
+    assert find_syntax_fault("tsconfig.json", COMMENTED.encode()) == ""
+    assert find_syntax_fault("tsconfig.json", COMMENTED.replace("//", "/", 1).encode()) != ""
 
 
 @pytest.mark.parametrize("name", SPOILT)
