@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +14,7 @@ from bot.engine.llm.backend import RunPurpose
 from cards.catalog import catalog_for
 from storage.records.people import Language
 from storage.records.tasks import TaskStatus
+from tests.bot.engine.workflow.test_planner import BRANCHES
 from tests.engine_harness import BOSS, FakeBackend, make_plan, run_engine
 
 LIE = "Write a poem into cats.txt"
@@ -150,19 +150,6 @@ async def test_a_worker_may_say_that_nothing_had_to_be_changed(tmp_path: Path, s
     assert (status, len(backend.started_steps)) == (TaskStatus.COMPLETED, 1)
 
 
-BRANCHES = json.dumps(
-    {
-        "nodes": [
-            {"id": "look", "name": "Look"},
-            {"id": "good", "name": "Good"},
-            {"id": "bad", "name": "Bad"},
-        ],
-        "edges": [
-            {"from": "look", "to": "good", "condition": "outputs.look.score > 5"},
-            {"from": "look", "to": "bad"},
-        ],
-    }
-)
 MISSING_STEP = "Write cats.txt: the task asks for it, and it is missing"
 
 
