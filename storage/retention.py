@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -221,6 +221,29 @@ class RetentionRepo:
         prefix = "files/inbox/"
         inside = [path.removeprefix(prefix) for path in files if path.startswith(prefix)]
         return frozenset(needed | {path.split("/")[0] for path in inside})
+
+    async def find_needed_cli_sessions(self) -> Mapping[str, datetime]:
+        """Return when the oldest session that can still go on began, by coding CLI: of open
+        conversations, of unfinished tasks and their sub-agents, and with a call that waits."""
+        sessions, tasks = schema.sessions.c, schema.tasks.c
+        ended = sa.select(tasks.id).where(tasks.status.in_(_FINAL))
+        settled = [
+            sa.select(table.c.session_id).where(table.c.task_id.in_(ended))
+            for table in (schema.node_attempts, schema.helpers)
+        ]
+        calls = schema.tool_calls.c
+        waits = sa.exists().where(
+            calls.session_id == sessions.id,
+            calls.suspended | (calls.state == ToolCallState.OPEN.value),
+        )
+        over = sessions.closed_at.is_not(None) | sa.or_(
+            *(sessions.id.in_(each) for each in settled)
+        )
+        oldest = sa.select(sessions.backend, sa.func.min(sessions.started_at))
+        rows = await self._db.fetch_all(
+            oldest.where(sessions.external_id != "", ~over | waits).group_by(sessions.backend)
+        )
+        return {row[0]: row[1] for row in rows}
 
 
 async def _needed_keys(tx: Transaction, keys: Sequence[str], now: datetime) -> frozenset[str]:

@@ -20,6 +20,7 @@ from bot.app.lifecycle import AppService
 from bot.app.preflight import report_unwritable_home
 from bot.app.running_program import save_address
 from bot.config.settings import Settings
+from bot.engine.llm.acp.agent_config import AcpAgentsFile
 from bot.engine.mcp.server import protocol
 from bot.engine.mcp.server.memory_server import ForbiddenScope, McpMemoryServer
 from bot.engine.upkeep.owner_notices import OwnerCardSender, RestoreNotice
@@ -207,12 +208,14 @@ def _build_upkeep(core: Container) -> tuple[AppService, ...]:
         now=core.clock.now,
         sleep=core.clock.sleep,
     )
+    agents_file = AcpAgentsFile(settings.home)
     retention = RetentionService(
         home=settings.home,
         keep=settings.retention,
         repo=RetentionRepo(store.db),
         spans=SpanRepo(store.db),
         remove_worktree=TaskArtifacts(settings.home, store.adoption.is_adopted).remove_worktree,
+        agents=lambda: agents_file.current().by_name,
         now=core.clock.now,
         sleep=core.clock.sleep,
     )

@@ -82,6 +82,7 @@ class RetentionSettings(BaseModel):
     conversations_days: float = Field(default=0, ge=0)
     records_days: float = Field(default=365, ge=0)
     spans_days: float = Field(default=90, ge=0)
+    agents_days: float = Field(default=180, ge=0)
 
 
 def parse_group_setting(value: Any) -> Any:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from bot.config.settings import RetentionSettings
+from bot.engine.llm.acp.agent_config import AcpAgentConfig
+from bot.engine.llm.acp.session_files import delete_old_files
 from storage.errors import StoreUnavailable
 from storage.file_trees import delete_tree
 from storage.records.tasks import Task
@@ -36,6 +38,7 @@ class RetentionService:
     repo: RetentionRepo
     spans: SpanRepo
     remove_worktree: Callable[[Task], Awaitable[None]]
+    agents: Callable[[], Mapping[str, AcpAgentConfig]]
     now: Callable[[], datetime]
     sleep: Callable[[float], Awaitable[None]]
 
@@ -66,6 +69,13 @@ class RetentionService:
             )
         if before := self._before(keep.records_days):
             gone["records"] = await self.repo.delete_records(before=before)
+        gone |= await self._delete_old_files()
+        if any(gone.values()):
+            told = ", ".join(f"{count} {kind}" for kind, count in gone.items() if count)
+            log.info("Deleted old data: %s", told)
+
+    async def _delete_old_files(self) -> dict[str, int]:
+        keep, gone = self.keep, dict[str, int]()
         if before := self._before(keep.uploads_days):
             needed = await self.repo.find_needed_uploads()
             gone["uploads"] = await asyncio.to_thread(self._delete_uploads, needed, before)
@@ -73,9 +83,9 @@ class RetentionService:
             gone["workspaces"] = await self._delete_workspaces(before)
         if before := self._before(keep.results_days):
             gone["results"] = await self._delete_results(before)
-        if any(gone.values()):
-            told = ", ".join(f"{count} {kind}" for kind, count in gone.items() if count)
-            log.info("Deleted old data: %s", told)
+        if before := self._before(keep.agents_days):
+            gone["files of coding CLIs"] = await self._delete_cli_files(before)
+        return gone
 
     def _before(self, days: float) -> datetime | None:
         return self.now() - timedelta(days=days) if days else None
@@ -107,6 +117,15 @@ class RetentionService:
             for task in await self.repo.list_ended_tasks(there, before=before):
                 count += await asyncio.to_thread(delete_tree, there[task.id])
         return count + await asyncio.to_thread(self._delete_exports, before)
+
+    async def _delete_cli_files(self, before: datetime) -> int:
+        """A session that is still needed keeps everything that its CLI has written since the
+        session began: only the CLI knows which files belong to it."""
+        started = await self.repo.find_needed_cli_sessions()
+        limits = {name: min(at, before).timestamp() for name, at in started.items()}
+        return await asyncio.to_thread(
+            delete_old_files, self.home, self.agents(), limits, before.timestamp()
+        )
 
     def _delete_exports(self, before: datetime) -> int:
         old = [

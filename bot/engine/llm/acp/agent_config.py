@@ -45,7 +45,7 @@ class AcpAgentConfig:
     `modes` maps our modes to the CLI's. `files` are written to a new home. `model_env` passes the
     model where the protocol can't. `path` is searched before PATH. `command_in_title` is set if
     permission requests carry the command only in their title. `limitation` is the text key of a
-    warning."""
+    warning. `session_folders` hold only sessions and what can be made again."""
 
     name: str
     command: tuple[str, ...]
@@ -63,6 +63,7 @@ class AcpAgentConfig:
     path: tuple[str, ...] = ()
     command_in_title: bool = False
     limitation: str = ""
+    session_folders: tuple[str, ...] = ()
 
 
 def _mode_names(plan: str, execute: str) -> Mapping[WorkerMode, str]:
@@ -87,6 +88,10 @@ BUILT_IN_AGENTS: Mapping[str, AcpAgentConfig] = {
             login_files=(".claude/.credentials.json",),
             modes=_mode_names("plan", "default"),
             min_node_version=MIN_NODE_VERSION,
+            session_folders=tuple(
+                f".claude/{each}"
+                for each in ("projects", "todos", "shell-snapshots", "file-history", "debug")
+            ),
         ),
         AcpAgentConfig(
             name="opencode",
@@ -100,6 +105,10 @@ BUILT_IN_AGENTS: Mapping[str, AcpAgentConfig] = {
             },
             modes=_mode_names("plan", "build"),
             min_node_version=MIN_NODE_VERSION,
+            session_folders=tuple(
+                f".local/share/opencode/{each}"
+                for each in ("storage", "snapshot", "log", "tool-output")
+            ),
         ),
         AcpAgentConfig(
             name="codex",
@@ -112,6 +121,7 @@ BUILT_IN_AGENTS: Mapping[str, AcpAgentConfig] = {
             # In `agent` mode it runs commands in the folder without asking.
             modes=_mode_names("read-only", "read-only"),
             min_node_version=MIN_NODE_VERSION,
+            session_folders=(".codex/sessions", ".codex/archived_sessions", ".codex/log"),
         ),
         AcpAgentConfig(
             name="qwen",
@@ -124,6 +134,7 @@ BUILT_IN_AGENTS: Mapping[str, AcpAgentConfig] = {
             modes=_mode_names("plan", "default"),
             min_node_version=MIN_NODE_VERSION,
             model_env="OPENAI_MODEL",
+            session_folders=(".qwen/projects", ".qwen/tmp", ".qwen/debug", ".qwen/todos"),
         ),
         AcpAgentConfig(
             name="gemini",
@@ -144,6 +155,7 @@ BUILT_IN_AGENTS: Mapping[str, AcpAgentConfig] = {
             resume=ResumeSupport.NONE,
             min_node_version=MIN_NODE_VERSION,
             model_env="GEMINI_MODEL",
+            session_folders=(".gemini/tmp", ".gemini/history"),
             command_in_title=True,
         ),
         AcpAgentConfig(
@@ -157,6 +169,9 @@ BUILT_IN_AGENTS: Mapping[str, AcpAgentConfig] = {
             login_files=(".codebuddy/credentials.json",),
             modes=_mode_names("plan", "default"),
             min_node_version=MIN_NODE_VERSION,
+            session_folders=tuple(
+                f".codebuddy/{each}" for each in ("projects", "todos", "shell-snapshots", "debug")
+            ),
         ),
         AcpAgentConfig(
             name="iflow",
@@ -169,6 +184,7 @@ BUILT_IN_AGENTS: Mapping[str, AcpAgentConfig] = {
             resume=ResumeSupport.LOAD,
             min_node_version=MIN_NODE_VERSION,
             limitation="backend.cli_untried",
+            session_folders=(".iflow/projects", ".iflow/tmp", ".iflow/log"),
         ),
     )
 }
@@ -215,6 +231,7 @@ class _AgentEntry(BaseModel):
     model_env: str = ""
     path: list[AbsoluteFolder] = Field(default_factory=list)
     titled: bool | None = None
+    sessions: list[HomePath] = Field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,6 +344,7 @@ def _merge_agent(known: AcpAgentConfig, parsed: _AgentEntry) -> AcpAgentConfig:
         files={**known.files, **parsed.files},
         model_env=parsed.model_env or known.model_env,
         path=tuple(parsed.path),
+        session_folders=tuple(parsed.sessions) or known.session_folders,
         command_in_title=known.command_in_title if parsed.titled is None else parsed.titled,
     )
 

@@ -7,7 +7,10 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from bot.config.settings import RetentionSettings
+from bot.engine.llm.acp.agent_config import BUILT_IN_AGENTS
 from bot.engine.tasks.system_status import measure_disk_use
 from bot.engine.upkeep.retention import RetentionService
 from storage.db import Database
@@ -106,6 +109,7 @@ async def clean(db: Database, home: Path, keep: RetentionSettings) -> list[str]:
         repo=RetentionRepo(db),
         spans=SpanRepo(db),
         remove_worktree=remove_worktree,
+        agents=lambda: BUILT_IN_AGENTS,
         now=lambda: NOW,
         sleep=sleep,
     )
@@ -286,3 +290,135 @@ async def test_disk_use_is_told_by_kind(tmp_path: Path) -> None:
     assert sizes["uploads"] == 4
     assert next(iter(sizes)) == "database"
     assert "memory" not in sizes
+
+
+FIVE_YEARS_AGO = NOW - timedelta(days=1800)
+QWEN = "agents/qwen/default"
+CLI_FILES = {
+    f"{QWEN}/.qwen/projects/-work-x/chats/old.jsonl": LONG_AGO,
+    f"{QWEN}/.qwen/projects/-work-x/chats/new.jsonl": NOW,
+    f"{QWEN}/.qwen/projects/-work-x/memory/notes.md": LONG_AGO,
+    f"{QWEN}/.qwen/tmp/it.db": LONG_AGO,
+    f"{QWEN}/.qwen/oauth_creds.json": LONG_AGO,
+    f"{QWEN}/.qwen/settings.json": LONG_AGO,
+    f"{QWEN}/.qwen/QWEN.md": LONG_AGO,
+    f"{QWEN}/.cache/x/y": LONG_AGO,
+    f"{QWEN}/scratch/mine": LONG_AGO,
+    "agents/qwen/default.tmp/t": LONG_AGO,
+    "agents/qwen/default.log": LONG_AGO,
+    "agents/codex/ann/.codex/sessions/2025/old.jsonl": LONG_AGO,
+    "agents/codex/ann/.codex/sessions/2020/older.jsonl": FIVE_YEARS_AGO,
+    "agents/codex/ann/.codex/auth.json": LONG_AGO,
+    "agents/codex/ann/.codex/config.toml": LONG_AGO,
+    "agents/gone/default/.cache/x": LONG_AGO,
+    "agents/gone/default/.gone/session": LONG_AGO,
+}
+
+
+def fill_cli_homes(home: Path) -> None:
+    for name, written in CLI_FILES.items():
+        path = home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+        os.utime(path, (written.timestamp(), written.timestamp()))
+    # Hostile: links out of the home, in the place of a session folder and in one.
+    outside = home / "memory"
+    outside.mkdir()
+    (outside / "kept").write_text("x")
+    os.utime(outside / "kept", (0, 0))
+    (home / "agents/gemini/default/.gemini").mkdir(parents=True)
+    (home / "agents/gemini/default/.gemini/tmp").symlink_to(outside)
+    (home / QWEN / ".qwen/projects/link").symlink_to(outside)
+    (home / QWEN / ".qwen/tmp/file").symlink_to(outside / "kept")
+
+
+def left(home: Path) -> set[str]:
+    return {name for name in CLI_FILES if (home / name).exists()}
+
+
+async def test_old_sessions_of_coding_clis_go_and_their_logins_and_notes_stay(
+    tmp_path: Path,
+) -> None:
+    async with open_database(tmp_path) as db:
+        fill(tmp_path)
+        fill_cli_homes(tmp_path)
+
+        await clean(db, tmp_path, RetentionSettings())
+
+    assert set(CLI_FILES) - left(tmp_path) == {
+        f"{QWEN}/.qwen/projects/-work-x/chats/old.jsonl",
+        f"{QWEN}/.cache/x/y",
+        "agents/qwen/default.tmp/t",
+        "agents/qwen/default.log",
+        "agents/codex/ann/.codex/sessions/2025/old.jsonl",
+        "agents/codex/ann/.codex/sessions/2020/older.jsonl",
+        "agents/gone/default/.cache/x",
+    }
+    assert (tmp_path / "memory/kept").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "stays"),
+    [
+        ("closed_at = NULL, key = 'chat:c1'", True),
+        ("id = 's-open'", True),
+        ("closed_at = 9, id = 's-open'", False),
+        ("id = 's-done'", False),
+        ("closed_at = 9", False),
+        ("external_id = ''", False),
+    ],
+)
+async def test_a_session_that_can_go_on_keeps_what_its_cli_has_written_since_it_began(
+    tmp_path: Path, change: str, stays: bool
+) -> None:
+    began = round((LONG_AGO - timedelta(days=1)).timestamp() * 1_000_000)
+    async with open_database(tmp_path) as db:
+        fill(tmp_path)
+        fill_cli_homes(tmp_path)
+        with closing(sqlite3.connect(database_file(tmp_path))) as raw, raw:
+            raw.execute("PRAGMA foreign_keys = OFF")
+            raw.execute("DELETE FROM sessions WHERE ? LIKE '%' || id || '%'", (change,))
+            raw.execute(
+                "INSERT INTO sessions (id, key, backend, model, external_id, started_at,"
+                " last_used_at) VALUES ('new', 'k9', 'codex', 'm', 'e1', ?, ?)",
+                (began, began),
+            )
+            raw.execute(f"UPDATE sessions SET {change} WHERE id = 'new'")
+
+        await clean(db, tmp_path, RetentionSettings())
+
+    old = "agents/codex/ann/.codex/sessions/2025/old.jsonl"
+    assert (old in left(tmp_path)) is stays
+    assert "agents/codex/ann/.codex/sessions/2020/older.jsonl" not in left(tmp_path)
+    assert f"{QWEN}/.cache/x/y" not in left(tmp_path)
+
+
+async def test_a_session_with_a_call_that_waits_keeps_its_files(tmp_path: Path) -> None:
+    async with open_database(tmp_path) as db:
+        fill(tmp_path)
+        fill_cli_homes(tmp_path)
+        with closing(sqlite3.connect(database_file(tmp_path))) as raw, raw:
+            raw.execute(
+                "UPDATE sessions SET backend = 'codex', external_id = 'e1', closed_at = 9"
+                " WHERE id = 's-done'"
+            )
+            raw.execute(
+                "INSERT INTO tool_calls (session_id, call_id, path, backend, tool, kind, title,"
+                " detail, arguments, command_hash, verdict, why, pattern, state, suspended,"
+                " asked_at) VALUES ('s-done', 'c', '', 'codex', 'exec', 'execute', '', '', '{}',"
+                " '', 'ask', '{}', '', 'open', 1, 0)"
+            )
+
+        await clean(db, tmp_path, RetentionSettings())
+
+    assert "agents/codex/ann/.codex/sessions/2025/old.jsonl" in left(tmp_path)
+
+
+async def test_files_of_coding_clis_are_kept_for_ever_if_a_setting_says_so(tmp_path: Path) -> None:
+    async with open_database(tmp_path) as db:
+        fill(tmp_path)
+        fill_cli_homes(tmp_path)
+
+        await clean(db, tmp_path, RetentionSettings(agents_days=0))
+
+    assert left(tmp_path) == set(CLI_FILES)
