@@ -74,6 +74,26 @@ def hook(project: GitProject, program: str) -> None:
         file.chmod(0o755)
 
 
+def promise(url: str, **settings: str) -> Attack:
+    """A file is missing that git then fetches by itself from where the repository says."""
+
+    def prepare(project: GitProject, program: str) -> None:
+        project.commit("promised.txt", "not here\n")
+        blob = project.git("rev-parse", "HEAD:promised.txt").strip()
+        (project.path / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+        named = {
+            "core.repositoryFormatVersion": "1",
+            "extensions.partialClone": "origin",
+            "remote.origin.promisor": "true",
+            "remote.origin.url": url.format(program=program, path=project.path),
+            **settings,
+        }
+        for name, value in named.items():
+            project.git("config", name, value.format(program=program))
+
+    return prepare
+
+
 ATTACKS: dict[str, Attack] = {
     "smudge": configure("filter.x.smudge", attributes="filter=x"),
     "clean": configure("filter.x.clean", attributes="filter=x"),
@@ -94,6 +114,9 @@ ATTACKS: dict[str, Attack] = {
     "a merge driver": configure("merge.x.driver", attributes="merge=x"),
     "an editor": configure("core.editor", "sequence.editor", "core.pager", "pager.diff"),
     "a signing program": configure("gpg.program", "gpg.ssh.program"),
+    "a promise": promise("ext::{program} %S", **{"protocol.ext.allow": "always"}),
+    "a promise by SSH": promise("ssh://there/x", **{"core.sshCommand": "{program}"}),
+    "a promise in a folder": promise("{path}", **{"remote.origin.uploadPack": "{program}"}),
     "credentials": configure("credential.helper", "core.askPass", "core.sshCommand"),
 }
 

@@ -163,7 +163,9 @@ def _command(args: Sequence[str]) -> list[str]:
 def _environment() -> dict[str, str]:
     kept = {name: os.environ[name] for name in _PASSED_ENVIRONMENT if name in os.environ}
     quiet = {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true", "GIT_OPTIONAL_LOCKS": "0"}
-    return {**kept, **quiet, "LC_ALL": "C"}
+    # Git would fetch a missing object by itself, by a program that the repository may name.
+    local = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
+    return {**kept, **quiet, **local, "LC_ALL": "C"}
 
 
 def _disable_programs(listed: str) -> Mapping[str, str]:
