@@ -18,7 +18,7 @@ from tests.emulators.models.emulator import ModelEmulator
 from tests.emulators.models.script import ScriptedReply
 from tests.emulators.telegram.chats import TelegramChat
 from tests.emulators.telegram.emulator import TelegramEmulator
-from tests.emulators.telegram.faults import HoldFault
+from tests.emulators.telegram.faults import DropBeforeFault, HoldFault
 from tests.emulators.telegram.users import TelegramUser
 from tests.journeys.model_world import (
     held_reply,
@@ -76,6 +76,24 @@ async def working_scene(
         await it.chat.wait_for_text("📍 hold on")
         await stage.wait_for_request("work-cue")
         yield it, go
+
+
+async def test_a_last_edit_that_was_too_late_is_made_by_the_next_start(tmp_path: Path) -> None:
+    async with working_scene(tmp_path) as (it, go):
+        card = await it.chat.wait_for(lambda m: "📍 hold on" in m.text)
+        it.telegram.inject_fault("editMessageText", DropBeforeFault(), times=1000)
+        go.set()
+        await it.chat.wait_for_text("Task finished")
+        os.kill(it.shiftboss.pid, signal.SIGTERM)
+        assert await it.wait_for_exit_status() == 0
+        assert "📍" in card.text, "the edit came in time: nothing is proved"
+
+        it.telegram.clear_faults()
+        await it.shiftboss.start()
+        await it.chat.wait_until(lambda: "📍" not in card.text)
+
+        assert "2/2 steps" in card.text
+        assert it.count_messages("Task finished") == 1
 
 
 async def test_sigterm_during_work_ends_the_program_and_the_work_continues_at_the_next_start(
