@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from cards.catalog import TextCatalog
-from cards.courier import Courier
 from cards.model import Card, notice_card
 from handlers.chat import check_may_choose
 from handlers.errors import UserError
 from handlers.registry import CommandRegistry
-from handlers.request import Reply, Request, Silence
-from storage.errors import StoreUnavailable
-from storage.records.messages import DeliveryUrgency, InboxId, InboxRow, IncomingMessage
-from storage.records.people import ChatId, ChatKind
-
-log = logging.getLogger(__name__)
+from handlers.request import Reply, Request
+from storage.records.messages import InboxId, InboxRow, IncomingMessage
+from storage.records.people import ChatId
 
 MAX_SHOWN = 20
 """Waiting messages of one chat that are shown their position; further ones wait as well."""
@@ -81,42 +75,33 @@ class WaitingMessages:
 
     def __init__(self) -> None:
         self._waiting_ids: dict[ChatId, list[InboxId]] = {}
-        self._shown: dict[str, InboxRow] = {}
         self._split_message_chats: set[ChatId] = set()
 
     def add(self, row: InboxRow) -> None:
         self._waiting_ids.setdefault(row.chat_id, []).append(row.id)
 
+    def remove(self, row: InboxRow) -> None:
+        """Forget a message that was taken back."""
+        self._keep(row.chat_id, lambda each: each != row.id)
+
     def start_turn(self, row: InboxRow) -> None:
         """Start this message's turn, and that of all before it."""
-        rows = [each for each in self._waiting_ids.pop(row.chat_id, []) if each > row.id]
-        if rows:
-            self._waiting_ids[row.chat_id] = rows
-        else:
-            self._split_message_chats.discard(row.chat_id)
+        self._keep(row.chat_id, lambda each: each > row.id)
 
-    async def show_position(self, row: InboxRow, courier: Courier, words: TextCatalog) -> None:
-        """Show the position in the place of the answer."""
+    def get_position(self, row: InboxRow) -> int:
+        """The message's place in the line, from 1; 0 if it is not to be shown."""
         rows = self._waiting_ids.get(row.chat_id, [])[:MAX_SHOWN]
-        if row.id in rows and not self._needs_no_answer(row):
-            self._shown[row.source] = row
-            await _send_notice(courier, row, words("queue.waits", n=rows.index(row.id) + 1))
-
-    async def finish_turn(
-        self, row: InboxRow, reply: Reply, courier: Courier, words: TextCatalog
-    ) -> None:
-        """Update the position notices of messages whose answer appears elsewhere."""
-        for source in reply.joined:
-            if (earlier := self._shown.pop(source, None)) is not None:
-                await _send_notice(courier, earlier, words("queue.joined"))
-        if row.source not in self._shown or reply.silence is Silence.INTERRUPTED:
-            return
-        del self._shown[row.source]
-        if reply.card is None or reply.key:
-            await _send_notice(courier, row, words("queue.taken"))
+        return rows.index(row.id) + 1 if row.id in rows and not self._needs_no_answer(row) else 0
 
     def count_waiting(self, chat_id: ChatId) -> int:
         return len(self._waiting_ids.get(chat_id, ()))
+
+    def _keep(self, chat_id: ChatId, waits: Callable[[InboxId], bool]) -> None:
+        rows = [each for each in self._waiting_ids.pop(chat_id, []) if waits(each)]
+        if rows:
+            self._waiting_ids[chat_id] = rows
+        else:
+            self._split_message_chats.discard(chat_id)
 
     def _needs_no_answer(self, row: InboxRow) -> bool:
         """Files without text and parts of a split message get no answer of their own."""
@@ -126,21 +111,3 @@ class WaitingMessages:
         if len(message.text) >= _SPLIT_MESSAGE_LENGTH:
             self._split_message_chats.add(row.chat_id)
         return row.chat_id in self._split_message_chats
-
-
-async def _send_notice(courier: Courier, row: InboxRow, text: str) -> None:
-    message = row.incoming
-    in_group = isinstance(message, IncomingMessage) and message.place.kind is ChatKind.GROUP
-    try:
-        await courier.send(
-            row.chat_id,
-            notice_card("", text),
-            key=f"reply:{row.id}",
-            urgency=DeliveryUrgency.ANSWER,
-            reply_to=message.message_id
-            if in_group and isinstance(message, IncomingMessage)
-            else "",
-        )
-    except StoreUnavailable as error:
-        # The message waits nevertheless.
-        log.warning("The waiting status of a message cannot be shown: %s", error)

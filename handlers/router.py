@@ -103,17 +103,21 @@ class Router:
             if waits or self._waiting_messages.count_waiting(row.chat_id):
                 self._waiting_messages.add(row)
 
-    async def show_waiting(self, row: InboxRow) -> None:
-        """Show a waiting message's position."""
+    def on_message_withdrawn(self, row: InboxRow) -> None:
+        """The others move up."""
+        self._waiting_messages.remove(row)
+
+    async def waiting_notice(self, row: InboxRow) -> str:
+        """Tell a waiting message's position."""
         incoming = row.incoming
         if not self._waiting_messages.count_waiting(row.chat_id) or not isinstance(
             incoming, IncomingMessage
         ):
-            return
-        if await self.is_known_sender(incoming):
-            await self._waiting_messages.show_position(
-                row, self._services.courier, self._guess_catalog(incoming)
-            )
+            return ""
+        if not await self.is_known_sender(incoming):
+            return ""
+        place = self._waiting_messages.get_position(row)
+        return self._guess_catalog(incoming)("queue.waits", n=place) if place else ""
 
     async def is_known_sender(self, incoming: IncomingMessage) -> bool:
         """True if the sender has access."""
@@ -150,9 +154,7 @@ class Router:
             interrupted=tuple(map(_interrupted_message, interrupted)),
             missing=tuple(missing),
         )
-        reply = await self._run_middlewares(arrival)
-        await self._waiting_messages.finish_turn(row, reply, self._services.courier, words)
-        return reply
+        return await self._run_middlewares(arrival)
 
     def _is_queued(self, incoming: Incoming) -> bool:
         if not isinstance(incoming, IncomingMessage) or incoming.quiet:

@@ -117,6 +117,7 @@ class ChatQueues:
         self._pending: dict[InboxId, asyncio.Event] = {}
         self._handling: set[InboxId] = set()
         self._withdrawn: set[InboxId] = set()
+        self._held: set[ChatId] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._started = False
         self._closed = False
@@ -128,9 +129,20 @@ class ChatQueues:
         for name in self._queues:
             self._start_worker(name)
 
+    def hold(self, chat_id: ChatId) -> None:
+        """Handle nothing queued for the chat until `release`, except what is immediate."""
+        self._held.add(chat_id)
+
+    def release(self, chat_id: ChatId) -> None:
+        self._held.discard(chat_id)
+        for name in self._queues:
+            if name[0] == chat_id and self._started:
+                self._start_worker(name)
+
     def is_idle(self, chat_id: ChatId, incoming: Incoming) -> bool:
         """True if the message would be handled at once when queued now."""
-        return self._started and (chat_id, is_quiet(incoming)) not in self._queues
+        queued = (chat_id, is_quiet(incoming)) in self._queues
+        return self._started and not queued and chat_id not in self._held
 
     def is_too_fast(self, incoming: Incoming) -> bool:
         """True if the message would have to wait for its sender's pace."""
@@ -218,6 +230,8 @@ class ChatQueues:
             await event.wait()
 
     def _start_worker(self, key: _QueueKey) -> None:
+        if key[0] in self._held:
+            return
         self.spawn(self._run(key), f"lane {key[0]}")
 
     async def _run(self, key: _QueueKey) -> None:
@@ -225,6 +239,9 @@ class ChatQueues:
         while lane.rows:
             rows = await self._take_related(lane)
             self._handling.update(row.id for row in rows)
+            lane.interrupted = [
+                kept for each in lane.interrupted if (kept := self._without_withdrawn(each))
+            ]
             reply = await self._handle(rows, lane.interrupted) if rows else Reply()
             self._handling.difference_update(row.id for row in rows)
             interrupted = reply.silence is Silence.INTERRUPTED
@@ -257,6 +274,9 @@ class ChatQueues:
             queue.rows.remove((later.id, later))
             heapq.heapify(queue.rows)
             rows.append(later)
+        return self._without_withdrawn(rows)
+
+    def _without_withdrawn(self, rows: MessageRows) -> MessageRows:
         withdrawn = [row for row in rows if row.id in self._withdrawn]
         self._mark_handled(withdrawn)
         return [row for row in rows if row not in withdrawn]

@@ -141,21 +141,29 @@ class InboxService:
 
     async def recover(self) -> None:
         """Resume the messages of an earlier process. A chat whose message was started several times
-        waits first, so that short lives of the process do not use up its attempts."""
+        waits first, so that short lives of the process do not use up its attempts; newer messages
+        wait behind it, which ends with its last attempt at the latest."""
         chats: dict[ChatId, list[InboxRow]] = {}
         for row in await self.inbox.list_unfinished():
             chats.setdefault(row.chat_id, []).append(row)
         for chat_id, rows in chats.items():
-            if all(row.attempts <= 1 for row in rows):
-                for row in rows:
+            attempts = max(row.attempts for row in rows)
+            at_once = [row for row in rows if self._bypasses_queue(row.incoming)]
+            if attempts > 1:
+                self._queues.hold(chat_id)
+                delay = min(MAX_RETRY_DELAY, 2.0**attempts)
+                retry = self._retry_later(chat_id, at_once, delay)
+                self._queues.spawn(retry, f"backoff of {chat_id}")
+            for row in rows:
+                if attempts <= 1 or row not in at_once:
                     self._route(row)
-                continue
-            delay = min(MAX_RETRY_DELAY, 2.0 ** max(row.attempts for row in rows))
-            self._queues.spawn(self._route_later(rows, delay), f"backoff of {chat_id}")
 
-    async def _route_later(self, rows: Sequence[InboxRow], delay: float) -> None:
+    async def _retry_later(
+        self, chat_id: ChatId, at_once: Sequence[InboxRow], delay: float
+    ) -> None:
         await self.clock.sleep(delay)
-        for row in rows:
+        self._queues.release(chat_id)
+        for row in at_once:
             self._route(row)
 
     async def accept(
@@ -184,7 +192,7 @@ class InboxService:
         if not delayed and self._queues.count_delayed(row.incoming):
             await self._notify_delayed(row)
         else:
-            await self.router.show_waiting(row)
+            await self._worker.show_waiting(row)
         return row.id
 
     async def _is_own_command(self, incoming: IncomingMessage) -> bool:
@@ -251,9 +259,15 @@ class InboxService:
             if row is None or not isinstance(row.incoming, IncomingMessage):
                 return
             is_new = row.state is InboxState.NEW
-            if row.state is InboxState.HELD or (is_new and self._queues.withdraw(row.id)):
+            withdrawn = row.state is InboxState.HELD or (is_new and self._queues.withdraw(row.id))
+            if withdrawn:
+                words = await self._worker.load_words(row)
+                await self._worker.end_waiting(tx, row, words("queue.recalled"))
                 await self.inbox.settle(tx, {row.id: "dropped"}, now=self.clock.now())
-                return
+        if withdrawn:
+            self.router.on_message_withdrawn(row)
+            self.courier.wake()
+            return
         task = await self.router.find_task(row)
         if not task and row.state is not InboxState.NEW:
             return

@@ -22,10 +22,12 @@ from cards import formats
 from cards.catalog import TextCatalog, catalog_for
 from cards.model import Card, CardTone, TextBlock
 from handlers.request import Reply, Silence
-from storage.db import Database, retry_until_stored
+from storage.db import Database, Transaction, retry_until_stored
+from storage.errors import StoreUnavailable
 from storage.messages.chats import ChatRepo
 from storage.messages.inbox import InboxRepo
 from storage.records.messages import (
+    WAITS_OUTCOME,
     DeliveryUrgency,
     InboxId,
     InboxRow,
@@ -64,6 +66,7 @@ class InboxWorker:
     clock: Clock
     on_reply: Callable[[InboxRow, Reply], None] = lambda _row, _reply: None
     _first_attempts: set[InboxId] = field(default_factory=set, init=False)
+    _shown_waiting: set[InboxId] = field(default_factory=set, init=False)
 
     async def handle(
         self,
@@ -110,6 +113,37 @@ class InboxWorker:
             lambda: self.courier.send(
                 row.chat_id, card, key=key, urgency=DeliveryUrgency.ANSWER, reply_to=reply_to
             )
+        )
+
+    async def show_waiting(self, row: InboxRow) -> None:
+        """Show in the place of the answer that the message waits, unless its turn is over."""
+        text = await self.router.waiting_notice(row)
+        if not text:
+            return
+        try:
+            async with self.db.write() as tx:
+                if await self.inbox.mark_waiting(tx, row.id):
+                    self._shown_waiting.add(row.id)
+                    await self._post_notice(tx, row, text)
+        except StoreUnavailable as error:
+            # The message waits nevertheless.
+            log.warning("The waiting status of a message cannot be shown: %s", error)
+        self.courier.wake()
+
+    async def end_waiting(self, tx: Transaction, row: InboxRow, text: str) -> None:
+        """Replace the notice that the message waits, if there is one, before it is settled. The
+        caller wakes the courier after the commit."""
+        if await self.inbox.find_waiting(tx, [row.id]):
+            await self._post_notice(tx, row, text)
+
+    async def _post_notice(self, tx: Transaction, row: InboxRow, text: str) -> None:
+        await self.courier.post(
+            tx,
+            row.chat_id,
+            await self.courier.prepare(Card(blocks=(TextBlock(text),))),
+            key=f"reply:{row.id}",
+            urgency=DeliveryUrgency.ANSWER,
+            reply_to=_reply_to(row),
         )
 
     async def _start_attempt(self, row: InboxRow) -> int:
@@ -188,6 +222,9 @@ class InboxWorker:
         if reply.card is not None and not is_quiet(row.incoming):
             card = await self.courier.prepare(reply.card)
         key = reply.key or f"reply:{row.id}"
+        outcomes = {each.id: f"joined {row.id}" for rows in answered for each in rows}
+        outcomes[row.id] = _outcome(row, reply, key)
+        ended = await self._ended_notices(row, answered, reply)
         async with self.db.write() as tx:
             # The owner of a card with its own key may have updated it already, so a reply only
             # creates it.
@@ -203,11 +240,33 @@ class InboxWorker:
                     urgency=reply.urgency,
                     reply_to=_reply_to(row),
                 )
-            outcomes = {each.id: f"joined {row.id}" for rows in answered for each in rows}
-            outcomes[row.id] = _outcome(row, reply, key)
+            for each, text in ended:
+                await self.end_waiting(tx, each, text)
             await self.inbox.settle(tx, outcomes, now=self.clock.now(), error=error)
-        if card is not None:
+        self._shown_waiting.difference_update(outcomes)
+        if card is not None or ended:
             self.courier.wake()
+
+    async def _ended_notices(
+        self, row: InboxRow, answered: Sequence[MessageRows], reply: Reply
+    ) -> Sequence[tuple[InboxRow, str]]:
+        """The messages that may be shown to wait and get no answer in that place, each with what to
+        say instead. Of most messages it is known that they are not, which spares the store."""
+        waiting = [
+            each
+            for rows in answered
+            for each in rows
+            if each.id in self._shown_waiting or each.outcome == WAITS_OUTCOME
+        ]
+        if not waiting:
+            return ()
+        words = await self.load_words(row)
+        is_elsewhere = reply.card is None or bool(reply.key)
+        return [
+            (each, words("queue.taken" if each.id == row.id else "queue.joined"))
+            for each in waiting
+            if each.id != row.id or is_elsewhere
+        ]
 
     async def _give_up(self, row: InboxRow, rows: MessageRows, attempts: int) -> Reply:
         """Skip the rows and send an apology."""

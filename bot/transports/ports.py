@@ -190,8 +190,13 @@ class IncomingRouter(Protocol):
         """True for commands that must never wait for their sender's pace."""
         ...
 
-    async def show_waiting(self, row: messages.InboxRow) -> None:
-        """Called when the message is queued; shows that it waits for an answer in progress."""
+    def on_message_withdrawn(self, row: messages.InboxRow) -> None:
+        """Called for a message that its sender has taken back. Must not raise."""
+        ...
+
+    async def waiting_notice(self, row: messages.InboxRow) -> str:
+        """Called when the message is queued; says that it waits for an answer in progress, empty if
+        there is nothing to say."""
         ...
 
     async def is_known_sender(self, incoming: messages.IncomingMessage) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -13,6 +13,7 @@ from sqlalchemy import Row, and_, bindparam, delete, func, select, update
 from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
 from storage.records.messages import (
+    WAITS_OUTCOME,
     InboxId,
     InboxRow,
     InboxState,
@@ -55,6 +56,20 @@ _FORGET_ATTEMPT = (
     update(inbox)
     .where(inbox.c.id == bindparam("which"), inbox.c.attempts > 0)
     .values(attempts=inbox.c.attempts - 1)
+)
+
+_MARK_WAITING = (
+    update(inbox)
+    .where(
+        inbox.c.id == bindparam("which"),
+        inbox.c.state == InboxState.NEW.value,
+        inbox.c.outcome == "",
+    )
+    .values(outcome=WAITS_OUTCOME)
+)
+
+_WAITING = select(inbox.c.id).where(
+    inbox.c.id.in_(bindparam("which", expanding=True)), inbox.c.outcome == WAITS_OUTCOME
 )
 
 _SETTLE = (
@@ -173,6 +188,17 @@ class InboxRepo:
         """Take back an attempt that was interrupted on purpose."""
         async with self._db.write() as tx:
             await tx.execute(_FORGET_ATTEMPT, {"which": inbox_id})
+
+    async def mark_waiting(self, tx: Transaction, inbox_id: InboxId) -> bool:
+        """Note that the event's chat shows that it waits; False if it is settled already."""
+        return bool((await tx.execute(_MARK_WAITING, {"which": inbox_id})).rowcount)
+
+    async def find_waiting(
+        self, tx: Transaction, inbox_ids: Collection[InboxId]
+    ) -> Sequence[InboxId]:
+        """Those of these events whose chat shows that they wait."""
+        found = await tx.scalars(_WAITING, {"which": list(inbox_ids)})
+        return [InboxId(each) for each in found]
 
     async def settle(
         self,

@@ -102,6 +102,9 @@ class IncomingChatOpen:
 Incoming: TypeAlias = IncomingMessage | IncomingPress | IncomingChatOpen
 
 
+WAITS_OUTCOME = "waits"
+
+
 class InboxState(StrEnum):
     """A HELD event waits for a person's decision: it came late, or was one of too many."""
 
@@ -115,7 +118,8 @@ class InboxState(StrEnum):
 class InboxRow:
     """`outcome` says how a settled event ended: `card <key>`, `toast`, `shell` (answered where the
     command was typed), `joined <id>` (answered together with another event), `dropped` (a person
-    decided so, or the sender took it back) or `silent <reason>`."""
+    decided so, or the sender took it back) or `silent <reason>`. An unsettled one is
+    `WAITS_OUTCOME` if its chat shows that it waits."""
 
     id: InboxId
     incoming: Incoming

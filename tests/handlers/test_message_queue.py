@@ -30,7 +30,6 @@ def busy() -> RouterHarness:
 async def arrives(desk: RouterHarness, text: str) -> InboxRow:
     row = desk.row(desk.message(text))
     desk.router.on_message_waiting(row)
-    await desk.router.show_waiting(row)
     return row
 
 
@@ -44,8 +43,12 @@ async def test_where_messages_wait_nothing_is_cut_and_each_is_told_its_place() -
     first, second = await arrives(desk, "and this"), await arrives(desk, "and that")
 
     assert desk.world.talk.interrupted == []
-    assert "Queued until the current answer is done" in shown(desk, first)
-    assert "Number 2" in shown(desk, second)
+    notice = desk.router.waiting_notice
+    assert "Queued until the current answer is done" in await notice(first)
+    assert "Number 2" in await notice(second)
+    desk.router.on_message_withdrawn(first)
+    assert not await notice(first)
+    assert "Queued until the current answer is done" in await notice(second)
 
 
 async def test_whose_turn_has_come_counts_no_more() -> None:
@@ -56,7 +59,7 @@ async def test_whose_turn_has_come_counts_no_more() -> None:
     later = await arrives(desk, "and that")
 
     assert shown(desk, first) == "Fine."
-    assert "Queued until the current answer is done" in shown(desk, later)
+    assert "Queued until the current answer is done" in await desk.router.waiting_notice(later)
 
 
 async def test_what_waited_and_has_no_answer_of_its_own_does_not_seem_to_wait_for_ever() -> None:
@@ -76,7 +79,7 @@ async def test_beyond_those_shown_messages_wait_without_a_word_and_are_answered_
 
     row = await arrives(desk, "one more")
 
-    assert f"reply:{row.id}" not in desk.world.post.cards
+    assert not await desk.router.waiting_notice(row)
     await desk.deliver(row)
     assert shown(desk, row) == "Fine."
 
@@ -86,9 +89,7 @@ async def test_a_stranger_is_not_told_about_the_line() -> None:
     row = desk.row(desk.message("hello", who="x-nobody"))
     desk.router.on_message_waiting(row)
 
-    await desk.router.show_waiting(row)
-
-    assert f"reply:{row.id}" not in desk.world.post.cards
+    assert not await desk.router.waiting_notice(row)
 
 
 @pytest.mark.parametrize(("word", "told"), [("wait", "waits until"), ("打断", "interrupts that")])
@@ -141,7 +142,7 @@ async def test_a_command_typed_in_a_shell_cuts_nothing_short_and_stands_in_no_li
 
     assert desk.world.talk.interrupted == []
     desk.world.talk.set_queue_mode(waits.chat_id, "wait")
-    assert "Number 2" in shown(desk, await arrives(desk, "and that"))
+    assert "Number 2" in await desk.router.waiting_notice(await arrives(desk, "and that"))
 
 
 @pytest.mark.parametrize(
@@ -157,10 +158,8 @@ async def test_only_talk_that_was_just_sent_interrupts_an_answer(
     row = desk.row(replace(message, sent_at=message.sent_at - timedelta(seconds=age)))
 
     desk.router.on_message_waiting(row)
-    await desk.router.show_waiting(row)
-
     assert bool(desk.world.talk.interrupted) is interrupts
-    assert (f"reply:{row.id}" in desk.world.post.cards) is not interrupts
+    assert bool(await desk.router.waiting_notice(row)) is not interrupts
 
 
 @pytest.mark.parametrize(("who", "done"), [("x-ann", False), ("x-olga", True)])

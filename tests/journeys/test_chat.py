@@ -82,13 +82,74 @@ async def test_queued_messages_are_answered_after_a_kill(world: ModelWorld) -> N
     assert asked.index("tell me about doomed-cue") < asked.index("and patient-cue")
 
 
+async def test_a_queued_message_that_is_answered_with_another_after_a_kill_says_so(
+    world: ModelWorld,
+) -> None:
+    boss, chat = world.new_owner()
+    first, _ = paused_answer(LONG)
+    second = ScriptedReply(text="never shown", hold=asyncio.Event(), hold_after=0)
+    world.script.script("early-cue", "talk", first, ScriptedReply(text="the early answer"))
+    world.script.script("cut-cue", "talk", second)
+    world.script.script("last-cue", "talk", ScriptedReply(text="the answer to both"))
+    await boss.says(chat, "/queue wait")
+    await wait_for_message(chat, "waits until that answer is done")
+    await boss.says(chat, "tell me about early-cue")
+    await chat.wait_until(lambda: any("word5" in d.text for d in chat.drafts))
+    await boss.says(chat, "and cut-cue")
+    queued = await wait_for_message(chat, "Queued until the current answer is done")
+    # The notice is known to have arrived once the next message is sent.
+    await boss.says(chat, "/queue sometimes")
+    await wait_for_message(chat, "/queue wait")
+    await world.program.kill()
+    await world.program.start()
+    await world.feishu.wait_for_connections()
+    await wait_for_message(chat, "the early answer")
+    await world.wait_until(lambda: world.script.requests_for("cut-cue"))
+    await boss.says(chat, "/queue cut")
+    await wait_for_message(chat, "interrupts that answer")
+    await boss.says(chat, "and now last-cue")
+    await wait_for_message(chat, "the answer to both")
+
+    await chat.wait_until(lambda: "Answered together with your next message" in queued.text)
+    assert not any("Queued until" in message.text for message in chat.from_bot)
+
+
+async def choose_queue_mode(world: ModelWorld, word: str, told: str) -> None:
+    """On Feishu, where all tests have one chat: an earlier reply says the same."""
+    chat = world.feishu_chat
+    before = sum(told in message.text for message in chat.from_bot)
+    await world.feishu_owner.says(chat, f"/queue {word}")
+    await world.feishu.wait_until(
+        lambda: sum(told in message.text for message in chat.from_bot) > before
+    )
+
+
+async def test_on_feishu_a_queued_message_that_is_taken_back_says_so(world: ModelWorld) -> None:
+    chat, boss = world.feishu_chat, world.feishu_owner
+    first, go = paused_answer(LONG.replace("word", "item"))
+    world.script.script("lark-slow", "talk", first)
+    await choose_queue_mode(world, "wait", "waits until that answer is done")
+    await boss.says(chat, "tell me about lark-slow")
+    card = await chat.wait_for(lambda m: "item5" in m.text)
+    await boss.says(chat, "and regret-cue")
+    queued = await chat.wait_for(lambda m: "Queued until the current answer is done" in m.text)
+    said = next(m for m in chat.messages if "regret-cue" in m.text)
+
+    await boss.recalls(said)
+    await world.feishu.wait_until(lambda: "You took this message back" in queued.text)
+    go.set()
+    await world.feishu.wait_until(lambda: "item59" in card.text and " · " in card.text)
+
+    assert not world.script.requests_for("regret-cue")
+    await choose_queue_mode(world, "auto", "interrupts that answer")
+
+
 async def test_on_feishu_a_chat_set_to_queue_answers_messages_in_order(world: ModelWorld) -> None:
     chat, boss = world.feishu_chat, world.feishu_owner
     first, go = paused_answer(LONG)
     world.script.script("lark-first", "talk", first)
     world.script.script("lark-second", "talk", ScriptedReply(text="the second lark"))
-    await boss.says(chat, "/queue wait")
-    await chat.wait_for(lambda m: "waits until that answer is done" in m.text)
+    await choose_queue_mode(world, "wait", "waits until that answer is done")
     await boss.says(chat, "tell me about lark-first")
     card = await chat.wait_for(lambda m: "word5" in m.text)
     await boss.says(chat, "and lark-second")
@@ -100,8 +161,7 @@ async def test_on_feishu_a_chat_set_to_queue_answers_messages_in_order(world: Mo
     await world.feishu.wait_until(lambda: "word59" in card.text)
     asked = world.script.requests_for("lark-second", "talk")[0]
     assert "word59" in str(asked.body), "it was not cut short"
-    await boss.says(chat, "/queue auto")
-    await chat.wait_for(lambda m: "interrupts that answer" in m.text)
+    await choose_queue_mode(world, "auto", "interrupts that answer")
 
 
 async def test_a_burst_of_messages_on_feishu_leaves_no_empty_cards(world: ModelWorld) -> None:

@@ -37,6 +37,8 @@ class FakeRouter:
         self.gates: dict[str, asyncio.Event] = {}
         self.replies: dict[str, Reply] = {}
         self.waiting: list[InboxRow] = []
+        self.withdrawn: list[InboxRow] = []
+        self.notices: dict[str, str] = {}
         self.missing: list[str] = []
         self.tasks: dict[str, str] = {}
         self.interrupted: list[tuple[str, tuple[str, ...]]] = []
@@ -59,8 +61,12 @@ class FakeRouter:
     def is_urgent(self, incoming: IncomingMessage) -> bool:
         return incoming.text.startswith("/stop")
 
-    async def show_waiting(self, row: InboxRow) -> None:
+    def on_message_withdrawn(self, row: InboxRow) -> None:
+        self.withdrawn.append(row)
+
+    async def waiting_notice(self, row: InboxRow) -> str:
         self.waiting.append(row)
+        return self.notices.get(name_of(row), "")
 
     async def is_known_sender(self, incoming: IncomingMessage) -> bool:
         return incoming.text not in self.strangers

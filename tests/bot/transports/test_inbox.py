@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -327,15 +328,40 @@ async def test_a_message_that_kills_the_program_is_put_aside_at_the_seventh_star
             await router.until(lambda: router.begun == ["poison"])  # noqa: B023 - awaited at once
 
     async with inbox_harness(tmp_path) as desk:
-        await desk.say("healthy")
-        await desk.router.until(lambda: "healthy" in desk.router.done)
+        healthy = await desk.say("healthy")
+        assert healthy is not None
         await desk.clock.someone_sleeps(60.0)
+        assert desk.router.begun == []
         desk.clock.advance(60.0)
-        while await desk.count("SELECT count(*) FROM inbox WHERE state = 'failed'") == 0:
-            await asyncio.sleep(0)
+        await desk.inbox.wait_handled(healthy)
 
         assert desk.router.begun == ["healthy"]
         assert "skipped it: “poison”" in await desk.card("reply:1")
+
+
+async def test_newer_messages_wait_behind_one_that_short_lives_have_cut_off(tmp_path: Path) -> None:
+    for start in range(3):
+        router = FakeRouter()
+        router.gates["slow"] = asyncio.Event()
+        async with inbox_harness(tmp_path, router=router) as desk:
+            if not start:
+                await desk.say("slow")
+            elif start > 1:
+                await desk.say("newer")
+                await desk.clock.someone_sleeps(4.0)
+                desk.clock.advance(4.0)
+            await router.until(lambda: router.begun == ["slow"])  # noqa: B023 - awaited at once
+
+    async with inbox_harness(tmp_path) as desk:
+        newest = await desk.say("newest")
+        await desk.say("/stop it")
+        await desk.router.until(lambda: desk.router.done == ["/stop it"])
+        await desk.clock.someone_sleeps(8.0)
+        desk.clock.advance(8.0)
+        assert newest is not None
+        await desk.inbox.wait_handled(newest)
+
+        assert desk.router.done == ["/stop it", "slow", "newer", "newest"]
 
 
 async def test_the_reply_and_the_end_of_its_message_are_stored_together(
@@ -928,6 +954,80 @@ async def test_a_recalled_message_that_waits_is_dropped(desk: InboxHarness) -> N
     assert await outcomes(desk) == {
         1: "card reply:1", 2: "dropped", late: "dropped", after: f"card reply:{after}",
     }  # fmt: skip
+
+
+async def test_a_recalled_message_does_not_seem_to_wait_for_ever(desk: InboxHarness) -> None:
+    desk.router.gates["slow"] = asyncio.Event()
+    desk.router.notices["waits"] = "you wait"
+    await desk.say("slow", dedupe="m1")
+    number = await desk.say("waits", dedupe="m2")
+    assert await desk.card(f"reply:{number}") == "you wait"
+
+    await recall(desk, "m2")
+
+    assert "You took this message back" in await desk.card(f"reply:{number}")
+    assert [row.id for row in desk.router.withdrawn] == [number]
+    desk.router.gates["slow"].set()
+
+
+async def test_an_interrupted_message_that_is_recalled_is_not_answered_with_the_next(
+    desk: InboxHarness,
+) -> None:
+    interrupt(desk, "question")
+    desk.router.gates["more"] = asyncio.Event()
+    desk.router.replies["more"] = Reply(silence=Silence.INTERRUPTED)
+    for text, dedupe in (("question", "m1"), ("more", "m2"), ("last", "m3")):
+        await desk.say(text, dedupe=dedupe)
+    desk.router.gates["question"].set()
+    await desk.router.until(lambda: "more" in desk.router.begun)
+    await recall(desk, "m1")
+    desk.router.gates["more"].set()
+    await desk.inbox.wait_handled(InboxId(3))
+
+    assert desk.router.interrupted[-1] == ("last", ("more",))
+    assert (await outcomes(desk))[1] == "dropped"
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+async def test_a_message_answered_with_another_does_not_seem_to_wait_for_ever(
+    tmp_path: Path, restarts: bool
+) -> None:
+    router = FakeRouter()
+    router.gates["slow"] = asyncio.Event()
+    router.notices["waits"] = "you wait"
+    router.replies["waits"] = Reply(silence=Silence.INTERRUPTED)
+    router.replies["newest"] = Reply(card=text_card("for both"), joined=("inbox:2",))
+    async with AsyncExitStack() as lives:
+        desk = await lives.enter_async_context(inbox_harness(tmp_path, router=router))
+        await desk.say("slow")
+        await desk.say("waits")
+        assert await desk.card("reply:2") == "you wait"
+        if restarts:
+            await lives.aclose()
+            desk = await lives.enter_async_context(inbox_harness(tmp_path, router=router))
+        newest = await desk.say("newest")
+        router.gates["slow"].set()
+        assert newest is not None
+        await desk.inbox.wait_handled(newest)
+
+        assert "Answered together with your next message" in await desk.card("reply:2")
+        assert (await outcomes(desk))[2] == f"joined {newest}"
+        assert await desk.card("reply:1") == "echo slow"
+
+
+async def test_nobody_is_told_to_wait_for_what_was_answered_meanwhile(
+    desk: InboxHarness,
+) -> None:
+    """The notice and the answer have one place."""
+    number = await desk.say("quick")
+    assert number is not None
+    await desk.inbox.wait_handled(number)
+    desk.router.notices["quick"] = "you wait"
+    ((row, _),) = desk.router.handled
+
+    await desk.inbox._worker.show_waiting(row)
+
+    assert await desk.card(f"reply:{number}") == "echo quick"
 
 
 async def test_a_recalled_picture_that_waits_for_its_words_is_dropped(desk: InboxHarness) -> None:
