@@ -18,7 +18,7 @@ from tests.emulators.models.emulator import ModelEmulator
 from tests.emulators.models.script import ScriptedReply
 from tests.emulators.telegram.chats import TelegramChat
 from tests.emulators.telegram.emulator import TelegramEmulator
-from tests.emulators.telegram.faults import DropBeforeFault, HoldFault
+from tests.emulators.telegram.faults import DropBeforeFault, FaultPlans, HoldFault
 from tests.emulators.telegram.users import TelegramUser
 from tests.journeys.model_world import (
     held_reply,
@@ -88,7 +88,7 @@ async def test_a_last_edit_that_was_too_late_is_made_by_the_next_start(tmp_path:
         assert await it.wait_for_exit_status() == 0
         assert "📍" in card.text, "the edit came in time: nothing is proved"
 
-        it.telegram.clear_faults()
+        it.telegram.world.fault_plans = FaultPlans()
         await it.shiftboss.start()
         await it.chat.wait_until(lambda: "📍" not in card.text)
 
