@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.chaos.memory.stories import STORIES as OF_MEMORY
+from tests.chaos.schedule_stories import STORIES as OF_SCHEDULES
 from tests.chaos.story import CrashStory, ScriptedUser
 from tests.chaos.workers.stories import STORIES as OF_WORKERS
 from tests.chaos.workflow_stories import STORIES as OF_GRAPHS
@@ -233,6 +234,7 @@ STORIES = (
         transitions=("order.>message", "order.>inject", "order.>replan"),
     ),
     *OF_GRAPHS,
+    *OF_SCHEDULES,
     *OF_WORKERS,
     *OF_MEMORY,
 )

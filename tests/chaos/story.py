@@ -119,7 +119,8 @@ class CrashStory:
 
     With `remembered`, which says what is wrong with what is remembered in the end, it is a story
     of memory; `begun` makes the home ready before it begins, and `service` is there for all its
-    lives: it gives settings."""
+    lives: it gives settings. Stories of memory may move the clock, others only with
+    `moves_clock`."""
 
     name: str
     act: Callable[[ScriptedUser], Awaitable[None]]
@@ -134,6 +135,7 @@ class CrashStory:
     check_memory: Callable[[Path], Iterable[str]] | None = None
     prepare: Callable[[Path], None] | None = None
     service: Callable[[], AbstractAsyncContextManager[Mapping[str, str]]] | None = None
+    moves_clock: bool = False
 
     def transitions_on(self, name: ChannelName) -> tuple[str, ...]:
         return tuple(move for move in self.transitions if ONLY_ON.get(move, name) == name)

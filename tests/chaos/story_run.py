@@ -140,7 +140,8 @@ def _service(story: CrashStory) -> AbstractAsyncContextManager[Mapping[str, str]
 
 def _access(story: CrashStory, models: ModelEmulator, home: Path) -> Mapping[str, str]:
     known = {} if story.model is None else model_settings(models, "anthropic")
-    time = {} if story.check_memory is None else {"DEADLY_CLOCK_FILE": str(clock_file(home))}
+    moves = story.moves_clock or story.check_memory is not None
+    time = {"DEADLY_CLOCK_FILE": str(clock_file(home))} if moves else {}
     return {**known, **time, **story.settings}
 
 

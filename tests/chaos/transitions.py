@@ -39,6 +39,9 @@ UNION ALL SELECT 'turn', id, CASE WHEN open_turn = '' THEN 'complete' ELSE 'open
 UNION ALL SELECT 'request', id, 'sent' FROM pending_model_calls
 UNION ALL SELECT 'bill', CAST(id AS TEXT), 'booked' FROM usage
 UNION ALL SELECT 'helper', id, status FROM helpers
+UNION ALL SELECT 'schedule', id, state FROM schedules WHERE kind IN ('reminder', 'job')
+UNION ALL SELECT 'firing', CAST(f.id AS TEXT), f.state FROM firings f
+    JOIN schedules s ON s.id = f.schedule_id WHERE s.kind IN ('reminder', 'job')
 UNION ALL SELECT 'report', id, CASE WHEN delivered_at IS NOT NULL THEN 'told'
     WHEN status IN ('done', 'failed') THEN 'owed' ELSE 'awaited' END FROM helpers
 {of_memory.STATE_QUERY}"""
@@ -197,6 +200,19 @@ COMMAND_TRANSITIONS = tuple(
 """People's commands to a task and its helpers' reports: recorded once, with their effects."""
 
 
+SCHEDULE_TRANSITIONS = (
+    "schedule.>proposed",
+    "schedule.proposed>active",
+    "schedule.active>paused",
+    "schedule.paused>active",
+    "schedule.active>ended",
+    "firing.>sent",
+    "firing.>started",
+    "firing.sent>done",
+    "firing.started>done",
+)
+
+
 def transition_names(noun: str, moves: Mapping[Any, Iterable[Any]]) -> tuple[str, ...]:
     return tuple(f"{noun}.{old}>{new}" for old, news in moves.items() for new in news)
 
@@ -215,6 +231,7 @@ ALL_TRANSITIONS = (
     *WORKER_TRANSITIONS,
     *CREATIONS,
     *MESSAGE_TRANSITIONS,
+    *SCHEDULE_TRANSITIONS,
     *of_memory.ALL_TRANSITIONS,
 )
 
