@@ -1,0 +1,1 @@
+"""The parts by which Shiftboss looks after itself."""
