@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeAlias
 from cards.courier import Courier
 from cards.model import Card, FormBlock
 from handlers.ports_schedules import SchedulePort
+from handlers.ports_self_check import DrivePort, SelfCheckPort
 from handlers.ports_workers import (
     HistoryPort,
     JournalPort,
@@ -467,4 +468,6 @@ class HandlerServices:
     skill_writer: SkillWriterPort
     workflows: WorkflowPort
     schedules: SchedulePort
+    self_check: SelfCheckPort
+    drive: DrivePort
     memory: MemoryPort

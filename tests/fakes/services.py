@@ -66,6 +66,7 @@ from tests.builders import (
 from tests.fakes.cards import FakeCardStore
 from tests.fakes.memory import FakeMemory
 from tests.fakes.schedules import FakeSchedules, make_schedule
+from tests.fakes.self_check import FakeDrive, FakeSelfCheck
 from tests.fakes.skills import FakeSkills
 from tests.fakes.task_journal import FakeTaskJournal
 from tests.fakes.tasks import FakeTasks
@@ -611,6 +612,8 @@ class FakeServices:
         self.web_sessions = FakeWebSessions()
         self.schedules = FakeSchedules()
         self.schedules.add(make_schedule())
+        self.self_check = FakeSelfCheck()
+        self.drive = FakeDrive()
 
     @property
     def services(self) -> HandlerServices:
@@ -642,5 +645,7 @@ class FakeServices:
             skill_writer=self.skills,
             workflows=self.workflows,
             schedules=self.schedules,
+            self_check=self.self_check,
+            drive=self.drive,
             memory=self.memory,
         )
