@@ -7,6 +7,7 @@ from cards.views.system import HelpLine, help_card
 from handlers import (
     approvals,
     chat,
+    heartbeat,
     journal,
     mcp,
     memory,
@@ -15,7 +16,6 @@ from handlers import (
     personas,
     projects,
     schedules,
-    self_check,
     skills,
     system,
     tasks,
@@ -66,8 +66,8 @@ COMMANDS = CommandRegistry.merge(
     member_commands,
     session_commands,
     system.commands,
-    self_check.commands,
     mcp.commands,
+    heartbeat.commands,
     _skill_commands,
     _help_commands,
 )

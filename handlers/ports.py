@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeAlias
 
 from cards.courier import Courier
 from cards.model import Card, FormBlock
+from handlers.ports_heartbeat import HeartbeatPort
 from handlers.ports_schedules import SchedulePort
-from handlers.ports_self_check import DrivePort, SelfCheckPort
 from handlers.ports_workers import (
     HistoryPort,
     JournalPort,
@@ -468,6 +468,5 @@ class HandlerServices:
     skill_writer: SkillWriterPort
     workflows: WorkflowPort
     schedules: SchedulePort
-    self_check: SelfCheckPort
-    drive: DrivePort
+    heartbeat: HeartbeatPort
     memory: MemoryPort

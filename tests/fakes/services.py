@@ -64,9 +64,9 @@ from tests.builders import (
     make_trace,
 )
 from tests.fakes.cards import FakeCardStore
+from tests.fakes.heartbeat import FakeHeartbeat
 from tests.fakes.memory import FakeMemory
 from tests.fakes.schedules import FakeSchedules, make_schedule
-from tests.fakes.self_check import FakeDrive, FakeSelfCheck
 from tests.fakes.skills import FakeSkills
 from tests.fakes.task_journal import FakeTaskJournal
 from tests.fakes.tasks import FakeTasks
@@ -610,10 +610,9 @@ class FakeServices:
         self.held = FakeHeldMessages()
         self.inbox_log = FakeInboxLog()
         self.web_sessions = FakeWebSessions()
+        self.heartbeat = FakeHeartbeat()
         self.schedules = FakeSchedules()
         self.schedules.add(make_schedule())
-        self.self_check = FakeSelfCheck()
-        self.drive = FakeDrive()
 
     @property
     def services(self) -> HandlerServices:
@@ -645,7 +644,6 @@ class FakeServices:
             skill_writer=self.skills,
             workflows=self.workflows,
             schedules=self.schedules,
-            self_check=self.self_check,
-            drive=self.drive,
+            heartbeat=self.heartbeat,
             memory=self.memory,
         )

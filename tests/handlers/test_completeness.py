@@ -48,7 +48,6 @@ from cards.actions import (
     ShowTask,
     ShowWorkflow,
     ShowWorkflowNameForm,
-    StartRepairTask,
     StartTask,
     StartTaskAnyway,
     StopTask,
@@ -125,7 +124,6 @@ EXAMPLES: dict[type, Action] = {
         ControlSchedule(schedule_id="sch4dl", change="pause"),
         AnswerReminder(firing_id=1),
         DecideMissedFiring(firing_id=1, run=True),
-        StartRepairTask(incident_id=1),
     )
 }
 

@@ -1,1 +1,1 @@
-"""The parts by which Shiftboss looks after itself."""
+"""Work that Shiftboss begins by itself."""

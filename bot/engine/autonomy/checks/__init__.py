@@ -1,1 +1,0 @@
-"""The self-checks, one module each."""
