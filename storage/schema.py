@@ -193,7 +193,7 @@ tasks = sa.Table(
     # When it was last queued: tasks that waited too long go first.
     sa.Column("waiting_since", UtcTimestamp, nullable=False, server_default="0"),
     sa.Column("started_at", UtcTimestamp),
-    sa.Column("ended_at", UtcTimestamp),
+    sa.Column("ended_at", UtcTimestamp, index=True),
     sa.Column("errors", sa.Integer, nullable=False, server_default="0"),
     sa.Column("branch", sa.String(128), nullable=False, server_default=""),
     sa.Column("holds_dir", sa.Boolean, nullable=False, server_default=sa.text("false")),
@@ -265,7 +265,7 @@ node_attempts = sa.Table(
     sa.Column("attempt", sa.Integer, primary_key=True),
     # Stored before the paid call, so that a retry continues instead of paying again.
     sa.Column("session_id", sa.String(64), nullable=False, server_default=""),
-    sa.Column("started_at", UtcTimestamp, nullable=False),
+    sa.Column("started_at", UtcTimestamp, nullable=False, index=True),
     sa.Column("ended_at", UtcTimestamp),
     sa.Column("error", sa.Text, nullable=False, server_default=""),
 )
@@ -585,7 +585,7 @@ firings = sa.Table(
     sa.Column("state", sa.String(16), nullable=False),
     sa.Column("attempt", sa.Integer, nullable=False, server_default="0"),
     sa.Column("retry_at", UtcTimestamp),
-    sa.Column("fired_at", UtcTimestamp, nullable=False),
+    sa.Column("fired_at", UtcTimestamp, nullable=False, index=True),
     sa.Column("ended_at", UtcTimestamp),
     sa.Column("task_id", sa.ForeignKey("tasks.id"), index=True),
     sa.Column("note", sa.Text, nullable=False, server_default=""),
