@@ -388,6 +388,7 @@ def _fitting_length(text: str) -> int:
 
 
 _DRAWINGS_FOLDER = Path("files", "workflows")
+REPORTS_FOLDER = Path("files", "reports")
 _DAY_SECONDS = 86_400.0
 UNUSED_DAYS = 30
 """Days after its last use before a picture is deleted."""
@@ -399,25 +400,31 @@ _FILES_LOCK = threading.Lock()
 def save_drawing(home: Path, workflow: Workflow, words: TextCatalog) -> WorkflowDrawing:
     """Blocking. Returns no picture if it cannot be written."""
     text = render_mermaid(workflow, words)
-    picture = render_svg(workflow, words)
-    path = _DRAWINGS_FOLDER / f"{hashlib.sha256(picture.encode()).hexdigest()[:16]}.svg"
-    whole = home / path
+    picture = render_svg(workflow, words).encode()
     try:
-        with _FILES_LOCK:
-            _write_picture(whole, picture)
+        path = store_picture(home, _DRAWINGS_FOLDER, picture, ".svg")
     except OSError:
         return WorkflowDrawing(mermaid=text)
-    return WorkflowDrawing(mermaid=text, svg=path.as_posix(), size=len(picture.encode()))
+    return WorkflowDrawing(mermaid=text, svg=path, size=len(picture))
 
 
-def _write_picture(whole: Path, picture: str) -> None:
+def store_picture(home: Path, folder: Path, picture: bytes, suffix: str) -> str:
+    """Store a picture in this folder of the data directory, where `DrawingCleaner` deletes it once
+    it is unused. Return its path there. Blocking. Raises OSError."""
+    path = folder / f"{hashlib.sha256(picture).hexdigest()[:16]}{suffix}"
+    with _FILES_LOCK:
+        _write_picture(home / path, picture)
+    return path.as_posix()
+
+
+def _write_picture(whole: Path, picture: bytes) -> None:
     """The name is a hash of the content, so an existing file only needs a new timestamp."""
     with suppress(FileNotFoundError):
         os.utime(whole)
         return
     whole.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     new = whole.with_name(f".{whole.name}.{os.getpid()}.new")
-    new.write_text(picture, encoding="utf-8")
+    new.write_bytes(picture)
     new.replace(whole)
 
 
@@ -443,12 +450,14 @@ class DrawingCleaner:
 
     def prune(self) -> int:
         """Delete unused pictures and incomplete files; return how many. Blocking."""
-        place = self.home / _DRAWINGS_FOLDER
+        return sum(self._prune(self.home / each) for each in (_DRAWINGS_FOLDER, REPORTS_FOLDER))
+
+    def _prune(self, place: Path) -> int:
         if place.is_symlink() or not place.is_dir():
             return 0
         before = self.now() - UNUSED_DAYS * _DAY_SECONDS
         gone = 0
-        for each in (*place.glob("*.svg"), *place.glob(".*.new")):
+        for each in (*place.glob("*.svg"), *place.glob("*.png"), *place.glob(".*.new")):
             with _FILES_LOCK, suppress(FileNotFoundError):
                 if each.lstat().st_mtime < before:
                     each.unlink()
