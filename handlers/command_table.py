@@ -7,7 +7,6 @@ from cards.views.system import HelpLine, help_card
 from handlers import (
     approvals,
     chat,
-    heartbeat,
     journal,
     mcp,
     memory,
@@ -15,6 +14,7 @@ from handlers import (
     people,
     personas,
     projects,
+    reports,
     schedules,
     skills,
     system,
@@ -66,8 +66,8 @@ COMMANDS = CommandRegistry.merge(
     member_commands,
     session_commands,
     system.commands,
+    reports.commands,
     mcp.commands,
-    heartbeat.commands,
     _skill_commands,
     _help_commands,
 )

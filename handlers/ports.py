@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 from cards.courier import Courier
 from cards.model import Card, FormBlock
-from handlers.ports_heartbeat import HeartbeatPort
+from handlers.ports_reports import ReportPort
 from handlers.ports_schedules import SchedulePort
 from handlers.ports_workers import (
     HistoryPort,
@@ -468,5 +468,5 @@ class HandlerServices:
     skill_writer: SkillWriterPort
     workflows: WorkflowPort
     schedules: SchedulePort
-    heartbeat: HeartbeatPort
+    reports: ReportPort
     memory: MemoryPort

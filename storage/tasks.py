@@ -77,7 +77,7 @@ class TaskVisibility:
     def where_clause(self) -> ColumnElement[bool]:
         if self.sees_all:
             return true()
-        here = _T.chat_id.in_(_all_threads(self.chat))
+        here = _T.chat_id.in_(all_threads(self.chat))
         return here if self.person is None else or_(_T.created_by == self.person, here)
 
 
@@ -210,7 +210,8 @@ def new_task_row(new: NewTask, id: TaskId, now: datetime) -> dict[str, Any]:
     return values
 
 
-def _all_threads(chat: ChatId) -> Select[tuple[str]]:
+def all_threads(chat: ChatId) -> Select[tuple[str]]:
+    """The ids of this chat and of all its threads."""
     same = and_(
         _CURRENT_CHAT.c.channel == _CHAT.channel, _CURRENT_CHAT.c.external_id == _CHAT.external_id
     )

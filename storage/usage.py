@@ -46,7 +46,7 @@ _SUMMED: Mapping[str, ColumnElement[Any]] = {
     "estimated_tokens": _U.estimated_tokens,
     "unpriced": case((_U.cost_micros.is_(None), 1), else_=0),
 }
-_SUMS = [func.coalesce(func.sum(each), 0).label(name) for name, each in _SUMMED.items()]
+USAGE_SUMS = [func.coalesce(func.sum(each), 0).label(name) for name, each in _SUMMED.items()]
 
 
 _ADD = PreparedWrite(lambda _: insert(schema.usage), *(each.name for each in fields(UsageRecord)))
@@ -153,8 +153,6 @@ class UsageRepo:
             BudgetScope.CHAT: _U.chat_id,
         }
         conditions = [whom[scope] == subject] if scope in whom else []
-        if scope is BudgetScope.HEARTBEAT:
-            conditions.append(_U.purpose == scope.value)
         if since is not None:
             conditions.append(_U.at >= since)
         return await self._sum(conditions)
@@ -166,7 +164,7 @@ class UsageRepo:
         return await self._sum(_conditions(usage_filter))
 
     async def _sum(self, conditions: Iterable[ColumnElement[bool]]) -> UsageTotals:
-        (row,) = await self._db.fetch_all(select(*_SUMS).where(*conditions))
+        (row,) = await self._db.fetch_all(select(*USAGE_SUMS).where(*conditions))
         return record_from(UsageTotals, row)
 
     async def by_model(self, usage_filter: UsageFilter) -> Sequence[CostLine]:
@@ -195,7 +193,7 @@ class UsageRepo:
     ) -> Sequence[CostLine]:
         what = func.coalesce(name, "").label("name")
         query = (
-            select(what, *_SUMS)
+            select(what, *USAGE_SUMS)
             .select_from(source)
             .where(*_conditions(usage_filter))
             .group_by(what)

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from bot.app.engine import EngineServices, build_engine_services
 from bot.app.memory import build_memory_port, build_retriever
+from bot.app.reports import build_reports
 from bot.app.repositories import RepositorySet, build_repositories
 from bot.app.schedule import build_project_folders
 from bot.app.workers import build_masker
@@ -336,7 +337,7 @@ def _build_handler_services(
         skill_writer=engine.skill_drafter,
         workflows=WorkflowLibrary(settings.home, store.work.graphs),
         schedules=engine.schedule.service,
-        heartbeat=engine.autonomy.heartbeat,
+        reports=build_reports(settings, store, clock, courier=courier, schedule=engine.schedule),
         memory=build_memory_port(
             settings, store, clock, writer=engine.memory_writer, retrieval=engine.memory
         ),

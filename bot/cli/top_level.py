@@ -1,4 +1,5 @@
-"""Top-level commands: say, pair, trace, status, inbox, cost, persona, sessions and approvals."""
+"""Top-level commands: say, pair, trace, status, inbox, cost, report, persona, sessions and
+approvals."""
 
 from __future__ import annotations
 
@@ -162,18 +163,20 @@ def schedule(
     execute(command_line("schedule", *(words or ())), as_json=as_json, needs_worker=bool(words))
 
 
-def heartbeat(
-    words: Annotated[list[str] | None, typer.Argument(metavar="[on|off|now|add TEXT|log]")] = None,
+def report(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[day|week|month|trend|cost|daily TIME|weekly DAY TIME|off]"),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    needs_worker = list(words or ())[:1] == ["now"]
-    execute(command_line("heartbeat", *(words or ())), as_json=as_json, needs_worker=needs_worker)
+    execute(command_line("report", *(words or ())), as_json=as_json)
 
 
 def add_commands(cli: typer.Typer) -> None:
     cli.command("remind", cls=TextCommand, help=help_text("remind"))(remind)
     cli.command("schedule", cls=TextCommand, help=help_text("schedule"))(schedule)
-    cli.command("heartbeat", cls=TextCommand, help=help_text("heartbeat"))(heartbeat)
+    cli.command("report", cls=TextCommand, help=help_text("report"))(report)
     add_chat_command(cli, "status", "status", needs_worker=True)
     add_chat_command(cli, "inbox", "inbox", optional("number", _COUNT))
     add_chat_command(cli, "cost", "cost", optional("what", _PERIOD), optional("model", _MODEL))

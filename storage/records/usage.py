@@ -19,13 +19,11 @@ _MICROS_PER_USD = 1_000_000
 
 
 class BudgetScope(StrEnum):
-    """The scope of a cap: one task for its whole life, the others per day. HEARTBEAT is that of
-    all runs of the heartbeat."""
+    """The scope of a cap: one task for its whole life, the others per day."""
 
     TASK = "task"
     PERSON = "person"
     CHAT = "chat"
-    HEARTBEAT = "heartbeat"
     DAY = "day"
 
 

@@ -64,8 +64,8 @@ from tests.builders import (
     make_trace,
 )
 from tests.fakes.cards import FakeCardStore
-from tests.fakes.heartbeat import FakeHeartbeat
 from tests.fakes.memory import FakeMemory
+from tests.fakes.reports import FakeReports
 from tests.fakes.schedules import FakeSchedules, make_schedule
 from tests.fakes.skills import FakeSkills
 from tests.fakes.task_journal import FakeTaskJournal
@@ -610,7 +610,7 @@ class FakeServices:
         self.held = FakeHeldMessages()
         self.inbox_log = FakeInboxLog()
         self.web_sessions = FakeWebSessions()
-        self.heartbeat = FakeHeartbeat()
+        self.reports = FakeReports()
         self.schedules = FakeSchedules()
         self.schedules.add(make_schedule())
 
@@ -644,6 +644,6 @@ class FakeServices:
             skill_writer=self.skills,
             workflows=self.workflows,
             schedules=self.schedules,
-            heartbeat=self.heartbeat,
+            reports=self.reports,
             memory=self.memory,
         )

@@ -1,1 +1,1 @@
-"""Work that Shiftboss begins by itself."""
+"""What the program does by itself: reports on its work."""

@@ -101,7 +101,6 @@ class RunPurpose(StrEnum):
     LOOK = "look"
     COMPACT = "compact"
     MEMORY = "memory"
-    HEARTBEAT = "heartbeat"
 
 
 class WorkerMode(StrEnum):

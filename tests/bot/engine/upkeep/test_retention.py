@@ -237,8 +237,7 @@ GROWS_WITH_SETTING = {
     "transcripts_days": {"messages", "message_texts"},
     "conversations_days": {"summaries", "summary_sources", "context_items"},
     "records_days": {
-        *("events", "commands", "tool_calls", "helpers", "pairings", "firings", "schedules"),
-        "heartbeat_runs",
+        *("events", "commands", "tool_calls", "helpers", "pairings", "firings", "schedules")
     },
     "spans_days": {"spans"},
 }

@@ -1,1 +1,0 @@
-"""The heartbeat: looks through HEARTBEAT.md now and then, and does or says what is due."""

@@ -1,0 +1,1 @@
+"""Reports on past work: figures, findings, pictures and their delivery."""
