@@ -7,6 +7,7 @@ from cards.views.system import HelpLine, help_card
 from handlers import (
     approvals,
     chat,
+    heartbeat,
     journal,
     mcp,
     memory,
@@ -68,6 +69,7 @@ COMMANDS = CommandRegistry.merge(
     system.commands,
     reports.commands,
     mcp.commands,
+    heartbeat.commands,
     _skill_commands,
     _help_commands,
 )

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeAlias
 from cards.courier import Courier
 from cards.model import Card, FormBlock
 from handlers.ports_reports import ReportPort
+from handlers.ports_heartbeat import HeartbeatPort
 from handlers.ports_schedules import SchedulePort
 from handlers.ports_workers import (
     HistoryPort,
@@ -469,4 +470,5 @@ class HandlerServices:
     workflows: WorkflowPort
     schedules: SchedulePort
     reports: ReportPort
+    heartbeat: HeartbeatPort
     memory: MemoryPort

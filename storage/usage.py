@@ -153,6 +153,8 @@ class UsageRepo:
             BudgetScope.CHAT: _U.chat_id,
         }
         conditions = [whom[scope] == subject] if scope in whom else []
+        if scope is BudgetScope.HEARTBEAT:
+            conditions.append(_U.purpose == scope.value)
         if since is not None:
             conditions.append(_U.at >= since)
         return await self._sum(conditions)

@@ -338,6 +338,7 @@ def _build_handler_services(
         workflows=WorkflowLibrary(settings.home, store.work.graphs),
         schedules=engine.schedule.service,
         reports=build_reports(settings, store, clock, courier=courier, schedule=engine.schedule),
+        heartbeat=engine.autonomy.heartbeat,
         memory=build_memory_port(
             settings, store, clock, writer=engine.memory_writer, retrieval=engine.memory
         ),

@@ -11,6 +11,7 @@ from datetime import timedelta
 from functools import partial
 from socket import gethostname
 
+from bot.app.autonomy import AutonomyServices, build_autonomy
 from bot.app.conversation_archive import (
     ConversationArchive,
     build_conversation_archive,
@@ -117,6 +118,7 @@ class EngineServices:
     memory_writer: MemoryWriter
     tasks: TaskService
     schedule: ScheduleServices
+    autonomy: AutonomyServices
     journal: TaskJournal
     dispatcher: LocalDispatcher
     notifier: TaskNotifier
@@ -141,35 +143,36 @@ def build_engine_services(
     shared = _build_shared(
         settings, store, courier, clock, publisher, decided=decided, on_spawned=on_spawned
     )
-    workers = shared.workers
     listeners = [publisher.handle_events]
     notifier = _build_notifier(shared, listeners)
     runner = TaskRunner(_runner_deps(shared, notifier.wake))
     dispatcher = _build_dispatcher(shared, runner, timer, on_change)
     tasks = _build_task_service(shared, dispatcher)
-    schedule = _build_schedule(shared, tasks, timer, dispatcher.wake)
-    listeners.append(schedule.firer.handle_task_events)
+    schedule, autonomy = _build_schedule(shared, tasks, timer, dispatcher.wake)
+    listeners += [schedule.firer.handle_task_events, autonomy.heartbeat.handle_task_events]
     timer.add(dispatcher, _build_expirer(shared, on_decided), schedule.firer)
-    on_report = Signal[[InboxRow]]()
-    subagents = _build_subagents(shared, dispatcher.wake, on_report)
+    subagents, on_report = _build_subagents(shared, dispatcher.wake)
     writing = _build_memory_writing(shared)
     conversations = _build_conversations(shared, writing, chats_changed)
-    traces = build_trace_cards(store, courier, clock, workers.redactor.mask)
+    traces = build_trace_cards(store, courier, clock, shared.workers.redactor.mask)
     on_spawned.connect(subagents.wake)
     on_change.connect(notifier.wake, subagents.check_needed, writing.task_recorder.wake)
     on_decided.connect(decided.notify, chats_changed.set, runner.wake, dispatcher.wake)
     on_decided.connect(store.candidate_review.publish_changes)
     return EngineServices(
-        workers=workers,
+        workers=shared.workers,
         memory=shared.memory,
         conversations=conversations,
         memory_writer=writing.writer,
         tasks=tasks,
         schedule=schedule,
+        autonomy=autonomy,
         journal=_build_journal(shared, dispatcher),
         dispatcher=dispatcher,
         notifier=notifier,
-        skill_drafter=SkillDrafter(db=store.db, gateway=shared.gateway, library=workers.skills),
+        skill_drafter=SkillDrafter(
+            db=store.db, gateway=shared.gateway, library=shared.workers.skills
+        ),
         traces=traces,
         caps=shared.caps,
         on_report=on_report,
@@ -178,12 +181,11 @@ def build_engine_services(
             notifier,
             dispatcher,
             subagents,
-            *schedule.services,
+            *autonomy.services,
             timer,
             _build_live_cards(shared, notifier),
             _build_resumer(shared, conversations, chats_changed),
-            workers.shell.homes,
-            _build_skill_review(shared),
+            shared.workers.shell.homes,
             traces,
             *_background_services(shared, writing),
         ),
@@ -386,16 +388,21 @@ def _build_dispatcher(
 
 def _build_schedule(
     shared: _Shared, tasks: TaskService, timer: DueTimer, on_tasks: Callable[[], None]
-) -> ScheduleServices:
-    return build_schedule(
-        shared.settings,
-        shared.store,
-        shared.clock,
-        poster=shared.courier,
-        tasks=tasks,
-        timer=timer,
-        on_tasks=on_tasks,
+) -> tuple[ScheduleServices, AutonomyServices]:
+    settings, store, clock = shared.settings, shared.store, shared.clock
+    schedule = build_schedule(
+        settings, store, clock, poster=shared.courier, tasks=tasks, timer=timer, on_tasks=on_tasks
     )
+    autonomy = build_autonomy(
+        settings,
+        store,
+        clock,
+        schedule=schedule,
+        gateway=shared.gateway,
+        context_builder=shared.context_builder,
+        caps=shared.caps,
+    )
+    return schedule, autonomy
 
 
 def _build_live_cards(shared: _Shared, notifier: TaskNotifier) -> LiveCardUpdater:
@@ -436,9 +443,11 @@ def _build_journal(shared: _Shared, dispatcher: LocalDispatcher) -> TaskJournal:
 
 
 def _build_subagents(
-    shared: _Shared, on_change: Callable[[], None], on_report: Callable[[InboxRow], None]
-) -> SubagentService:
+    shared: _Shared, on_change: Callable[[], None]
+) -> tuple[SubagentService, Signal[[InboxRow]]]:
+    """Also returns what is emitted for each report."""
     settings, store, clock = shared.settings, shared.store, shared.clock
+    on_report = Signal[[InboxRow]]()
     parents = SubagentReportDelivery(
         store=store.work,
         people=store.people,
@@ -465,9 +474,10 @@ def _build_subagents(
         now=clock.now,
         sleep=asyncio.sleep,
     )
-    return SubagentService(
+    service = SubagentService(
         deps, new_incident=lambda: secrets.token_hex(4), grace=settings.stop_grace_seconds
     )
+    return service, on_report
 
 
 def _build_conversations(
@@ -550,9 +560,10 @@ def _build_memory_writing(shared: _Shared) -> MemoryWriting:
 
 
 def _background_services(shared: _Shared, writing: MemoryWriting) -> tuple[AppService, ...]:
-    """Services that are independent of tasks: traces, drawings and memory."""
+    """Services that are independent of tasks: skills, traces, drawings and memory."""
     settings, store, clock, workers = shared.settings, shared.store, shared.clock, shared.workers
     return (
+        _build_skill_review(shared),
         workers.mcp_servers,
         workers.models,
         *build_span_services(settings, store, clock, workers.redactor.mask),
@@ -581,6 +592,7 @@ def configured_caps(settings: Settings) -> SpendingCaps:
         BudgetScope.TASK: settings.cap_task,
         BudgetScope.PERSON: settings.cap_person,
         BudgetScope.CHAT: settings.cap_chat,
+        BudgetScope.HEARTBEAT: settings.cap_heartbeat,
         BudgetScope.DAY: settings.cap_day,
     }
     return SpendingCaps(

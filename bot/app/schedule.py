@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from storage.records.people import (
     PersonId,
     PersonRole,
 )
+from storage.records.schedules import ScheduleKind
 from storage.schedules import ScheduleRepo
 
 
@@ -76,7 +78,8 @@ def build_schedule(
 
     schedules = ScheduleRepo(store.db)
     due_times = DueTimes(
-        calendar=working_calendar(settings.holidays), quiet_hours=_quiet_hours(settings)
+        calendar=working_calendar(settings.holidays),
+        quiet_hours=parse_hours(settings, settings.quiet_hours),
     )
     parts: dict[str, ScheduledService] = {}
     firer = ScheduleFirer(
@@ -118,7 +121,7 @@ def _build_builtin(
         db=store.db,
         schedules=service.schedules,
         due_times=service.due_times,
-        wanted=_builtin_schedules(),
+        wanted=_builtin_schedules(settings),
         get_anchor=partial(_get_anchor, store, clock),
         zone=settings.zone.key,
         now=clock.now,
@@ -127,9 +130,16 @@ def _build_builtin(
     )
 
 
-def _builtin_schedules() -> Sequence[BuiltinSchedule]:
+def _builtin_schedules(settings: Settings) -> Sequence[BuiltinSchedule]:
     """The parts of the program that run by a schedule, as the settings want them."""
-    return ()
+    minutes = settings.heartbeat_minutes
+    return (
+        BuiltinSchedule(
+            name="heartbeat",
+            kind=ScheduleKind.HEARTBEAT,
+            timing=timedelta(minutes=minutes) if minutes else None,
+        ),
+    )
 
 
 _ANCHOR = ChatAddress(channel=Channel.WEB, chat="builtin", kind=ChatKind.GROUP)
@@ -150,8 +160,9 @@ def build_project_folders(settings: Settings, store: RepositorySet) -> ProjectFo
     return ProjectFolderService(settings.home, trees.find_repository, store.adoption)
 
 
-def _quiet_hours(settings: Settings) -> DayHours | None:
-    hours = parse_day_hours(settings.quiet_hours)
+def parse_hours(settings: Settings, text: str) -> DayHours | None:
+    """Hours of each day in the Boss's zone; None for an empty text."""
+    hours = parse_day_hours(text)
     if hours is None:
         return None
     return DayHours(start=hours[0], end=hours[1], zone=settings.zone)

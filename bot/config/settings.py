@@ -290,6 +290,11 @@ class Settings(BaseSettings):
     cap_person: CapText = Field(default="", alias="SHIFTBOSS_CAP_PERSON")
     cap_chat: CapText = Field(default="", alias="SHIFTBOSS_CAP_CHAT")
     cap_day: CapText = Field(default="25 USD", alias="SHIFTBOSS_CAP_DAY")
+    cap_heartbeat: CapText = Field(default="0.50 USD", alias="SHIFTBOSS_CAP_HEARTBEAT")
+    heartbeat_minutes: int = Field(default=30, ge=0, le=10_080, alias="SHIFTBOSS_HEARTBEAT_MINUTES")
+    heartbeat_hours: Annotated[str, AfterValidator(_check_day_hours)] = Field(
+        default="", alias="SHIFTBOSS_HEARTBEAT_HOURS"
+    )
     timezone: Annotated[str, AfterValidator(_check_zone)] = Field(
         default="", alias="SHIFTBOSS_TIMEZONE"
     )

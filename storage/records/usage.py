@@ -19,11 +19,13 @@ _MICROS_PER_USD = 1_000_000
 
 
 class BudgetScope(StrEnum):
-    """The scope of a cap: one task for its whole life, the others per day."""
+    """The scope of a cap: one task for its whole life, the others per day. HEARTBEAT is that of
+    all runs of the heartbeat."""
 
     TASK = "task"
     PERSON = "person"
     CHAT = "chat"
+    HEARTBEAT = "heartbeat"
     DAY = "day"
 
 

@@ -64,6 +64,7 @@ from tests.builders import (
     make_trace,
 )
 from tests.fakes.cards import FakeCardStore
+from tests.fakes.heartbeat import FakeHeartbeat
 from tests.fakes.memory import FakeMemory
 from tests.fakes.reports import FakeReports
 from tests.fakes.schedules import FakeSchedules, make_schedule
@@ -611,6 +612,7 @@ class FakeServices:
         self.inbox_log = FakeInboxLog()
         self.web_sessions = FakeWebSessions()
         self.reports = FakeReports()
+        self.heartbeat = FakeHeartbeat()
         self.schedules = FakeSchedules()
         self.schedules.add(make_schedule())
 
@@ -645,5 +647,6 @@ class FakeServices:
             workflows=self.workflows,
             schedules=self.schedules,
             reports=self.reports,
+            heartbeat=self.heartbeat,
             memory=self.memory,
         )

@@ -12,7 +12,10 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Engine, create_engine, event
 
-from storage import memory_schema  # noqa: F401 - adds its tables to the metadata
+from storage import (  # noqa: F401 - they add their tables to the metadata
+    autonomy_schema,
+    memory_schema,
+)
 from storage.errors import StoreTooNew, StoreUnavailable
 from storage.migrate import HEAD_REVISION, known_revisions, migrate
 from storage.schema import metadata

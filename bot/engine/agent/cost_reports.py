@@ -101,10 +101,10 @@ class CostReportService:
                 return None
 
     async def _remaining_caps(self, by: Person, chat: ChatId) -> tuple[CapUsage, ...]:
-        """Only owners see the overall cap."""
+        """Only owners see the caps of the heartbeat and of everything."""
         subjects = {BudgetScope.PERSON: by.id, BudgetScope.CHAT: chat}
         if by.role is PersonRole.OWNER:
-            subjects |= {BudgetScope.DAY: ""}
+            subjects |= {BudgetScope.HEARTBEAT: "", BudgetScope.DAY: ""}
         limits = self._caps.active_for(subjects, self._now())
         return tuple([await self._remaining(limit) for limit in limits])
 

@@ -30,7 +30,7 @@ from bot.engine.tracing.span_recorder import ModelCallStart
 from bot.engine.workers.spec import CostAccount
 from storage.records.people import Language
 from storage.records.traces import ModelCall
-from storage.records.usage import PendingModelCall, UsageRecord
+from storage.records.usage import BudgetScope, PendingModelCall, UsageRecord
 from storage.records.workers import ModelSession
 
 
@@ -64,6 +64,14 @@ class ModelRequest:
     parent_span: str = ""
     turn_key: str = ""
     steering: SteeringQueue | None = None
+
+    @property
+    def cap_subjects(self) -> Mapping[BudgetScope, str]:
+        """Whose caps the call counts against. The heartbeat has a cap of its own."""
+        subjects = self.account.cap_subjects
+        if self.purpose is RunPurpose.HEARTBEAT:
+            return {**subjects, BudgetScope.HEARTBEAT: ""}
+        return subjects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

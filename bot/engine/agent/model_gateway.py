@@ -255,7 +255,7 @@ class ModelGateway:
             chosen=chosen,
             session=session,
             reservation=self._budget.reserve(
-                ask.account.cap_subjects,
+                ask.cap_subjects,
                 chosen.backend.name,
                 min(ask.limits.output_tokens, MAX_ANSWER_TOKENS),
             ),

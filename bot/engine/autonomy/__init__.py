@@ -1,1 +1,1 @@
-"""What the program does by itself: reports on its work."""
+"""Work that Shiftboss begins by itself."""

@@ -101,6 +101,7 @@ class RunPurpose(StrEnum):
     LOOK = "look"
     COMPACT = "compact"
     MEMORY = "memory"
+    HEARTBEAT = "heartbeat"
 
 
 class WorkerMode(StrEnum):

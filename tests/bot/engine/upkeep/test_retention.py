@@ -237,7 +237,8 @@ GROWS_WITH_SETTING = {
     "transcripts_days": {"messages", "message_texts"},
     "conversations_days": {"summaries", "summary_sources", "context_items"},
     "records_days": {
-        *("events", "commands", "tool_calls", "helpers", "pairings", "firings", "schedules")
+        *("events", "commands", "tool_calls", "helpers", "pairings", "firings", "schedules"),
+        "heartbeat_runs",
     },
     "spans_days": {"spans"},
 }

@@ -1,0 +1,152 @@
+"""Stores runs of the heartbeat, and finds the owner's chat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from storage import schema
+from storage.autonomy_schema import heartbeat_runs
+from storage.db import Database, Transaction
+from storage.records.heartbeat import (
+    HeartbeatClaim,
+    HeartbeatOutcome,
+    HeartbeatRun,
+    WakeReason,
+    merge_reasons,
+)
+from storage.records.people import ChatId, ChatKind, PersonRole
+from storage.rows import record_from
+
+_R = heartbeat_runs.c
+
+_LAST_OWNER_CHAT = (
+    sa.select(schema.chats.c.id)
+    .join(schema.inbox, schema.inbox.c.chat_id == schema.chats.c.id)
+    .join(schema.people, schema.people.c.id == schema.chats.c.person_id)
+    .where(
+        schema.chats.c.kind == ChatKind.PRIVATE.value,
+        schema.people.c.role == PersonRole.OWNER.value,
+        # Commands of the shell and of programs, and notes of the program itself, do not say where
+        # somebody reads.
+        schema.inbox.c.outcome != "shell",
+        ~sa.func.coalesce(schema.inbox.c.incoming["quiet"].as_boolean(), sa.false()),
+        sa.func.coalesce(schema.inbox.c.incoming["told"].as_string(), "") == "",
+    )
+    .order_by(schema.inbox.c.id.desc())
+    .limit(1)
+)
+
+
+class HeartbeatRepo:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def add(
+        self,
+        tx: Transaction,
+        reasons: Sequence[WakeReason],
+        outcome: HeartbeatOutcome,
+        *,
+        now: datetime,
+        session_id: str = "",
+        text: str = "",
+        note: str = "",
+    ) -> HeartbeatRun:
+        """Add a run: one that begins, or one that is over already."""
+        values = {
+            "reasons": [each.value for each in reasons],
+            "outcome": outcome,
+            "started_at": now,
+            "ended_at": None if outcome is HeartbeatOutcome.RUNNING else now,
+            "session_id": session_id,
+            "text": text,
+            "claims": [],
+            "to_tick": [],
+            "note": note,
+        }
+        query = sa.insert(heartbeat_runs).values(values).returning(heartbeat_runs)
+        return _run((await tx.execute(query)).one())
+
+    async def settle(
+        self,
+        tx: Transaction,
+        run: HeartbeatRun,
+        outcome: HeartbeatOutcome,
+        *,
+        now: datetime,
+        text: str = "",
+        claims: Sequence[HeartbeatClaim] = (),
+        to_tick: Sequence[str] = (),
+        note: str = "",
+    ) -> None:
+        """Record how a run ended, once."""
+        values = {
+            "outcome": outcome,
+            "ended_at": now,
+            "text": text,
+            "claims": [asdict(each) for each in claims],
+            "to_tick": list(to_tick),
+            "note": note,
+        }
+        await tx.execute(
+            sa.update(heartbeat_runs)
+            .where(_R.id == run.id, _R.outcome == HeartbeatOutcome.RUNNING)
+            .values(values)
+        )
+
+    async def cut_off(self, *, now: datetime, note: str) -> None:
+        """Fail the runs that a death interrupted."""
+        async with self._db.write() as tx:
+            await tx.execute(
+                sa.update(heartbeat_runs)
+                .where(_R.outcome == HeartbeatOutcome.RUNNING)
+                .values(outcome=HeartbeatOutcome.FAILED, ended_at=now, note=note)
+            )
+
+    async def was_told(self, tx: Transaction, text: str, *, since: datetime) -> bool:
+        """Whether the owner has been told this since then."""
+        query = sa.select(_R.id).where(_R.ended_at > since, _R.text == text).limit(1)
+        return await tx.scalar(query) is not None
+
+    async def list_told(self, *, since: datetime, limit: int) -> Sequence[str]:
+        query = (
+            sa.select(_R.text)
+            .where(_R.ended_at > since, _R.text != "")
+            .order_by(_R.id.desc())
+            .limit(limit)
+        )
+        return await self._db.fetch_column(query)
+
+    async def list_recent(self, limit: int) -> Sequence[HeartbeatRun]:
+        """The newest first."""
+        query = sa.select(heartbeat_runs).order_by(_R.id.desc()).limit(limit)
+        return [_run(row) for row in await self._db.fetch_all(query)]
+
+    async def list_unticked(self) -> Sequence[HeartbeatRun]:
+        """Runs with lines that may not be ticked yet."""
+        query = sa.select(heartbeat_runs).where(sa.func.json_array_length(_R.to_tick) > 0)
+        return [_run(row) for row in await self._db.fetch_all(query)]
+
+    async def mark_ticked(self, run_id: int) -> None:
+        async with self._db.write() as tx:
+            await tx.execute(sa.update(heartbeat_runs).where(_R.id == run_id).values(to_tick=[]))
+
+    async def find_owner_chat(self) -> ChatId | None:
+        """The private chat of an owner's newest message; None if no owner has written."""
+        found = await self._db.fetch_value(_LAST_OWNER_CHAT)
+        return None if found is None else ChatId(found)
+
+
+def _run(row: sa.Row[Any]) -> HeartbeatRun:
+    return record_from(
+        HeartbeatRun,
+        row,
+        reasons=merge_reasons(row.reasons),
+        claims=tuple(HeartbeatClaim(**each) for each in row.claims),
+        to_tick=tuple(row.to_tick),
+    )

@@ -1,0 +1,133 @@
+"""What a heartbeat run says and claims is cleaned and checked."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import pytest
+
+from bot.engine.autonomy.heartbeat.answer import HeartbeatAction, check_claims, clean_message
+from storage.records.heartbeat import HeartbeatTask
+from storage.records.tools import ToolCallRecord, ToolCallState
+
+PENDING = tuple(
+    HeartbeatTask(line=n, text=f"task {n}", is_done=False, checkbox=True) for n in (3, 4, 5)
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " \n",
+        "HEARTBEAT_OK",
+        "  HEARTBEAT_OK \n",
+        "**HEARTBEAT_OK**",
+        "`HEARTBEAT_OK`.",
+        "# HEARTBEAT_OK",
+        "> *HEARTBEAT_OK*!",
+        "<b>HEARTBEAT_OK</b>",
+        "heartbeat_ok",
+        "HEARTBEAT_OK\n\nHEARTBEAT_OK",
+        "---\nHEARTBEAT_OK",
+    ],
+)
+def test_nothing_to_say_is_not_said(text: str) -> None:
+    assert clean_message(text) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("The disk is full.\n\nHEARTBEAT_OK", "The disk is full."),
+        ("HEARTBEAT_OK\nThe disk is full.", "The disk is full."),
+        ("**HEARTBEAT_OK** The disk is full.", "The disk is full."),
+        ("one\nHEARTBEAT_OK\ntwo", "one\ntwo"),
+        ("  plain text ", "plain text"),
+        ("NOT_HEARTBEAT_OKAY is a name", "NOT_HEARTBEAT_OKAY is a name"),
+    ],
+)
+def test_what_stands_beside_it_is_said_without_it(text: str, said: str) -> None:
+    assert clean_message(text) == said
+
+
+def action(
+    line: int, evidence: Literal["tool", "file", "told"], reference: str = ""
+) -> HeartbeatAction:
+    return HeartbeatAction(line=line, did="did it", evidence=evidence, reference=reference)
+
+
+def call(tool: str, state: ToolCallState = ToolCallState.DONE, **arguments: Any) -> ToolCallRecord:
+    at = datetime(2026, 1, 5, tzinfo=UTC)
+    return ToolCallRecord(
+        session_id="s",
+        call_id="c",
+        task_id=None,
+        path="",
+        chat_id=None,
+        person_id=None,
+        backend="b",
+        tool=tool,
+        kind="other",
+        title=tool,
+        detail="",
+        arguments=arguments,
+        command_hash="",
+        verdict="allow",
+        why="",
+        pattern="",
+        state=state,
+        id=1,
+        suspended=False,
+        approval_id="",
+        answer="",
+        outcome="",
+        size=0,
+        asked_at=at,
+        started_at=at,
+        ended_at=at,
+    )
+
+
+def backed(
+    *actions: HeartbeatAction, calls: Any = (), told: bool = False, file: bool = True
+) -> Any:
+    claims = check_claims(actions, PENDING, calls, is_told=told, is_file=lambda _: file)
+    return {each.line: each.is_backed for each in claims}
+
+
+def test_a_call_backs_the_claim_that_names_it_and_only_one() -> None:
+    made = [call("web_fetch", url="https://a.example/x")]
+    assert backed(action(3, "tool", "web_fetch"), calls=made) == {3: True}
+    assert backed(action(3, "tool", "web_fetch https://a.example/x"), calls=made) == {3: True}
+    assert backed(action(3, "tool", "web_fetch https://b.example"), calls=made) == {3: False}
+    assert backed(action(3, "tool", "exec"), calls=made) == {3: False}
+    assert backed(action(3, "tool", ""), calls=made) == {3: False}
+    twice = [action(3, "tool", "web_fetch"), action(4, "tool", "web_fetch")]
+    assert backed(*twice, calls=made) == {3: True, 4: False}
+
+
+@pytest.mark.parametrize(
+    "state", [state for state in ToolCallState if state is not ToolCallState.DONE]
+)
+def test_a_call_without_a_result_backs_nothing(state: ToolCallState) -> None:
+    assert backed(action(3, "tool", "list"), calls=[call("list", state)]) == {3: False}
+
+
+def test_a_file_must_have_been_written_in_this_run_and_be_there() -> None:
+    wrote = [call("write", path="a.md")]
+    assert backed(action(3, "file", "a.md"), calls=wrote) == {3: True}
+    assert backed(action(3, "file", "a.md"), calls=wrote, file=False) == {3: False}
+    assert backed(action(3, "file", "b.md"), calls=wrote) == {3: False}
+    assert backed(action(3, "file", "a.md"), calls=[call("read", path="a.md")]) == {3: False}
+
+
+def test_told_is_backed_only_by_a_message_that_is_sent() -> None:
+    assert backed(action(3, "told"), told=True) == {3: True}
+    assert backed(action(3, "told"), told=False) == {3: False}
+
+
+def test_claims_on_other_lines_and_second_claims_on_one_are_dropped() -> None:
+    found = backed(action(1, "told"), action(5, "told"), action(5, "tool", "x"), told=True)
+    assert found == {5: True}
