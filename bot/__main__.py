@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from bot.cli import agents, memory, run, setup, store, task, top_level, workers, workflow
+from bot.cli import (
+    agents,
+    memory,
+    run,
+    self_check,
+    setup,
+    store,
+    task,
+    top_level,
+    workers,
+    workflow,
+)
 from bot.cli.chat_commands import help_text
 from bot.cli.parameters import TextCommand
 from bot.cli.run import dispatch
@@ -41,6 +52,7 @@ cli.add_typer(workers.skill_cli, name="skill")
 cli.add_typer(workers.backend_cli, name="backend")
 cli.add_typer(workflow.cli, name="workflow")
 cli.add_typer(memory.cli, name="memory")
+cli.add_typer(self_check.cli, name="self")
 cli.command("mcp")(agents.mcp)
 cli.add_typer(agents.hook_cli, name="hook")
 

@@ -545,6 +545,16 @@ class DecideMissedFiring(CardAction):
     kind: Literal["decide_missed_firing"] = "decide_missed_firing"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRepairTask(CardAction):
+    """Have a worker look into a problem that the self-check has found."""
+
+    required_role: ClassVar[PersonRole] = PersonRole.OWNER
+    incident_id: int
+    typed: ClassVar[str] = "/self repair {self.incident_id}"
+    kind: Literal["start_repair_task"] = "start_repair_task"
+
+
 ScheduleAction: TypeAlias = DecideSchedule | ControlSchedule | AnswerReminder | DecideMissedFiring
 TaskAction: TypeAlias = (
     PauseTask | ResumeTask | StopTask | RetryTask | SetPriority | StartTaskAnyway
@@ -575,4 +585,5 @@ Action: TypeAlias = (
     | ApplyPersonChange
     | EndWebSession
     | EndOtherWebSessions
+    | StartRepairTask
 )

@@ -10,9 +10,10 @@ from typing import Any, Protocol, TypeAlias
 
 from cards.courier import Courier
 from cards.model import Card, FormBlock
-from handlers.ports_reports import ReportPort
 from handlers.ports_heartbeat import HeartbeatPort
+from handlers.ports_reports import ReportPort
 from handlers.ports_schedules import SchedulePort
+from handlers.ports_self_check import DrivePort, SelfCheckPort
 from handlers.ports_workers import (
     HistoryPort,
     JournalPort,
@@ -469,6 +470,8 @@ class HandlerServices:
     skill_writer: SkillWriterPort
     workflows: WorkflowPort
     schedules: SchedulePort
-    reports: ReportPort
+    self_check: SelfCheckPort
+    drive: DrivePort
     heartbeat: HeartbeatPort
+    reports: ReportPort
     memory: MemoryPort

@@ -17,6 +17,7 @@ from handlers import (
     people,
     personas,
     schedules,
+    self_check,
     skills,
     tasks,
     workflows,
@@ -121,8 +122,7 @@ async def _perform(  # noqa: C901, PLR0911, PLR0912 - one line for each action o
             async with approvals.requesting_budget(request):
                 return await chat.decline_proposal(request, action, card_key)
         case actions.SubmitTaskForm():
-            text, priority = form["text"].strip(), form.get("priority", "")
-            return await tasks.submit_task_form(request, text, priority, card_key)
+            return await _submit_task_form(request, form, card_key)
         case actions.ShowTask(task_id=task_id):
             return await tasks.show_task(request, task_id)
         case actions.ShowLogs(task_id=task_id):
@@ -142,6 +142,8 @@ async def _perform(  # noqa: C901, PLR0911, PLR0912 - one line for each action o
             return await approvals.decide_by_button(
                 request, question_id, approve=True, card_key=card_key, answer=answer
             )
+        case actions.StartRepairTask(incident_id=incident_id):
+            return await self_check.start_repair(request, incident_id)
         case actions.ConfirmPersonChange():
             return await people.confirm_person_change(request, action)
         case actions.ApplyPersonChange():
@@ -159,6 +161,11 @@ async def _perform(  # noqa: C901, PLR0911, PLR0912 - one line for each action o
         case _:
             assert_never(action)
     return Reply(card=card, key=card_key, in_place=True)
+
+
+async def _submit_task_form(request: Request, form: Mapping[str, str], card_key: str) -> Reply:
+    text, priority = form["text"].strip(), form.get("priority", "")
+    return await tasks.submit_task_form(request, text, priority, card_key)
 
 
 async def _send_message_form(

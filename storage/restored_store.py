@@ -24,6 +24,8 @@ from storage.records.schedules import FiringState
 from storage.records.system import RestoreRecord
 from storage.records.tasks import EventKind, SubagentStatus, TaskControl, TaskStatus
 
+RESTORED_ERROR = "restored from a backup"
+"""The error of messages that a restore left unsent: they may have been sent before."""
 _MARK = "store.restored"
 _NEVER = datetime.fromtimestamp(0, UTC)
 _DROPPED = "dropped"
@@ -94,7 +96,7 @@ def _settle_outbox(tx: sa.Connection, now: datetime) -> int:
     queued = outbox.c.state == OutboxState.QUEUED.value
     gone = sa.update(outbox).where(queued)
     unsent = tx.execute(
-        gone.values(state=OutboxState.DEAD.value, tried_revision=0, error="restored from a backup")
+        gone.values(state=OutboxState.DEAD.value, tried_revision=0, error=RESTORED_ERROR)
     ).rowcount
     untold = sa.update(events).where(events.c.told_at.is_(None)).values(told_at=now)
     return int(unsent + tx.execute(untold).rowcount)
@@ -120,7 +122,7 @@ def _settle_inbox(tx: sa.Connection, now: datetime) -> tuple[Sequence[str], int]
         .where(waits)
         .values(
             state=InboxState.FAILED.value,
-            error="restored from a backup",
+            error=RESTORED_ERROR,
             outcome=_DROPPED,
             handled_at=now,
         )

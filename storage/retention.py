@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from storage import autonomy_schema, memory_schema, schema
+from storage import autonomy_schema, memory_schema, schema, self_check_schema
 from storage.db import Database, Transaction
 from storage.records.approvals import ApprovalState
 from storage.records.messages import InboxState, OutboxState
@@ -148,8 +148,9 @@ class RetentionRepo:
 
     async def delete_records(self, *, before: datetime) -> int:
         """Delete the events, commands, tool calls and sub-agents of tasks that ended before, and
-        those outside tasks from before, with firings, runs of the heartbeat and schedules that are
-        over; returns how many. A transcript keeps its sub-agent."""
+        those outside tasks from before, with firings, schedules and incidents that are over, and
+        runs of the self-check and of the heartbeat; returns how many. A transcript keeps its
+        sub-agent."""
         tasks, events, commands = schema.tasks.c, schema.events, schema.commands
         calls, helpers = schema.tool_calls, schema.helpers
         schedules, firings = schema.schedules, schema.firings
@@ -168,6 +169,8 @@ class RetentionRepo:
             ),
             schema.pairings: schema.pairings.c.expires_at < before,
             firings: firings.c.ended_at < before,
+            self_check_schema.incidents: self_check_schema.incidents.c.ended_at < before,
+            self_check_schema.self_check_runs: self_check_schema.self_check_runs.c.at < before,
             autonomy_schema.heartbeat_runs: autonomy_schema.heartbeat_runs.c.ended_at < before,
             schedules: ~fired
             & (schedules.c.created_at < before)

@@ -6,6 +6,7 @@ import re
 import shutil
 import sqlite3
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from storage.migrate import HEAD_REVISION, sqlite_url
 from storage.store_identity import verify_store
 
 _MAX_EACH = 20
+_STEPS_BETWEEN_LOOKS = 10_000
 _TASK_FOLDERS = ("files/tasks", "files/logs", "work")
 _LASTING_FOLDERS = ("files/inbox", "files/tasks", "files/logs")
 _ID = re.compile(r"[0-9a-z]{4,16}")
@@ -110,6 +112,28 @@ def check_home(home: Path, database: Path, backups: Path) -> CheckReport:
             findings += _check_files(home, database)
     findings += _compare_with_backup(home, backups)
     return CheckReport(findings=findings, schema=schema, store_id=store_id)
+
+
+def check_quickly(home: Path, database: Path, *, seconds: float) -> Sequence[CheckFinding]:
+    """Check pages, rows and files of a data directory beside the running program, without the order
+    of indexes and without backups. Blocking. Raises TimeoutError if it would take longer."""
+    end = time.monotonic() + seconds
+    findings: list[CheckFinding] = []
+    try:
+        uri = f"{database.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            connection.set_progress_handler(lambda: time.monotonic() > end, _STEPS_BETWEEN_LOOKS)
+            connection.execute("BEGIN")
+            rows = connection.execute("PRAGMA quick_check(20)")
+            findings += [CheckFinding(kind="page", text=row[0]) for row in rows if row[0] != "ok"]
+            findings += _check_rows(connection)
+        if not any(each.kind in {"page", "table"} for each in findings):
+            findings += _check_files(home, database)
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorname", "") == "SQLITE_INTERRUPT":
+            raise TimeoutError from error
+        findings.append(CheckFinding(kind="page", text=str(error)))
+    return findings
 
 
 def _compare_with_backup(home: Path, backups: Path) -> Iterator[CheckFinding]:

@@ -160,6 +160,16 @@ class TaskRepo:
         newest = select(schema.tasks).where(NOT_DELETED).order_by(_T.created_at.desc(), _T.id)
         return records_from(Task, await self._db.fetch_all(newest.limit(limit)))
 
+    async def list_by_source(
+        self, prefix: str, *, since: datetime | None = None, limit: int | None = None
+    ) -> Sequence[Task]:
+        """Tasks whose source begins so, created since then; the newest first."""
+        query = select(schema.tasks).where(_T.source.startswith(prefix, autoescape=True))
+        if since is not None:
+            query = query.where(_T.created_at >= since)
+        query = query.order_by(_T.created_at.desc(), _T.id).limit(limit)
+        return records_from(Task, await self._db.fetch_all(query))
+
     async def newest_uses(
         self, folders: Collection[str]
     ) -> tuple[Mapping[str, datetime], Mapping[str, datetime]]:

@@ -1,147 +1,277 @@
-"""Builds what Shiftboss begins by itself: the heartbeat."""
+"""Builds the self-check and drive."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import version
 
-from bot.app.lifecycle import AppService
+from bot.app.engine import EngineServices, configured_caps
 from bot.app.repositories import RepositorySet
-from bot.app.schedule import ScheduleServices, parse_hours
 from bot.config.settings import Settings
-from bot.engine.agent.budget import SpendingCaps
-from bot.engine.agent.instruction_files import BOSS_FOLDER
-from bot.engine.agent.model_gateway import ModelGateway
-from bot.engine.agent.worker_context import WorkerContextBuilder
-from bot.engine.autonomy.heartbeat.hours import ActiveHours
-from bot.engine.autonomy.heartbeat.run import HeartbeatRunner, HeartbeatSituation
-from bot.engine.autonomy.heartbeat.service import NAME, HeartbeatService
+from bot.engine.agent.cost_reports import CostReportService
+from bot.engine.autonomy.check import SelfCheck
+from bot.engine.autonomy.checks.backups import BackupHealthCheck
+from bot.engine.autonomy.checks.channels import ChannelHealthCheck
+from bot.engine.autonomy.checks.clocks import ClockHealthCheck
+from bot.engine.autonomy.checks.disk import DiskHealthCheck
+from bot.engine.autonomy.checks.memory import MemoryHealthCheck
+from bot.engine.autonomy.checks.messages import MessageHealthCheck
+from bot.engine.autonomy.checks.models import ModelHealthCheck
+from bot.engine.autonomy.checks.money import MoneyHealthCheck
+from bot.engine.autonomy.checks.sandbox import SandboxHealthCheck
+from bot.engine.autonomy.checks.settings import FaultReader, SettingsHealthCheck
+from bot.engine.autonomy.checks.store import StoreHealthCheck
+from bot.engine.autonomy.checks.tasks import TaskHealthCheck
+from bot.engine.autonomy.checks.version import VersionHealthCheck
+from bot.engine.autonomy.drive import DriveBudget, DriveService, ProblemDiagnosis
+from bot.engine.autonomy.self_check import SELF_CHECK, SelfCheckService
+from bot.engine.llm.acp.agent_config import AcpAgentsFile
+from bot.engine.llm.offline.backend import OFFLINE_NAME
+from bot.engine.memory.quality_metrics import QualityMetrics
+from bot.engine.tasks.recovery import requeue_interrupted
+from bot.engine.tasks.system_status import measure_disk_use
+from bot.engine.upkeep.owner_notices import OwnerCardSender
+from bot.engine.upkeep.retention import RetentionService
+from bot.engine.upkeep.scheduled_backups import get_backup_state
+from bot.engine.workflow.library.named_workflows import WorkflowLibrary
+from bot.engine.workspaces.artifacts import TaskArtifacts
+from bot.transports.alerts import ChannelAlerts
 from bot.transports.clock import Clock
-from cards import formats
-from handlers.language import language_of_chat
-from storage.heartbeat import HeartbeatRepo
-from storage.records.people import Chat, Language
-from storage.records.usage import BudgetScope
-
-_FILE = "HEARTBEAT.md"
-_SOON = timedelta(days=1)
-_MAX_LINES, _MAX_LINE = 10, 120
+from bot.transports.outbox import OutboxCourier
+from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER
+from storage.health_figures import HealthFigures
+from storage.migrate import HEAD_REVISION, sqlite_path
+from storage.records.drive import GoalName
+from storage.records.people import Channel, Chat, ChatId, Language, PersonRole
+from storage.records.system import BackendReport
+from storage.records.tasks import Task
+from storage.records.usage import CostPeriod, CostQuery, CostReport, parse_cap
+from storage.retention import RetentionRepo
+from storage.self_checks import SelfCheckRepo
+from storage.store_identity import MARKER_FILE
+from storage.traces import SpanRepo
+from storage.usage import BudgetRepo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutonomyServices:
-    """`services` include those of the schedules, by which all of this runs."""
+    self_check: SelfCheckService
+    drive: DriveService
+    retention: RetentionService
 
-    heartbeat: HeartbeatService
-    services: tuple[AppService, ...]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutonomyDeps:
+    settings: Settings
+    store: RepositorySet
+    clock: Clock
+    engine: EngineServices
+    courier: OutboxCourier
+    alerts: ChannelAlerts
+    wake_outbox: Callable[[], None]
+
+    @property
+    def figures(self) -> HealthFigures:
+        return HealthFigures(self.store.db)
 
 
-def build_autonomy(
-    settings: Settings,
-    store: RepositorySet,
-    clock: Clock,
-    *,
-    schedule: ScheduleServices,
-    gateway: ModelGateway,
-    context_builder: WorkerContextBuilder,
-    caps: SpendingCaps,
-) -> AutonomyServices:
-    """Adds its parts to those of `schedule`."""
-    runs = HeartbeatRepo(store.db)
-    situation = _situation_reader(store, clock, schedule)
-    runner = HeartbeatRunner(
+def build_autonomy(deps: AutonomyDeps) -> AutonomyServices:
+    """Adds its parts to those that schedules run."""
+    settings, store, clock, engine = deps.settings, deps.store, deps.clock, deps.engine
+    owners = _Owners(deps)
+    repo = SelfCheckRepo(store.db)
+    retention = _build_retention(deps)
+    quiet = engine.schedule.service.due_times.quiet_hours
+    self_check = SelfCheckService(
+        checks=_build_checks(deps, retention),
         db=store.db,
-        runs=runs,
-        calls=store.tool_calls,
-        key_values=store.key_values,
-        gateway=gateway,
-        context_builder=context_builder,
-        poster=schedule.firer.poster,
-        describe_situation=situation,
-        workspace=settings.home / "workspaces" / NAME,
-        model=settings.model_small,
+        repo=repo,
+        poster=deps.courier,
+        owner_chats=owners.list_chats,
+        create_task=engine.tasks.create_within,
+        on_task=engine.dispatcher.wake,
+        is_quiet=lambda: quiet is not None and quiet.contains(clock.now()),
         now=clock.now,
-        local_time=lambda: clock.now().astimezone(settings.zone),
     )
-    heartbeat = _build_heartbeat(
-        settings, store, clock, schedule=schedule, runner=runner, caps=caps
+    budget = DriveBudget(
+        cap=parse_cap(settings.cap_self),
+        tasks=store.work.tasks,
+        usage=store.usage,
+        zone=settings.zone,
+        now=clock.now,
     )
-    schedule.parts[NAME] = heartbeat.run_scheduled
-    return AutonomyServices(heartbeat=heartbeat, services=(*schedule.services, heartbeat))
-
-
-def _build_heartbeat(
-    settings: Settings,
-    store: RepositorySet,
-    clock: Clock,
-    *,
-    schedule: ScheduleServices,
-    runner: HeartbeatRunner,
-    caps: SpendingCaps,
-) -> HeartbeatService:
-    async def find_chat() -> Chat | None:
-        found = await runner.runs.find_owner_chat()
-        return None if found is None else await store.chats.get(found)
-
-    async def language_of(chat: Chat) -> Language:
-        fixed = settings.fixed_language
-        return fixed or await language_of_chat(store.people, chat) or Language.ENGLISH
-
-    async def spent_and_cap() -> tuple[int, int]:
-        cap = caps.cap_for(BudgetScope.HEARTBEAT, "", clock.now())
-        spent = await store.usage.sum_for_cap(cap.scope, cap.subject, cap.since)
-        return spent.cost_micros, cap.cap.micros
-
-    return HeartbeatService(
+    diagnosis = ProblemDiagnosis(
+        self_check=self_check,
+        repo=repo,
         db=store.db,
-        runs=runner.runs,
-        schedules=schedule.service.schedules,
-        key_values=store.key_values,
-        builtin=schedule.builtin,
-        firer=schedule.firer,
-        runner=runner,
-        poster=runner.poster,
-        path=settings.home / BOSS_FOLDER / _FILE,
-        every=timedelta(minutes=settings.heartbeat_minutes),
-        hours=ActiveHours(
-            active=parse_hours(settings, settings.heartbeat_hours),
-            quiet=parse_hours(settings, settings.quiet_hours),
-        ),
-        hours_text=settings.heartbeat_hours,
-        find_chat=find_chat,
-        language_of=language_of,
-        spent_and_cap=spent_and_cap,
-        now=clock.now,
-        on_change=schedule.service.on_change,
+        budget=budget,
+        report_to=owners.find_first,
+        can_work=lambda: engine.workers.models.default.backend != OFFLINE_NAME,
+        create_task=engine.tasks.create_within,
+        on_task=engine.dispatcher.wake,
     )
 
+    async def clean_up() -> None:
+        await retention.delete_old()
 
-def _situation_reader(
-    store: RepositorySet, clock: Clock, schedule: ScheduleServices
-) -> Callable[[Chat], Awaitable[HeartbeatSituation]]:
-    async def describe(chat: Chat) -> HeartbeatSituation:
-        assert chat.person_id is not None
-        owner = await store.people.get(chat.person_id)
-        waiting = await store.approvals.list_waiting(by=owner, chat=None)
-        now = clock.now()
-        views = await schedule.service.list(by=owner, chat=chat.id)
-        due = [
-            (each.schedule.next_due, each.schedule.title)
-            for each in views
-            if each.schedule.next_due is not None and each.schedule.next_due < now + _SOON
-        ]
-        return HeartbeatSituation(
-            waiting=_lines([each.title for each in waiting]),
-            due=_lines([f"{_minute(at)} {title}" for at, title in due]),
+    drive = DriveService(
+        runs={GoalName.HEALTH_CHECK: diagnosis, GoalName.CLEANUP: clean_up},
+        builtin=engine.schedule.builtin,
+        schedules=engine.schedule.service.schedules,
+        budget=budget,
+        tasks=store.work.tasks,
+    )
+    engine.schedule.parts[SELF_CHECK] = self_check.check_on_schedule
+    engine.schedule.parts.update(drive.services)
+    return AutonomyServices(self_check=self_check, drive=drive, retention=retention)
+
+
+class _Owners:
+    """The private chats of the owners."""
+
+    def __init__(self, deps: AutonomyDeps) -> None:
+        store = deps.store
+        self._chats = store.chats
+        self._sender = OwnerCardSender(
+            chats=store.chats,
+            people=store.people,
+            courier=deps.courier,
+            language=deps.settings.fixed_language,
         )
 
-    return describe
+    async def list_chats(self) -> Sequence[tuple[ChatId, Language]]:
+        return [(chat.id, language) for chat, language in await self._list()]
+
+    async def find_first(self) -> tuple[Chat, Language] | None:
+        """That on a platform where they are told of news, if there is one."""
+        found = sorted(await self._list(), key=lambda each: each[0].channel is Channel.WEB)
+        return found[0] if found else None
+
+    async def _list(self) -> Sequence[tuple[Chat, Language]]:
+        chats = await self._chats.list_private(PersonRole.OWNER)
+        return [(each, await self._sender.language_of(each)) for each in chats]
 
 
-def _minute(at: datetime) -> str:
-    return at.isoformat(timespec="minutes")
+def _build_retention(deps: AutonomyDeps) -> RetentionService:
+    settings, store = deps.settings, deps.store
+    agents_file = AcpAgentsFile(settings.home)
+    return RetentionService(
+        home=settings.home,
+        keep=settings.retention,
+        repo=RetentionRepo(store.db),
+        spans=SpanRepo(store.db),
+        remove_worktree=TaskArtifacts(settings.home, store.adoption.is_adopted).remove_worktree,
+        agents=lambda: agents_file.current().by_name,
+        now=deps.clock.now,
+        sleep=deps.clock.sleep,
+    )
 
 
-def _lines(texts: Sequence[str]) -> Sequence[str]:
-    return [formats.single_line(each, _MAX_LINE) for each in texts[:_MAX_LINES]]
+def _build_checks(deps: AutonomyDeps, retention: RetentionService) -> tuple[SelfCheck, ...]:
+    settings, store, clock, engine = deps.settings, deps.store, deps.clock, deps.engine
+    figures, now, home = deps.figures, deps.clock.now, deps.settings.home
+    database = sqlite_path(settings.database) or home
+
+    async def requeue(task: Task) -> None:
+        language = await store.task_language(task)
+        await requeue_interrupted(store.work, task, language, clock.now())
+
+    return (
+        StoreHealthCheck(home=home, database=database),
+        TaskHealthCheck(figures=figures, requeue=requeue, wake=engine.dispatcher.wake, now=now),
+        MessageHealthCheck(figures=figures, wake=deps.wake_outbox, now=now),
+        ChannelHealthCheck(health=deps.alerts.health, now=now),
+        ModelHealthCheck(
+            report=partial(_report_models, deps), in_use=partial(_models_in_use, deps)
+        ),
+        SettingsHealthCheck(faults=_fault_readers(deps)),
+        VersionHealthCheck(
+            figures=figures,
+            revision=HEAD_REVISION,
+            running=version("shiftboss"),
+            installed=partial(version, "shiftboss"),
+        ),
+        DiskHealthCheck(
+            free_bytes=lambda: shutil.disk_usage(home).free,
+            measure=partial(measure_disk_use, home, database, settings.backup_folder),
+            delete_old=retention.delete_old,
+            key_values=store.key_values,
+            today=lambda: now().astimezone(settings.zone).date(),
+        ),
+        MemoryHealthCheck(
+            quality=QualityMetrics(store.key_values),
+            today=lambda: now().astimezone(settings.zone).date(),
+        ),
+        MoneyHealthCheck(report=partial(_weekly_costs, deps)),
+        BackupHealthCheck(
+            state=partial(
+                get_backup_state, settings.backup_folder, settings.backup_hours, store.key_values
+            ),
+            folder=settings.backup_folder,
+            hours=settings.backup_hours,
+            store_since=lambda: datetime.fromtimestamp(
+                (home / MARKER_FILE).stat().st_mtime, tz=UTC
+            ),
+            now=now,
+        ),
+        ClockHealthCheck(figures=figures, zone=settings.zone.key, now=now, uptime=_uptime),
+        SandboxHealthCheck(detect=engine.workers.sandbox, is_root=os.geteuid() == 0),
+    )
+
+
+async def _report_models(deps: AutonomyDeps) -> BackendReport:
+    report = await deps.engine.workers.models.report()
+    assert report is not None, "only a named backend may be unknown"
+    return report
+
+
+def _models_in_use(deps: AutonomyDeps) -> Sequence[str]:
+    models = deps.engine.workers.models
+    choices = [models.resolve_choice(each) for each in deps.settings.fallbacks]
+    return [models.default.backend, *(each.backend for each in choices if each is not None)]
+
+
+def _fault_readers(deps: AutonomyDeps) -> Mapping[str, FaultReader]:
+    workers = deps.engine.workers
+    library = WorkflowLibrary(deps.settings.home, deps.store.work.graphs)
+
+    async def coding_clis() -> Sequence[str]:
+        return (await _report_models(deps)).file_errors
+
+    async def personas() -> Sequence[str]:
+        errors = (await workers.personas.roster()).errors
+        return [f"{each.file}: {each.detail or each.reason_key}" for each in errors]
+
+    async def workflows() -> Sequence[str]:
+        return [each.file or each.name for each in (await library.list_workflows()).invalid]
+
+    async def skills() -> Sequence[str]:
+        return [each.name for each in (await workers.skills.list_skills()).invalid]
+
+    return {
+        "agents.yaml": coding_clis,
+        "mcp.json": workers.mcp_config.list_faults,
+        "personas/": personas,
+        "workflows/": workflows,
+        "skills/": skills,
+    }
+
+
+async def _weekly_costs(deps: AutonomyDeps) -> CostReport:
+    store, caps = deps.store, configured_caps(deps.settings)
+    owner = await store.people.find_by_account(LOCAL_PLACE.channel, LOCAL_SENDER.external_id)
+    assert owner is not None
+    costs = CostReportService(store.usage, BudgetRepo(store.db), caps, deps.clock.now)
+    return await costs.report(by=owner, chat=ChatId(""), query=CostQuery(period=CostPeriod.WEEK))
+
+
+def _uptime() -> float:
+    """Seconds, counted while the machine sleeps too where the system can tell."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime(clock)

@@ -20,13 +20,10 @@ from bot.app.lifecycle import AppService
 from bot.app.preflight import report_unwritable_home
 from bot.app.running_program import save_address
 from bot.config.settings import Settings
-from bot.engine.llm.acp.agent_config import AcpAgentsFile
 from bot.engine.mcp.server import protocol
 from bot.engine.mcp.server.memory_server import ForbiddenScope, McpMemoryServer
 from bot.engine.upkeep.owner_notices import OwnerCardSender, RestoreNotice
-from bot.engine.upkeep.retention import RetentionService
 from bot.engine.upkeep.scheduled_backups import BackupScheduler
-from bot.engine.workspaces.artifacts import TaskArtifacts
 from bot.transports.inbox import InboxService
 from bot.transports.ports import Transport
 from bot.transports.supervisor import TransportSupervisor
@@ -41,8 +38,6 @@ from handlers.language import CardLanguageResolver
 from storage.errors import StorageError
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import Channel, PersonRole
-from storage.retention import RetentionRepo
-from storage.traces import SpanRepo
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +63,14 @@ def connect_channels(core: Container) -> tuple[WebTransport, tuple[AppService, .
         core.transports[Channel.FEISHU] = _build_feishu(core, inbox)
     supervisors = map(TransportSupervisor, core.transports.values())
     upkeep = _build_upkeep(core)
-    return web, (core.outbox_sender, *core.engine.services, *upkeep, inbox, *supervisors)
+    return web, (
+        core.outbox_sender,
+        core.autonomy.self_check,
+        *core.engine.services,
+        *upkeep,
+        inbox,
+        *supervisors,
+    )
 
 
 class LocalApi:
@@ -208,18 +210,7 @@ def _build_upkeep(core: Container) -> tuple[AppService, ...]:
         now=core.clock.now,
         sleep=core.clock.sleep,
     )
-    agents_file = AcpAgentsFile(settings.home)
-    retention = RetentionService(
-        home=settings.home,
-        keep=settings.retention,
-        repo=RetentionRepo(store.db),
-        spans=SpanRepo(store.db),
-        remove_worktree=TaskArtifacts(settings.home, store.adoption.is_adopted).remove_worktree,
-        agents=lambda: agents_file.current().by_name,
-        now=core.clock.now,
-        sleep=core.clock.sleep,
-    )
-    return notice, backups, retention
+    return notice, backups, core.autonomy.retention
 
 
 class _HttpRefusal(Exception):

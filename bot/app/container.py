@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from bot.app.autonomy import AutonomyDeps, AutonomyServices, build_autonomy
 from bot.app.engine import EngineServices, build_engine_services
 from bot.app.memory import build_memory_port, build_retriever
 from bot.app.reports import build_reports
@@ -63,6 +64,7 @@ class Container:
     clock: Clock
     repositories: RepositorySet
     engine: EngineServices
+    autonomy: AutonomyServices
     alerts: ChannelAlerts
     transports: dict[Channel, Transport]
     quota: MonthlyQuota
@@ -143,16 +145,13 @@ async def build_container(settings: Settings, db: Database) -> Container:
         language=language,
     )
     _report_undeliverable(store, sender, courier, approval_cards)
-    quota.on_level = QuotaNotifier(
-        quota=quota,
-        chats=store.chats,
-        people=store.people,
-        courier=courier,
-        language=language,
-    )
+    _report_quota(quota, store, courier, language)
     engine = build_engine_services(settings, store, courier, clock, approval_cards)
     sender.on_chat_closed = _chat_closed_listener(sender.on_chat_closed, engine)
     held = HeldMessages(db=db, inbox=store.inbox, courier=courier, zone=settings.zone, clock=clock)
+    autonomy = _build_autonomy(
+        settings, store, clock, engine=engine, sender=sender, courier=courier, alerts=alerts
+    )
     web_sessions = WebSessionService(repo=WebSessionRepo(db), ids=store.ids, now=clock.now)
     router = Router(
         _build_handler_services(
@@ -160,6 +159,7 @@ async def build_container(settings: Settings, db: Database) -> Container:
             store,
             clock,
             engine=engine,
+            autonomy=autonomy,
             courier=courier,
             alerts=alerts,
             held=held,
@@ -175,6 +175,7 @@ async def build_container(settings: Settings, db: Database) -> Container:
         clock=clock,
         repositories=store,
         engine=engine,
+        autonomy=autonomy,
         alerts=alerts,
         transports=transports,
         quota=quota,
@@ -183,6 +184,29 @@ async def build_container(settings: Settings, db: Database) -> Container:
         held=held,
         web_sessions=web_sessions,
         router=router,
+    )
+
+
+def _build_autonomy(
+    settings: Settings,
+    store: RepositorySet,
+    clock: Clock,
+    *,
+    engine: EngineServices,
+    sender: OutboxSender,
+    courier: OutboxCourier,
+    alerts: ChannelAlerts,
+) -> AutonomyServices:
+    return build_autonomy(
+        AutonomyDeps(
+            settings=settings,
+            store=store,
+            clock=clock,
+            engine=engine,
+            courier=courier,
+            alerts=alerts,
+            wake_outbox=sender.wake,
+        )
     )
 
 
@@ -234,6 +258,15 @@ def _build_quota(
         alerts=alerts,
         now=clock.now,
         quota=settings.feishu_monthly_quota,
+    )
+
+
+def _report_quota(
+    quota: MonthlyQuota, store: RepositorySet, courier: OutboxCourier, language: Language | None
+) -> None:
+    """Tell the owners when much of it is used."""
+    quota.on_level = QuotaNotifier(
+        quota=quota, chats=store.chats, people=store.people, courier=courier, language=language
     )
 
 
@@ -295,6 +328,7 @@ def _build_handler_services(
     clock: Clock,
     *,
     engine: EngineServices,
+    autonomy: AutonomyServices,
     courier: OutboxCourier,
     alerts: ChannelAlerts,
     held: HeldMessages,
@@ -337,8 +371,10 @@ def _build_handler_services(
         skill_writer=engine.skill_drafter,
         workflows=WorkflowLibrary(settings.home, store.work.graphs),
         schedules=engine.schedule.service,
+        self_check=autonomy.self_check,
+        drive=autonomy.drive,
+        heartbeat=engine.heartbeat,
         reports=build_reports(settings, store, clock, courier=courier, schedule=engine.schedule),
-        heartbeat=engine.autonomy.heartbeat,
         memory=build_memory_port(
             settings, store, clock, writer=engine.memory_writer, retrieval=engine.memory
         ),

@@ -11,12 +11,12 @@ from datetime import timedelta
 from functools import partial
 from socket import gethostname
 
-from bot.app.autonomy import AutonomyServices, build_autonomy
 from bot.app.conversation_archive import (
     ConversationArchive,
     build_conversation_archive,
     model_base_urls,
 )
+from bot.app.heartbeat import build_heartbeat
 from bot.app.lifecycle import AppService, Signal
 from bot.app.memory import (
     MemoryRetrieval,
@@ -50,6 +50,7 @@ from bot.engine.agent.skills import SkillDrafter
 from bot.engine.agent.subagents.run import SubagentDeps
 from bot.engine.agent.subagents.service import SubagentService
 from bot.engine.agent.worker_context import WorkerContextBuilder
+from bot.engine.autonomy.heartbeat.service import HeartbeatService
 from bot.engine.llm.backend import RunLimits
 from bot.engine.llm.present_time import with_present_time
 from bot.engine.memory.writer import MemoryWriter
@@ -118,7 +119,7 @@ class EngineServices:
     memory_writer: MemoryWriter
     tasks: TaskService
     schedule: ScheduleServices
-    autonomy: AutonomyServices
+    heartbeat: HeartbeatService
     journal: TaskJournal
     dispatcher: LocalDispatcher
     notifier: TaskNotifier
@@ -148,8 +149,8 @@ def build_engine_services(
     runner = TaskRunner(_runner_deps(shared, notifier.wake))
     dispatcher = _build_dispatcher(shared, runner, timer, on_change)
     tasks = _build_task_service(shared, dispatcher)
-    schedule, autonomy = _build_schedule(shared, tasks, timer, dispatcher.wake)
-    listeners += [schedule.firer.handle_task_events, autonomy.heartbeat.handle_task_events]
+    schedule, heartbeat = _build_schedule(shared, tasks, timer, dispatcher.wake)
+    listeners += [schedule.firer.handle_task_events, heartbeat.handle_task_events]
     timer.add(dispatcher, _build_expirer(shared, on_decided), schedule.firer)
     subagents, on_report = _build_subagents(shared, dispatcher.wake)
     writing = _build_memory_writing(shared)
@@ -166,7 +167,7 @@ def build_engine_services(
         memory_writer=writing.writer,
         tasks=tasks,
         schedule=schedule,
-        autonomy=autonomy,
+        heartbeat=heartbeat,
         journal=_build_journal(shared, dispatcher),
         dispatcher=dispatcher,
         notifier=notifier,
@@ -181,13 +182,13 @@ def build_engine_services(
             notifier,
             dispatcher,
             subagents,
-            *autonomy.services,
+            *schedule.services,
             timer,
             _build_live_cards(shared, notifier),
             _build_resumer(shared, conversations, chats_changed),
             shared.workers.shell.homes,
             traces,
-            *_background_services(shared, writing),
+            *_background_services(shared, writing, heartbeat),
         ),
     )
 
@@ -388,21 +389,14 @@ def _build_dispatcher(
 
 def _build_schedule(
     shared: _Shared, tasks: TaskService, timer: DueTimer, on_tasks: Callable[[], None]
-) -> tuple[ScheduleServices, AutonomyServices]:
-    settings, store, clock = shared.settings, shared.store, shared.clock
+) -> tuple[ScheduleServices, HeartbeatService]:
+    base = (shared.settings, shared.store, shared.clock)
     schedule = build_schedule(
-        settings, store, clock, poster=shared.courier, tasks=tasks, timer=timer, on_tasks=on_tasks
+        *base, poster=shared.courier, tasks=tasks, timer=timer, on_tasks=on_tasks
     )
-    autonomy = build_autonomy(
-        settings,
-        store,
-        clock,
-        schedule=schedule,
-        gateway=shared.gateway,
-        context_builder=shared.context_builder,
-        caps=shared.caps,
+    return schedule, build_heartbeat(
+        *base, schedule=schedule, gateway=shared.gateway, context_builder=shared.context_builder
     )
-    return schedule, autonomy
 
 
 def _build_live_cards(shared: _Shared, notifier: TaskNotifier) -> LiveCardUpdater:
@@ -559,10 +553,13 @@ def _build_memory_writing(shared: _Shared) -> MemoryWriting:
     )
 
 
-def _background_services(shared: _Shared, writing: MemoryWriting) -> tuple[AppService, ...]:
+def _background_services(
+    shared: _Shared, writing: MemoryWriting, heartbeat: HeartbeatService
+) -> tuple[AppService, ...]:
     """Services that are independent of tasks: skills, traces, drawings and memory."""
     settings, store, clock, workers = shared.settings, shared.store, shared.clock, shared.workers
     return (
+        heartbeat,
         _build_skill_review(shared),
         workers.mcp_servers,
         workers.models,

@@ -12,6 +12,8 @@ from bot.app.lifecycle import AppService
 from bot.app.repositories import RepositorySet
 from bot.config.settings import Settings, parse_day_hours
 from bot.engine.agent.conversation.resumption import CardPoster
+from bot.engine.autonomy.drive import GOALS
+from bot.engine.autonomy.self_check import SELF_CHECK
 from bot.engine.schedule.builtin import BuiltinSchedule, BuiltinSchedules
 from bot.engine.schedule.firing import DueTimes, ScheduledService, ScheduleFirer, TaskEnqueuer
 from bot.engine.schedule.service import ScheduleService
@@ -24,6 +26,7 @@ from bot.engine.workspaces.worktrees import TaskWorktrees
 from bot.transports.clock import Clock
 from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER
 from handlers.language import language_of_chat
+from storage.records.drive import GoalName
 from storage.records.messages import ChatAddress
 from storage.records.people import (
     Channel,
@@ -130,16 +133,25 @@ def _build_builtin(
     )
 
 
+_GOALS = {GoalName.HEALTH_CHECK, GoalName.CLEANUP}
+"""Those that this version can pursue."""
+
+
 def _builtin_schedules(settings: Settings) -> Sequence[BuiltinSchedule]:
     """The parts of the program that run by a schedule, as the settings want them."""
-    minutes = settings.heartbeat_minutes
-    return (
-        BuiltinSchedule(
-            name="heartbeat",
-            kind=ScheduleKind.HEARTBEAT,
-            timing=timedelta(minutes=minutes) if minutes else None,
-        ),
+    minutes = settings.self_check_minutes
+    self_check = BuiltinSchedule(
+        name=SELF_CHECK,
+        kind=ScheduleKind.CHECK,
+        timing=timedelta(minutes=minutes) if minutes else None,
     )
+    minutes = settings.heartbeat_minutes
+    heartbeat = BuiltinSchedule(
+        name="heartbeat",
+        kind=ScheduleKind.HEARTBEAT,
+        timing=timedelta(minutes=minutes) if minutes else None,
+    )
+    return (self_check, heartbeat, *(each.schedule for each in GOALS if each.name in _GOALS))
 
 
 _ANCHOR = ChatAddress(channel=Channel.WEB, chat="builtin", kind=ChatKind.GROUP)

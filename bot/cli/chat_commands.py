@@ -102,9 +102,10 @@ def execute(
     as_json: bool = False,
     present: Callable[[Any], tuple[str, Any]] | None = None,
     needs_worker: bool = False,
-) -> None:
-    """Exits with status 1 if the command is refused and 2 if it cannot be executed. `present` turns
-    the answer's data into text and JSON. `needs_worker` adds a note if no Shiftboss is running."""
+) -> Any:
+    """Print the answer and return its data. Exits with status 1 if the command is refused and 2 if
+    it cannot be executed. `present` turns the answer's data into text and JSON. `needs_worker` adds
+    a note if no Shiftboss is running."""
     answer = _get_answer(command, as_json=as_json)
     text, data = answer.text, answer.data
     if answer.good and present is not None and data is not None:
@@ -123,6 +124,7 @@ def execute(
         typer.echo(escape_invisible(text))
     if not answer.good:
         raise typer.Exit(1)
+    return data
 
 
 def _get_answer(command: str, *, as_json: bool) -> Any:

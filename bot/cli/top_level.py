@@ -163,6 +163,14 @@ def schedule(
     execute(command_line("schedule", *(words or ())), as_json=as_json, needs_worker=bool(words))
 
 
+def heartbeat(
+    words: Annotated[list[str] | None, typer.Argument(metavar="[on|off|now|add TEXT|log]")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    needs_worker = list(words or ())[:1] == ["now"]
+    execute(command_line("heartbeat", *(words or ())), as_json=as_json, needs_worker=needs_worker)
+
+
 def report(
     words: Annotated[
         list[str] | None,
@@ -173,19 +181,11 @@ def report(
     execute(command_line("report", *(words or ())), as_json=as_json)
 
 
-def heartbeat(
-    words: Annotated[list[str] | None, typer.Argument(metavar="[on|off|now|add TEXT|log]")] = None,
-    as_json: JsonOption = False,
-) -> None:
-    needs_worker = list(words or ())[:1] == ["now"]
-    execute(command_line("heartbeat", *(words or ())), as_json=as_json, needs_worker=needs_worker)
-
-
 def add_commands(cli: typer.Typer) -> None:
     cli.command("remind", cls=TextCommand, help=help_text("remind"))(remind)
     cli.command("schedule", cls=TextCommand, help=help_text("schedule"))(schedule)
-    cli.command("report", cls=TextCommand, help=help_text("report"))(report)
     cli.command("heartbeat", cls=TextCommand, help=help_text("heartbeat"))(heartbeat)
+    cli.command("report", cls=TextCommand, help=help_text("report"))(report)
     add_chat_command(cli, "status", "status", needs_worker=True)
     add_chat_command(cli, "inbox", "inbox", optional("number", _COUNT))
     add_chat_command(cli, "cost", "cost", optional("what", _PERIOD), optional("model", _MODEL))

@@ -290,6 +290,10 @@ class Settings(BaseSettings):
     cap_person: CapText = Field(default="", alias="SHIFTBOSS_CAP_PERSON")
     cap_chat: CapText = Field(default="", alias="SHIFTBOSS_CAP_CHAT")
     cap_day: CapText = Field(default="25 USD", alias="SHIFTBOSS_CAP_DAY")
+    cap_self: CapText = Field(default="1 USD", alias="SHIFTBOSS_CAP_SELF")
+    self_check_minutes: float = Field(
+        default=30, ge=0, le=10_080, alias="SHIFTBOSS_SELF_CHECK_MINUTES"
+    )
     cap_heartbeat: CapText = Field(default="0.50 USD", alias="SHIFTBOSS_CAP_HEARTBEAT")
     heartbeat_minutes: int = Field(default=30, ge=0, le=10_080, alias="SHIFTBOSS_HEARTBEAT_MINUTES")
     heartbeat_hours: Annotated[str, AfterValidator(_check_day_hours)] = Field(

@@ -68,6 +68,7 @@ from tests.fakes.heartbeat import FakeHeartbeat
 from tests.fakes.memory import FakeMemory
 from tests.fakes.reports import FakeReports
 from tests.fakes.schedules import FakeSchedules, make_schedule
+from tests.fakes.self_check import FakeDrive, FakeSelfCheck
 from tests.fakes.skills import FakeSkills
 from tests.fakes.task_journal import FakeTaskJournal
 from tests.fakes.tasks import FakeTasks
@@ -611,10 +612,12 @@ class FakeServices:
         self.held = FakeHeldMessages()
         self.inbox_log = FakeInboxLog()
         self.web_sessions = FakeWebSessions()
-        self.reports = FakeReports()
         self.heartbeat = FakeHeartbeat()
+        self.reports = FakeReports()
         self.schedules = FakeSchedules()
         self.schedules.add(make_schedule())
+        self.self_check = FakeSelfCheck()
+        self.drive = FakeDrive()
 
     @property
     def services(self) -> HandlerServices:
@@ -646,7 +649,9 @@ class FakeServices:
             skill_writer=self.skills,
             workflows=self.workflows,
             schedules=self.schedules,
-            reports=self.reports,
+            self_check=self.self_check,
+            drive=self.drive,
             heartbeat=self.heartbeat,
+            reports=self.reports,
             memory=self.memory,
         )

@@ -48,6 +48,7 @@ from cards.actions import (
     ShowTask,
     ShowWorkflow,
     ShowWorkflowNameForm,
+    StartRepairTask,
     StartTask,
     StartTaskAnyway,
     StopTask,
@@ -124,6 +125,7 @@ EXAMPLES: dict[type, Action] = {
         ControlSchedule(schedule_id="sch4dl", change="pause"),
         AnswerReminder(firing_id=1),
         DecideMissedFiring(firing_id=1, run=True),
+        StartRepairTask(incident_id=1),
     )
 }
 

@@ -251,17 +251,16 @@ async def test_each_message_gets_the_model_it_seems_to_need(world: ModelWorld) -
     assert world.script.requests_for("inline-cue")[0].model == "claude-haiku-5-5"
 
 
-async def test_a_request_for_a_later_time_is_declined_and_starts_nothing(
+async def test_what_a_model_understands_of_a_later_time_is_echoed_and_starts_nothing(
     world: ModelWorld,
 ) -> None:
     boss, chat = world.new_owner()
-    wish = {"title": "Report", "task": "Write timed-cue.md", "when": "every Monday at 9"}
+    wish = {"title": "Report", "task": "Write timed-cue.md", "when": "Mondays", "cron": "0 9 * * 1"}
     world.script.script("timed-cue", "talk", proposes(**wish), ScriptedReply(text=""))
-    await boss.says(chat, "every Monday at 9 write the report timed-cue")
-    asked = await wait_for_message(chat, "can't do things at set times yet")
+    await boss.says(chat, "the timed-cue report: could it be there when my week starts?")
+    asked = await wait_for_message(chat, "Schedule this job?", "Write timed-cue.md", "Monday")
 
-    assert "every Monday at 9" in asked.text
-    assert any("Start" in label for label in asked.buttons)
+    assert any("Confirm" in label for label in asked.buttons)
     assert not world.script.requests_for("timed-cue", "plan")
 
 

@@ -12,9 +12,10 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Engine, create_engine, event
 
-from storage import (  # noqa: F401 - they add their tables to the metadata
+from storage import (  # noqa: F401 - add their tables to the metadata
     autonomy_schema,
     memory_schema,
+    self_check_schema,
 )
 from storage.errors import StoreTooNew, StoreUnavailable
 from storage.migrate import HEAD_REVISION, known_revisions, migrate

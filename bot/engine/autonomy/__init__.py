@@ -1,1 +1,1 @@
-"""Work that Shiftboss begins by itself."""
+"""The parts by which Shiftboss looks after itself."""

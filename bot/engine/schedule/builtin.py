@@ -27,19 +27,24 @@ from storage.records.schedules import (
 from storage.schedules import ScheduleRepo
 
 OFF_BY_SETTING = "schedule.off_by_setting"
+STOPPED = "schedule.stopped_until_start"
+_OFF_AT_FIRST = "schedule.off_at_first"
 _PAUSED_BY_OWNER = "schedule.paused_by_you"
+_ENDS_AT_START = {OFF_BY_SETTING, STOPPED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltinSchedule:
     """A part of the program that runs by a schedule; `name` is its service. `timing` is a cron
-    timing or an interval, None if a setting has switched it off."""
+    timing or an interval, None if a setting has switched it off. With `starts_off` it waits until
+    an owner switches it on."""
 
     name: str
     kind: ScheduleKind
     timing: CronTiming | timedelta | None
     missed: MissedPolicy = MissedPolicy.ONCE
     respects_quiet_hours: bool = False
+    starts_off: bool = False
 
     @property
     def source(self) -> str:
@@ -76,8 +81,15 @@ class BuiltinSchedules:
         await asyncio.Event().wait()
 
     async def get(self, name: str) -> Schedule:
-        """The row of this part. Raises NotFound if a setting has always had it switched off."""
-        found = await self.schedules.find_by_source(f"builtin:{name}")
+        """The row of this part, created if necessary. Raises NotFound if a setting has always had
+        it switched off."""
+        source = f"builtin:{name}"
+        found = await self.schedules.find_by_source(source)
+        if found is None:
+            for each in self.wanted:
+                if each.name == name:
+                    await self._apply(each)
+            found = await self.schedules.find_by_source(source)
         if found is None:
             raise NotFound("schedule", name)
         return found
@@ -91,6 +103,14 @@ class BuiltinSchedules:
             await self._set_state(tx, schedule, "" if on else _PAUSED_BY_OWNER)
         self.on_change()
         return await self.get(name)
+
+    async def stop(self, name: str) -> None:
+        """Pause a part that is on, until it is resumed or the program starts again."""
+        schedule = await self.get(name)
+        if schedule.state is ScheduleState.ACTIVE:
+            async with self.db.write() as tx:
+                await self._set_state(tx, schedule, STOPPED)
+            self.on_change()
 
     async def _apply(self, wanted: BuiltinSchedule) -> None:
         known = await self.schedules.find_by_source(wanted.source)
@@ -119,7 +139,7 @@ class BuiltinSchedules:
                 made = await self.schedules.create(
                     tx, new, id=ScheduleId(self.new_id()), now=self.now()
                 )
-            await self._set_state(tx, made, "")
+            await self._set_state(tx, made, _OFF_AT_FIRST if wanted.starts_off else "")
 
     async def _follow(self, wanted: BuiltinSchedule, known: Schedule) -> None:
         timing = known.timing
@@ -129,7 +149,7 @@ class BuiltinSchedules:
         if wanted.timing is None:
             # What an owner has paused is still paused when the setting allows it again.
             reason = known.reason or OFF_BY_SETTING
-        elif known.reason == OFF_BY_SETTING:
+        elif known.reason in _ENDS_AT_START:
             reason = ""
         is_same = (
             timing == known.timing

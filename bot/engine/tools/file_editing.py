@@ -113,7 +113,7 @@ def _read_before(workspace: Path, path: str) -> str:
 
 
 def _loss_note(old: str, new: str) -> str:
-    """What a worker that was to change a part may not have meant to do."""
+    """Tell a worker that was to change a part what it may not have meant to do."""
     before = Counter(line.strip() for line in old.splitlines() if line.strip())
     total = before.total()
     if total < _FEW_LINES:

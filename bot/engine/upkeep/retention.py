@@ -54,7 +54,8 @@ class RetentionService:
                 log.warning("Old data cannot be deleted now: %s", error)
             await self.sleep(_DAY)
 
-    async def delete_old(self) -> None:
+    async def delete_old(self) -> int:
+        """Delete what is older than its retention; returns how many things."""
         keep, gone = self.keep, dict[str, int]()
         if before := self._before(keep.spans_days):
             gone["spans"] = await self.spans.prune(before=before)
@@ -73,6 +74,7 @@ class RetentionService:
         if any(gone.values()):
             told = ", ".join(f"{count} {kind}" for kind, count in gone.items() if count)
             log.info("Deleted old data: %s", told)
+        return sum(gone.values())
 
     async def _delete_old_files(self) -> dict[str, int]:
         keep, gone = self.keep, dict[str, int]()

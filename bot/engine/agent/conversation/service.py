@@ -581,7 +581,7 @@ async def _look_at_files(
 async def _file_notes(
     reply: ModelReply, shown: _AnswerInProgress, requested: RequestedFiles
 ) -> tuple[str, ...]:
-    """What is not so with the files that an answer was to write, unless it goes on later."""
+    """Say which files an answer was to write and did not, unless it goes on later."""
     if reply.result.suspended or shown.proposals:
         return ()
     return (await requested.find_problems(reply.result.text)).describe(shown.words)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.agent.translated_files import find_untranslated
+from bot.engine.agent.requested_files import find_untranslated
 
 CHINESE = "明天下午三点开会,请带上电脑。"
 ENGLISH = "Meeting tomorrow at 3 pm, please bring your computer."

@@ -238,6 +238,7 @@ GROWS_WITH_SETTING = {
     "conversations_days": {"summaries", "summary_sources", "context_items"},
     "records_days": {
         *("events", "commands", "tool_calls", "helpers", "pairings", "firings", "schedules"),
+        *("incidents", "self_check_runs"),
         "heartbeat_runs",
     },
     "spans_days": {"spans"},

@@ -1,0 +1,46 @@
+"""Defines what a self-check is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar, runtime_checkable
+
+from storage.records.self_checks import HealthFinding
+
+_T = TypeVar("_T")
+
+
+class SelfCheck(Protocol):
+    """One check of the program's health. It changes nothing, calls no model, and may be cancelled.
+
+    Whatever it raises is reported as a problem of its own."""
+
+    name: str
+
+    async def find(self) -> Sequence[HealthFinding]: ...
+
+
+@runtime_checkable
+class RepairingCheck(Protocol):
+    """A check that can repair some of what it finds, safely and as often as it is asked."""
+
+    async def repair(self, repair: str, findings: Sequence[HealthFinding]) -> int:
+        """Make the repair that these findings name; returns how many things it put right."""
+        ...
+
+
+class BlockingWork:
+    """Runs blocking work beside the loop. Work that outlives its caller's patience goes on, but
+    never beside a second one."""
+
+    def __init__(self) -> None:
+        self._running: asyncio.Task[object] | None = None
+
+    async def run(self, work: Callable[[], _T]) -> _T:
+        """Raises TimeoutError if earlier work is not over."""
+        if self._running is not None and not self._running.done():
+            raise TimeoutError
+        task = asyncio.create_task(asyncio.to_thread(work))
+        self._running = task
+        return await asyncio.shield(task)

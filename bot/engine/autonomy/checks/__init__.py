@@ -1,0 +1,1 @@
+"""The self-checks, one module each."""

@@ -1,0 +1,54 @@
+"""Checks for messages that wait too long or were given up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from storage.health_figures import Backlog, HealthFigures
+from storage.records.self_checks import HealthFinding
+
+_UNHANDLED_AFTER = timedelta(minutes=30)
+_UNSENT_AFTER = timedelta(minutes=15)
+_DEAD_SINCE = timedelta(days=1)
+RETRY_DEAD = "retry_dead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageHealthCheck:
+    """`wake` has the outbox looked at."""
+
+    name = "messages"
+
+    figures: HealthFigures
+    wake: Callable[[], None]
+    now: Callable[[], datetime]
+
+    async def find(self) -> Sequence[HealthFinding]:
+        now = self.now()
+        found = [
+            *self._waiting(
+                "inbox_waits", await self.figures.find_unhandled(now - _UNHANDLED_AFTER)
+            ),
+            *self._waiting("outbox_waits", await self.figures.find_unsent(now - _UNSENT_AFTER)),
+        ]
+        if n := await self.figures.count_dead_letters(now - _DEAD_SINCE):
+            found.append(
+                HealthFinding(text="dead_letters", points=10, facts={"n": n}, repair=RETRY_DEAD)
+            )
+        return found
+
+    async def repair(self, repair: str, findings: Sequence[HealthFinding]) -> int:
+        now = self.now()
+        count = await self.figures.retry_dead_letters(now - _DEAD_SINCE, now=now)
+        if count:
+            self.wake()
+        return count
+
+    def _waiting(self, text: str, backlog: Backlog) -> Sequence[HealthFinding]:
+        if not backlog.count or backlog.oldest is None:
+            return ()
+        minutes = int((self.now() - backlog.oldest).total_seconds() // 60)
+        facts = {"n": backlog.count, "minutes": minutes}
+        return (HealthFinding(text=text, points=15, facts=facts),)

@@ -1,0 +1,263 @@
+"""Runs the self-checks, repairs what is safe, and tells owners what has changed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from bot.engine.agent.conversation.resumption import CardPoster
+from bot.engine.autonomy.check import RepairingCheck, SelfCheck
+from cards.catalog import TextCatalog, catalog_for
+from cards.views.self_checks import incidents_card, repair_instruction, repair_title
+from storage.db import Database, Transaction
+from storage.records.messages import DeliveryUrgency
+from storage.records.people import ChatId, Language, Person
+from storage.records.schedules import Schedule
+from storage.records.self_checks import (
+    CheckResult,
+    HealthFinding,
+    HealthReport,
+    Incident,
+    IncidentNews,
+    NewIncident,
+    RepairOutcome,
+)
+from storage.records.tasks import NewTask, Task, TaskPriority
+from storage.self_checks import SelfCheckRepo
+
+log = logging.getLogger(__name__)
+
+SELF_CHECK = "self-check"
+"""The name of its schedule."""
+_BACK_WITHIN = timedelta(days=1)
+_FLAPS_UNTIL = timedelta(hours=6)
+"""A problem that comes and goes is over when it has stayed away for this long."""
+_RAISED_POINTS = 25
+
+
+@dataclass(kw_only=True, eq=False)
+class SelfCheckService:
+    """A service. Only between its start and its end are problems repaired, stored and told: without
+    the running program there is nothing to repair, and much that looks like a problem.
+
+    `seconds` limit each check. `owner_chats` are the private chats of the owners with their
+    languages. While `is_quiet`, nothing is told: the first run after that tells what has changed.
+    `create_task` creates a task in a transaction, `on_task` is called after its commit.
+    """
+
+    name = "self-check"
+
+    checks: Sequence[SelfCheck]
+    db: Database
+    repo: SelfCheckRepo
+    poster: CardPoster
+    owner_chats: Callable[[], Awaitable[Sequence[tuple[ChatId, Language]]]]
+    create_task: Callable[[Transaction, NewTask], Awaitable[Task]]
+    on_task: Callable[[], None]
+    is_quiet: Callable[[], bool]
+    now: Callable[[], datetime]
+    seconds: float = 60
+    _is_running: bool = field(default=False, init=False)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        self._is_running = True
+        stack.callback(setattr, self, "_is_running", False)
+
+    async def run(self) -> None:
+        """Its schedule calls `check_on_schedule`."""
+        await asyncio.Event().wait()
+
+    async def check_on_schedule(self, _schedule: Schedule, _due_at: datetime) -> None:
+        await self.check()
+
+    async def check(self) -> HealthReport:
+        """Run all checks. Those who ask meanwhile wait and run them again."""
+        async with self._lock:
+            results = [await self._run(each) for each in self.checks]
+            if not self._is_running:
+                return HealthReport(at=self.now(), results=results)
+            repairs: list[RepairOutcome] = []
+            for at, (check, result) in enumerate(zip(self.checks, results, strict=True)):
+                results[at], helped = await self._repair(check, result)
+                repairs += helped
+            report = HealthReport(at=self.now(), results=results, repairs=repairs)
+            await self._record(report)
+        self.poster.wake()
+        return report
+
+    async def list_reports(self, limit: int) -> Sequence[HealthReport]:
+        """Stored runs, the newest first."""
+        return await self.repo.list_runs(limit)
+
+    async def list_open(self) -> Sequence[Incident]:
+        return await self.repo.list_open()
+
+    async def list_incidents(self, limit: int) -> Sequence[Incident]:
+        return await self.repo.list_incidents(limit)
+
+    async def start_repair(
+        self, incident_id: int, *, by: Person, chat: ChatId, reply_to: str, words: TextCatalog
+    ) -> tuple[Incident, Task | None]:
+        """Create the task that the problem's card proposes; None if the problem is over. The first
+        yes counts: later ones find its task. Raises NotFound."""
+        async with self.db.write() as tx:
+            incident = await self.repo.get(incident_id, tx=tx)
+            offered = incident.finding.asks_task
+            if not offered or (incident.ended_at is not None and incident.task_id is None):
+                return incident, None
+            new = NewTask(
+                title=repair_title(incident, words),
+                instruction=repair_instruction(incident, words),
+                priority=TaskPriority.IMPORTANT,
+                chat_id=chat,
+                created_by=by.id,
+                source=f"self-repair:{incident.id}",
+                reply_to=reply_to,
+            )
+            task = await self.create_task(tx, new)
+            await self.repo.update(tx, replace(incident, task_id=task.id))
+        self.on_task()
+        return replace(incident, task_id=task.id), task
+
+    async def _run(self, check: SelfCheck) -> CheckResult:
+        try:
+            async with asyncio.timeout(self.seconds):
+                found = await check.find()
+        except TimeoutError:
+            log.warning("the check %s took longer than %g s", check.name, self.seconds)
+            slow = HealthFinding(text="check_slow", points=5, facts={"seconds": int(self.seconds)})
+            return CheckResult(name=check.name, findings=(slow,), is_complete=False)
+        except Exception as error:
+            # Error boundary: one check must not stop the others.
+            log.exception("the check %s failed", check.name)
+            raised = HealthFinding(
+                text="check_raised",
+                points=_RAISED_POINTS,
+                facts={"error": type(error).__name__, "detail": str(error)[:200]},
+                asks_task=True,
+            )
+            return CheckResult(name=check.name, findings=(raised,), is_complete=False)
+        return CheckResult(name=check.name, findings=tuple(found))
+
+    async def _repair(
+        self, check: SelfCheck, result: CheckResult
+    ) -> tuple[CheckResult, Sequence[RepairOutcome]]:
+        """The result after the repairs, and those that have helped."""
+        wanted = dict.fromkeys(each.repair for each in result.findings if each.repair)
+        if not wanted or not isinstance(check, RepairingCheck):
+            return result, ()
+        made: list[RepairOutcome] = []
+        for repair in wanted:
+            findings = [each for each in result.findings if each.repair == repair]
+            try:
+                async with asyncio.timeout(self.seconds):
+                    made.append(
+                        RepairOutcome(repair=repair, count=await check.repair(repair, findings))
+                    )
+            except Exception:
+                # Error boundary: what cannot be repaired stays a problem that is told.
+                log.exception("the repair %s failed", repair)
+        after = await self._run(check)
+        helped = [each for each in made if each.count and _has_helped(each.repair, result, after)]
+        for each in helped:
+            log.info("repaired: %s (%d)", each.repair, each.count)
+        return after, helped
+
+    async def _record(self, report: HealthReport) -> None:
+        """The run, its problems and the cards about them are one transaction: a death before it
+        leaves all of it to the next run, one after it has told everything."""
+        owners = await self.owner_chats()
+        async with self.db.write() as tx:
+            run = await self.repo.add_run(tx, report)
+            if self.is_quiet():
+                return
+            news = await self._update_incidents(tx, report)
+            if not news and not report.repairs:
+                return
+            for chat, language in owners:
+                card = incidents_card(news, report, catalog_for(language))
+                await self.poster.post(
+                    tx,
+                    chat,
+                    card,
+                    key=f"self-check:{run}:{chat}",
+                    urgency=DeliveryUrgency.NOTICE,
+                )
+
+    async def _update_incidents(
+        self, tx: Transaction, report: HealthReport
+    ) -> Sequence[tuple[IncidentNews, Incident]]:
+        news: list[tuple[IncidentNews, Incident]] = []
+        open_ = {each.key: each for each in await self.repo.list_open(tx)}
+        found = {each.key: each for result in report.results for each in _told(result)}
+        for key, new in found.items():
+            known = open_.get(key)
+            if known is not None:
+                await self.repo.update(tx, replace(known, finding=new.finding, absent_since=None))
+                continue
+            news += await self._open(tx, new, report.at)
+        unknown = {each.name for each in report.results if not each.is_complete}
+        for key, incident in open_.items():
+            if key not in found and incident.check_name not in unknown:
+                news += await self._close(tx, incident, report.at)
+        return news
+
+    async def _open(
+        self, tx: Transaction, new: NewIncident, now: datetime
+    ) -> Sequence[tuple[IncidentNews, Incident]]:
+        ended = await self.repo.find_ended(tx, new.key, since=now - _BACK_WITHIN)
+        if ended is None:
+            return [(IncidentNews.NEW, await self.repo.open(tx, new, now=now))]
+        back = replace(
+            ended,
+            finding=new.finding,
+            absent_since=None,
+            ended_at=None,
+            reopened=ended.reopened + 1,
+        )
+        await self.repo.update(tx, back)
+        return [(IncidentNews.FLAPS if back.flaps else IncidentNews.BACK, back)]
+
+    async def _close(
+        self, tx: Transaction, incident: Incident, now: datetime
+    ) -> Sequence[tuple[IncidentNews, Incident]]:
+        """One that comes and goes stays open until it has stayed away for some hours."""
+        since = incident.absent_since or now
+        if incident.flaps and now - since < _FLAPS_UNTIL:
+            await self.repo.update(tx, replace(incident, absent_since=since))
+            return ()
+        over = replace(incident, absent_since=since, ended_at=now)
+        await self.repo.update(tx, over)
+        return [(IncidentNews.RECOVERED, over)]
+
+
+def _told(result: CheckResult) -> Sequence[NewIncident]:
+    return [
+        NewIncident(
+            key=f"{result.name}:{each.text}:{each.subject}"[:220],
+            check_name=result.name,
+            finding=each,
+        )
+        for each in result.findings
+        if each.is_told
+    ]
+
+
+def _has_helped(repair: str, before: CheckResult, after: CheckResult) -> bool:
+    """Whether something that named this repair is gone or has become less."""
+    left = {(each.text, each.subject): each.facts.get("n") for each in after.findings}
+    for each in before.findings:
+        if each.repair != repair:
+            continue
+        key, n = (each.text, each.subject), each.facts.get("n")
+        if key not in left:
+            return after.is_complete
+        rest = left[key]
+        if isinstance(n, int) and isinstance(rest, int) and rest < n:
+            return True
+    return False
