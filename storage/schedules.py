@@ -141,10 +141,9 @@ class ScheduleRepo:
         return [_schedule(row) for row in await self._db.fetch_all(query)]
 
     async def count_of(self, person: PersonId) -> int:
-        """How many schedules of this person may fire or wait for a yes."""
-        query = sa.select(sa.func.count()).where(
-            _S.owner_id == person, _S.state != ScheduleState.ENDED, _OF_PEOPLE
-        )
+        """How many schedules this person has; proposals do not count."""
+        kept = _S.state.in_([ScheduleState.ACTIVE, ScheduleState.PAUSED])
+        query = sa.select(sa.func.count()).where(_S.owner_id == person, kept, _OF_PEOPLE)
         return int(await self._db.fetch_value(query) or 0)
 
     async def list_due(self, now: datetime, limit: int) -> Sequence[Schedule]:

@@ -62,8 +62,7 @@ class ScheduleService:
 
     async def propose(self, new: NewSchedule) -> ScheduleView:
         self._check_timing(new.timing, new.zone)
-        if await self.schedules.count_of(new.owner_id) >= MAX_PER_PERSON:
-            raise UserError("schedule_too_many", n=MAX_PER_PERSON)
+        await self._check_count(new.owner_id)
         async with self.db.write() as tx:
             schedule = None
             while schedule is None:
@@ -77,6 +76,7 @@ class ScheduleService:
         if schedule.state is not ScheduleState.PROPOSED:
             # Pressed again, or confirmed by a command meanwhile.
             return await self._full_view(schedule)
+        await self._check_count(schedule.owner_id)
         self._check_timing(schedule.timing, schedule.zone)
         return await self._change(
             schedule,
@@ -226,6 +226,10 @@ class ScheduleService:
                     note="schedule.skipped_by_you",
                 )
         return await self._get_firing(firing_id, by, chat)
+
+    async def _check_count(self, person: PersonId) -> None:
+        if await self.schedules.count_of(person) >= MAX_PER_PERSON:
+            raise UserError("schedule_too_many", n=MAX_PER_PERSON)
 
     def _check_timing(self, timing: Timing, zone: str) -> None:
         loaded = load_zone(zone)

@@ -341,6 +341,21 @@ async def test_a_time_that_is_over_is_refused_before_and_at_the_confirmation(
             await here.service.confirm(asked.schedule.id, by=BOSS, chat=CHAT.id)
 
 
+async def test_proposals_that_nobody_confirms_do_not_count_but_schedules_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.engine.schedule.service.MAX_PER_PERSON", 2)
+    async with schedule_world(tmp_path) as here:
+        proposed = [await here.service.propose(new_schedule(every(hours=1))) for _ in range(4)]
+        for each in proposed[:2]:
+            await here.service.confirm(each.schedule.id, by=BOSS, chat=CHAT.id)
+
+        with pytest.raises(UserError, match="schedule_too_many"):
+            await here.service.confirm(proposed[2].schedule.id, by=BOSS, chat=CHAT.id)
+        with pytest.raises(UserError, match="schedule_too_many"):
+            await here.service.propose(new_schedule(every(hours=1)))
+
+
 async def test_ten_thousand_schedules_that_are_not_due_are_not_read(tmp_path: Path) -> None:
     async with schedule_world(tmp_path) as here:
         made = await here.add(every(hours=1))
