@@ -156,7 +156,8 @@ class HeartbeatService:
         chat = await self.find_chat()
         spent, cap = await self.spent_and_cap()
         return HeartbeatStatus(
-            is_on=schedule is not None and schedule.state is ScheduleState.ACTIVE,
+            # Before its first start it is as the setting wants it.
+            is_on=bool(self.every) if schedule is None else schedule.state is ScheduleState.ACTIVE,
             every_minutes=int(self.every.total_seconds() // 60),
             hours=self.hours_text,
             next_due=None if schedule is None else schedule.next_due,
@@ -195,11 +196,12 @@ class HeartbeatService:
         return await self.runs.list_recent(limit)
 
     async def _get_schedule(self) -> Schedule:
-        """Raises UserError if a setting has switched the heartbeat off."""
+        """Raises UserError if a setting has switched the heartbeat off, or if the program has never
+        run."""
         try:
             schedule = await self.builtin.get(NAME)
         except NotFound:
-            raise UserError("heartbeat_off") from None
+            raise UserError("heartbeat_not_started" if self.every else "heartbeat_off") from None
         if schedule.reason == OFF_BY_SETTING:
             raise UserError("heartbeat_off")
         return schedule

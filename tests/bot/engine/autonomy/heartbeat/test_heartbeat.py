@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
@@ -30,12 +30,14 @@ from bot.engine.llm.backend import (
 )
 from bot.engine.schedule.builtin import BuiltinSchedule, BuiltinSchedules
 from bot.engine.timing.day_hours import DayHours
+from cards.catalog import catalog_for
 from handlers.errors import UserError
 from storage.heartbeat import HeartbeatRepo
 from storage.key_value import KeyValueStore
 from storage.records.heartbeat import HeartbeatRun, WakeReason, merge_reasons
 from storage.records.people import Chat, ChatId, Language, PersonId
-from storage.records.schedules import FiringState, Schedule, ScheduleKind
+from storage.records.schedules import FiringState, Schedule, ScheduleKind, TaskBody
+from storage.records.tasks import EventKind, TaskEvent, TaskId
 from storage.records.usage import BudgetScope, parse_cap
 from storage.tools import ToolCallRepo
 from storage.usage import BudgetRepo, UsageRepo
@@ -574,10 +576,35 @@ async def test_off_is_off_until_somebody_asks(tmp_path: Path) -> None:
         assert (await here.service.switch(on=True)).next_due == here.schedule.now() + EVERY
 
     async with heartbeat_world(tmp_path, every=None) as here:
-        with pytest.raises(UserError):
-            await here.service.run_now(at=START)
-        with pytest.raises(UserError):
-            await here.service.switch(on=True)
+        assert not (await here.service.status()).is_on
+        for refused in (here.service.run_now(at=START), here.service.switch(on=True)):
+            with pytest.raises(UserError) as caught:
+                await refused
+            assert has_texts(caught.value)
+
+
+def has_texts(error: UserError) -> bool:
+    """Whether people are told in both languages."""
+    keys = [f"error.{error.key}.{part}" for part in ("title", "hint")]
+    return all(catalog_for(language)(key, **error.facts) for language in Language for key in keys)
+
+
+async def test_an_ended_task_wakes_it_and_a_job_does_so_as_a_job(tmp_path: Path) -> None:
+    async with heartbeat_world(tmp_path) as here:
+        here.write(LIST)
+        job = await here.schedule.add(body=TaskBody(instruction="Send the news"))
+        await here.pass_time(hours=1)
+        (fired,) = await here.schedule.firings(job)
+        assert fired.task_id is not None
+        task = await here.schedule.engine.store.tasks.get(fired.task_id)
+        own = replace(task, id=TaskId("other1"))
+        for each in (task, own):
+            for kind in (EventKind.STARTED, EventKind.COMPLETED):
+                event = TaskEvent(id=1, task_id=each.id, kind=kind, text="", at=START)
+                await here.service.handle_task_events(each, [event])
+        await here.pass_time(minutes=6)
+
+        assert (await here.runs())[-1].reasons == (WakeReason.COMMAND, WakeReason.JOB)
 
 
 async def test_a_line_is_added_and_shown(tmp_path: Path) -> None:
@@ -585,5 +612,6 @@ async def test_a_line_is_added_and_shown(tmp_path: Path) -> None:
         status = await here.service.add("Water the plants")
         assert [each.text for each in status.pending] == ["Water the plants"]
         here.write(b"\0")
-        with pytest.raises(UserError):
+        with pytest.raises(UserError) as caught:
             await here.service.add("more")
+        assert has_texts(caught.value)
