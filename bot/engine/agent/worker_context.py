@@ -12,6 +12,8 @@ from bot.engine.llm.tool_calls import AgentTool, CallAuthorizer
 from bot.engine.redaction import redact_tool
 from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import WorkerSpec
+from storage.records.prompt_versions import UsedVersion
+from storage.records.tasks import TaskId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +22,8 @@ class WorkerContext:
 
     `system_prompt` goes before the caller's own system prompt and stays the same across turns, so
     that it is cached. `prompt_prefix` goes before the message, applies to this turn only and ends
-    with a blank line unless empty."""
+    with a blank line unless empty. `versions` are those of the prompts in it, none for texts that
+    have no versions."""
 
     persona: Persona
     tools: tuple[AgentTool, ...]
@@ -28,6 +31,13 @@ class WorkerContext:
     permit: CallAuthorizer
     mcp_servers: tuple[McpServer, ...]
     prompt_prefix: str
+    versions: tuple[UsedVersion, ...] = ()
+
+
+PersonaVersionChooser: TypeAlias = Callable[
+    [Persona, TaskId | None], Awaitable[tuple[Persona, tuple[UsedVersion, ...]]]
+]
+"""Returns a persona in the version for this task, or for a chat if None, and what was chosen."""
 
 
 ToolFactory: TypeAlias = Callable[[WorkerSpec, Persona], Sequence[AgentTool]]
@@ -68,8 +78,10 @@ class WorkerContextBuilder:
         mask: Callable[[str], str],
         prompt_blocks: Sequence[ContextBlock],
         shared_servers: Callable[[], Awaitable[Sequence[McpServer]]],
+        choose_version: PersonaVersionChooser | None = None,
     ) -> None:
-        """`shared_servers` returns the MCP servers of all personas."""
+        """`shared_servers` returns the MCP servers of all personas. Without `choose_version`,
+        personas are used as they are written."""
         self.personas = personas
         self._tool_factories = tuple(tool_factories)
         self._system_blocks = tuple(system_blocks)
@@ -77,9 +89,13 @@ class WorkerContextBuilder:
         self._mask = mask
         self._prompt_blocks = tuple(prompt_blocks)
         self._shared_servers = shared_servers
+        self._choose_version = choose_version
 
     async def build(self, spec: WorkerSpec) -> WorkerContext:
         persona = await self.personas.get(spec.persona)
+        versions: tuple[UsedVersion, ...] = ()
+        if self._choose_version is not None:
+            persona, versions = await self._choose_version(persona, spec.account.task)
         made = [tool for make in self._tool_factories for tool in make(spec, persona)]
         blocks = [await block_of(spec, persona) for block_of in self._system_blocks]
         prompt_texts = [await block_of(spec, persona) for block_of in self._prompt_blocks]
@@ -94,6 +110,7 @@ class WorkerContextBuilder:
             permit=self._authorizer_factory.create_authorizer(spec, persona),
             mcp_servers=choose_servers(persona, await self._shared_servers()),
             prompt_prefix="".join(f"{block}\n\n" for block in prompt_texts if block),
+            versions=versions,
         )
 
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Self
 
 from storage.db import Database
+from storage.prompt_versions import PromptVersionRepo
 from storage.subagents import SubagentRepo
 from storage.task_events import TaskEventRepo
 from storage.task_graphs import TaskGraphRepo
@@ -27,6 +28,7 @@ class TaskStore:
     events: TaskEventRepo
     logs: TaskLogRepo
     subagents: SubagentRepo
+    versions: PromptVersionRepo
 
     @classmethod
     def from_database(cls, db: Database) -> Self:
@@ -38,4 +40,5 @@ class TaskStore:
             events=TaskEventRepo(db),
             logs=TaskLogRepo(db),
             subagents=SubagentRepo(db),
+            versions=PromptVersionRepo(db),
         )

@@ -13,6 +13,7 @@ from bot.config.settings import RetentionSettings
 from bot.engine.llm.acp.agent_config import BUILT_IN_AGENTS
 from bot.engine.tasks.system_status import measure_disk_use
 from bot.engine.upkeep.retention import RetentionService
+from storage import prompt_schema  # noqa: F401 - adds its tables to the metadata
 from storage.db import Database
 from storage.records.tasks import Task
 from storage.retention import RetentionRepo
@@ -246,9 +247,11 @@ GROWS_WITH_SETTING = {
 BOUNDED = {
     "people and what they configured": {"people", "identities", "chats", "skills", "tool_grants"},
     "the history, some kB a task": {
-        *("tasks", "task_logs", "task_graphs", "node_runs", "node_attempts", "sessions")
+        *("tasks", "task_logs", "task_graphs", "node_runs", "node_attempts", "sessions"),
+        "attempt_versions",
     },
     "who allowed what": {"approvals"},
+    "a few rows a day at most": {"prompt_versions", "evolution_signals"},
     "money": {"usage", "pending_model_calls", "budget_grants"},
     "its own life-time": {"web_sessions", "memory_uses", "memory_jobs"},
     "one row for each name": {"marks", "memory_files", "memory_scopes", "workers"},

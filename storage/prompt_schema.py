@@ -1,0 +1,79 @@
+"""Tables of prompt versions and of the signals that lead to them."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from storage.dialect import RowNumber, UtcTimestamp
+from storage.schema import metadata
+
+_OPEN_VERSION = "state IN ('draft', 'trial')"
+_ACTIVE_VERSION = "state IN ('active')"
+
+
+def _unique(name: str, where: str) -> sa.Index:
+    return sa.Index(name, "kind", "name", unique=True, sqlite_where=sa.text(where))
+
+
+prompt_versions = sa.Table(
+    "prompt_versions",
+    metadata,
+    sa.Column("id", RowNumber, primary_key=True, autoincrement=True),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("name", sa.String(64), nullable=False),
+    sa.Column("number", sa.Integer, nullable=False),
+    sa.Column("content", sa.Text, nullable=False),
+    sa.Column("hash", sa.String(64), nullable=False),
+    sa.Column("base_hash", sa.String(64), nullable=False),
+    sa.Column("parent", sa.Integer, nullable=False),
+    sa.Column("parent_content", sa.Text, nullable=False),
+    sa.Column("author", sa.String(32), nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("signal", sa.JSON, nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("share", sa.Integer, nullable=False),
+    sa.Column("end_reason", sa.Text, nullable=False, server_default=""),
+    sa.Column("created_at", UtcTimestamp, nullable=False),
+    sa.Column("trial_since", UtcTimestamp),
+    sa.Column("active_since", UtcTimestamp),
+    sa.Column("ended_at", UtcTimestamp),
+    sa.UniqueConstraint("kind", "name", "number"),
+    # The database enforces one change at a time, and one version in effect.
+    sa.Index(
+        "uq_prompt_versions_open", "kind", "name", unique=True, sqlite_where=sa.text(_OPEN_VERSION)
+    ),
+    sa.Index(
+        "uq_prompt_versions_active",
+        "kind",
+        "name",
+        unique=True,
+        sqlite_where=sa.text(_ACTIVE_VERSION),
+    ),
+)
+
+# An attempt without a row used the text as it was written.
+attempt_versions = sa.Table(
+    "attempt_versions",
+    metadata,
+    sa.Column("task_id", sa.ForeignKey("tasks.id"), primary_key=True),
+    sa.Column("path", sa.String(200), primary_key=True),
+    sa.Column("attempt", sa.Integer, primary_key=True),
+    sa.Column("kind", sa.String(16), primary_key=True),
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("number", sa.Integer, nullable=False),
+    sa.Column("version_id", sa.ForeignKey("prompt_versions.id")),
+    sa.Index(None, "kind", "name"),
+)
+
+evolution_signals = sa.Table(
+    "evolution_signals",
+    metadata,
+    sa.Column("id", RowNumber, primary_key=True, autoincrement=True),
+    sa.Column("kind", sa.String(32), nullable=False),
+    sa.Column("name", sa.String(64), nullable=False),
+    sa.Column("figures", sa.JSON, nullable=False),
+    sa.Column("outcome", sa.String(16), nullable=False),
+    sa.Column("note", sa.Text, nullable=False, server_default=""),
+    sa.Column("fired_at", UtcTimestamp, nullable=False),
+    sa.Index(None, "kind", "fired_at"),
+)

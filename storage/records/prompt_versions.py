@@ -1,0 +1,168 @@
+"""Defines versions of prompts, and what an attempt to improve one learned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from hashlib import sha256
+from typing import Any
+
+from storage.records.tasks import TaskId, TaskStatus
+
+ORIGINAL = 0
+"""Number of the text that people wrote, or that came with the program."""
+
+
+class PromptKind(StrEnum):
+    PERSONA = "persona"
+
+
+class VersionState(StrEnum):
+    """A DRAFT waits for a decision about its trial. A version on TRIAL is used for a share of the
+    new tasks, the ACTIVE one for all others. RETIRED ones are kept, not used."""
+
+    DRAFT = "draft"
+    TRIAL = "trial"
+    ACTIVE = "active"
+    RETIRED = "retired"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was not adopted or given up yet."""
+        return self in {VersionState.DRAFT, VersionState.TRIAL}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptVersion:
+    """A replacement for the text of one persona.
+
+    `number` counts from 1 for each name. `base_hash` is that of the text that people wrote: once
+    that changes, no version made from it is used. `parent` is the version it was made from, or
+    ORIGINAL, and `parent_content` the text of that. `share` is the percentage of new tasks that try
+    it. `reason` says why it was made, `end_reason` why it is no longer used, both for people or as
+    a catalogue key under `prompt.end`. `signal` holds the figures that led to it."""
+
+    id: int
+    kind: PromptKind
+    name: str
+    number: int
+    content: str
+    hash: str
+    base_hash: str
+    parent: int
+    parent_content: str
+    author: str
+    reason: str
+    signal: Mapping[str, Any]
+    state: VersionState
+    share: int
+    end_reason: str
+    created_at: datetime
+    trial_since: datetime | None
+    active_since: datetime | None
+    ended_at: datetime | None
+
+    @property
+    def subject(self) -> str:
+        """Identifies it for approvals."""
+        return f"{self.kind}:{self.name}:{self.number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPromptVersion:
+    """A version to store as a draft. `PromptVersion` describes the fields."""
+
+    kind: PromptKind
+    name: str
+    content: str
+    base_hash: str
+    parent: int
+    parent_content: str
+    author: str
+    reason: str
+    signal: Mapping[str, Any]
+    share: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsedVersion:
+    """The version that a worker's context was built with, ORIGINAL for the text as it is written.
+    `version_id` is None then."""
+
+    kind: PromptKind
+    name: str
+    number: int
+    version_id: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialTask:
+    """A task that used the subject during a trial, with all versions of it that its attempts
+    used. `micros` is its cost in micro-dollars."""
+
+    task_id: TaskId
+    status: TaskStatus
+    numbers: Sequence[int]
+    micros: int
+    seconds: float
+
+
+class SignalKind(StrEnum):
+    """A pattern in the latest tasks. `is_problem` is False for one that asks for no change."""
+
+    EXPRESSION_FAILURE = "expression_failure"
+    DEAD_END = "dead_end"
+    NODE_TIMEOUT = "node_timeout"
+    BACKEND_ERROR = "backend_error"
+    COSTLY = "costly"
+    SLOW = "slow"
+    RETRIES = "retries"
+    BOTTLENECK = "bottleneck"
+    PLATEAU = "plateau"
+
+    @property
+    def is_problem(self) -> bool:
+        return self is not SignalKind.PLATEAU
+
+    @property
+    def concerns_prompts(self) -> bool:
+        """Whether another wording of a prompt may help. Backends fail and workflows end whatever
+        a persona says."""
+        return self in {
+            SignalKind.NODE_TIMEOUT,
+            SignalKind.COSTLY,
+            SignalKind.SLOW,
+            SignalKind.RETRIES,
+            SignalKind.BOTTLENECK,
+        }
+
+
+class CycleOutcome(StrEnum):
+    """What became of a signal. STARTED remains if the program died in between."""
+
+    STARTED = "started"
+    NOTED = "noted"
+    NO_MODEL = "no_model"
+    REFUSED = "refused"
+    REJECTED = "rejected"
+    PROPOSED = "proposed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalRecord:
+    """A signal that fired. `name` is the persona it is about, empty for none; `figures` are its
+    numbers; `note` is a catalogue key under `evolve.note`, or a text, that explains the outcome."""
+
+    id: int
+    kind: SignalKind
+    name: str
+    figures: Mapping[str, Any]
+    outcome: CycleOutcome
+    note: str
+    fired_at: datetime
+
+
+def text_hash(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
