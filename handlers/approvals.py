@@ -34,7 +34,9 @@ from storage.records.tools import StandingPermission, StandingPermissionScope
 commands = CommandRegistry("approvals")
 
 _ALWAYS_SCOPE = "always"
-_NOT_DECIDED_BY_MESSAGE = frozenset({ApprovalKind.PAIRING, ApprovalKind.MEMORY})
+_NOT_DECIDED_BY_MESSAGE = frozenset(
+    {ApprovalKind.PAIRING, ApprovalKind.MEMORY, ApprovalKind.PROMPT}
+)
 _SCOPES = {
     "task": ("task", "任务", "本任务"),
     "chat": ("chat", "会话", "本会话"),

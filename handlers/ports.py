@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 from cards.courier import Courier
 from cards.model import Card, FormBlock
+from handlers.ports_evolution import PromptVersionPort
 from handlers.ports_heartbeat import HeartbeatPort
 from handlers.ports_reports import ReportPort
 from handlers.ports_schedules import SchedulePort
@@ -461,6 +462,7 @@ class HandlerServices:
     tools: ToolPort
     projects: ProjectPort
     personas: PersonaPort
+    prompts: PromptVersionPort
     mcp: McpPort
     worker_context: WorkerContextPort
     transcripts: TranscriptPort

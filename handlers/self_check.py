@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from cards.views.drive import drive_card, drive_data, drive_line
 from cards.views.self_checks import (
@@ -14,6 +15,7 @@ from cards.views.self_checks import (
     self_card,
 )
 from handlers.errors import UsageError, UserError
+from handlers.prompts import evolve
 from handlers.registry import CommandRegistry
 from handlers.request import Reply, Request
 from storage.records.drive import DriveStatus, GoalName, GoalState
@@ -128,6 +130,12 @@ _DRIVE_WORDS = {
     **dict.fromkeys(("enable", "启用"), "enable"),
     **dict.fromkeys(("disable", "停用", "禁用"), "disable"),
 }
+
+
+async def _evolve(request: Request, rest: str) -> Reply:
+    return await evolve(replace(request, args=rest))
+
+
 _SUBCOMMANDS: dict[str, Callable[[Request, str], Awaitable[Reply]]] = {
     "check": _check,
     "检查": _check,
@@ -137,4 +145,6 @@ _SUBCOMMANDS: dict[str, Callable[[Request, str], Awaitable[Reply]]] = {
     "修复": _repair,
     "drive": _drive,
     "自驱": _drive,
+    "evolve": _evolve,
+    "进化": _evolve,
 }

@@ -111,13 +111,16 @@ class ApprovalRepo:
         here = (each for each in waiting if chat is None or each.chat_id == chat)
         return tuple(each for each in here if each.can_be_decided_by(by))
 
-    async def list_waiting_of_kind(self, kind: ApprovalKind) -> Sequence[Approval]:
+    async def list_waiting_of_kind(
+        self, kind: ApprovalKind, *, tx: Transaction | None = None
+    ) -> Sequence[Approval]:
         """All waiting requests of a kind, whoever may decide them, oldest first."""
-        return tuple(each for each in await self._list_waiting() if each.kind is kind)
+        return tuple(each for each in await self._list_waiting(tx) if each.kind is kind)
 
-    async def _list_waiting(self) -> Sequence[Approval]:
+    async def _list_waiting(self, tx: Transaction | None = None) -> Sequence[Approval]:
         now = self.now()
-        return [_approval(row, now) for row in await self.db.fetch_all(_ALL_WAITING, {"now": now})]
+        rows = await self.db.fetch_all(_ALL_WAITING, {"now": now}, tx=tx)
+        return [_approval(row, now) for row in rows]
 
     async def find(self, prefix: str) -> Approval:
         """Find a request by its id or a prefix of it. Waiting requests win over settled ones."""

@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 
-from bot.app.engine import EngineServices, configured_caps
+from bot.app.engine import EngineServices
 from bot.app.repositories import RepositorySet
+from bot.app.spending import configured_caps
 from bot.config.settings import Settings
 from bot.engine.agent.cost_reports import CostReportService
 from bot.engine.autonomy.check import SelfCheck
@@ -121,7 +122,11 @@ def build_autonomy(deps: AutonomyDeps) -> AutonomyServices:
         await retention.delete_old()
 
     drive = DriveService(
-        runs={GoalName.HEALTH_CHECK: diagnosis, GoalName.CLEANUP: clean_up},
+        runs={
+            GoalName.HEALTH_CHECK: diagnosis,
+            GoalName.EVOLVE: engine.evolution.pursue,
+            GoalName.CLEANUP: clean_up,
+        },
         builtin=engine.schedule.builtin,
         schedules=engine.schedule.service.schedules,
         budget=budget,

@@ -355,6 +355,7 @@ def _build_handler_services(
             grants=store.grants, calls=store.tool_calls, mask=mask, now=clock.now
         ),
         personas=workers.personas,
+        prompts=engine.evolution,
         mcp=workers.mcp_servers,
         worker_context=workers.briefing,
         transcripts=TranscriptService(TranscriptRepo(store.db), settings.home, mask),

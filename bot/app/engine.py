@@ -16,6 +16,7 @@ from bot.app.conversation_archive import (
     build_conversation_archive,
     model_base_urls,
 )
+from bot.app.evolution import build_evolution, build_persona_versions, build_version_retirer
 from bot.app.heartbeat import build_heartbeat
 from bot.app.lifecycle import AppService, Signal
 from bot.app.memory import (
@@ -28,6 +29,7 @@ from bot.app.memory import (
 )
 from bot.app.repositories import RepositorySet
 from bot.app.schedule import ScheduleServices, build_schedule
+from bot.app.spending import configured_caps
 from bot.app.tracing import build_span_recorder, build_span_services, build_trace_cards
 from bot.app.workers import (
     WorkerServices,
@@ -50,6 +52,7 @@ from bot.engine.agent.skills import SkillDrafter
 from bot.engine.agent.subagents.run import SubagentDeps
 from bot.engine.agent.subagents.service import SubagentService
 from bot.engine.agent.worker_context import WorkerContextBuilder
+from bot.engine.autonomy.evolution.service import EvolutionService
 from bot.engine.autonomy.heartbeat.service import HeartbeatService
 from bot.engine.llm.backend import RunLimits
 from bot.engine.llm.present_time import with_present_time
@@ -83,7 +86,6 @@ from handlers.approval_cards import ApprovalCards
 from storage.records.messages import InboxRow
 from storage.records.people import PersonRole
 from storage.records.tasks import Task, TaskEvent
-from storage.records.usage import BudgetScope, parse_cap
 from storage.usage import BudgetRepo
 
 
@@ -101,6 +103,7 @@ class _Shared:
     archive: ConversationArchive
     caps: SpendingCaps
     gateway: ModelGateway
+    evolution: EvolutionService
     context_builder: WorkerContextBuilder
     captioner: ImageCaptioner
     progress: LiveProgress
@@ -120,6 +123,7 @@ class EngineServices:
     tasks: TaskService
     schedule: ScheduleServices
     heartbeat: HeartbeatService
+    evolution: EvolutionService
     journal: TaskJournal
     dispatcher: LocalDispatcher
     notifier: TaskNotifier
@@ -144,7 +148,7 @@ def build_engine_services(
     shared = _build_shared(
         settings, store, courier, clock, publisher, decided=decided, on_spawned=on_spawned
     )
-    listeners = [publisher.handle_events]
+    listeners = [publisher.handle_events, shared.evolution.handle_task_events]
     notifier = _build_notifier(shared, listeners)
     runner = TaskRunner(_runner_deps(shared, notifier.wake))
     dispatcher = _build_dispatcher(shared, runner, timer, on_change)
@@ -168,6 +172,7 @@ def build_engine_services(
         tasks=tasks,
         schedule=schedule,
         heartbeat=heartbeat,
+        evolution=shared.evolution,
         journal=_build_journal(shared, dispatcher),
         dispatcher=dispatcher,
         notifier=notifier,
@@ -186,7 +191,6 @@ def build_engine_services(
             timer,
             _build_live_cards(shared, notifier),
             _build_resumer(shared, conversations, chats_changed),
-            shared.workers.shell.homes,
             traces,
             *_background_services(shared, writing, heartbeat),
         ),
@@ -221,6 +225,7 @@ def _build_shared(
         reply_recorders=(archive.notify_growth, memory.briefing.record_usage),
     )
     progress = LiveProgress(workers.redactor.mask)
+    retirer = build_version_retirer(settings, store, clock, courier=courier, publisher=publisher)
     return _Shared(
         settings=settings,
         store=store,
@@ -232,6 +237,9 @@ def _build_shared(
         archive=archive,
         caps=caps,
         gateway=gateway,
+        evolution=build_evolution(
+            settings, store, clock, workers=workers, gateway=gateway, retirer=retirer
+        ),
         context_builder=build_context_builder(
             settings,
             store,
@@ -241,6 +249,7 @@ def _build_shared(
             retriever=memory.retriever,
             permissions=permissions,
             on_spawned=on_spawned,
+            choose_version=build_persona_versions(store, retirer).apply,
         ),
         captioner=_build_captioner(settings, store, gateway),
         progress=progress,
@@ -561,6 +570,8 @@ def _background_services(
     return (
         heartbeat,
         _build_skill_review(shared),
+        shared.evolution,
+        workers.shell.homes,
         workers.mcp_servers,
         workers.models,
         *build_span_services(settings, store, clock, workers.redactor.mask),
@@ -581,17 +592,4 @@ def build_step_approvals(
         lifetime=settings.approval_lifetime,
         ids=store.ids,
         now=clock.now,
-    )
-
-
-def configured_caps(settings: Settings) -> SpendingCaps:
-    texts = {
-        BudgetScope.TASK: settings.cap_task,
-        BudgetScope.PERSON: settings.cap_person,
-        BudgetScope.CHAT: settings.cap_chat,
-        BudgetScope.HEARTBEAT: settings.cap_heartbeat,
-        BudgetScope.DAY: settings.cap_day,
-    }
-    return SpendingCaps(
-        zone=settings.zone, by_scope={scope: parse_cap(text) for scope, text in texts.items()}
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, timedelta, tzinfo
 
 from bot.engine.agent.budget import grant_cap_extension
+from bot.engine.autonomy.evolution.decisions import PromptDecisions
 from bot.engine.memory.candidate_review import CandidateReview
 from bot.engine.memory.change_feed import MemoryChangeFeed
 from bot.engine.memory.quality_metrics import QualityMetrics
@@ -104,13 +105,7 @@ def build_repositories(
     calls, grants = ToolCallRepo(db), PermissionGrantRepo(db)
     requester = ApprovalRequester(calls=calls, lifetime=approval_lifetime, ids=ids, now=clock.now)
     memory = MemoryRepositories.create(db, ids, zone)
-    review = CandidateReview(
-        entries=memory.entries,
-        cells=memory.cells,
-        quality=QualityMetrics(key_values),
-        feed=memory.feed,
-        now=clock.now,
-    )
+    review = _build_review(memory, key_values, clock)
     decisions = DecisionRecorder(calls=calls, grants=grants, requester=requester, now=clock.now)
     return RepositorySet(
         db=db,
@@ -125,6 +120,7 @@ def build_repositories(
             decision_handlers={
                 ApprovalKind.PAIRING: pairings.apply_decision,
                 ApprovalKind.MEMORY: review.apply_approval,
+                ApprovalKind.PROMPT: PromptDecisions(versions=work.versions, now=clock.now).apply,
                 **_task_effects(work, people, task_language, clock, decisions).consequences,
             },
         ),
@@ -141,6 +137,18 @@ def build_repositories(
         memory=memory,
         candidate_review=review,
         clock=clock,
+    )
+
+
+def _build_review(
+    memory: MemoryRepositories, key_values: KeyValueStore, clock: Clock
+) -> CandidateReview:
+    return CandidateReview(
+        entries=memory.entries,
+        cells=memory.cells,
+        quality=QualityMetrics(key_values),
+        feed=memory.feed,
+        now=clock.now,
     )
 
 

@@ -71,14 +71,6 @@ def build_schedule(
     async def in_git(folder: Path) -> bool:
         return (await folders.folder_kind(str(folder))).in_git
 
-    async def owner_chats() -> Sequence[tuple[ChatId, Language]]:
-        chats = await store.chats.list_private(PersonRole.OWNER)
-        return [(each.id, await language_of(each)) for each in chats]
-
-    async def language_of(chat: Chat) -> Language:
-        fixed = settings.fixed_language
-        return fixed or await language_of_chat(store.people, chat) or Language.ENGLISH
-
     schedules = ScheduleRepo(store.db)
     due_times = DueTimes(
         calendar=working_calendar(settings.holidays),
@@ -96,7 +88,7 @@ def build_schedule(
         due_times=due_times,
         services=parts,
         language_of=store.task_language.resolve,
-        owner_chats=owner_chats,
+        owner_chats=partial(list_owner_chats, settings, store),
         in_git=in_git,
         now=clock.now,
         on_tasks=on_tasks,
@@ -117,6 +109,19 @@ def build_schedule(
     return ScheduleServices(service=service, firer=firer, builtin=builtin, parts=parts)
 
 
+async def list_owner_chats(
+    settings: Settings, store: RepositorySet
+) -> Sequence[tuple[ChatId, Language]]:
+    """The private chats of the owners with their languages."""
+
+    async def language_of(chat: Chat) -> Language:
+        fixed = settings.fixed_language
+        return fixed or await language_of_chat(store.people, chat) or Language.ENGLISH
+
+    chats = await store.chats.list_private(PersonRole.OWNER)
+    return [(each.id, await language_of(each)) for each in chats]
+
+
 def _build_builtin(
     settings: Settings, store: RepositorySet, clock: Clock, service: ScheduleService
 ) -> BuiltinSchedules:
@@ -133,7 +138,7 @@ def _build_builtin(
     )
 
 
-_GOALS = {GoalName.HEALTH_CHECK, GoalName.CLEANUP}
+_GOALS = {GoalName.HEALTH_CHECK, GoalName.EVOLVE, GoalName.CLEANUP}
 """Those that this version can pursue."""
 
 

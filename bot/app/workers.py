@@ -26,7 +26,11 @@ from bot.engine.agent.memory_hooks.worker_memory import (
 from bot.engine.agent.skills import skill_catalogue_block, skill_tool_factory
 from bot.engine.agent.subagents.spawning import SubagentSpawner, sessions_spawn_tool
 from bot.engine.agent.worker_briefing import WorkerBriefing
-from bot.engine.agent.worker_context import ToolFactory, WorkerContextBuilder
+from bot.engine.agent.worker_context import (
+    PersonaVersionChooser,
+    ToolFactory,
+    WorkerContextBuilder,
+)
 from bot.engine.llm.acp.agent_config import AcpAgentsFile
 from bot.engine.llm.acp.backend import AcpBackends
 from bot.engine.llm.acp.runtime import AcpRuntime
@@ -238,6 +242,7 @@ def build_context_builder(
     retriever: MemoryRetriever,
     permissions: PermissionService,
     on_spawned: Callable[[], None],
+    choose_version: PersonaVersionChooser,
 ) -> WorkerContextBuilder:
     """`on_spawned` is called when a worker has started a subagent. Raises BadSettings."""
     briefing = workers.briefing
@@ -283,6 +288,7 @@ def build_context_builder(
         authorizer_factory=permissions,
         mask=workers.redactor.mask,
         shared_servers=workers.mcp_config.list_servers,
+        choose_version=choose_version,
     )
 
 

@@ -299,6 +299,8 @@ class Settings(BaseSettings):
     heartbeat_hours: Annotated[str, AfterValidator(_check_day_hours)] = Field(
         default="", alias="SHIFTBOSS_HEARTBEAT_HOURS"
     )
+    evolve: Literal["off", "ask", "auto"] = Field(default="ask", alias="SHIFTBOSS_EVOLVE")
+    evolve_share: int = Field(default=50, ge=10, le=90, alias="SHIFTBOSS_EVOLVE_SHARE")
     timezone: Annotated[str, AfterValidator(_check_zone)] = Field(
         default="", alias="SHIFTBOSS_TIMEZONE"
     )

@@ -13,6 +13,7 @@ from cards.actions import Action, AnswerQuestion, DecideApproval, RequestApprova
 from cards.catalog import TextCatalog
 from cards.permission_reasons import describe_reason
 from cards.views.costs import budget_lines, extend_label
+from cards.views.prompts import change_notes
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 
 _MAX_REASON = 200
@@ -100,7 +101,7 @@ _TONES = {
 }
 
 # These allow an exact text, so it is shown completely and unchanged.
-_EXACT_KINDS = {ApprovalKind.RISK, ApprovalKind.TOOL}
+_EXACT_KINDS = {ApprovalKind.RISK, ApprovalKind.TOOL, ApprovalKind.PROMPT}
 
 
 def approval_card(
@@ -299,9 +300,10 @@ def _detail_blocks(approval: Approval, words: TextCatalog) -> list[model.Block]:
 def _exact_blocks(approval: Approval, words: TextCatalog) -> list[model.Block]:
     """The exact text, its start and its end if it is long; `_full_text_blocks` has all of it."""
     whole = formats.show_exactly(approval.detail)
-    said, detail = words("approval.exact"), whole
+    key = "change" if approval.kind is ApprovalKind.PROMPT else "exact"
+    said, detail = words(f"approval.{key}"), whole
     if len(whole) > _MAX_DETAIL:
-        said = words("approval.exact_long", n=len(approval.detail))
+        said = words(f"approval.{key}_long", n=len(approval.detail))
         hidden = words("approval.hidden", n=len(whole) - _MAX_DETAIL)
         detail = formats.head_and_tail(whole, _MAX_DETAIL, hidden)
     blocks: list[model.Block] = [
@@ -310,6 +312,8 @@ def _exact_blocks(approval: Approval, words: TextCatalog) -> list[model.Block]:
     ]
     if approval.kind is ApprovalKind.TOOL:
         return [*blocks, *tool_request_notes(approval, words)]
+    if approval.kind is ApprovalKind.PROMPT:
+        return [*change_notes(approval.payload, words), *blocks]
     if word := str(approval.payload.get("word", "")):
         blocks.append(
             model.NoteBlock(words("approval.word", word=formats.escape_markdown(word, _MAX_WORD)))

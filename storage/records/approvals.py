@@ -21,6 +21,7 @@ class ApprovalKind(StrEnum):
     QUESTION = "question"
     BUDGET = "budget"
     MEMORY = "memory"
+    PROMPT = "prompt"
 
 
 class ApprovalState(StrEnum):

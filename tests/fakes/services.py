@@ -66,6 +66,7 @@ from tests.builders import (
 from tests.fakes.cards import FakeCardStore
 from tests.fakes.heartbeat import FakeHeartbeat
 from tests.fakes.memory import FakeMemory
+from tests.fakes.prompts import FakePrompts
 from tests.fakes.reports import FakeReports
 from tests.fakes.schedules import FakeSchedules, make_schedule
 from tests.fakes.self_check import FakeDrive, FakeSelfCheck
@@ -618,6 +619,7 @@ class FakeServices:
         self.schedules.add(make_schedule())
         self.self_check = FakeSelfCheck()
         self.drive = FakeDrive()
+        self.prompts = FakePrompts()
 
     @property
     def services(self) -> HandlerServices:
@@ -638,6 +640,7 @@ class FakeServices:
             courier=self.post,
             projects=self.projects,
             personas=self.personas,
+            prompts=self.prompts,
             mcp=self.mcp,
             worker_context=self.contexts,
             transcripts=self.transcripts,

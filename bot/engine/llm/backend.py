@@ -102,6 +102,7 @@ class RunPurpose(StrEnum):
     COMPACT = "compact"
     MEMORY = "memory"
     HEARTBEAT = "heartbeat"
+    EVOLVE = "evolve"
 
 
 class WorkerMode(StrEnum):

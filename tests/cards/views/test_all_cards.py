@@ -43,6 +43,7 @@ from cards.views.people import (
     pairings_card,
     welcome_card,
 )
+from cards.views.prompts import figures_data, version_adopted_card, version_retired_card
 from cards.views.system import HelpLine, help_card, status_card
 from cards.views.tasks import (
     new_task_form,
@@ -67,6 +68,7 @@ from tests.builders import (
     make_view,
 )
 from tests.cards.untranslated_words import foreign_words_on
+from tests.fakes.prompts import make_figures, make_version
 
 ZONE = ZoneInfo("Asia/Shanghai")
 EN, ZH = catalog_for(Language.ENGLISH), catalog_for(Language.CHINESE)
@@ -103,6 +105,18 @@ def detail(status: TaskStatus, words: TextCatalog) -> Card:
 def request(kind: ApprovalKind, state: ApprovalState, words: TextCatalog) -> Card:
     approval = make_approval(kind=kind, state=state, subject="CODE1")
     return approval_card(approval, words, zone=ZONE, decider="Olga")
+
+
+def prompt_request(words: TextCatalog) -> Card:
+    payload = {
+        "stage": "trial",
+        "reason": "Too early.",
+        "share": 50,
+        "signal": {"kind": "retries", "hits": 4, "window": 20},
+        "figures": figures_data(make_figures()),
+    }
+    asked = replace(make_approval(kind=ApprovalKind.PROMPT), payload=payload)
+    return approval_card(asked, words, zone=ZONE)
 
 
 START = StartTask(text="Water the plants", title="Plants")
@@ -152,6 +166,12 @@ CARDS: dict[str, Callable[[TextCatalog], Card]] = {
         for kind in ApprovalKind
         for state in ApprovalState
     },
+    "prompt change": prompt_request,
+    "prompt adopted": lambda words: version_adopted_card(make_version(), make_figures(), words),
+    **{
+        f"prompt {reason}": partial(version_retired_card, make_version(), reason, make_figures())
+        for reason in ("worse", "unclear", "changed", "no_answer")
+    },
     "waiting": lambda words: waiting_approvals_card([make_approval()] * 7, words, zone=ZONE),
     "nothing waiting": lambda words: waiting_approvals_card([], words, zone=ZONE),
 }
@@ -159,7 +179,7 @@ CARDS: dict[str, Callable[[TextCatalog], Card]] = {
 SAMPLES = frozenset({
     "Hi", "note", "Sure", "Plants", "gpt-", "text", "hint", "CODE", "Eve", "Do", "it", "the",
     "Water", "plants", "opus", "qa", "Paused", "It", "was", "in", "shed", "Find", "can", "Delete",
-    "old", "logs", "rm", "Olga", "too", "early",
+    "old", "logs", "rm", "Olga", "too", "early", "reviewer", "Too",
 })  # fmt: skip
 """Words of the samples' people and tasks."""
 

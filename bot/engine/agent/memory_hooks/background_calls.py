@@ -1,4 +1,4 @@
-"""Calls models for memory extraction and session summaries, without showing or remembering the
+"""Calls models for background work and session summaries, without showing or remembering the
 calls."""
 
 from __future__ import annotations
@@ -39,10 +39,19 @@ _LIMITS = RunLimits(turns=2, output_tokens=3_000, seconds=60.0)
 class BackgroundModelCalls:
     """Satisfies `memory.ports.BackgroundModel`."""
 
-    def __init__(self, gateway: ModelGateway, get_choice: Callable[[], ModelChoice]) -> None:
-        """`get_choice` returns the model currently configured for memory extraction."""
+    def __init__(
+        self,
+        gateway: ModelGateway,
+        get_choice: Callable[[], ModelChoice],
+        *,
+        purpose: RunPurpose = RunPurpose.MEMORY,
+        limits: RunLimits = _LIMITS,
+    ) -> None:
+        """`get_choice` returns the model currently configured for this purpose."""
         self._gateway = gateway
         self._get_choice = get_choice
+        self._purpose = purpose
+        self._run_limits = limits
 
     async def ready(self) -> bool:
         """Return False for the offline backend and for coding CLIs, which use their own tools on
@@ -58,7 +67,7 @@ class BackgroundModelCalls:
             raise BackendDenied(f"{chosen.backend.name} takes no notes")
         session = await self._gateway.open_session(query.key, chosen)
         try:
-            reply = await self._gateway.call_model(_build_request(query), chosen, session)
+            reply = await self._gateway.call_model(self._build_request(query), chosen, session)
         finally:
             await self._gateway.close_session(query.key)
 
@@ -74,24 +83,23 @@ class BackgroundModelCalls:
         choice = self._get_choice()
         return self._gateway.select_backend(choice.model, choice.backend)
 
+    def _build_request(self, query: BackgroundQuery) -> ModelRequest:
+        return ModelRequest(
+            purpose=self._purpose,
+            prompt=query.prompt,
+            system_prompt=query.system,
+            language=Language.ENGLISH,
+            # Not charged to the task, which may have ended.
+            account=CostAccount(person=query.person, chat=query.chat),
+            facts={"text": query.prompt},
+            result_type=query.answer_type,
+            limits=self._run_limits,
+            mode=WorkerMode.REVIEW,
+        )
+
 
 def _is_suitable(chosen: SelectedBackend) -> bool:
     return chosen.backend.name != OFFLINE and chosen.backend.accepts_tools
-
-
-def _build_request(wish: BackgroundQuery) -> ModelRequest:
-    return ModelRequest(
-        purpose=RunPurpose.MEMORY,
-        prompt=wish.prompt,
-        system_prompt=wish.system,
-        language=Language.ENGLISH,
-        # Not charged to the task, which may have ended.
-        account=CostAccount(person=wish.person, chat=wish.chat),
-        facts={"text": wish.prompt},
-        result_type=wish.answer_type,
-        limits=_LIMITS,
-        mode=WorkerMode.REVIEW,
-    )
 
 
 class SessionAccounts:

@@ -1,0 +1,1 @@
+"""Improves prompts by trials on a share of the tasks."""
