@@ -61,7 +61,7 @@ def diagnosis_title(incidents: Sequence[Incident], words: TextCatalog) -> str:
 def diagnosis_instruction(incidents: Sequence[Incident], words: TextCatalog) -> str:
     """What the task is to do that drive makes for serious problems."""
     lines = [
-        f"- {finding_text(each.finding, words)} {next_step_text(each.finding, words)}"
+        f"- {finding_text(each.finding, words)} → {next_step_text(each.finding, words)}"
         for each in incidents
     ]
     return words("self.diagnosis_instruction", problems="\n".join(lines))
@@ -218,7 +218,7 @@ def _news_line(news: IncidentNews, incident: Incident, words: TextCatalog) -> st
     if news is IncidentNews.RECOVERED:
         return f"- ✅ {words('self.news_recovered', problem=problem)}"
     line = f"- ❗ {words(f'self.news_{news}', problem=problem)}"
-    return f"{line} {next_step_text(incident.finding, words)}"
+    return f"{line} → {next_step_text(incident.finding, words)}"
 
 
 def _repair_line(repair: RepairOutcome, words: TextCatalog) -> str:
@@ -245,10 +245,11 @@ def _result_head(result: CheckResult, words: TextCatalog) -> str:
 
 def _finding_lines(result: CheckResult, words: TextCatalog) -> Sequence[str]:
     name = words(f"self.check.{result.name}")
-    return [
-        f"- **{name}** (−{each.points}): {finding_text(each, words)} {next_step_text(each, words)}"
-        for each in result.findings[:_MAX_SHOWN]
-    ]
+    lines: list[str] = []
+    for each in result.findings[:_MAX_SHOWN]:
+        problem, advice = finding_text(each, words), next_step_text(each, words)
+        lines.append(f"- **{name}** (−{each.points}): {problem} → {advice}")
+    return lines
 
 
 def _history_row(incident: Incident, words: TextCatalog, zone: ZoneInfo) -> str:
