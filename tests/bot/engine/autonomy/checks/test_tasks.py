@@ -6,8 +6,11 @@ from datetime import timedelta
 from pathlib import Path
 
 from bot.engine.autonomy.checks.tasks import TaskHealthCheck
+from bot.engine.tasks.recovery import requeue_interrupted
 from storage.errors import LostLease
-from storage.records.tasks import Task
+from storage.health_figures import HealthFigures
+from storage.records.people import Language
+from storage.records.tasks import Task, TaskStatus
 from tests.bot.engine.autonomy.checks.health_world import (
     NOW,
     HealthWorld,
@@ -15,6 +18,7 @@ from tests.bot.engine.autonomy.checks.health_world import (
     health_world,
     micros,
 )
+from tests.engine_harness import START, run_engine
 
 AGO = micros(NOW - timedelta(hours=1))
 
@@ -100,3 +104,28 @@ async def test_a_step_that_runs_in_a_finished_task_is_listed(tmp_path: Path) -> 
         found = await found_by(check_of(world, Requeue(world)))
 
         assert [*found] == ["orphaned_steps"]
+
+
+async def test_recovery_queues_such_a_task_again_once(
+    tmp_path: Path,
+) -> None:
+    async with run_engine(tmp_path, start_dispatcher=False) as engine:
+        task = await engine.create_task("Water the plants")
+        store, now = engine.store, START + timedelta(hours=1)
+        async with engine.db.write() as tx:
+            running = await store.tasks.update(tx, task, status=TaskStatus.RUNNING)
+
+        async def requeue(lost: Task) -> None:
+            await requeue_interrupted(store, lost, Language.ENGLISH, now)
+
+        check = TaskHealthCheck(
+            figures=HealthFigures(engine.db),
+            requeue=requeue,
+            wake=lambda: None,
+            now=lambda: now,
+        )
+        found = await check.find()
+
+        assert await check.repair("requeue_task", found) == 1
+        assert (await store.tasks.get(running.id)).status is TaskStatus.PENDING
+        assert await check.repair("requeue_task", found) == 0
