@@ -182,7 +182,7 @@ class EvolutionRepo:
         return [record_from(SignalRecord, row) for row in await self._db.fetch_all(query)]
 
     async def sum_spent(self, purpose: str, since: datetime) -> SpendingCap:
-        """What was spent for this purpose."""
+        """The money spent for this purpose."""
         tokens = _U.input_tokens + _U.output_tokens
         query = sa.select(
             sa.func.coalesce(sa.func.sum(_U.cost_micros), 0),

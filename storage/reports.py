@@ -194,7 +194,7 @@ class ReportRepo:
         return _totals(row)
 
     async def cost_by_task(self, tasks: Collection[TaskId]) -> Mapping[TaskId, int]:
-        """What tasks cost in all, in millionths of a dollar; those without a known cost are left
+        """The cost of tasks in all, in millionths of a dollar; those without a known cost are left
         out."""
         query = (
             sa.select(_U.task_id, sa.func.sum(_U.cost_micros))

@@ -114,7 +114,7 @@ def version_adopted_card(
 
 
 def change_notes(payload: Mapping[str, Any], words: TextCatalog) -> list[model.Block]:
-    """What an owner should know about a change that waits for them: why, and in figures."""
+    """The reason and the figures of a change that waits for an owner."""
     lines = []
     if stage := str(payload.get("stage", "")):
         lines.append(words(f"prompt.ask_{stage}", share=int(payload.get("share", 0))))

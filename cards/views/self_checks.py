@@ -46,7 +46,7 @@ def repair_title(incident: Incident, words: TextCatalog) -> str:
 
 
 def repair_instruction(incident: Incident, words: TextCatalog) -> str:
-    """What the task that an owner may have made for a problem is to do."""
+    """The instruction of the task that an owner may have made for a problem."""
     return words(
         "self.task_instruction",
         problem=finding_text(incident.finding, words),
@@ -59,7 +59,7 @@ def diagnosis_title(incidents: Sequence[Incident], words: TextCatalog) -> str:
 
 
 def diagnosis_instruction(incidents: Sequence[Incident], words: TextCatalog) -> str:
-    """What the task is to do that drive makes for serious problems."""
+    """The instruction of the task that drive makes for serious problems."""
     lines = [
         f"- {finding_text(each.finding, words)} → {next_step_text(each.finding, words)}"
         for each in incidents
@@ -70,7 +70,7 @@ def diagnosis_instruction(incidents: Sequence[Incident], words: TextCatalog) -> 
 def incidents_card(
     news: Sequence[tuple[IncidentNews, Incident]], report: HealthReport, words: TextCatalog
 ) -> model.Card:
-    """What has changed since owners were last told."""
+    """The changes since owners were last told."""
     worse = [each for each in news if each[0] is not IncidentNews.RECOVERED]
     lines = [_news_line(*each, words) for each in news[:_MAX_SHOWN]]
     if len(news) > _MAX_SHOWN:

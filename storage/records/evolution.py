@@ -99,7 +99,7 @@ class EvolutionAnalysis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleReport:
-    """What one run found and did. `settled` are the trials that ended with it."""
+    """The findings and actions of one run. `settled` are the trials that ended with it."""
 
     mode: EvolutionMode
     tasks: int

@@ -140,7 +140,7 @@ class SignalKind(StrEnum):
 
 
 class CycleOutcome(StrEnum):
-    """What became of a signal. STARTED remains if the program died in between."""
+    """The outcome of a signal. STARTED remains if the program died in between."""
 
     STARTED = "started"
     NOTED = "noted"

@@ -155,7 +155,7 @@ HeatMap = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkReport:
-    """What happened from `since` to `until`, and what waits at `until`.
+    """The work from `since` to `until`, and what waits at `until`.
 
     `before` counts tasks of the equally long period before, `spent_before` is its cost. `ended`
     are the newest, `costliest` those of the highest known cost. `days` are the last 30 local days,

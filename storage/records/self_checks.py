@@ -128,7 +128,7 @@ class Incident:
 
 
 class IncidentNews(StrEnum):
-    """What has changed about a problem since it was last told."""
+    """The change of a problem since it was last told."""
 
     NEW = "new"
     BACK = "back"

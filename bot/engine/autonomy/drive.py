@@ -67,7 +67,7 @@ GOALS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriveService:
-    """What owners see and change of the goals. Schedules fire them, one run of a goal at a time.
+    """The goals, as owners see and change them. Schedules fire them, one run of a goal at a time.
     `runs` pursue those that this version has."""
 
     runs: Mapping[GoalName, Callable[[], Awaitable[None]]]
@@ -171,7 +171,7 @@ class DriveBudget:
         return SpendingCap(micros=micros, tokens=tokens)
 
     async def get_task_cap(self) -> str:
-        """What the next task may cost, empty without a limit. Raises ServiceFailure if too little
+        """The cap of the next task, empty without a limit. Raises ServiceFailure if too little
         is left."""
         used = await self.get_used()
         parts: list[str] = []

@@ -68,7 +68,7 @@ class _SyntaxFault(Exception):
 
 
 _STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*+"?|//[^\n]*|/\*(?:.*?\*/|.*)', re.DOTALL)
-"""What is not closed is taken to the end: else the time would be quadratic."""
+"""A string or comment that is not closed is taken to the end: else the time would be quadratic."""
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 
 

@@ -58,7 +58,7 @@ class DiskHealthCheck:
         return await self.delete_old()
 
     async def _find_growth(self, free: int, uses: Sequence[DiskUse]) -> Sequence[HealthFinding]:
-        """What fills the disk within two weeks if it goes on as in the last days."""
+        """Folders that fill the disk within two weeks if they grow as in the last days."""
         today = self.today()
         history: dict[str, Mapping[str, int]] = dict(await self.key_values.get(_MARK) or {})
         kept = {

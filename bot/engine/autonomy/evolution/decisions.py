@@ -15,7 +15,7 @@ from storage.records.prompt_versions import PromptVersion, VersionState
 
 
 class DecisionStage(StrEnum):
-    """What a request asks for."""
+    """The change that a request asks for."""
 
     TRIAL = "trial"
     ADOPTION = "adoption"

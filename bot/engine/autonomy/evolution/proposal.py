@@ -72,8 +72,8 @@ class PromptReviewAnswer(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """What a model made of a signal. `content` is the new prompt if the outcome is PROPOSED;
-    `note` is its reason, or a key under `evolve.note` that says why there is none."""
+    """The change that a model proposes for a signal. `content` is the new prompt if the outcome is
+    PROPOSED; `note` is its reason, or a key under `evolve.note` that says why there is none."""
 
     outcome: CycleOutcome
     note: str

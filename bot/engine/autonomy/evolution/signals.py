@@ -40,7 +40,7 @@ _TEXTS = {
     SignalKind.NODE_TIMEOUT: ("workflow.step_late", "backend.limit"),
     SignalKind.BACKEND_ERROR: ("backend.",),
 }
-"""What tells these apart: prefixes of the keys of the texts that tasks and attempts end with."""
+"""Prefixes of the keys of the texts that tasks and attempts end with, which tell these apart."""
 _NOT_BACKEND = ("backend.limit", "backend.budget", "backend.how.", "backend.get.")
 
 

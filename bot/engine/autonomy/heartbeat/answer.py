@@ -41,7 +41,7 @@ class HeartbeatAction(BaseModel):
 
 
 class HeartbeatAnswer(BaseModel):
-    """What came of looking through the list."""
+    """The result of looking through the list."""
 
     model_config = ConfigDict(strict=True, defer_build=True)
 

@@ -92,7 +92,7 @@ _LANGUAGE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatSituation:
-    """What waits for the Boss and what is due soon, one line each."""
+    """Open requests to the Boss and schedules that are due soon, one line each."""
 
     waiting: Sequence[str] = ()
     due: Sequence[str] = ()

@@ -224,7 +224,7 @@ def _degradation(one: SampledTask, earlier: Sequence[SampledTask]) -> Finding | 
 
 
 def find_tips(tasks: Sequence[SampledTask], runs: Sequence[StepRun]) -> Sequence[Finding]:
-    """What could be done better, the most money first."""
+    """Possible improvements, the most money first."""
     found = [*_costly_steps(runs), *_retry_waste(runs), *_skipped_steps(runs), *_batches(tasks)]
     found.sort(key=lambda each: -each.figures.get("micros", 0))
     return found[:_MAX_TIPS]
