@@ -259,8 +259,10 @@ def _cost_blocks(report: WorkReport, words: TextCatalog) -> list[model.Block]:
     )
     if before.calls:
         facts = {"cost": formats.spent_cost(before, words)}
+        change = 0.0
         if before.cost_micros and not (spent.unpriced or before.unpriced):
             change = (spent.cost_micros - before.cost_micros) / before.cost_micros
+        if round(_PERCENT * change):
             trend = words("report.cost_change", change=_percent(change, signed=True), **facts)
         else:
             trend = words("report.cost_before", **facts)

@@ -67,6 +67,17 @@ async def test_a_card_has_the_figures_in_both_languages(language: Language) -> N
     assert "$0.0140" in text_of(cost), "the mean of 30 days"
 
 
+async def test_an_equal_cost_has_no_change_beside_it() -> None:
+    desk = RouterHarness()
+    same = UsageTotals(calls=3, input_tokens=900, cost_micros=420_000)
+    desk.world.reports.changes = {"spent": same, "spent_before": same}
+
+    shown = text_of(await desk.send_message("/report"))
+
+    assert "before: $0.4200" in shown
+    assert "(+0" not in shown
+
+
 async def test_titles_are_data() -> None:
     desk = RouterHarness()
 
