@@ -10,11 +10,14 @@ from typing import Any, Protocol, TypeAlias
 
 from cards.courier import Courier
 from cards.model import Card, FormBlock
-from handlers.ports_evolution import PromptVersionPort
-from handlers.ports_heartbeat import HeartbeatPort
-from handlers.ports_reports import ReportPort
+from handlers.ports_autonomy import (
+    DrivePort,
+    HeartbeatPort,
+    PromptVersionPort,
+    ReportPort,
+    SelfCheckPort,
+)
 from handlers.ports_schedules import SchedulePort
-from handlers.ports_self_check import DrivePort, SelfCheckPort
 from handlers.ports_workers import (
     HistoryPort,
     JournalPort,

@@ -84,7 +84,7 @@ class EvolutionLimits:
 
 @dataclass(kw_only=True, eq=False)
 class EvolutionService:
-    """Satisfies `handlers.ports_evolution.PromptVersionPort`. Writes nothing but rows about
+    """Satisfies `handlers.ports_autonomy.PromptVersionPort`. Writes nothing but rows about
     versions and signals, requests and cards; files are never written."""
 
     name = "evolution"

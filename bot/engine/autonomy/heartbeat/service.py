@@ -59,7 +59,7 @@ _STATUS_RUNS = 3
 @dataclass(kw_only=True, eq=False)
 class HeartbeatService:
     """Runs by its row in the table of schedules, and implements
-    `handlers.ports_heartbeat.HeartbeatPort`.
+    `handlers.ports_autonomy.HeartbeatPort`.
 
     Reasons wait in the store until a run takes them; those that come during a run lead to one more
     run after it. `find_chat` returns the chat of an owner's newest message, None if no owner has

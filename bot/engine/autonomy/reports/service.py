@@ -44,7 +44,7 @@ _MIN_COST_DAYS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportService:
-    """Satisfies `handlers.ports_reports.ReportPort`. `run_scheduled` is a `ScheduledService`.
+    """Satisfies `handlers.ports_autonomy.ReportPort`. `run_scheduled` is a `ScheduledService`.
     `on_change` is called after a commit that changed a due time."""
 
     home: Path
