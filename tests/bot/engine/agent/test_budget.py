@@ -294,6 +294,29 @@ async def test_a_call_may_write_no_more_than_fits_under_the_cap(tmp_path: Path) 
     assert most == (100_000 - 37_500) // 15
 
 
+async def test_a_tasks_own_cap_goes_before_the_usual_one(tmp_path: Path) -> None:
+    own = {"t1": "10k tokens", "t2": ""}
+
+    async def cap_of(task: TaskId) -> str:
+        return own[task]
+
+    async with bank(tmp_path, task=SpendingCap(tokens=50_000)) as one:
+        one.budget = SpendingBudget(
+            caps=SpendingCaps(zone=SHANGHAI, by_scope=one.caps),
+            prices=PriceTable(custom_prices=MODELS),
+            usage=one.usage,
+            grants=BudgetRepo(one.db),
+            task_cap=cap_of,
+            now=one.clock,
+        )
+        usual = one.budget.reserve({BudgetScope.TASK: "t2"}, "openai", 16_000)
+        assert await usual("plain", 20_000, NOTHING) == 16_000
+        small = one.budget.reserve({BudgetScope.TASK: "t1"}, "openai", 16_000)
+        with pytest.raises(BudgetExceeded) as reached:
+            await small("plain", 20_000, NOTHING)
+        assert reached.value.cap.cap_tokens == 10_000
+
+
 async def test_a_call_that_could_pass_the_cap_is_not_made(tmp_path: Path) -> None:
     async with bank(tmp_path, day=SpendingCap(micros=50_000)) as one:
         with pytest.raises(BudgetExceeded) as reached:

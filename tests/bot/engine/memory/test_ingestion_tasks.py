@@ -92,6 +92,17 @@ async def test_an_end_is_kept_with_whom_it_was_for(tmp_path: Path) -> None:
         assert len(memory.model.queries) == 2
 
 
+async def test_of_a_task_without_memory_nothing_is_kept(tmp_path: Path) -> None:
+    async with build_writing(tmp_path) as memory:
+        listening = await started(memory)
+        fresh = await memory.world.create_task("Write a report", use_memory=False)
+        await end(memory, fresh, TaskStatus.COMPLETED, "It is in report.md")
+
+        await listening.record_finished()
+
+        assert await memory.list_entries(MemoryKind.CELL) == []
+
+
 async def test_a_task_that_ends_again_is_kept_again(tmp_path: Path) -> None:
     async with build_writing(tmp_path) as memory:
         listening = await started(memory)

@@ -231,6 +231,23 @@ async def test_jobs_of_a_removed_person_are_paused_and_it_is_said(tmp_path: Path
         assert await here.poster.has(f"schedule-paused:{made.id}:{made.next_due}:{CHAT.id}")
 
 
+async def test_what_reports_to_a_chat_that_is_gone_is_paused_and_told_once(
+    tmp_path: Path,
+) -> None:
+    async with schedule_world(tmp_path) as here:
+        made = await here.add(body=JOB)
+        for _ in range(2):
+            await here.firer.pause_of_chat(CHAT.id)
+
+        paused = await here.get(made)
+        assert (paused.state, paused.reason) == (ScheduleState.PAUSED, "schedule.paused_chat")
+        told = await here.poster.text(f"schedule-paused:{made.id}:{made.next_due}:{CHAT.id}")
+        assert "can't be reached" in told
+        here.advance(hours=3)
+        await here.firer.run_due()
+        assert await here.firings(made) == []
+
+
 async def test_a_part_of_the_program_runs_and_its_failure_is_in_the_log(tmp_path: Path) -> None:
     ran: list[datetime] = []
 
