@@ -45,6 +45,7 @@ from tests.bot.engine.schedule.schedule_world import (
     schedule_world,
 )
 from tests.engine_harness import BOSS, CHAT, MATE, START
+from tests.thoroughness import sampled
 
 JOB = TaskBody(instruction="Send the news")
 
@@ -419,7 +420,7 @@ _STEPS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=sampled(60, 10), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(timing=timings(), steps=_STEPS, is_job=st.booleans())
 def test_each_due_time_fires_once_under_any_clock_and_any_deaths(
     timing: tuple[Timing, str], steps: list[tuple[int, int | None]], is_job: bool
