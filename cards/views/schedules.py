@@ -30,6 +30,8 @@ from storage.records.tasks import Task
 _MAX_TITLE = 80
 _MAX_TEXT = 600
 _MAX_MISSED = 20
+MAX_COUNTED_MISSED = 1000
+"""Missed due times of one schedule that are counted; more are only said to be more."""
 _MAX_ASKED = 4
 _MAX_LISTED_BUTTONS = 4
 _SNOOZES = (10, 60, 24 * 60)
@@ -369,7 +371,8 @@ def _control_buttons(schedule: Schedule, words: TextCatalog) -> tuple[model.Card
 
 def _missed_row(each: MissedFiring, words: TextCatalog) -> str:
     at = due_text(each.firing.due_at, each.schedule, words)
-    times = words("schedule.missed_times", n=each.count) if each.count > 1 else ""
+    count = f"{each.count}+" if each.count >= MAX_COUNTED_MISSED else each.count
+    times = words("schedule.missed_times", n=count) if each.count > 1 else ""
     outcome = words(f"schedule.missed_now_{each.firing.state}")
     return f"- **{_title(each.schedule)}** · {at}{times}: {outcome}"
 

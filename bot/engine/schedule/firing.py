@@ -22,6 +22,7 @@ from bot.engine.workflow.validation import validate_workflow
 from cards import formats
 from cards.catalog import TextCatalog, catalog_for
 from cards.views.schedules import (
+    MAX_COUNTED_MISSED,
     MissedFiring,
     firing_failed_card,
     missed_firings_card,
@@ -61,8 +62,6 @@ log = logging.getLogger(__name__)
 
 MISSED_AFTER = timedelta(minutes=5)
 """A firing that is later than this was missed: the program did not run, or the clock jumped."""
-_MAX_COUNTED = 1000
-"""Missed due times of one schedule that are counted; more are not told apart."""
 _BATCH = 1000
 _MAX_TITLE = 80
 _MAX_RETRY_DELAY = timedelta(days=1)
@@ -105,6 +104,20 @@ class DueTimes:
         if due is None or quiet is None or not quiet.contains(due):
             return due
         return quiet.next_end(due)
+
+    def around(
+        self, schedule: Schedule, now: datetime, gap: timedelta
+    ) -> tuple[datetime, datetime | None]:
+        """The last firing until `now`, of which there must be one, and the first after it. `gap` is
+        about what lies between two."""
+        newest, following = None, self.next_due(schedule, now - gap)
+        while newest is None:
+            while following is not None and following <= now:
+                newest, following = following, self.next_due(schedule, following)
+            if newest is None:
+                gap *= 2
+                following = self.next_due(schedule, now - gap)
+        return newest, following
 
     def upcoming(self, schedule: Schedule, after: datetime, count: int) -> Sequence[datetime]:
         """The next firings, at most `count`."""
@@ -310,8 +323,9 @@ class ScheduleFirer:
         count, newest = 1, due
         following = self.due_times.next_due(schedule, due)
         while following is not None and following <= now:
-            if count >= _MAX_COUNTED:
-                return count, newest, self.due_times.next_due(schedule, now)
+            if count >= MAX_COUNTED_MISSED:
+                mean = (newest - due) / count
+                return count, *self.due_times.around(schedule, now, mean)
             count, newest = count + 1, following
             following = self.due_times.next_due(schedule, following)
         return count, newest, following

@@ -165,6 +165,18 @@ async def test_all_that_was_missed_in_a_chat_is_told_on_one_card(tmp_path: Path)
         assert {each.state for each in fired} == {FiringState.SENT}
 
 
+async def test_of_thousands_of_missed_firings_the_newest_is_run(tmp_path: Path) -> None:
+    async with schedule_world(tmp_path) as here:
+        made = await here.add(every(minutes=20))
+        here.advance(days=80, minutes=7)
+        await here.firer.run_due()
+
+        (fired,) = await here.firings(made)
+        assert fired.due_at == START + timedelta(days=80)
+        assert (await here.get(made)).next_due == START + timedelta(days=80, minutes=20)
+        assert "the last of 1000+" in await here.poster.text(f"missed:{fired.id}")
+
+
 async def test_a_person_decides_about_what_was_missed_once(tmp_path: Path) -> None:
     async with schedule_world(tmp_path) as here:
         made = await here.add(body=JOB, missed=MissedPolicy.ASK)
