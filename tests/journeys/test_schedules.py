@@ -14,6 +14,7 @@ import pytest_asyncio
 from tests.emulators.feishu.tenant import FeishuMessage
 from tests.emulators.telegram.chats import TelegramMessage
 from tests.journeys.platform_world import PlatformWorld, platform_world
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -36,6 +37,12 @@ def make_due(home: Path, title: str, delay: timedelta) -> None:
         assert moved.rowcount == 1
 
 
+def is_shown(home: Path, key: str) -> bool:
+    query = "SELECT 1 FROM outbox WHERE key LIKE ? AND state = 'shown' AND tried_revision = 0"
+    with closing(sqlite3.connect(home / "shiftboss.db")) as store:
+        return store.execute(query, (f"{key}%",)).fetchone() is not None
+
+
 def shows(message: TelegramMessage | FeishuMessage, *parts: str) -> bool:
     return all(part in message.text for part in parts)
 
@@ -55,6 +62,8 @@ async def test_a_reminder_rings_once_in_its_chat_although_the_program_died(
     rung = await chat.wait_for(lambda m: shows(m, "Reminder", "call Ann") and bool(m.buttons))
     await world.program.kill()
     await world.program.start()
+    # A message that was sent while it died is sent again, and only then known to be there twice.
+    await wait_until(lambda: is_shown(world.program.home, "firing:"))
     await boss.presses(rung, "Done")
 
     # The message that a death may have doubled is put right too.
