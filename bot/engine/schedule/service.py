@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from bot.engine.schedule.firing import DueTimes, ScheduleFirer
-from bot.engine.schedule.time_phrases import read_request, read_timing, split_timing
 from bot.engine.timing.recurrence import check_timing, load_zone
 from handlers.errors import ActionForbidden, UserError
 from handlers.ports_schedules import ScheduleView, TimedRequest
@@ -52,12 +51,21 @@ class ScheduleService:
     on_change: Callable[[], None]
 
     def read_request(self, text: str) -> TimedRequest | None:
+        # Imported on first use: its word tables cost the start.
+        from bot.engine.schedule.time_phrases import read_request
+
         return read_request(text, now=self.now(), zone=self.zone)
 
     def split_timing(self, text: str) -> tuple[Timing, str]:
+        # Imported on first use: its word tables cost the start.
+        from bot.engine.schedule.time_phrases import split_timing
+
         return split_timing(text, now=self.now(), zone=self.zone)
 
     def read_timing(self, text: str) -> Timing:
+        # Imported on first use: its word tables cost the start.
+        from bot.engine.schedule.time_phrases import read_timing
+
         return read_timing(text, now=self.now(), zone=self.zone)
 
     async def propose(self, new: NewSchedule) -> ScheduleView:
