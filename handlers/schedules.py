@@ -131,7 +131,7 @@ async def handle_schedule_press(request: Request, action: ScheduleAction, card_k
         case ControlSchedule(change="log", schedule_id=schedule_id):
             return await _show_log(request, schedule_id)
         case ControlSchedule(schedule_id=schedule_id, change=change):
-            view = await _CHANGES[change](request, schedule_id)
+            view = await _change(request, change, schedule_id)
             if not action.listed:
                 return Reply(card=_card(request, view, f"schedule.changed_{change}"))
             card = (await _list(request, "")).card or _card(request, view, "")
@@ -301,65 +301,26 @@ async def _find(request: Request, prefix: str) -> ScheduleView:
     )
 
 
-async def _confirm(request: Request, prefix: str) -> ScheduleView:
-    found = await _find(request, prefix)
-    return await request.services.schedules.confirm(
-        found.schedule.id, by=request.person, chat=request.chat.id
-    )
-
-
-async def _pause(request: Request, prefix: str) -> ScheduleView:
-    found = await _find(request, prefix)
-    return await request.services.schedules.pause(
-        found.schedule.id, by=request.person, chat=request.chat.id
-    )
-
-
-async def _resume(request: Request, prefix: str) -> ScheduleView:
-    found = await _find(request, prefix)
-    return await request.services.schedules.resume(
-        found.schedule.id, by=request.person, chat=request.chat.id
-    )
-
-
-async def _delete(request: Request, prefix: str) -> ScheduleView:
-    found = await _find(request, prefix)
-    return await request.services.schedules.delete(
-        found.schedule.id, by=request.person, chat=request.chat.id
-    )
-
-
-async def _skip(request: Request, prefix: str) -> ScheduleView:
-    found = await _find(request, prefix)
-    return await request.services.schedules.skip_next(
-        found.schedule.id, by=request.person, chat=request.chat.id
-    )
-
-
-async def _run(request: Request, prefix: str) -> ScheduleView:
-    found = await _find(request, prefix)
-    return await request.services.schedules.run_now(
-        found.schedule.id,
-        by=request.person,
-        chat=request.chat.id,
-        at=request.heard_at or request.now,
-    )
-
-
-_CHANGES: dict[str, Callable[[Request, str], Awaitable[ScheduleView]]] = {
-    "confirm": _confirm,
-    "pause": _pause,
-    "resume": _resume,
-    "run": _run,
-    "skip": _skip,
-    "delete": _delete,
-}
+async def _change(request: Request, change: str, prefix: str) -> ScheduleView:
+    schedules, by, chat = request.services.schedules, request.person, request.chat.id
+    which = (await _find(request, prefix)).schedule.id
+    if change == "run":
+        at = request.heard_at or request.now
+        return await schedules.run_now(which, by=by, chat=chat, at=at)
+    changes = {
+        "confirm": schedules.confirm,
+        "pause": schedules.pause,
+        "resume": schedules.resume,
+        "skip": schedules.skip_next,
+        "delete": schedules.delete,
+    }
+    return await changes[change](which, by=by, chat=chat)
 
 
 def _changing(change: str) -> Callable[[Request, str], Awaitable[Reply]]:
     async def handle(request: Request, rest: str) -> Reply:
         news = "confirmed" if change == "confirm" else f"changed_{change}"
-        return _changed_reply(request, await _CHANGES[change](request, rest), f"schedule.{news}")
+        return _changed_reply(request, await _change(request, change, rest), f"schedule.{news}")
 
     return handle
 

@@ -213,13 +213,12 @@ class ScheduleRepo:
         task_id: TaskId | None = None,
         note: str = "",
     ) -> Firing:
-        is_open = state in {FiringState.STARTED, FiringState.SENT, FiringState.MISSED}
         values = {
             "schedule_id": schedule.id,
             "due_at": due_at,
             "state": state,
             "fired_at": now,
-            "ended_at": None if is_open else now,
+            "ended_at": None if state.is_open else now,
             "task_id": task_id,
             "note": note,
         }
@@ -313,7 +312,6 @@ class ScheduleRepo:
         task_id: TaskId | None = None,
     ) -> bool:
         """Move a firing on from what was read; False if it has changed since."""
-        is_open = state in {FiringState.STARTED, FiringState.SENT, FiringState.MISSED}
         query = (
             sa.update(schema.firings)
             .where(
@@ -326,7 +324,7 @@ class ScheduleRepo:
             )
             .values(
                 state=state,
-                ended_at=None if is_open else now,
+                ended_at=None if state.is_open else now,
                 note=note,
                 retry_at=retry_at,
                 attempt=firing.attempt if attempt is None else attempt,

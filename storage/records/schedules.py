@@ -180,6 +180,11 @@ class FiringState(StrEnum):
     SKIPPED = "skipped"
     MISSED = "missed"
 
+    @property
+    def is_open(self) -> bool:
+        """True while something is still to come of it."""
+        return self in {FiringState.STARTED, FiringState.SENT, FiringState.MISSED}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Firing:
