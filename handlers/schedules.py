@@ -38,6 +38,7 @@ from handlers.request import Reply, Request
 from handlers.workflow_inputs import parse_inputs, split_named_values
 from handlers.workflows import explain_rejection
 from storage.records.schedules import (
+    FiringState,
     MessageBody,
     MissedPolicy,
     NewSchedule,
@@ -56,6 +57,7 @@ commands = CommandRegistry("tasks")
 _MAX_TITLE = 80
 _MAX_RETRIES = 10
 _LOGGED = 15
+_NOT_STARTED = {FiringState.SKIPPED, FiringState.FAILED}
 _ADD_FLAGS = ("zone", "missed", "retries", "cap", "persona", "workflow", "title", "d", "dir")
 _BARE_FLAGS = ("quiet", "fresh")
 
@@ -331,7 +333,12 @@ def _changed_reply(request: Request, view: ScheduleView, news: str) -> Reply:
 
 
 def _card(request: Request, view: ScheduleView, news: str) -> Card:
-    return schedule_card(view.schedule, view.upcoming, request.words, news=news)
+    text = request.words(news) if news else ""
+    last = view.last
+    if news == "schedule.changed_run" and last is not None and last.state in _NOT_STARTED:
+        why = request.words.get_or_literal(last.note)
+        text = request.words("schedule.not_started", why=formats.single_line(why, _MAX_TITLE))
+    return schedule_card(view.schedule, view.upcoming, request.words, news=text)
 
 
 _SUBCOMMANDS: dict[str, Callable[[Request, str], Awaitable[Reply]]] = {

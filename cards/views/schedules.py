@@ -88,7 +88,7 @@ def schedule_card(
     *,
     news: str = "",
 ) -> model.Card:
-    """One schedule and its next firings. `news` is a text key: how it has just changed."""
+    """One schedule and its next firings. `news` says how it has just changed."""
     blocks: list[model.Block] = [
         *_body_blocks(schedule, words),
         _when_block(schedule, upcoming, words),
@@ -101,7 +101,7 @@ def schedule_card(
         blocks.append(model.ButtonsBlock(buttons))
     blocks.append(model.NoteBlock(words("schedule.id_note", id=schedule.id)))
     return model.titled_card(
-        words(news) if news else words(f"schedule.state_{schedule.state}"),
+        news or words(f"schedule.state_{schedule.state}"),
         *blocks,
         summary=_title(schedule),
     )
@@ -179,9 +179,8 @@ def missed_firings_card(missed: Sequence[MissedFiring], words: TextCatalog) -> m
 
 
 def missed_decided_card(fired: ScheduledFiring, words: TextCatalog) -> model.Card:
-    key = (
-        "schedule.missed_left" if fired.firing.state is FiringState.SKIPPED else "schedule.ran_now"
-    )
+    keys = {FiringState.SKIPPED: "schedule.missed_left", FiringState.FAILED: "schedule.failed"}
+    key = keys.get(fired.firing.state, "schedule.ran_now")
     return model.notice_card("", words(key, title=_title(fired.schedule)))
 
 

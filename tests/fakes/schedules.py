@@ -88,6 +88,7 @@ class FakeSchedules:
             1: ScheduledFiring(schedule=make_schedule(), firing=make_firing()),
         }
         self.ran: list[tuple[str, datetime]] = []
+        self.last: Firing | None = None
         self.snoozes: list[tuple[int, timedelta, str]] = []
 
     def add(self, schedule: Schedule) -> Schedule:
@@ -156,7 +157,7 @@ class FakeSchedules:
         self, schedule_id: ScheduleId, *, by: Person, chat: ChatId, at: datetime
     ) -> ScheduleView:
         self.ran.append((schedule_id, at))
-        return self._view(self._get(schedule_id, by))
+        return replace(self._view(self._get(schedule_id, by)), last=self.last)
 
     async def skip_next(self, schedule_id: ScheduleId, *, by: Person, chat: ChatId) -> ScheduleView:
         return self._view(self._get(schedule_id, by))

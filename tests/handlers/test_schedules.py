@@ -134,6 +134,18 @@ async def test_only_its_person_and_owners_change_a_schedule(change: str) -> None
     assert desk.world.schedules.all["sch4dl"].state == expected
 
 
+async def test_a_run_that_was_left_out_is_not_called_started() -> None:
+    desk = RouterHarness()
+    assert "Started once" in text_of(await desk.send_message("/schedule run sch4dl"))
+
+    desk.world.schedules.last = make_firing(
+        state=FiringState.SKIPPED, note="schedule.skipped_running"
+    )
+    told = text_of(await desk.send_message("/schedule run sch4dl"))
+    assert "Not started: the previous run had not ended" in told
+    assert "Started once" not in told
+
+
 async def test_the_list_has_buttons_that_draw_it_anew() -> None:
     desk = RouterHarness()
     listed = await desk.send_message("/schedule")
