@@ -42,10 +42,11 @@ _MISSING_ROWS = (
         ),
     ),
     (
+        # Planning is a run too, and comes before the graph.
         "task with a step but no graph",
         (
-            "SELECT DISTINCT task_id FROM node_runs WHERE NOT EXISTS (SELECT 1 FROM task_graphs g"
-            " WHERE g.task_id = node_runs.task_id)"
+            "SELECT DISTINCT task_id FROM node_runs WHERE path <> '@plan' AND NOT EXISTS"
+            " (SELECT 1 FROM task_graphs g WHERE g.task_id = node_runs.task_id)"
         ),
     ),
     (

@@ -88,6 +88,21 @@ def test_missing_rows_are_found(tmp_path: Path, statement: str, kind: str, word:
         assert any(each.kind == kind and word in each.text for each in report.findings)
 
 
+def test_a_task_that_is_being_planned_is_good(tmp_path: Path) -> None:
+    home = healthy(tmp_path)
+    execute(
+        home,
+        "DELETE FROM task_graphs",
+        "UPDATE tasks SET graph_version = 0, phase = 'planning'",
+        "INSERT INTO node_runs (task_id, path, status, attempt, output)"
+        " VALUES ('t1aa', '@plan', 'failed', 1, '{}')",
+    )
+    assert check_live(home).is_good
+
+    execute(home, "UPDATE node_runs SET path = 'step1'")
+    assert any("step but no graph" in each.text for each in check_live(home).findings)
+
+
 def test_orphans_and_missing_files_are_found(tmp_path: Path) -> None:
     home = healthy(tmp_path)
     (home / "files/tasks/t1aa/a.txt").unlink()
