@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bot.engine.llm.answer_schemas import repair_json
-from bot.engine.workflow.expressions.flags import Flag, is_hedged, qualify, read_flag
+from bot.engine.workflow.expressions.operations import Flag, is_hedged, qualify, read_flag
 
 _MAX_READ = 20_000
 _MAX_DEPTH = 30

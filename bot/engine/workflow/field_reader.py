@@ -20,6 +20,8 @@ from typing import Any, TypeVar
 
 from pydantic import JsonValue
 
+from bot.engine.workflow.expressions.operations import fold_name
+
 _VARIABLE_NAME = re.compile(r"[^\W\d]\w{0,63}")
 _MAX_SECONDS = 366 * 86_400
 
@@ -136,11 +138,6 @@ _SIMILARITY_CUTOFF = 0.75
 _MAX_NUMBER = 1e15
 _Choice = TypeVar("_Choice", bound=StrEnum)
 _Word = TypeVar("_Word", bound=str)
-
-
-def fold_name(name: str) -> str:
-    """`maxLoops`, `max_loops` and `max-loops` are the same name."""
-    return name.replace("_", "").replace("-", "").casefold()
 
 
 class FieldReader:

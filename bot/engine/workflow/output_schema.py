@@ -18,12 +18,10 @@ from pydantic_core import CoreSchema
 
 from bot.engine.llm.answer_schemas import StepAnswer
 from bot.engine.workflow.answer_values import RESERVED_NAMES, parse_answer_values
-from bot.engine.workflow.expressions.flags import read_flag
-from bot.engine.workflow.expressions.operations import get_item
+from bot.engine.workflow.expressions.operations import fold_name, get_item, read_flag
 from bot.engine.workflow.field_reader import (
     FieldReader,
     ValidationIssue,
-    fold_name,
     range_issues,
     scalar_text,
     shorten_value,

@@ -15,8 +15,11 @@ from zoneinfo import ZoneInfo
 
 from bot.engine.agent.model_calls import ModelReply, ModelRequest
 from bot.engine.agent.model_gateway import ModelGateway
-from bot.engine.agent.named_files import find_files_to_change, find_named_files
-from bot.engine.agent.requested_files import find_untranslated
+from bot.engine.agent.requested_files import (
+    find_files_to_change,
+    find_named_files,
+    find_untranslated,
+)
 from bot.engine.agent.worker_context import WorkerContext, WorkerContextBuilder
 from bot.engine.agent.worker_team import AssignedWorker, WorkerTeam
 from bot.engine.llm.answer_schemas import StepAnswer

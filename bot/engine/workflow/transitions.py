@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from typing import Any, assert_never
 
 from bot.engine.agent.model_calls import ModelReply
-from bot.engine.agent.named_files import find_named_files
+from bot.engine.agent.requested_files import find_named_files
 from bot.engine.workflow import checkpoint_events as events
 from bot.engine.workflow import report_delivery, scheduler, step_approvals
 from bot.engine.workflow.checkpoint_events import Deciding, NextAction, ReplanRequest, StartedStep

@@ -280,7 +280,7 @@ def workflow_to_yaml(workflow: Workflow) -> str:
     """Blocking."""
     # Imported on first use.
     from bot.engine.workflow.serialization.data_parser import dump_yaml
-    from bot.engine.workflow.serialization.writer import workflow_to_data
+    from bot.engine.workflow.serialization.reader import workflow_to_data
 
     return dump_yaml(workflow_to_data(workflow))
 

@@ -7,20 +7,22 @@ from enum import StrEnum
 from typing import Any, Self
 
 from bot.engine.workflow.nodes.assign import AssignNode
-from bot.engine.workflow.nodes.condition import ConditionNode
 from bot.engine.workflow.nodes.contract import NodeConfig, NodeTypeSpec
 from bot.engine.workflow.nodes.delay import DelayNode
-from bot.engine.workflow.nodes.end import EndNode
 from bot.engine.workflow.nodes.foreach import ForeachNode
 from bot.engine.workflow.nodes.human import HumanNode
 from bot.engine.workflow.nodes.join import JoinNode
 from bot.engine.workflow.nodes.loop import LoopNode
-from bot.engine.workflow.nodes.parallel import ParallelNode
+from bot.engine.workflow.nodes.plain import (
+    ConditionNode,
+    EndNode,
+    ParallelNode,
+    StartNode,
+    TaskNode,
+)
 from bot.engine.workflow.nodes.schedule import ScheduleNode
 from bot.engine.workflow.nodes.script import ScriptNode
-from bot.engine.workflow.nodes.start import StartNode
 from bot.engine.workflow.nodes.switch import SwitchNode
-from bot.engine.workflow.nodes.task import TaskNode
 
 
 class NodeType(StrEnum):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.agent.named_files import find_named_files
+from bot.engine.agent.requested_files import find_named_files
 from bot.engine.llm.answer_schemas import PlanAnswer, StepAnswer
 from bot.engine.llm.backend import RunPurpose
 from cards.catalog import catalog_for

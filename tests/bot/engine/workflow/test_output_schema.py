@@ -24,8 +24,7 @@ from bot.engine.workflow.output_schema import (
     answer_type,
     check_output,
 )
-from bot.engine.workflow.serialization.reader import read_workflow
-from bot.engine.workflow.serialization.writer import workflow_to_data
+from bot.engine.workflow.serialization.reader import read_workflow, workflow_to_data
 from tests.bot.engine.llm.builders import build_backend, build_request, collect_run
 from tests.bot.engine.workflow.builders import assert_refused, graph_text, node_data, read_node
 from tests.emulators.models.emulator import ModelEmulator

@@ -13,8 +13,7 @@ from bot.engine.workflow.nodes.contract import LoopTypeSpec, NodeRole, NodeShape
 from bot.engine.workflow.nodes.registry import CONFIG_TYPES, NodeType, spec_of
 from bot.engine.workflow.presentation.drawing import render_mermaid, render_svg
 from bot.engine.workflow.serialization.data_parser import parse_yaml
-from bot.engine.workflow.serialization.reader import workflow_from_data
-from bot.engine.workflow.serialization.writer import workflow_to_data
+from bot.engine.workflow.serialization.reader import workflow_from_data, workflow_to_data
 from cards.catalog import catalog_for
 from storage.records.people import Language
 from tests.bot.engine.workflow.scheduler_simulator import SchedulerSimulator
@@ -77,11 +76,12 @@ def test_a_type_is_documented(kind: NodeType) -> None:
 
 
 @TYPES
-def test_a_type_has_a_module_and_a_test_of_its_own(kind: NodeType) -> None:
+def test_a_type_with_settings_has_a_module_and_a_test_of_its_own(kind: NodeType) -> None:
     module = type(kind.spec).__module__
+    name = kind if kind.spec.config is not None else "plain"
 
-    assert module == f"bot.engine.workflow.nodes.{kind}"
-    assert Path(__file__).with_name(f"test_{kind}.py").exists()
+    assert module == f"bot.engine.workflow.nodes.{name}"
+    assert Path(__file__).with_name(f"test_{name}.py").exists()
 
 
 @TYPES

@@ -21,8 +21,11 @@ from bot.engine.workflow.definition import (
 from bot.engine.workflow.field_reader import parse_duration
 from bot.engine.workflow.nodes.contract import OnLimit
 from bot.engine.workflow.nodes.foreach import ForeachConfig
-from bot.engine.workflow.serialization.reader import read_workflow, workflow_from_data
-from bot.engine.workflow.serialization.writer import workflow_to_data
+from bot.engine.workflow.serialization.reader import (
+    read_workflow,
+    workflow_from_data,
+    workflow_to_data,
+)
 from tests.bot.engine.workflow.builders import read_node
 from tests.bot.engine.workflow.scheduler_simulator import SchedulerSimulator
 

@@ -36,8 +36,8 @@ from bot.engine.workflow.serialization.reader import (
     complete_workflow,
     read_workflow,
     workflow_from_data,
+    workflow_to_data,
 )
-from bot.engine.workflow.serialization.writer import workflow_to_data
 from bot.engine.workflow.validation import (
     find_authoring_mistakes,
     find_issues,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.engine.agent.named_files import MAX_FILES, find_files_to_change, find_named_files
+from bot.engine.agent.requested_files import MAX_FILES, find_files_to_change, find_named_files
 
 ASKED: dict[str, tuple[str, ...]] = {
     "Write a poem about cats into cats.txt": ("cats.txt",),
