@@ -48,6 +48,7 @@ from storage.records.messages import (
     IncomingChatOpen,
     IncomingMessage,
     IncomingPress,
+    OutboxRow,
 )
 from storage.records.people import Channel, ChatId, ChatKind, Language
 from storage.restored_store import find_restore
@@ -238,7 +239,7 @@ class InboxService:
         words = await self._worker.load_words(row)
         if self._queues.is_closed:
             return PressToast(text=words("mail.restarting"))
-        # Asked first, because what the press changes is sent to that chat.
+        # Asked first, because the press changes the card.
         is_twin = await self._is_twin(incoming, row.chat_id)
         task = self._queues.run_now(row, self._worker.handle([row], shows_toast=True))
         if not await self._finishes_within(task, wait_seconds):
@@ -283,16 +284,18 @@ class InboxService:
         await self.accept(said, dedupe=f"recalled:{dedupe}")
 
     async def _is_twin(self, incoming: IncomingPress, chat_id: ChatId) -> bool:
-        """Whether the pressed message is not where its card is known to be. A card that is being
-        sent may be anywhere."""
+        """Whether the pressed message is a second copy of its card, which nothing updates. A copy
+        that a delivery may have just left becomes one that the next delivery puts right."""
         action = await self.actions.get_action(incoming.token)
         card = None if action is None else await self.outbox.find_by_key(action.card_key)
-        return (
-            card is not None
-            and card.placement is not None
-            and incoming.message_id not in card.placement.message_ids
-            and not await self.outbox.is_delivering(chat_id)
-        )
+        if card is None or incoming.message_id in _messages_of(card):
+            return False
+        if not card.maybe_delivered:
+            return card.placement is not None
+        if card.chat_id == chat_id and not incoming.place.channel.recognizes_repeats:
+            async with self.db.write() as tx:
+                await self.outbox.adopt_copy(tx, card.id, incoming.message_id)
+        return False
 
     def enqueue(self, row: InboxRow) -> None:
         """Queue a row that Shiftboss itself has stored."""
@@ -411,6 +414,10 @@ def _is_addressed_to_bot(incoming: IncomingMessage | IncomingChatOpen) -> bool:
     if incoming.sender.is_bot and not incoming.sender.anonymous:
         return False
     return incoming.addressed or incoming.place.kind is not ChatKind.GROUP
+
+
+def _messages_of(card: OutboxRow) -> Sequence[str]:
+    return () if card.placement is None else card.placement.message_ids
 
 
 def _shorten_dedupe_key(dedupe: str) -> str:

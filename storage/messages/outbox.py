@@ -102,6 +102,11 @@ _COUNT_QUEUED = select(func.count()).select_from(outbox).where(_QUEUED)
 
 _UPDATE = update(outbox).where(outbox.c.id == bindparam("which"))
 
+_PLACED = select(outbox.c.placed).where(outbox.c.id == bindparam("id"))
+
+# The revision counts up, so that a delivery in progress is followed by another.
+_ADOPT = _UPDATE.values(placed=bindparam("where"), revision=outbox.c.revision + 1)
+
 _BEGIN_ATTEMPT = _UPDATE.values(tried_revision=bindparam("tried"), attempts=outbox.c.attempts + 1)
 
 _MARK_SHOWN = _UPDATE.values(
@@ -379,14 +384,27 @@ class OutboxRepo:
             files_only=files_only,
         )
 
+    async def adopt_copy(self, tx: Transaction, outbox_id: OutboxId, message_id: str) -> bool:
+        """Take a message for a copy of a card that an unconfirmed delivery left, so that the next
+        delivery edits it, or removes it if there is another. False if every delivery of the card is
+        confirmed by now."""
+        row = (await tx.execute(_WITH_CHAT, {"id": outbox_id})).one()
+        if row.state != OutboxState.QUEUED.value or not row.tried_revision:
+            return False
+        placed = _with_copies(outbox_row_from(row).placement, (message_id,))
+        await tx.execute(_ADOPT, {"which": outbox_id, "where": row_from(placed)})
+        await _record_placement(tx, ChatId(row.chat_id), outbox_id, placed)
+        return True
+
     async def mark_partly_shown(
         self, attempt: DeliveryAttempt, placement: MessagePlacement
     ) -> None:
         """Record a partial delivery; after a crash it continues there."""
         async with self._db.write() as tx:
+            placement = await _keep_adopted(tx, attempt, placement)
             facts = {"which": attempt.row.id, "where": row_from(placement)}
             await tx.execute(_MARK_PARTLY_SHOWN, facts)
-            await _record_placement(tx, attempt, placement)
+            await _record_placement(tx, attempt.row.chat_id, attempt.row.id, placement)
 
     async def mark_shown(
         self,
@@ -400,13 +418,15 @@ class OutboxRepo:
     ) -> None:
         """Record that `revision` is visible at `placement`. Progress may edit it from `edit_at` on,
         at once without. With `files_left` it stays queued for its files."""
-        facts = {"which": attempt.row.id, "seen": revision, "where": row_from(placement), "at": now}
         async with self._db.write() as tx:
+            placement = await _keep_adopted(tx, attempt, placement)
+            where = row_from(placement)
+            facts = {"which": attempt.row.id, "seen": revision, "where": where, "at": now}
             if files_left:
                 await tx.execute(_MARK_SHOWN_BUT_FILES, facts)
             else:
                 await tx.execute(_MARK_SHOWN, {**facts, "edit_at": edit_at or now})
-            await _record_placement(tx, attempt, placement)
+            await _record_placement(tx, attempt.row.chat_id, attempt.row.id, placement)
 
     async def retry_later(
         self,
@@ -438,16 +458,29 @@ class OutboxRepo:
             await tx.execute(_MARK_DEAD, facts | {"address": attempt.chat.external_id})
 
 
-async def _record_placement(
+async def _keep_adopted(
     tx: Transaction, attempt: DeliveryAttempt, placement: MessagePlacement
+) -> MessagePlacement:
+    """The placement, with the copies that were adopted during the attempt."""
+    stored = (await tx.execute(_PLACED, {"id": attempt.row.id})).scalar_one()
+    known = () if attempt.row.placement is None else attempt.row.placement.message_ids
+    now = () if stored is None else stored["message_ids"]
+    return _with_copies(placement, [each for each in now if each not in known])
+
+
+def _with_copies(placed: MessagePlacement | None, message_ids: Sequence[str]) -> MessagePlacement:
+    """The platform's state describes the first messages only; those after it are text."""
+    placed = placed or MessagePlacement(message_ids=())
+    new = [each for each in message_ids if each not in placed.message_ids]
+    return replace(placed, message_ids=(*placed.message_ids, *new))
+
+
+async def _record_placement(
+    tx: Transaction, chat_id: ChatId, outbox_id: OutboxId, placement: MessagePlacement
 ) -> None:
     """Map these platform messages to the card, for replies and presses."""
     for message_id in placement.message_ids:
-        values = {
-            "chat_id": attempt.row.chat_id,
-            "message_id": message_id,
-            "outbox_id": attempt.row.id,
-        }
+        values = {"chat_id": chat_id, "message_id": message_id, "outbox_id": outbox_id}
         key = ("chat_id", "message_id")
         await tx.execute(upsert(tx.dialect.name, placements, values, key), values)
 

@@ -16,6 +16,11 @@ class Channel(StrEnum):
     TELEGRAM = "telegram"
     WEB = "web"
 
+    @property
+    def recognizes_repeats(self) -> bool:
+        """Whether a message that is sent again under the same key appears once."""
+        return self is not Channel.TELEGRAM
+
 
 class PersonRole(StrEnum):
     """A person's role; an owner may do everything a member may."""

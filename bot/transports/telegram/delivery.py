@@ -52,9 +52,11 @@ class TelegramDelivery:
         # In a thread, since a long text would block the event loop.
         card = await asyncio.to_thread(render, message.card, words)
         target = get_target(message.chat, message.reply_to if message.placed is None else "")
-        shown = self._partial_deliveries.get(message.outbox_id) or parse_placed(
-            message.placed, target.chat
-        )
+        stored = parse_placed(message.placed, target.chat)
+        shown = self._partial_deliveries.get(message.outbox_id, stored) or stored
+        known = {one.message_id for one in shown}
+        # Copies that turned up after the delivery had failed.
+        shown = (*shown, *(o for o in stored if not o.digest and o.message_id not in known))
         work = _DeliveryRun(
             sender=self._sender,
             home=self._home,

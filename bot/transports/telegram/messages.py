@@ -56,14 +56,15 @@ def to_placed(shown: Sequence[TelegramShownMessage]) -> MessagePlacement:
 
 
 def parse_placed(placed: MessagePlacement | None, chat: int) -> tuple[TelegramShownMessage, ...]:
-    """Parse a stored placement; of an unknown format, at least the message IDs, assumed to be in
-    `chat`."""
+    """Parse a stored placement; of an unknown format, at least the message IDs. Messages without a
+    state are texts in `chat`, whatever they show."""
     if placed is None:
         return ()
     ids = [one for one in placed.message_ids if one.isdecimal()]
     rows = placed.state.get("shown")
-    if not isinstance(rows, list) or len(rows) != len(ids) or not all(map(_is_row, rows)):
-        rows = [["text", "", chat]] * len(ids)
+    if not isinstance(rows, list) or len(rows) > len(ids) or not all(map(_is_row, rows)):
+        rows = []
+    rows = [*rows, *[["text", "", chat]] * (len(ids) - len(rows))]
     return tuple(
         TelegramShownMessage(message_id=one, kind=str(kind), digest=str(digest), chat=int(where))
         for one, (kind, digest, where) in zip(ids, rows, strict=True)

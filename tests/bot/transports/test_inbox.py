@@ -10,7 +10,12 @@ import pytest
 
 from bot.transports import inbox
 from bot.transports.chat_queue import PACE_BURST, PACE_INTERVAL
-from bot.transports.ports import DeliveryRateLimited, FileTooLarge, PlatformUnavailable
+from bot.transports.ports import (
+    DeliveryRateLimited,
+    DeliveryUncertain,
+    FileTooLarge,
+    PlatformUnavailable,
+)
 from cards.actions import ListTasks, PauseTask
 from cards.courier import CardRef
 from cards.model import ButtonsBlock, Card, CardButton, TextBlock
@@ -21,12 +26,14 @@ from storage.records.messages import (
     DeliveryUrgency,
     InboxId,
     IncomingChatOpen,
+    MessagePlacement,
     RemoteFile,
 )
 from storage.records.people import ChatSettings, Language
 from tests.bot.transports.inbox_builders import FakeRouter, InboxHarness, inbox_harness, name_of
 from tests.bot.transports.outbox_builders import FakeClock, text_card
 from tests.storage.message_store import START, group, place, sender
+from tests.waiting import wait_until
 
 
 def picture(name: str = "a.png") -> dict[str, Any]:
@@ -1092,26 +1099,72 @@ async def test_what_a_recalled_message_led_to_is_stopped_in_its_senders_name(
 
 
 async def test_a_press_on_a_second_copy_of_a_card_says_so(desk: InboxHarness) -> None:
-    number = await desk.say("hi")
-    assert number is not None
-    await desk.inbox.wait_handled(number)
-    chat = await desk.post.room.chats.find(place())
-    assert chat is not None
-    card = Card(blocks=(ButtonsBlock((CardButton("Pause", PauseTask(task_id="abc234")),)),))
-    await desk.post.courier.send(chat.id, card, key="one", urgency=DeliveryUrgency.ANSWER)
+    token = await send_card_with_button(desk)
     desk.post.run()
     await desk.post.settled("one")
     row = await desk.post.room.outbox.find_by_key("one")
     assert row is not None
     assert row.placement is not None
-    token = str(row.card["blocks"][0]["items"][0]["token"])
 
     there = await desk.press(token, message_id=row.placement.message_ids[0], dedupe="p1")
-    await desk.post.settled(f"reply:{number + 1}")
     twin = await desk.press(token, message_id="another", dedupe="p2")
     unknown = await desk.press("unknown", message_id="another", dedupe="p3")
 
     assert [there.is_twin, twin.is_twin, unknown.is_twin] == [False, True, False]
+
+
+async def test_a_copy_pressed_before_the_second_is_sent_becomes_the_card(
+    desk: InboxHarness,
+) -> None:
+    token = await send_card_with_button(desk)
+    desk.telegram.script.append(DeliveryUncertain("cut"))
+    desk.post.run()
+    await wait_until(lambda: desk.post.stored_failures(1))
+
+    pressed = await desk.press(token, message_id="7", dedupe="p1")
+    desk.clock.advance(60)
+    await desk.post.settled("one")
+
+    assert not pressed.is_twin
+    assert desk.telegram.letters[-1].placed == MessagePlacement(message_ids=("7",))
+
+
+async def test_a_copy_pressed_while_the_second_is_sent_is_handed_to_the_next_delivery(
+    desk: InboxHarness,
+) -> None:
+    token = await send_card_with_button(desk)
+    desk.telegram.gate = asyncio.Event()
+    desk.post.run()
+    await desk.telegram.sent(1)
+    [first] = desk.telegram.letters
+
+    pressed = await desk.press(token, message_id="7", dedupe="p1")
+    desk.telegram.gate.set()
+    await desk.telegram.until(
+        lambda: (
+            desk.telegram.letters[-1].placed
+            == MessagePlacement(message_ids=(f"m{first.outbox_id}", "7"))
+        )
+    )
+    await desk.post.settled("one")
+
+    assert not pressed.is_twin
+
+
+async def send_card_with_button(desk: InboxHarness) -> str:
+    """A card under the key `one`, and the token of its button. Nothing is sent yet."""
+    number = await desk.say("hi")
+    assert number is not None
+    await desk.inbox.wait_handled(number)
+    async with desk.post.room.db.write() as tx:
+        await tx.exec_driver_sql("UPDATE outbox SET state = 'shown'")
+    chat = await desk.post.room.chats.find(place())
+    assert chat is not None
+    card = Card(blocks=(ButtonsBlock((CardButton("Pause", PauseTask(task_id="abc234")),)),))
+    await desk.post.courier.send(chat.id, card, key="one", urgency=DeliveryUrgency.ANSWER)
+    row = await desk.post.room.outbox.find_by_key("one")
+    assert row is not None
+    return str(row.card["blocks"][0]["items"][0]["token"])
 
 
 async def test_a_long_text_in_pieces_counts_as_one_and_waits_as_one(desk: InboxHarness) -> None:

@@ -244,6 +244,21 @@ async def test_messages_are_added_and_taken_away_as_the_card_grows_and_shrinks(
     assert shrunk.placed.message_ids == placed.message_ids
 
 
+async def test_a_copy_that_turned_up_later_is_removed(
+    sender: TelegramTransport, chat: TelegramChat
+) -> None:
+    await sender.deliver(letter(chat, PAUSE, title="Task"))
+    second = await sender.deliver(letter(chat, PAUSE, title="Task"))
+    copy, kept = chat.from_bot
+    ids = (*second.placed.message_ids, str(copy.id))
+
+    edit = letter(chat, PAUSE, title="Task", placed=replace(second.placed, message_ids=ids))
+    delivery = await sender.deliver(edit)
+
+    assert [message.id for message in chat.from_bot] == [kept.id]
+    assert delivery.placed == second.placed
+
+
 async def test_a_state_of_another_version_still_finds_its_messages(
     sender: TelegramTransport, chat: TelegramChat
 ) -> None:
