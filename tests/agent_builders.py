@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from bot.engine.agent.budget import SpendingBudget, SpendingCaps
 from bot.engine.agent.context_window import ContextWindows
-from bot.engine.agent.conversation.image_captioning import ImageCaptioner
+from bot.engine.agent.conversation.chat_files import ImageCaptioner
 from bot.engine.agent.conversation.model_choice import AutoModelChoice
 from bot.engine.agent.conversation.resumption import ToolCallSuspension
 from bot.engine.agent.conversation.service import ConversationService
@@ -24,7 +24,7 @@ from bot.engine.llm.backend import McpServer
 from bot.engine.llm.failover import BackendSelector
 from bot.engine.llm.tool_calls import CallAuthorizer, CallDecision, CallVerdict, ToolCall
 from bot.engine.mcp.client.server_pool import McpServerPool
-from bot.engine.memory.conversation_archive.session_context import ArchiveContext
+from bot.engine.memory.conversation_archive.service import ArchiveContext
 from bot.engine.permissions.requests import ApprovalRequester, SuspendedCalls
 from bot.engine.sandbox.command_homes import CommandHomes
 from bot.engine.sandbox.spec import Sandbox

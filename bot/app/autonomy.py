@@ -15,7 +15,7 @@ from bot.app.engine import EngineServices
 from bot.app.repositories import RepositorySet
 from bot.app.spending import configured_caps
 from bot.config.settings import Settings
-from bot.engine.agent.cost_reports import CostReportService
+from bot.engine.agent.budget import CostReportService
 from bot.engine.autonomy.check import SelfCheck
 from bot.engine.autonomy.checks.backups import BackupHealthCheck
 from bot.engine.autonomy.checks.channels import ChannelHealthCheck

@@ -17,7 +17,7 @@ from bot.app.repositories import RepositorySet, build_repositories
 from bot.app.schedule import build_project_folders
 from bot.app.workers import build_masker
 from bot.config.settings import Settings
-from bot.engine.agent.cost_reports import CostReportService
+from bot.engine.agent.budget import CostReportService
 from bot.engine.agent.session_transcript import TranscriptService
 from bot.engine.mcp.server.memory_access import McpMemoryDeps
 from bot.engine.mcp.server.memory_server import McpMemoryServer

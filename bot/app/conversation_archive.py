@@ -25,8 +25,11 @@ from bot.engine.memory.conversation_archive.compaction import (
 from bot.engine.memory.conversation_archive.compaction_plan import CompactionLimits
 from bot.engine.memory.conversation_archive.message_text import ArchiveIndexer
 from bot.engine.memory.conversation_archive.search import ArchiveSearch
-from bot.engine.memory.conversation_archive.service import ConversationHistory
-from bot.engine.memory.conversation_archive.session_context import ArchiveContext, SessionCarryover
+from bot.engine.memory.conversation_archive.service import (
+    ArchiveContext,
+    ConversationHistory,
+    SessionCarryover,
+)
 from bot.engine.tasks.access import TaskAccess
 from bot.transports.clock import Clock
 from storage.db import Transaction

@@ -40,7 +40,7 @@ from bot.app.workers import (
 )
 from bot.config.settings import Settings
 from bot.engine.agent.budget import SpendingBudget, SpendingCaps
-from bot.engine.agent.conversation.image_captioning import ImageCaptioner
+from bot.engine.agent.conversation.chat_files import ImageCaptioner
 from bot.engine.agent.conversation.resumption import SuspendedChatResumer, ToolCallSuspension
 from bot.engine.agent.conversation.service import ConversationService
 from bot.engine.agent.conversation.turn_taking import ConversationExpiry, TurnQueue
@@ -49,8 +49,7 @@ from bot.engine.agent.model_gateway import ModelGateway, ReplyRecorder
 from bot.engine.agent.pricing import PRICES_FILE, load_prices
 from bot.engine.agent.session_history import SessionHistory
 from bot.engine.agent.skills import SkillDrafter
-from bot.engine.agent.subagents.run import SubagentDeps
-from bot.engine.agent.subagents.service import SubagentService
+from bot.engine.agent.subagents.service import SubagentDeps, SubagentService
 from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.autonomy.evolution.service import EvolutionService
 from bot.engine.autonomy.heartbeat.service import HeartbeatService

@@ -27,7 +27,7 @@ from bot.engine.memory.command_progress import CommandProgressLog, ForgetCommand
 from bot.engine.memory.consolidation import EXTRACTED_KINDS, MemoryConsolidator
 from bot.engine.memory.context_builder import MemoryContextBuilder
 from bot.engine.memory.embeddings import EmbeddingIndex
-from bot.engine.memory.export_import import MemoryTransfer
+from bot.engine.memory.export_import import MemoryRestorer, MemoryTransfer
 from bot.engine.memory.extraction_worker import ExtractionWorker
 from bot.engine.memory.fact_matching import SemanticMatcher
 from bot.engine.memory.ingestion import FinishedTaskRecorder, MemoryRecorder
@@ -42,7 +42,6 @@ from bot.engine.memory.markdown_sync.sync_service import (
 )
 from bot.engine.memory.promotion import FactPromoter
 from bot.engine.memory.quality_metrics import QualityMetrics
-from bot.engine.memory.restore import MemoryRestorer
 from bot.engine.memory.retriever import FusionSettings, MemoryRetriever, make_term_extractor
 from bot.engine.memory.service import MemoryService
 from bot.engine.memory.usage_tracking import UsageTracker

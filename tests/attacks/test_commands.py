@@ -11,7 +11,7 @@ import pytest
 
 from bot.engine.llm.backend import WorkerMode
 from bot.engine.permissions.call_checks import is_read_only_command
-from bot.engine.permissions.read_only_commands import _PLAIN
+from bot.engine.permissions.command_analysis import _PLAIN
 from bot.engine.sandbox.command_homes import CommandHomes
 from bot.engine.sandbox.spec import Sandbox, command_environment
 from bot.engine.tools.shell_exec import CommandShell, exec_tool

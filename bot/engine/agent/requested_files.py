@@ -1,4 +1,5 @@
-"""Checks the files that a message asks for after its answer, also for their language."""
+"""Finds the files that a message asks to be written or changed, and checks them after its answer,
+also for their language."""
 
 from __future__ import annotations
 

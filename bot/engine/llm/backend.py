@@ -7,7 +7,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -565,3 +565,26 @@ class BaseRun(ABC):
 
     async def aclose(self) -> None:
         await self._events.aclose()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitOverrides:
+    """Replaces some of a run's limits; None keeps one. `tokens` are output tokens in total."""
+
+    turns: int | None = None
+    tokens: int | None = None
+    seconds: float | None = None
+
+    def __bool__(self) -> bool:
+        return self != NO_OVERRIDES
+
+    def apply(self, limits: RunLimits) -> RunLimits:
+        return replace(
+            limits,
+            turns=limits.turns if self.turns is None else self.turns,
+            output_tokens=limits.output_tokens if self.tokens is None else self.tokens,
+            seconds=limits.seconds if self.seconds is None else self.seconds,
+        )
+
+
+NO_OVERRIDES = LimitOverrides()

@@ -9,5 +9,5 @@
 
 Beside it: `decay` and `maintenance`; `episodes`; `writer` and `service` for changes by people;
 `markdown_sync` for the same as files; `conversation_archive` for whole conversations;
-`export_import`, `restore` and `bulk_jsonl` for files.
+`export_import` and `bulk_jsonl` for files.
 """

@@ -12,8 +12,12 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
-from bot.engine.memory.expiry import infer_valid_until, is_dynamic
-from bot.engine.memory.explicit_statements import attributed_text, personal_key
+from bot.engine.memory.explicit_statements import (
+    attributed_text,
+    infer_valid_until,
+    is_dynamic,
+    personal_key,
+)
 from bot.engine.memory.noise_filter import NoiseKind, classify_fact_noise, to_storable_text
 from bot.engine.memory.similarity import is_near_duplicate
 from cards.formats import truncate

@@ -11,7 +11,7 @@ from functools import partial
 from bot.engine.memory.access import ManualMemory, MemoryEditor, MemoryReader
 from bot.engine.memory.command_progress import ForgetCommandLog
 from bot.engine.memory.decay import current_strength
-from bot.engine.memory.export_import import MemoryTransfer, ignore_progress
+from bot.engine.memory.export_import import MemoryRestorer, MemoryTransfer, ignore_progress
 from bot.engine.memory.handbook import (
     CHAPTERS,
     build_chapter,
@@ -20,7 +20,6 @@ from bot.engine.memory.handbook import (
     find_chapter,
 )
 from bot.engine.memory.maintenance import MemoryCleanup
-from bot.engine.memory.restore import MemoryRestorer
 from bot.engine.memory.retriever import MemoryRetriever
 from bot.engine.memory.usage_tracking import UsageTracker
 from bot.engine.memory.writer import MemoryWriter

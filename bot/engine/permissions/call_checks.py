@@ -17,12 +17,12 @@ from bot.engine.permissions.command_analysis import (
     expand_commands,
     is_destructive,
     is_fork_bomb,
+    is_read_only,
     leaves_workspace,
     may_be_destructive,
     program_name,
     writes_system_path,
 )
-from bot.engine.permissions.read_only_commands import is_read_only
 from bot.engine.permissions.rules import (
     UNKNOWN_TEXT,
     PermissionRule,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bot.config.settings import RetentionSettings
 from bot.engine.llm.acp.agent_config import AcpAgentConfig
-from bot.engine.llm.acp.session_files import delete_old_files
+from bot.engine.llm.acp.runtime import delete_old_files
 from storage.errors import StoreUnavailable
 from storage.file_trees import delete_tree
 from storage.records.tasks import Task

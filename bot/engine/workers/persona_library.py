@@ -24,8 +24,7 @@ from pydantic import (
 )
 
 from bot.config.step_limits import StepSeconds, StepTokens, StepTurns
-from bot.engine.llm.backend import McpServer, WorkerMode
-from bot.engine.llm.limit_overrides import LimitOverrides
+from bot.engine.llm.backend import LimitOverrides, McpServer, WorkerMode
 from bot.engine.workers.mcp_config import HeaderName, HeaderValue
 from bot.engine.workers.personas import BUILT_IN_PERSONAS, PRAGMATIST_PERSONA, TRAITS, Persona
 from storage.records.people import Language

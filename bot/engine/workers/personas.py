@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bot.engine.llm.backend import McpServer, WorkerMode
-from bot.engine.llm.limit_overrides import NO_OVERRIDES, LimitOverrides
+from bot.engine.llm.backend import NO_OVERRIDES, LimitOverrides, McpServer, WorkerMode
 from cards.catalog import catalog_for
 from storage.records.people import Language
 from storage.records.workers import DEFAULT_PERSONA, NO_PERSONA

@@ -1,5 +1,5 @@
-"""Validation of workflows: whether one can run, whether references resolve, and authoring mistakes.
-All issues are found, not only the first.
+"""Validation of workflows: whether one can run, whether references and comparisons fit the declared
+outputs, and authoring mistakes. All issues are found, not only the first.
 
 Authoring mistakes can run but are surely unintended; they are not checked in plans that change
 while they run.

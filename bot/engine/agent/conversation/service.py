@@ -14,13 +14,14 @@ from typing import Any
 
 from bot.engine.agent.budget import request_cap_extension
 from bot.engine.agent.conversation.chat_files import (
+    CaptionedPictures,
+    ImageCaptioner,
     IncomingFiles,
     OutputFiles,
     collect_output_files,
     snapshot_workspace,
     unpack_files,
 )
-from bot.engine.agent.conversation.image_captioning import CaptionedPictures, ImageCaptioner
 from bot.engine.agent.conversation.model_choice import AutoModelChoice, choose_model
 from bot.engine.agent.conversation.resumption import PrepareCommit, ToolCallSuspension
 from bot.engine.agent.conversation.turn_taking import ConversationExpiry, StoppedMessages, TurnQueue

@@ -1,4 +1,5 @@
-"""Values, operators and functions of expressions; value sizes are bounded."""
+"""Values, operators and functions of expressions, and words read as true or false; value sizes are
+bounded."""
 
 from __future__ import annotations
 

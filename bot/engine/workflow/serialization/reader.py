@@ -1,5 +1,6 @@
-"""Reading of user-written workflows in JSON, YAML or Markdown into valid workflows, with the
-completion of partial ones: start and end nodes, missing edges, edge ids and loop limits."""
+"""The file format of workflows: reads JSON, YAML or Markdown into valid workflows, with the
+completion of partial ones (start and end nodes, missing edges, edge ids and loop limits), and
+writes them."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import JsonValue
 
-from bot.engine.llm.limit_overrides import NO_OVERRIDES, LimitOverrides
+from bot.engine.llm.backend import NO_OVERRIDES, LimitOverrides
 from bot.engine.workflow.definition import (
     FORMAT_VERSION,
     InputDefinition,

@@ -18,7 +18,7 @@ from bot.engine.llm.api.access import ApiProvider
 from bot.engine.llm.api.backend import ApiBackend
 from bot.engine.llm.backend import ContextTooLong, RunLimits, RunPurpose
 from bot.engine.llm.tool_calls import AgentTool
-from bot.engine.memory.conversation_archive.session_context import ArchiveContext
+from bot.engine.memory.conversation_archive.service import ArchiveContext
 from bot.engine.workers.spec import CostAccount
 from storage.key_value import KeyValueStore
 from storage.records.people import Language

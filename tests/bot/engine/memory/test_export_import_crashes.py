@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import pytest
 
-from bot.engine.memory import export_import, maintenance, restore
+from bot.engine.memory import export_import, maintenance
 from bot.engine.memory.service import MemoryService
 from storage.data_directory import ExportFile
 from storage.records.memory import MemoryEntry, MemoryKind
@@ -45,7 +45,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _many_commits(monkeypatch: pytest.MonkeyPatch) -> None:
-    for part in (export_import, restore, maintenance):
+    for part in (export_import, maintenance):
         monkeypatch.setattr(part, "_AT_ONCE", 2)
 
 

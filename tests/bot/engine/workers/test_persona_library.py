@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.engine.llm.backend import McpServer, WorkerMode
-from bot.engine.llm.limit_overrides import LimitOverrides
+from bot.engine.llm.backend import LimitOverrides, McpServer, WorkerMode
 from bot.engine.workers.persona_library import (
     MAX_FILE_BYTES,
     InvalidPersonaFile,

@@ -12,8 +12,7 @@ from typing import Any
 
 from sqlalchemy import insert
 
-from bot.engine.agent.subagents.run import SubagentDeps
-from bot.engine.agent.subagents.service import SubagentService
+from bot.engine.agent.subagents.service import SubagentDeps, SubagentService
 from bot.engine.agent.subagents.spawning import SpawnRequest, SubagentSpawner
 from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.llm.backend import RunPurpose, RunRequest, RunResult

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bot.engine.agent.subagents.run import TimedAuthorizer
+from bot.engine.agent.subagents.service import TimedAuthorizer
 from bot.engine.agent.subagents.spawning import (
     MAX_CONCURRENT,
     MAX_TOTAL,

@@ -36,7 +36,7 @@ from bot.engine.memory.conversation_archive.search_query import (
     SearchDeadline,
     split_query,
 )
-from bot.engine.memory.conversation_archive.session_context import SessionCarryover
+from bot.engine.memory.conversation_archive.service import SessionCarryover
 from storage import schema
 from storage.memory.conversation_archive import ArchiveAccess, TimeRange
 from storage.records.people import Channel, ChatId, ChatKind

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot.engine.memory.access import ManualMemory
-from bot.engine.memory.restore import parse_backup_row
+from bot.engine.memory.export_import import parse_backup_row
 from bot.engine.memory.service import MemoryService
 from storage.records.memory import MemoryEntry, MemoryKind, MemoryState, NewMemoryEntry
 from tests.bot.engine.memory.test_service import build_service, list_all

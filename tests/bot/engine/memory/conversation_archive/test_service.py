@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from bot.engine.memory.conversation_archive.session_context import SessionCarryover
+from bot.engine.memory.conversation_archive.service import SessionCarryover
 from storage.ids import IdGenerator
 from storage.memory.entries import MemoryEntryRepo
 from storage.records.memory import (
