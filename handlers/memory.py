@@ -15,8 +15,7 @@ from cards.model import CardTone, TextBlock, notice_card
 from cards.views import memory as views
 from handlers import memory_reports
 from handlers.errors import UsageError, UserError
-from handlers.flags import parse_flags
-from handlers.parsing import parse_number, split_first_word
+from handlers.parsing import parse_flags, parse_number, split_first_word
 from handlers.ports_workers import MemoryRequestRejected
 from handlers.registry import CommandRegistry
 from handlers.request import Reply, Request

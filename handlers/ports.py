@@ -15,9 +15,9 @@ from handlers.ports_autonomy import (
     HeartbeatPort,
     PromptVersionPort,
     ReportPort,
+    SchedulePort,
     SelfCheckPort,
 )
-from handlers.ports_schedules import SchedulePort
 from handlers.ports_workers import (
     HistoryPort,
     JournalPort,

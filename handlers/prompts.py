@@ -17,8 +17,7 @@ from cards.views.prompts import (
 from handlers.errors import UsageError, UserError
 from handlers.registry import CommandRegistry
 from handlers.request import Reply, Request
-from storage.records.evolution import PromptInfo
-from storage.records.prompt_versions import ORIGINAL
+from storage.records.prompt_versions import ORIGINAL, PromptInfo
 
 commands = CommandRegistry("system")
 

@@ -28,10 +28,10 @@ from cards.views.schedules import (
     schedules_card,
 )
 from handlers.errors import UsageError, UserError
-from handlers.flags import parse_flags
+from handlers.parsing import parse_flags
 from handlers.personas import persona_for_task
 from handlers.ports import TaskProposal
-from handlers.ports_schedules import ScheduleView, TimedRequest
+from handlers.ports_autonomy import ScheduleView, TimedRequest
 from handlers.projects import resolve_workspace
 from handlers.registry import CommandRegistry
 from handlers.request import Reply, Request

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from cards.views.drive import drive_card, drive_data, drive_line
 from cards.views.self_checks import (
+    drive_card,
+    drive_data,
+    drive_line,
     health_report_card,
     incident_data,
     incident_history_card,

@@ -39,8 +39,7 @@ from cards.views.workflows import (
     workflows_data,
 )
 from handlers.errors import UsageError, UserError
-from handlers.flags import parse_flags
-from handlers.parsing import find_task
+from handlers.parsing import find_task, parse_flags
 from handlers.personas import persona_for_task
 from handlers.projects import resolve_workspace
 from handlers.registry import CommandRegistry

@@ -10,14 +10,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from storage import prompt_schema, schema
+from storage import autonomy_schema, schema
 from storage.db import Database, Transaction
 from storage.records.prompt_versions import CycleOutcome, SignalKind, SignalRecord
 from storage.records.tasks import TaskId, TaskStatus
 from storage.records.usage import SpendingCap
 from storage.rows import record_from, records_from
 
-_S = prompt_schema.evolution_signals.c
+_S = autonomy_schema.evolution_signals.c
 _T = schema.tasks.c
 _U = schema.usage.c
 _N = schema.node_attempts.c
@@ -150,7 +150,7 @@ class EvolutionRepo:
     ) -> int:
         """Store that a signal fired, before anything is done about it. Returns its id."""
         done = await tx.execute(
-            sa.insert(prompt_schema.evolution_signals).values(
+            sa.insert(autonomy_schema.evolution_signals).values(
                 kind=kind.value,
                 name=name,
                 figures=dict(figures),
@@ -165,20 +165,20 @@ class EvolutionRepo:
         self, tx: Transaction, signal_id: int, outcome: CycleOutcome, note: str = ""
     ) -> None:
         await tx.execute(
-            sa.update(prompt_schema.evolution_signals)
+            sa.update(autonomy_schema.evolution_signals)
             .where(_S.id == signal_id)
             .values(outcome=outcome.value, note=note)
         )
 
     async def list_fired_since(self, since: datetime) -> Sequence[SignalRecord]:
         query = (
-            sa.select(prompt_schema.evolution_signals).where(_S.fired_at > since).order_by(_S.id)
+            sa.select(autonomy_schema.evolution_signals).where(_S.fired_at > since).order_by(_S.id)
         )
         return records_from(SignalRecord, await self._db.fetch_all(query))
 
     async def list_recent(self, limit: int) -> Sequence[SignalRecord]:
         """The newest signals, newest first."""
-        query = sa.select(prompt_schema.evolution_signals).order_by(_S.id.desc()).limit(limit)
+        query = sa.select(autonomy_schema.evolution_signals).order_by(_S.id.desc()).limit(limit)
         return [record_from(SignalRecord, row) for row in await self._db.fetch_all(query)]
 
     async def sum_spent(self, purpose: str, since: datetime) -> SpendingCap:

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from storage import prompt_schema, schema
+from storage import autonomy_schema, schema
 from storage.db import Database, Transaction
 from storage.dialect import insert_or_ignore
 from storage.errors import ConcurrentUpdate, NotFound
@@ -25,13 +25,13 @@ from storage.records.prompt_versions import (
 from storage.records.tasks import TaskId, TaskStatus
 from storage.rows import record_from, records_from, row_from
 
-_V = prompt_schema.prompt_versions.c
-_A = prompt_schema.attempt_versions.c
+_V = autonomy_schema.prompt_versions.c
+_A = autonomy_schema.attempt_versions.c
 _T = schema.tasks.c
 _U = schema.usage.c
 _N = schema.node_attempts.c
 
-_ALL = sa.select(prompt_schema.prompt_versions).order_by(_V.kind, _V.name, _V.number)
+_ALL = sa.select(autonomy_schema.prompt_versions).order_by(_V.kind, _V.name, _V.number)
 _OF_SUBJECT = _ALL.where(_V.kind == sa.bindparam("kind"), _V.name == sa.bindparam("name"))
 _IN_EFFECT = _OF_SUBJECT.where(_V.state.in_([VersionState.TRIAL.value, VersionState.ACTIVE.value]))
 
@@ -62,7 +62,7 @@ class PromptVersionRepo:
         return records_from(PromptVersion, await self._db.fetch_all(query))
 
     async def get(self, tx: Transaction, version_id: int) -> PromptVersion:
-        query = sa.select(prompt_schema.prompt_versions).where(_V.id == version_id)
+        query = sa.select(autonomy_schema.prompt_versions).where(_V.id == version_id)
         row = (await tx.execute(query)).one_or_none()
         if row is None:
             raise NotFound("prompt version", str(version_id))
@@ -80,7 +80,7 @@ class PromptVersionRepo:
             "created_at": now,
         }
         done = await tx.execute(
-            insert_or_ignore(tx.dialect.name, prompt_schema.prompt_versions).values(values)
+            insert_or_ignore(tx.dialect.name, autonomy_schema.prompt_versions).values(values)
         )
         if not done.rowcount:
             raise ConcurrentUpdate
@@ -113,13 +113,13 @@ class PromptVersionRepo:
         if not rows:
             return
         async with self._db.write() as tx:
-            statement = insert_or_ignore(tx.dialect.name, prompt_schema.attempt_versions)
+            statement = insert_or_ignore(tx.dialect.name, autonomy_schema.attempt_versions)
             await tx.execute(statement, rows)
 
     async def list_used(self, task_id: TaskId) -> Sequence[tuple[str, int, UsedVersion]]:
         """Path and number of each attempt of a task with a version it used."""
         query = (
-            sa.select(prompt_schema.attempt_versions)
+            sa.select(autonomy_schema.attempt_versions)
             .where(_A.task_id == task_id)
             .order_by(_A.path, _A.attempt, _A.name)
         )
@@ -156,7 +156,7 @@ class PromptVersionRepo:
                 cost.label("micros"),
                 worked.label("worked"),
             )
-            .join(prompt_schema.attempt_versions, _A.task_id == _T.id)
+            .join(autonomy_schema.attempt_versions, _A.task_id == _T.id)
             .where(
                 _A.kind == version.kind.value,
                 _A.name == version.name,
@@ -186,7 +186,7 @@ class PromptVersionRepo:
 async def _move(tx: Transaction, version: PromptVersion, **changes: Any) -> None:
     """Change a version only if its state is the one it was read with."""
     statement = (
-        sa.update(prompt_schema.prompt_versions)
+        sa.update(autonomy_schema.prompt_versions)
         .where(_V.id == version.id, _V.state == version.state.value)
         .values(changes)
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from storage import autonomy_schema, memory_schema, schema, self_check_schema
+from storage import autonomy_schema, memory_schema, schema
 from storage.db import Database, Transaction
 from storage.records.approvals import ApprovalState
 from storage.records.messages import InboxState, OutboxState
@@ -169,8 +169,8 @@ class RetentionRepo:
             ),
             schema.pairings: schema.pairings.c.expires_at < before,
             firings: firings.c.ended_at < before,
-            self_check_schema.incidents: self_check_schema.incidents.c.ended_at < before,
-            self_check_schema.self_check_runs: self_check_schema.self_check_runs.c.at < before,
+            autonomy_schema.incidents: autonomy_schema.incidents.c.ended_at < before,
+            autonomy_schema.self_check_runs: autonomy_schema.self_check_runs.c.at < before,
             autonomy_schema.heartbeat_runs: autonomy_schema.heartbeat_runs.c.ended_at < before,
             schedules: ~fired
             & (schedules.c.created_at < before)

@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from storage.autonomy_schema import incidents, self_check_runs
 from storage.db import Database, Transaction
 from storage.errors import NotFound
 from storage.records.self_checks import (
@@ -22,7 +23,6 @@ from storage.records.self_checks import (
     load_results,
 )
 from storage.rows import record_from
-from storage.self_check_schema import incidents, self_check_runs
 
 _R = self_check_runs.c
 _I = incidents.c

@@ -20,7 +20,7 @@ from bot.engine.tasks.approvals import ApprovalCardPublisher
 from bot.transports.clock import Clock
 from bot.transports.outbox import OutboxCourier
 from storage.evolution import EvolutionRepo
-from storage.records.evolution import EvolutionMode
+from storage.records.prompt_versions import EvolutionMode
 from storage.records.tasks import TaskId
 from storage.records.usage import parse_cap
 

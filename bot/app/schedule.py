@@ -17,9 +17,8 @@ from bot.engine.autonomy.self_check import SELF_CHECK
 from bot.engine.schedule.builtin import BuiltinSchedule, BuiltinSchedules
 from bot.engine.schedule.firing import DueTimes, ScheduledService, ScheduleFirer, TaskEnqueuer
 from bot.engine.schedule.service import ScheduleService
-from bot.engine.timing.day_hours import DayHours
 from bot.engine.timing.due_timer import DueTimer
-from bot.engine.timing.working_days import working_calendar
+from bot.engine.timing.recurrence import DayHours, working_calendar
 from bot.engine.workflow.library.named_workflows import WorkflowLibrary
 from bot.engine.workspaces.projects import ProjectFolderService
 from bot.engine.workspaces.worktrees import TaskWorktrees

@@ -60,8 +60,7 @@ from bot.engine.tools.file_editing import edit_tool, write_tool
 from bot.engine.tools.file_reading import grep_tool, list_tool, read_tool
 from bot.engine.tools.memory_lookup import memory_get_tool, memory_search_tool
 from bot.engine.tools.shell_exec import CommandShell, exec_tool
-from bot.engine.tools.web_fetch import web_fetch_tool
-from bot.engine.tools.web_search import web_search_tool
+from bot.engine.tools.web import web_fetch_tool, web_search_tool
 from bot.engine.web.fetcher import PrivateHostError, WebFetcher, parse_private_hosts
 from bot.engine.web.search import SearchProvider, WebSearch
 from bot.engine.web.urls import parse_url

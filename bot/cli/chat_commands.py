@@ -16,7 +16,7 @@ import typer
 from bot.cli.parameters import JsonOption, TextCommand
 from cards.catalog import command_help
 from cards.invisible_characters import escape_invisible
-from handlers.flags import quote_value
+from handlers.parsing import quote_value
 from storage.records.people import Language
 
 _HELP = command_help(Language.ENGLISH)

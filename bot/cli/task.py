@@ -27,7 +27,7 @@ from bot.cli.parameters import (
     optional,
     required,
 )
-from handlers.flags import quote_value
+from handlers.parsing import quote_value
 
 task_cli = typer.Typer(no_args_is_help=True, help="Create, list and control tasks.")
 

@@ -10,19 +10,17 @@ from zoneinfo import ZoneInfo
 
 from cards import formats, model
 from cards.catalog import TextCatalog
-from storage.records.evolution import (
+from storage.records.prompt_versions import (
+    ORIGINAL,
     CycleReport,
     EvolutionAnalysis,
     EvolutionMode,
     PromptInfo,
+    PromptVersion,
+    SignalRecord,
     TrialArm,
     TrialFigures,
     TrialVerdict,
-)
-from storage.records.prompt_versions import (
-    ORIGINAL,
-    PromptVersion,
-    SignalRecord,
     VersionState,
 )
 

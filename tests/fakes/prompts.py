@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from storage.records.evolution import (
+from storage.records.people import Person
+from storage.records.prompt_versions import (
+    CycleOutcome,
     CycleReport,
     EvolutionAnalysis,
     EvolutionMode,
     PromptInfo,
-    TrialArm,
-    TrialFigures,
-    TrialVerdict,
-)
-from storage.records.people import Person
-from storage.records.prompt_versions import (
-    CycleOutcome,
     PromptKind,
     PromptVersion,
     SignalKind,
     SignalRecord,
+    TrialArm,
+    TrialFigures,
+    TrialVerdict,
     VersionState,
     text_hash,
 )

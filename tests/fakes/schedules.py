@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from handlers.errors import ActionForbidden, UserError
-from handlers.ports_schedules import ScheduleView, TimedRequest
+from handlers.ports_autonomy import ScheduleView, TimedRequest
 from storage.errors import NotFound
 from storage.records.people import ChatId, Person, PersonId, PersonRole
 from storage.records.schedules import (

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from storage.records.evolution import EvolutionMode
 from storage.records.people import Language
-from storage.records.prompt_versions import PromptVersion, VersionState
+from storage.records.prompt_versions import EvolutionMode, PromptVersion, VersionState
 from tests.fakes.prompts import make_version
 from tests.handlers.router_harness import RouterHarness, text_of
 

@@ -9,7 +9,7 @@ import pytest
 
 from cards.actions import AnswerReminder, ControlSchedule, DecideSchedule
 from handlers.ports import ChatAnswer, TaskProposal
-from handlers.ports_schedules import TimedRequest
+from handlers.ports_autonomy import TimedRequest
 from storage.records.people import ChatId, PersonId
 from storage.records.schedules import (
     CronTiming,

@@ -15,8 +15,6 @@ from sqlalchemy import Engine, create_engine, event
 from storage import (  # noqa: F401 - add their tables to the metadata
     autonomy_schema,
     memory_schema,
-    prompt_schema,
-    self_check_schema,
 )
 from storage.errors import StoreTooNew, StoreUnavailable
 from storage.migrate import HEAD_REVISION, known_revisions, migrate

@@ -14,9 +14,7 @@ from typing import Any, Protocol, TypeAlias, assert_never
 from zoneinfo import ZoneInfo
 
 from bot.engine.agent.conversation.resumption import CardPoster
-from bot.engine.timing.day_hours import DayHours
-from bot.engine.timing.recurrence import load_zone, next_due
-from bot.engine.timing.working_days import WorkingCalendar
+from bot.engine.timing.recurrence import DayHours, WorkingCalendar, load_zone, next_due
 from bot.engine.workflow.definition import Workflow, load_workflow
 from bot.engine.workflow.validation import validate_workflow
 from cards import formats

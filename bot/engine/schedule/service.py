@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from bot.engine.schedule.firing import DueTimes, ScheduleFirer
 from bot.engine.timing.recurrence import check_timing, load_zone
 from handlers.errors import ActionForbidden, UserError
-from handlers.ports_schedules import ScheduleView, TimedRequest
+from handlers.ports_autonomy import ScheduleView, TimedRequest
 from storage.db import Database
 from storage.errors import NotFound, WrongState
 from storage.records.people import Chat, ChatId, ChatKind, Person, PersonId, PersonRole
@@ -36,7 +36,7 @@ _SHOWN_FIRINGS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleService:
-    """Implements `handlers.ports_schedules.SchedulePort`. `on_change` is called after a commit that
+    """Implements `handlers.ports_autonomy.SchedulePort`. `on_change` is called after a commit that
     changed a due time."""
 
     db: Database

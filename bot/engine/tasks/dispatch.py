@@ -25,7 +25,7 @@ from storage.db import STORE_RETRY_SECONDS, Transaction, retry_until_stored
 from storage.errors import LostLease, StoreUnavailable
 from storage.records.people import Language
 from storage.records.tasks import EventKind, Task, TaskControl, TaskId, TaskStatus
-from storage.task_queue_candidates import folders_overlap
+from storage.task_queue import folders_overlap
 
 log = logging.getLogger(__name__)
 

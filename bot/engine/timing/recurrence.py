@@ -1,18 +1,25 @@
-"""When timings fire: single times, intervals and cron expressions, read in local time."""
+"""When timings fire: single times, intervals and cron expressions, read in local time; which days
+people work, and parts of a day."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from functools import cached_property
 from itertools import count as count_from
 from itertools import islice
-from typing import assert_never
+from typing import TYPE_CHECKING, Protocol, assert_never
 from zoneinfo import ZoneInfo
 
-from bot.engine.timing.working_days import WeekdayCalendar, WorkingCalendar
 from handlers.errors import UserError
 from storage.records.schedules import CronTiming, DayFilter, Interval, OneTime, Timing
+
+if TYPE_CHECKING:
+    from holidays import HolidayBase
+
+
+from dataclasses import dataclass
 
 MIN_INTERVAL = timedelta(minutes=1)
 HORIZON = timedelta(days=3653)
@@ -25,6 +32,7 @@ _MAX_CRON = 200
 _MAX_FILTERED_DAYS = 400
 _CRON_REFERENCE_TIME = datetime(2026, 1, 1, tzinfo=UTC)
 _ZONE_NAME = re.compile(r"[A-Za-z0-9_+-]{1,40}(?:/[A-Za-z0-9_+-]{1,40}){0,2}")
+_SATURDAY = 5
 
 
 class TimingError(UserError):
@@ -162,3 +170,70 @@ def _next_of_cron(
 
 def _is_skipped_by_clock_change(at: datetime, zone: ZoneInfo) -> bool:
     return at.replace(tzinfo=zone).astimezone(UTC).astimezone(zone).replace(tzinfo=None) != at
+
+
+class WorkingCalendar(Protocol):
+    def is_working(self, day: date) -> bool: ...
+
+
+class WeekdayCalendar:
+    """Monday to Friday, all year."""
+
+    def is_working(self, day: date) -> bool:
+        return day.weekday() < _SATURDAY
+
+
+class HolidayCalendar:
+    """The working days of a country such as `CN`, or of a part of one such as `DE-BY`: not its
+    weekends and public holidays, but the weekends on which it works in exchange."""
+
+    def __init__(self, region: str) -> None:
+        self._region = region
+
+    def is_working(self, day: date) -> bool:
+        return self._holidays.is_working_day(day)
+
+    @cached_property
+    def _holidays(self) -> HolidayBase:
+        # An extra, which the settings have checked, and imported on first use.
+        from holidays import country_holidays
+
+        country, _, part = self._region.partition("-")
+        return country_holidays(country, subdiv=part or None)
+
+
+def working_calendar(region: str) -> WorkingCalendar:
+    """Monday to Friday for an empty region."""
+    return HolidayCalendar(region) if region else WeekdayCalendar()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayHours:
+    """From `start` inclusive to `end` exclusive in `zone`; across midnight if `end` is earlier.
+    Equal times are the whole day."""
+
+    start: time
+    end: time
+    zone: ZoneInfo
+
+    def contains(self, at: datetime) -> bool:
+        now = at.astimezone(self.zone).time()
+        if self.start < self.end:
+            return self.start <= now < self.end
+        return self.start == self.end or now >= self.start or now < self.end
+
+    def next_start(self, at: datetime) -> datetime:
+        """The first start after `at`, in UTC."""
+        return self._next(self.start, at)
+
+    def next_end(self, at: datetime) -> datetime:
+        """The first end after `at`, in UTC."""
+        return self._next(self.end, at)
+
+    def _next(self, wanted: time, at: datetime) -> datetime:
+        day = at.astimezone(self.zone).date()
+        found = local_to_utc(datetime.combine(day, wanted), self.zone)
+        while found <= at:
+            day += _DAY
+            found = local_to_utc(datetime.combine(day, wanted), self.zone)
+        return found

@@ -14,8 +14,7 @@ from bot.__main__ import cli
 from bot.cli import local_execution, task
 from bot.cli.local_execution import CommandAnswer
 from handlers.command_table import COMMANDS
-from handlers.flags import parse_flags
-from handlers.parsing import CommandMessage, parse_message
+from handlers.parsing import CommandMessage, parse_flags, parse_message
 from tests.fakes.services import FakeModels
 
 

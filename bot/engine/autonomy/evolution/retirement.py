@@ -15,10 +15,9 @@ from storage.approvals import ApprovalRepo, withdraw_approval
 from storage.db import Database, Transaction
 from storage.prompt_versions import PromptVersionRepo
 from storage.records.approvals import Approval, ApprovalKind
-from storage.records.evolution import TrialFigures
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import ChatId, Language
-from storage.records.prompt_versions import PromptVersion
+from storage.records.prompt_versions import PromptVersion, TrialFigures
 
 OwnerChats = Sequence[tuple[ChatId, Language]]
 """Private chats of the owners with their languages."""

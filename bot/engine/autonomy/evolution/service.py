@@ -34,23 +34,21 @@ from storage.evolution import EvolutionRepo, TaskFacts
 from storage.ids import IdGenerator
 from storage.prompt_versions import PromptVersionRepo
 from storage.records.approvals import Approval, ApprovalKind
-from storage.records.evolution import (
-    CycleReport,
-    EvolutionAnalysis,
-    EvolutionMode,
-    PromptInfo,
-    TrialFigures,
-    TrialVerdict,
-)
 from storage.records.people import Person, PersonRole
 from storage.records.prompt_versions import (
     ORIGINAL,
     CycleOutcome,
+    CycleReport,
+    EvolutionAnalysis,
+    EvolutionMode,
     NewPromptVersion,
+    PromptInfo,
     PromptKind,
     PromptVersion,
     SignalKind,
     SignalRecord,
+    TrialFigures,
+    TrialVerdict,
     VersionState,
     text_hash,
 )

@@ -7,8 +7,13 @@ from datetime import datetime, timedelta
 from math import comb
 from statistics import median
 
-from storage.records.evolution import TrialArm, TrialFigures, TrialVerdict
-from storage.records.prompt_versions import PromptVersion, TrialTask
+from storage.records.prompt_versions import (
+    PromptVersion,
+    TrialArm,
+    TrialFigures,
+    TrialTask,
+    TrialVerdict,
+)
 from storage.records.tasks import TaskStatus
 
 MIN_TASKS = 10

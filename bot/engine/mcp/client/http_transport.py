@@ -18,8 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
 from bot.engine.mcp.client.server_config import McpError
-from bot.engine.web.fetcher import WebFetcher
-from bot.engine.web.http_request import tls_context
+from bot.engine.web.fetcher import WebFetcher, tls_context
 from bot.engine.web.urls import FetchRefused, WebUrl, parse_url
 
 MAX_RESPONSE_BYTES = 8_000_000

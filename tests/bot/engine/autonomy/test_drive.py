@@ -14,8 +14,7 @@ import pytest
 from bot.engine.autonomy.drive import GOALS, DriveBudget, DriveService, ProblemDiagnosis
 from bot.engine.schedule.builtin import BuiltinSchedules
 from bot.engine.schedule.firing import DueTimes, ServiceFailure
-from bot.engine.timing.day_hours import DayHours
-from bot.engine.timing.working_days import WeekdayCalendar
+from bot.engine.timing.recurrence import DayHours, WeekdayCalendar
 from storage.ids import IdGenerator
 from storage.records.drive import GoalName, GoalState
 from storage.records.people import Chat, ChatId, Language, PersonId

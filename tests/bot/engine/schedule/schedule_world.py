@@ -15,8 +15,7 @@ import sqlalchemy as sa
 
 from bot.engine.schedule.firing import DueTimes, ScheduledService, ScheduleFirer
 from bot.engine.schedule.service import ScheduleService
-from bot.engine.timing.day_hours import DayHours
-from bot.engine.timing.working_days import WeekdayCalendar
+from bot.engine.timing.recurrence import DayHours, WeekdayCalendar
 from bot.engine.workflow.library.named_workflows import WorkflowLibrary
 from cards.card_json import dump_card, load_card
 from cards.model import Card

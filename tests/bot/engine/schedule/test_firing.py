@@ -16,9 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.engine.schedule.firing import MISSED_AFTER, ServiceFailure
-from bot.engine.timing.day_hours import DayHours
-from bot.engine.timing.recurrence import upcoming
-from bot.engine.timing.working_days import WeekdayCalendar
+from bot.engine.timing.recurrence import DayHours, WeekdayCalendar, upcoming
 from handlers.errors import UserError
 from storage import schema
 from storage.records.schedules import (

@@ -10,8 +10,7 @@ from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
 
-from bot.engine.timing.recurrence import upcoming
-from bot.engine.timing.working_days import WeekdayCalendar
+from bot.engine.timing.recurrence import WeekdayCalendar, upcoming
 from storage import schema
 from storage.records.schedules import (
     CronTiming,

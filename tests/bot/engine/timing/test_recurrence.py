@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from bot.engine.timing.recurrence import (
     TimingError,
+    WeekdayCalendar,
     check_timing,
     is_cron,
     local_to_utc,
     next_due,
     upcoming,
+    working_calendar,
 )
-from bot.engine.timing.working_days import WeekdayCalendar
 from cards.catalog import catalog_for
 from handlers.middleware import explain_error
 from storage.records.people import Language
@@ -256,3 +257,39 @@ def test_days_apart_fire_once_each_at_the_local_hour(
     assert list(found[1:]) == [
         local_to_utc(local + timedelta(days=days * n), zone) for n in range(1, 30)
     ]
+
+
+@pytest.mark.parametrize(
+    ("region", "day", "is_working"),
+    [
+        # A Monday and a Sunday.
+        ("", "2026-11-30", True),
+        ("", "2026-11-29", False),
+        ("", "2026-10-01", True),
+        # The national holiday, and a Saturday worked in exchange.
+        ("CN", "2026-10-01", False),
+        ("CN", "2026-10-10", True),
+        ("CN", "2026-10-11", False),
+        ("CN", "2026-02-14", True),
+        ("US", "2026-11-26", False),
+        ("DE", "2026-01-06", True),
+        ("DE-BY", "2026-01-06", False),
+        # The week ends on Friday.
+        ("EG", "2026-11-27", False),
+        ("EG", "2026-11-29", True),
+    ],
+)
+def test_working_days_of_a_region(region: str, day: str, is_working: bool) -> None:
+    assert working_calendar(region).is_working(date.fromisoformat(day)) is is_working
+
+
+def test_work_resumes_after_the_national_holiday() -> None:
+    found = upcoming(
+        CronTiming(expression="0 9 * * *", days=DayFilter.WORKING),
+        after=datetime(2026, 9, 30, 2, tzinfo=UTC),
+        zone=ZoneInfo("Asia/Shanghai"),
+        calendar=working_calendar("CN"),
+        count=4,
+    )
+
+    assert [each.strftime("%m-%d") for each in found] == ["10-08", "10-09", "10-10", "10-12"]

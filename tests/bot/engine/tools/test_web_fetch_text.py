@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.engine.tools.web_fetch import extract_text
+from bot.engine.tools.web import extract_text
 from bot.engine.web.urls import WebPage, WebUrl
 
 URL = WebUrl(scheme="https", host="example.com", port=None, path="/a/b")

@@ -13,7 +13,7 @@ from bot.config.settings import RetentionSettings
 from bot.engine.llm.acp.agent_config import BUILT_IN_AGENTS
 from bot.engine.tasks.system_status import measure_disk_use
 from bot.engine.upkeep.retention import RetentionService
-from storage import prompt_schema  # noqa: F401 - adds its tables to the metadata
+from storage import autonomy_schema  # noqa: F401 - adds its tables to the metadata
 from storage.db import Database
 from storage.records.tasks import Task
 from storage.retention import RetentionRepo

@@ -8,8 +8,7 @@ import zlib
 
 import pytest
 
-from bot.engine.web.fetcher import WebFetcher, resolve_host
-from bot.engine.web.http_request import MAX_BODY_BYTES
+from bot.engine.web.fetcher import MAX_BODY_BYTES, WebFetcher, resolve_host
 from bot.engine.web.urls import FetchRefused
 from tests.bot.engine.web.local_site import (
     HOST,

@@ -25,9 +25,8 @@ from storage.evolution import EvolutionRepo
 from storage.ids import IdGenerator
 from storage.prompt_versions import PromptVersionRepo
 from storage.records.approvals import Approval, ApprovalKind
-from storage.records.evolution import EvolutionMode
 from storage.records.people import ChatId, Language
-from storage.records.prompt_versions import PromptKind, PromptVersion, VersionState
+from storage.records.prompt_versions import EvolutionMode, PromptKind, PromptVersion, VersionState
 from storage.records.system import ModelChoice
 from storage.records.tasks import Task, TaskId, TaskStatus
 from storage.records.usage import SpendingCap

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.records.evolution import EvolutionMode
-from storage.records.prompt_versions import CycleOutcome, VersionState
+from storage.records.prompt_versions import CycleOutcome, EvolutionMode, VersionState
 from storage.records.tasks import TaskStatus
 from tests.bot.engine.autonomy.evolution.evolution_world import (
     APPROVAL,

@@ -12,8 +12,7 @@ from pydantic import BaseModel
 
 from bot.engine.autonomy.evolution.proposal import PromptChangeAnswer
 from bot.engine.llm.backend import BackendDenied, InvalidAnswer
-from storage.records.evolution import EvolutionMode
-from storage.records.prompt_versions import CycleOutcome, VersionState
+from storage.records.prompt_versions import CycleOutcome, EvolutionMode, VersionState
 from storage.records.usage import SpendingCap
 from tests.bot.engine.autonomy.evolution.evolution_world import (
     APPROVAL,

@@ -10,8 +10,13 @@ import pytest
 
 from bot.engine.agent.prompt_versions import choose_version, is_in_trial
 from bot.engine.autonomy.evolution.trial import figures_of, fisher_p, judge
-from storage.records.evolution import TrialArm, TrialFigures, TrialVerdict
-from storage.records.prompt_versions import TrialTask, VersionState
+from storage.records.prompt_versions import (
+    TrialArm,
+    TrialFigures,
+    TrialTask,
+    TrialVerdict,
+    VersionState,
+)
 from storage.records.tasks import TaskId, TaskStatus
 from tests.fakes.prompts import make_version
 

@@ -6,8 +6,13 @@ from pathlib import Path
 
 from bot.engine.llm.backend import BackendDenied
 from storage.records.approvals import ApprovalState
-from storage.records.evolution import EvolutionMode
-from storage.records.prompt_versions import ORIGINAL, CycleOutcome, SignalKind, VersionState
+from storage.records.prompt_versions import (
+    ORIGINAL,
+    CycleOutcome,
+    EvolutionMode,
+    SignalKind,
+    VersionState,
+)
 from tests.bot.engine.autonomy.evolution.evolution_world import (
     APPROVAL,
     BETTER,

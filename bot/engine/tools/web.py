@@ -1,4 +1,4 @@
-"""Tool that fetches a web page and converts it to plain text."""
+"""Tools that search the web, and that fetch a page and convert it to plain text."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from bot.engine.llm import workspace_files as folder
 from bot.engine.llm.tool_calls import ERROR_PREFIX, AgentTool, CallKind, int_field, object_schema
 from bot.engine.redaction import frame_untrusted
 from bot.engine.web.fetcher import WebFetcher
+from bot.engine.web.search import MAX_RESULTS, WebSearch
 from bot.engine.web.urls import FetchRefused, WebPage, WebUrl
 
 _MAX_PAGE_CHARS = 2_000_000
@@ -35,6 +36,16 @@ _BLOCK_TAGS = {
     "h1", "h2", "h3", "h4", "h5", "h6", "li", "hr", "br", "option", "details", "summary",
 }  # fmt: skip
 _MARKDOWN_SIGNS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
+_DEFAULT_RESULTS = 5
+_SEARCH_SCHEMA = object_schema(
+    "query",
+    query="What you would type into a search engine.",
+    count=int_field(
+        f"Number of results. Default {_DEFAULT_RESULTS}.", minimum=1, maximum=MAX_RESULTS
+    ),
+)
+
+
 _MARKDOWN_SIGNS |= {"li": "- ", "td": " | ", "th": " | ", "pre": "```\n", "hr": "---\n"}
 _CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE)
 _CHARSETS = re.compile(
@@ -312,3 +323,36 @@ def _save_whole(workspace: Path, text: str, source: str, mark: str) -> str:
     except folder.PathRefused:
         return " are left out"
     return f"; all of it is in {path}"
+
+
+def web_search_tool(
+    engine: WebSearch, *, new_boundary: Callable[[], str] = lambda: secrets.token_hex(8)
+) -> AgentTool:
+    async def run(arguments: Mapping[str, Any]) -> str:
+        count = min(max(int(arguments.get("count") or _DEFAULT_RESULTS), 1), MAX_RESULTS)
+        try:
+            found = await engine.search(str(arguments["query"]), count)
+        except FetchRefused as error:
+            return f"{ERROR_PREFIX}{error}"
+        if not found:
+            return "[nothing was found]"
+        text = "\n\n".join(
+            "\n".join(filter(None, (f"{n}. {each.title}", each.url, each.snippet)))
+            for n, each in enumerate(found, start=1)
+        )
+        source = f"{len(found)} results of {engine.provider.value}"
+        return frame_untrusted(text, source=source, boundary=new_boundary())
+
+    async def detail(arguments: Mapping[str, Any]) -> str:
+        return str(arguments.get("query", ""))
+
+    return AgentTool(
+        name="web_search",
+        description=(
+            "Search the web. Returns titles, addresses and snippets; read a page with web_fetch."
+        ),
+        schema=_SEARCH_SCHEMA,
+        run=run,
+        kind=CallKind.FETCH,
+        detail=detail,
+    )
