@@ -35,7 +35,7 @@ commands = CommandRegistry("approvals")
 
 _ALWAYS_SCOPE = "always"
 _NOT_DECIDED_BY_MESSAGE = frozenset(
-    {ApprovalKind.PAIRING, ApprovalKind.MEMORY, ApprovalKind.PROMPT}
+    {ApprovalKind.PAIRING, ApprovalKind.MEMORY, ApprovalKind.PROMPT, ApprovalKind.MCP}
 )
 _SCOPES = {
     "task": ("task", "任务", "本任务"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from pathlib import PurePath
 
 from cards import formats
 from cards.model import notice_card
@@ -13,6 +14,7 @@ from handlers.request import Reply, Request
 from storage.records.workers import McpServerState, McpServerStatus
 
 _RESTART_WORDS = {"restart", "重启"}
+_REVOKE_WORDS = {"revoke", "撤销", "收回"}
 _MAX_NAME = 40
 
 commands = CommandRegistry("system")
@@ -23,14 +25,35 @@ async def manage_mcp_servers(request: Request) -> Reply:
     word, _, name = request.args.strip().partition(" ")
     if word.casefold() in _RESTART_WORDS:
         return await _restart(request, name.strip())
+    if word.casefold() in _REVOKE_WORDS:
+        return await _revoke(request, name.strip())
     if word:
         raise UsageError("mcp")
     servers = await _list_servers(request)
     faults = await request.services.mcp.list_faults()
+    consents = await request.services.mcp.list_consents() if _sees_all(request) else ()
     return Reply(
-        card=mcp_servers_card(servers, faults, request.words, with_places=_sees_all(request)),
-        data={"servers": [asdict(each) for each in servers], "faults": list(faults)},
+        card=mcp_servers_card(
+            servers, faults, request.words, with_places=_sees_all(request), consents=consents
+        ),
+        data={
+            "servers": [asdict(each) for each in servers],
+            "faults": list(faults),
+            "consents": [asdict(each) for each in consents],
+        },
     )
+
+
+async def _revoke(request: Request, consent_id: str) -> Reply:
+    request.require_owner()
+    if not consent_id:
+        raise UsageError("mcp")
+    revoked = await request.services.mcp.revoke_consent(consent_id.casefold())
+    if revoked is None:
+        raise UserError("unknown_mcp_consent", name=formats.single_line(consent_id, _MAX_NAME))
+    project = formats.escape_markdown(PurePath(revoked.project).name, _MAX_NAME)
+    text = request.words("mcp.consent.revoked", project=project)
+    return Reply(card=notice_card(request.words("mcp.list.title"), text), data=asdict(revoked))
 
 
 async def _restart(request: Request, name: str) -> Reply:

@@ -18,7 +18,7 @@ from storage.records.system import ModelChoice
 from storage.records.tasks import Task, TaskId
 from storage.records.tools import StandingPermission, ToolCallRecord
 from storage.records.traces import Trace
-from storage.records.workers import McpServerStatus, SessionInfo
+from storage.records.workers import McpConsent, McpServerStatus, SessionInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -375,6 +375,12 @@ class McpPort(Protocol):
 
     async def list_faults(self) -> Sequence[str]:
         """Problems of the files that name servers, for people."""
+
+    async def list_consents(self) -> Sequence[McpConsent]:
+        """The decisions about servers of projects, oldest first."""
+
+    async def revoke_consent(self, consent_id: str) -> McpConsent | None:
+        """Forget a decision, so that it is asked for again; None if there is no such one."""
 
     async def restart(self, server: str, *, select: Callable[[McpServerStatus], bool]) -> int:
         """Stop the selected servers of this name, so that the next use starts them. Returns their

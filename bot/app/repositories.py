@@ -7,6 +7,7 @@ from datetime import UTC, timedelta, tzinfo
 
 from bot.engine.agent.budget import grant_cap_extension
 from bot.engine.autonomy.evolution.decisions import PromptDecisions
+from bot.engine.mcp.client.project_servers import McpConsents
 from bot.engine.memory.candidate_review import CandidateReview
 from bot.engine.memory.change_feed import MemoryChangeFeed
 from bot.engine.memory.quality_metrics import QualityMetrics
@@ -61,6 +62,7 @@ class RepositorySet:
     chats: ChatRepo
     people: PeopleRepo
     key_values: KeyValueStore
+    mcp_consents: McpConsents
     pairings: PairingRepo
     approvals: ApprovalRepo
     inbox: InboxRepo
@@ -97,6 +99,7 @@ def build_repositories(
     chats = ChatRepo(db, ids)
     people = PeopleRepo(db, ids, chats)
     key_values = KeyValueStore(db)
+    mcp_consents = McpConsents(db, key_values)
     pairings = PairingRepo(
         db, ids, people=people, chats=chats, key_values=key_values, now=clock.now
     )
@@ -113,6 +116,7 @@ def build_repositories(
         chats=chats,
         people=people,
         key_values=key_values,
+        mcp_consents=mcp_consents,
         pairings=pairings,
         approvals=ApprovalRepo(
             db,
@@ -120,6 +124,7 @@ def build_repositories(
             decision_handlers={
                 ApprovalKind.PAIRING: pairings.apply_decision,
                 ApprovalKind.MEMORY: review.apply_approval,
+                ApprovalKind.MCP: mcp_consents.apply_decision,
                 ApprovalKind.PROMPT: PromptDecisions(versions=work.versions, now=clock.now).apply,
                 **_task_effects(work, people, task_language, clock, decisions).consequences,
             },

@@ -38,6 +38,7 @@ from bot.engine.llm.api.access import LearnedToolForms
 from bot.engine.llm.backend import WorkerMode
 from bot.engine.llm.backend_registry import BackendRegistry, build_registry
 from bot.engine.llm.tool_calls import AgentTool
+from bot.engine.mcp.client.project_servers import McpConsents, ProjectServers
 from bot.engine.mcp.client.server_pool import KeptServers, McpServerPool
 from bot.engine.mcp.server.tool_server import ToolLender
 from bot.engine.memory.ports import MemorySource, NoMemories
@@ -132,7 +133,14 @@ def build_worker_services(settings: Settings, store: RepositorySet, clock: Clock
         fetcher=fetcher,
         search=build_search(settings),
         mcp_config=mcp_config,
-        mcp_servers=_build_mcp_servers(settings, shell, redactor.mask, fetcher, mcp_config),
+        mcp_servers=_build_mcp_servers(
+            settings,
+            shell,
+            redactor.mask,
+            fetcher,
+            config=mcp_config,
+            consents=store.mcp_consents,
+        ),
         redactor=redactor,
         history=build_worker_history(settings, store),
         task_memories=TaskMemories(
@@ -150,7 +158,9 @@ def _build_mcp_servers(
     shell: CommandShell,
     mask: Callable[[str], str],
     fetcher: WebFetcher,
+    *,
     config: McpConfigFile,
+    consents: McpConsents,
 ) -> McpServerPool:
     return McpServerPool(
         shell,
@@ -158,6 +168,7 @@ def _build_mcp_servers(
         fetcher,
         data_dir=settings.home,
         config=config,
+        consents=consents,
         keep=KeptServers(count=settings.mcp_kept, idle_seconds=settings.mcp_idle_minutes * 60),
         lender=ToolLender(settings.home / "lent", lambda: secrets.token_hex(16)),
     )
@@ -287,7 +298,20 @@ def build_context_builder(
         authorizer_factory=permissions,
         mask=workers.redactor.mask,
         shared_servers=workers.mcp_config.list_servers,
+        project_servers=_build_project_servers(settings, store, permissions).list_servers,
         choose_version=choose_version,
+    )
+
+
+def _build_project_servers(
+    settings: Settings, store: RepositorySet, permissions: PermissionService
+) -> ProjectServers:
+    return ProjectServers(
+        consents=store.mcp_consents,
+        requester=store.approval_requester,
+        show_request=permissions.show_request,
+        mask=permissions.mask,
+        data_dir=settings.home,
     )
 
 

@@ -101,7 +101,14 @@ _TONES = {
 }
 
 # These allow an exact text, so it is shown completely and unchanged.
-_EXACT_KINDS = {ApprovalKind.RISK, ApprovalKind.TOOL, ApprovalKind.PROMPT}
+_EXACT_KINDS = {
+    ApprovalKind.RISK,
+    ApprovalKind.TOOL,
+    ApprovalKind.PROMPT,
+    ApprovalKind.MCP,
+}
+_EXACT_TEXTS = {ApprovalKind.PROMPT: "change", ApprovalKind.MCP: "servers"}
+"""Text keys that introduce the exact text."""
 
 
 def approval_card(
@@ -300,7 +307,7 @@ def _detail_blocks(approval: Approval, words: TextCatalog) -> list[model.Block]:
 def _exact_blocks(approval: Approval, words: TextCatalog) -> list[model.Block]:
     """The exact text, its start and its end if it is long; `_full_text_blocks` has all of it."""
     whole = formats.show_exactly(approval.detail)
-    key = "change" if approval.kind is ApprovalKind.PROMPT else "exact"
+    key = _EXACT_TEXTS.get(approval.kind, "exact")
     said, detail = words(f"approval.{key}"), whole
     if len(whole) > _MAX_DETAIL:
         said = words(f"approval.{key}_long", n=len(approval.detail))
@@ -359,6 +366,8 @@ def _note_text(approval: Approval, words: TextCatalog) -> str:
             return words("approval.note_pairing", id=approval.id)
         case ApprovalKind.QUESTION:
             return words("tools.note_question", id=approval.id)
+        case ApprovalKind.MCP:
+            return words("mcp.consent.note", id=approval.id)
         case ApprovalKind.TOOL if approval.payload.get("pattern"):
             scope = "task" if approval.task_id else "chat"
             return words("tools.note", id=approval.id, scope=scope)

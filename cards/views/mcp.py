@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePath
 
 from cards import formats, model
 from cards.catalog import TextCatalog
-from storage.records.workers import McpServerState, McpServerStatus
+from storage.records.workers import McpConsent, McpServerState, McpServerStatus
 
 _MAX_SERVERS = 20
 _MAX_TOOLS = 12
@@ -27,8 +28,10 @@ def mcp_servers_card(
     words: TextCatalog,
     *,
     with_places: bool,
+    consents: Sequence[McpConsent] = (),
 ) -> model.Card:
-    """`with_places` shows where each is used; `faults` are problems of files."""
+    """`with_places` shows where each is used; `faults` are problems of files, `consents` decisions
+    about servers of projects."""
     blocks: list[model.Block] = [
         model.TextBlock("\n".join(_lines(each, words, with_places)))
         for each in servers[:_MAX_SERVERS]
@@ -38,10 +41,22 @@ def mcp_servers_card(
     blocks += [model.TextBlock(f"⚠️ {formats.escape_markdown(each, _MAX_ERROR)}") for each in faults]
     if len(servers) > _MAX_SERVERS:
         blocks.append(model.NoteBlock(words("mcp.list.more", n=len(servers) - _MAX_SERVERS)))
+    if consents:
+        lines = [_consent_line(each, words) for each in reversed(consents)][:_MAX_SERVERS]
+        blocks.append(model.TextBlock("\n".join((words("mcp.consent.list"), *lines))))
+        blocks.append(model.NoteBlock(words("mcp.consent.revoke")))
     blocks.append(model.NoteBlock(words("mcp.list.note")))
     is_bad = faults or any(each.state is McpServerState.FAILED for each in servers)
     tone = model.CardTone.WARN if is_bad else model.CardTone.INFO
     return model.titled_card(words("mcp.list.title"), *blocks, tone=tone)
+
+
+def _consent_line(consent: McpConsent, words: TextCatalog) -> str:
+    project = formats.escape_markdown(PurePath(consent.project).name, _MAX_NAME)
+    names = [formats.escape_markdown(each, _MAX_NAME) for each in consent.servers[:_MAX_TOOLS]]
+    state = words(f"mcp.consent.{'allowed' if consent.is_allowed else 'refused'}")
+    mark = "✅" if consent.is_allowed else "❌"
+    return f"- {mark} **{project}**: {', '.join(names)} · {state} · `{consent.id}`"
 
 
 def _lines(server: McpServerStatus, words: TextCatalog, with_places: bool) -> list[str]:

@@ -22,6 +22,7 @@ class ApprovalKind(StrEnum):
     BUDGET = "budget"
     MEMORY = "memory"
     PROMPT = "prompt"
+    MCP = "mcp"
 
 
 class ApprovalState(StrEnum):

@@ -176,6 +176,17 @@ class McpServerStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class McpConsent:
+    """An owner's decision about the servers that a project's file names. `id` is that of the
+    approval."""
+
+    id: str
+    project: str
+    servers: tuple[str, ...]
+    is_allowed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSession:
     """One conversation with a backend.
 

@@ -44,6 +44,7 @@ from storage.records.usage import CostQuery, CostReport, TaskCost
 from storage.records.workers import (
     ContextPart,
     ContextPartState,
+    McpConsent,
     McpServerStatus,
     PersonaList,
     SessionInfo,
@@ -458,6 +459,16 @@ class FakeMcpServers:
         self.shared: list[str] = []
         self.faults: list[str] = []
         self.stopped: list[str] = []
+        self.consents: list[McpConsent] = []
+
+    async def list_consents(self) -> Sequence[McpConsent]:
+        return self.consents
+
+    async def revoke_consent(self, consent_id: str) -> McpConsent | None:
+        found = next((each for each in self.consents if each.id == consent_id), None)
+        if found is not None:
+            self.consents.remove(found)
+        return found
 
     def list_servers(self) -> Sequence[McpServerStatus]:
         return self.servers

@@ -245,7 +245,7 @@ async def test_who_comes_second_is_told_who_was_first() -> None:
     assert "Ann decided first" in late.toast
 
 
-_BY_THE_WAY = (ApprovalKind.PAIRING, ApprovalKind.MEMORY, ApprovalKind.PROMPT)
+_BY_THE_WAY = (ApprovalKind.PAIRING, ApprovalKind.MEMORY, ApprovalKind.PROMPT, ApprovalKind.MCP)
 
 
 @pytest.mark.parametrize("kind", [each for each in ApprovalKind if each not in _BY_THE_WAY])

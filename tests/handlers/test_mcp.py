@@ -8,7 +8,7 @@ import pytest
 
 from storage.records.people import ChatId, Language, PersonId
 from storage.records.tasks import TaskId
-from storage.records.workers import McpServerState, McpServerStatus
+from storage.records.workers import McpConsent, McpServerState, McpServerStatus
 from tests.handlers.router_harness import RouterHarness, text_of
 
 OLGAS = McpServerStatus(
@@ -134,3 +134,32 @@ async def test_a_name_that_is_not_in_use_is_said_to_be_unknown(name: str) -> Non
 
 async def test_it_speaks_chinese_too() -> None:
     assert "MCP 服务" in text_of(await desk(language=Language.CHINESE).send_message("/mcp"))
+
+
+SHOP = McpConsent(id="k3m9qa", project="/srv/*shop*", servers=("docs",), is_allowed=True)
+
+
+async def test_decisions_about_projects_are_listed_for_owners_in_private_only() -> None:
+    made = desk()
+    made.world.mcp.consents = [SHOP, replace(SHOP, id="z9", servers=("bad",), is_allowed=False)]
+
+    seen = text_of(await made.send_message("/mcp", who="x-olga", chat="c0"))
+    others = text_of(await made.send_message("/mcp"))
+
+    assert "docs · allowed · k3m9qa" in seen.replace("`", "")
+    assert "bad · not allowed" in seen
+    assert "docs" not in others
+
+
+async def test_an_owner_revokes_a_decision_by_its_id() -> None:
+    made = desk()
+    made.world.mcp.consents = [SHOP]
+
+    unknown = text_of(await made.send_message("/mcp revoke nothing", who="x-olga", chat="c0"))
+    await made.send_message("/mcp revoke k3m9qa")
+    assert made.world.mcp.consents == [SHOP], "a member may not"
+    told = text_of(await made.send_message("/mcp revoke K3M9QA", who="x-olga", chat="c0"))
+
+    assert "No decision has the ID nothing" in unknown
+    assert "is forgotten" in told
+    assert made.world.mcp.consents == []

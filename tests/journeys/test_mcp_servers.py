@@ -4,6 +4,7 @@ are killed."""
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -15,18 +16,26 @@ import pytest
 import pytest_asyncio
 
 from tests.emulators.models.script import ReceivedRequest, ScriptedCall, ScriptedReply
-from tests.journeys.model_world import ModelWorld, ask, model_world, wait_for_message
+from tests.journeys.model_world import (
+    ModelWorld,
+    ask,
+    label_with,
+    model_world,
+    script_task,
+    wait_for_message,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SERVER = Path(__file__).parents[1] / "emulators" / "mcp_server.py"
-TOKEN = f"journey-{os.getpid()}"
+TOKEN, SHOP_TOKEN = f"journey-{os.getpid()}", f"shop-{os.getpid()}"
 PERSONA = f"""
 traits: {{comments: few}}
 servers:
   tiny: {{command: ["{sys.executable}", "{SERVER}", stateful, {TOKEN}]}}
 """
 COUNT = "mcp__tiny__count"
+LIST_FILES = ScriptedCall(name="list", arguments={})
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
@@ -39,14 +48,14 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Mode
         folder.mkdir(exist_ok=True)
         (folder / "tracker.yaml").write_text(PERSONA)
         yield made
-    assert processes() == []
+    assert processes() + processes(SHOP_TOKEN) == []
 
 
-def processes() -> list[int]:
+def processes(token: str = TOKEN) -> list[int]:
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
-            if f"\0{TOKEN}\0".encode() in entry.read_bytes():
+            if f"\0{token}\0".encode() in entry.read_bytes():
                 found.append(int(entry.parent.name))
     return found
 
@@ -91,3 +100,53 @@ async def test_the_next_message_finds_the_server_running_and_a_killed_one_is_sta
     assert "MCP server tiny stopped" in third.text
     assert "was restarted" in third.text
     assert "stopped" not in first.text + second.text
+
+
+async def test_a_projects_servers_start_only_after_an_owner_allowed_them_as_they_are(
+    world: ModelWorld, tmp_path: Path
+) -> None:
+    boss, chat = world.new_owner()
+    project = tmp_path / "shop"
+    project.mkdir()
+
+    def write_file(*more: str) -> None:
+        words = [str(SERVER), "stateful", SHOP_TOKEN, *more]
+        repo = {"command": sys.executable, "args": words, "env": {"SHOP_KEY": "hidden-value"}}
+        (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"tiny": repo}}))
+
+    async def run(cue: str) -> list[str]:
+        """The tools that the worker of a task had."""
+        command = script_task(world.script, cue, ScriptedReply(calls=[LIST_FILES]))
+        await boss.says(chat, command.replace("/run", f"/run -d {project}"))
+        await wait_for_message(chat, "Task finished", f"It is done: {cue}.")
+        return list(world.script.requests_for(f"step-{cue}", "step")[-1].tools)
+
+    write_file()
+    without = await run("first")
+    asked = await wait_for_message(chat, "Use this project's MCP servers?", "shop/.mcp.json")
+    assert f"{sys.executable} {SERVER} stateful {SHOP_TOKEN}" in asked.text
+    assert "SHOP_KEY" in asked.text
+    assert "hidden-value" not in asked.text
+    assert COUNT not in without
+    assert "continues without them" in asked.text
+    assert COUNT not in await run("second")
+    assert processes(SHOP_TOKEN) == []
+    assert len([each for each in chat.from_bot if "Use this project's" in each.text]) == 1
+
+    await boss.presses(asked, label_with(asked.buttons, "Allow"))
+    assert COUNT in await run("third")
+    assert len(processes(SHOP_TOKEN)) > 0
+    listed = await ask(boss, chat, "/mcp", "Servers of projects", "shop", "allowed")
+    consent = listed.text.rsplit("allowed", 1)[1].split("\n")[0].strip(" ·`")
+
+    write_file("changed")
+    assert COUNT not in await run("fourth")
+    again = await chat.wait_for(
+        lambda m: m.from_bot and "Use this project's" in m.text and m.id != asked.id
+    )
+    await boss.presses(again, label_with(again.buttons, "Don't"))
+    assert COUNT not in await run("fifth")
+    write_file()
+    await ask(boss, chat, f"/mcp revoke {consent}", "is forgotten")
+    await world.wait_until(lambda: not processes(SHOP_TOKEN))
+    assert COUNT not in await run("sixth")

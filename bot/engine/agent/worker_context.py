@@ -78,10 +78,11 @@ class WorkerContextBuilder:
         mask: Callable[[str], str],
         prompt_blocks: Sequence[ContextBlock],
         shared_servers: Callable[[], Awaitable[Sequence[McpServer]]],
+        project_servers: Callable[[WorkerSpec], Awaitable[Sequence[McpServer]]] | None = None,
         choose_version: PersonaVersionChooser | None = None,
     ) -> None:
-        """`shared_servers` returns the MCP servers of all personas. Without `choose_version`,
-        personas are used as they are written."""
+        """`shared_servers` returns the MCP servers of all personas, `project_servers` those of the
+        worker's project. Without `choose_version`, personas are used as they are written."""
         self.personas = personas
         self._tool_factories = tuple(tool_factories)
         self._system_blocks = tuple(system_blocks)
@@ -89,6 +90,7 @@ class WorkerContextBuilder:
         self._mask = mask
         self._prompt_blocks = tuple(prompt_blocks)
         self._shared_servers = shared_servers
+        self._project_servers = project_servers
         self._choose_version = choose_version
 
     async def build(self, spec: WorkerSpec) -> WorkerContext:
@@ -108,10 +110,19 @@ class WorkerContextBuilder:
             ),
             system_prompt="\n\n".join(block for block in (persona.system_text, *blocks) if block),
             permit=self._authorizer_factory.create_authorizer(spec, persona),
-            mcp_servers=choose_servers(persona, await self._shared_servers()),
+            mcp_servers=choose_servers(persona, await self._list_servers(spec)),
             prompt_prefix="".join(f"{block}\n\n" for block in prompt_texts if block),
             versions=versions,
         )
+
+    async def _list_servers(self, spec: WorkerSpec) -> Sequence[McpServer]:
+        """The shared servers, and those of the project with other names."""
+        shared = await self._shared_servers()
+        if self._project_servers is None:
+            return shared
+        names = {each.name for each in shared}
+        found = await self._project_servers(spec)
+        return (*shared, *(each for each in found if each.name not in names))
 
 
 def choose_servers(persona: Persona, shared: Sequence[McpServer]) -> tuple[McpServer, ...]:
@@ -122,11 +133,15 @@ def choose_servers(persona: Persona, shared: Sequence[McpServer]) -> tuple[McpSe
         for each in shared
         if each.name not in own
         and (
-            any(pattern.startswith(f"mcp__{each.name}__") for pattern in persona.tools)
+            any(pattern.startswith(_tool_prefix(each)) for pattern in persona.tools)
             or is_tool_allowed(persona, f"mcp__{each.name}__tool")
         )
     )
     return (*persona.servers, *usable)
+
+
+def _tool_prefix(server: McpServer) -> str:
+    return f"mcp__{server.name}__" if server.withheld is None else "mcp__"
 
 
 def is_tool_allowed(persona: Persona, tool: str) -> bool:

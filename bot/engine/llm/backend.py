@@ -134,7 +134,8 @@ class McpServer:
     """An MCP server, started by `command` with `env` or reached at `url` with `headers`.
 
     `secrets` are values in `env` or `headers` to redact; `readable_paths` are additional paths that
-    its process needs."""
+    its process needs. `files_hash` covers the files of the workspace that it runs, as they were
+    when an owner allowed it. One with a `withheld` notice is not started: people are told that."""
 
     name: str
     command: tuple[str, ...] = ()
@@ -143,6 +144,8 @@ class McpServer:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
     readable_paths: tuple[Path, ...] = ()
+    files_hash: str = ""
+    withheld: RunNotice | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

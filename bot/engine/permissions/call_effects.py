@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -83,6 +83,17 @@ def take_snapshot(call: ToolCall, workspace: Path) -> CallSnapshot:
     return CallSnapshot(hash=seen.digest(), scripts=scripts)
 
 
+def hash_program_files(words: Sequence[str], workspace: Path) -> str:
+    """Hash the files of the workspace that a program started with these words may run, as for a
+    command. The same files in another workspace have the same hash. Blocking."""
+    seen = _Snapshot(workspace)
+    installed = (f"node_modules/.bin/{Path(each).name.partition('@')[0]}" for each in words)
+    seen.add_named("\n".join((*words, *installed)))
+    for name in _BUILD_FILES:
+        seen.add(workspace / name)
+    return seen.digest(relative=True)
+
+
 class _Snapshot:
     """Reads each file once."""
 
@@ -94,10 +105,13 @@ class _Snapshot:
         self._is_partial = False
         """Something named may be a script that is too long to be looked through."""
 
-    def digest(self) -> str:
+    def digest(self, *, relative: bool = False) -> str:
         whole = hashlib.sha256()
         for path, state in self._states.items():
-            whole.update(f"{path}\0{state}\0".encode("utf-8", "surrogateescape"))
+            line = f"{path}\0{state}\0"
+            if relative:
+                line = line.replace(str(self.root), ".").replace(str(self._workspace), ".")
+            whole.update(line.encode("utf-8", "surrogateescape"))
         return whole.hexdigest()
 
     def add_named(self, command: str) -> dict[Path, str]:

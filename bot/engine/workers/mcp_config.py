@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
+import os
 import re
 import stat
 from collections.abc import Sequence
@@ -79,9 +81,12 @@ class _FileForm(BaseModel):
 
 def read_mcp_config(path: Path) -> tuple[McpServer, ...]:
     """Return the file's servers; none if there is no file. Blocking. Raises InvalidMcpConfig."""
-    text = _read_text(path)
-    if text is None:
-        return ()
+    text = read_mcp_file(path)
+    return () if text is None else parse_mcp_config(text)
+
+
+def parse_mcp_config(text: str) -> tuple[McpServer, ...]:
+    """Raises InvalidMcpConfig."""
     try:
         form = _FileForm.model_validate(json.loads(text))
     except ValidationError as error:
@@ -108,17 +113,23 @@ def read_mcp_config(path: Path) -> tuple[McpServer, ...]:
     return tuple(servers.values())
 
 
-def _read_text(path: Path) -> str | None:
+def read_mcp_file(path: Path, *, follow_links: bool = True) -> str | None:
+    """Return the text of the file; None if there is none. Blocking. Raises InvalidMcpConfig."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        seen = path.stat()
-        if not stat.S_ISREG(seen.st_mode):
-            raise InvalidMcpConfig("it is no ordinary file")
-        if seen.st_size > MAX_FILE_BYTES:
+        opened = os.open(path, flags | (0 if follow_links else os.O_NOFOLLOW))
+        with os.fdopen(opened, "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise InvalidMcpConfig("it is no ordinary file")
+            data = file.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
             raise InvalidMcpConfig(f"it is larger than {MAX_FILE_BYTES // 1024} KB")
-        return path.read_text(encoding="utf-8-sig")
+        return data.decode("utf-8-sig")
     except FileNotFoundError:
         return None
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise InvalidMcpConfig("it is a link") from error
         raise InvalidMcpConfig(f"it cannot be read: {error.strerror}") from error
     except UnicodeDecodeError:
         raise InvalidMcpConfig("it is no UTF-8 text") from None

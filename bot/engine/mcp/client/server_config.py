@@ -10,6 +10,7 @@ from typing import Self
 
 from bot.engine.llm.backend import McpServer, RunNotice, WorkerMode
 from bot.engine.llm.tool_calls import AgentTool
+from bot.engine.sandbox.spec import common_git_folder
 from bot.engine.workers.spec import CostAccount
 from storage.records.people import ChatId, PersonId
 from storage.records.tasks import TaskId
@@ -51,6 +52,15 @@ class McpScope:
         )
 
 
+def find_project(workspace: Path, data_dir: Path) -> Path | None:
+    """Return what is the same in all workspaces of a project: the git folder of a worktree's
+    repository, or the project's own folder. None for a task's own folder. Blocking."""
+    project = common_git_folder(workspace)
+    if project is None and not workspace.is_relative_to(data_dir):
+        project = workspace
+    return project
+
+
 def fill_variables(server: McpServer, variables: Mapping[str, str]) -> McpServer:
     """Replace `${NAME}` in `env` and `headers`. Raises McpError if a variable is not set."""
     return replace(
@@ -67,6 +77,11 @@ def server_secrets(server: McpServer, variables: Mapping[str, str]) -> tuple[str
     given = {variables.get(name, "") for name in _VARIABLE.findall(named)}
     secrets = (each for each in given if len(each) >= _MIN_SECRET_CHARS)
     return tuple(sorted(secrets, key=lambda each: (-len(each), each)))
+
+
+def referenced_variables(text: str) -> tuple[str, ...]:
+    """Return the names in `${NAME}`."""
+    return tuple(dict.fromkeys(_VARIABLE.findall(text)))
 
 
 def _substitute(data: str, variables: Mapping[str, str]) -> str:

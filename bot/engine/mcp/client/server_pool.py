@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,22 +22,24 @@ from bot.engine.mcp.client.live_server import (
     ServerTimeouts,
     ignore_notice,
 )
+from bot.engine.mcp.client.project_servers import McpConsents, check_files
 from bot.engine.mcp.client.server_config import (
     ConnectedServers,
     McpError,
     McpScope,
     fill_variables,
+    find_project,
     server_secrets,
 )
 from bot.engine.mcp.client.tool_data import tool_description, tool_name
 from bot.engine.mcp.server.protocol import SERVER_NAME
 from bot.engine.mcp.server.tool_server import ToolLender
 from bot.engine.redaction import MASK, redact_tool
-from bot.engine.sandbox.spec import SandboxedCommand, SandboxKind, SandboxLaunch, common_git_folder
+from bot.engine.sandbox.spec import SandboxedCommand, SandboxKind, SandboxLaunch
 from bot.engine.tools.shell_exec import CommandShell
 from bot.engine.web.fetcher import WebFetcher
 from bot.engine.workers.mcp_config import McpConfigFile
-from storage.records.workers import McpServerStatus
+from storage.records.workers import McpConsent, McpServerStatus
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -54,10 +57,7 @@ def home_name(server: str, scope: McpScope, data_dir: Path) -> str:
     """Return the name of the server's home: one for each person, chat and project.
 
     Tasks without a project share the chat's. Blocking."""
-    workspace = scope.workspace
-    project = common_git_folder(workspace)
-    if project is None and not workspace.is_relative_to(data_dir):
-        project = workspace
+    project = find_project(scope.workspace, data_dir)
     owner = "\0".join((str(scope.person), str(scope.chat), str(project or "")))
     return f"mcp-{server}-{hashlib.sha256(owner.encode()).hexdigest()[:_DIGEST_CHARS]}"
 
@@ -137,6 +137,7 @@ class McpServerPool:
         *,
         data_dir: Path,
         config: McpConfigFile | None = None,
+        consents: McpConsents | None = None,
         keep: KeptServers | None = None,
         timeouts: ServerTimeouts | None = None,
         variables: Mapping[str, str] = os.environ,
@@ -151,6 +152,7 @@ class McpServerPool:
         self._fetcher = fetcher
         self._data_dir = data_dir
         self._config = config or McpConfigFile(data_dir)
+        self._consents = consents
         self._keep = keep or KeptServers()
         self._timeouts = timeouts or ServerTimeouts()
         self._variables = variables
@@ -195,6 +197,9 @@ class McpServerPool:
         known: list[McpServer] = []
         notes: list[RunNotice] = []
         for server in servers:
+            if server.withheld is not None:
+                notes.append(server.withheld)
+                continue
             try:
                 known.append(fill_variables(server, self._variables))
             except McpError as error:
@@ -227,6 +232,16 @@ class McpServerPool:
     async def list_faults(self) -> Sequence[str]:
         return await self._config.list_faults()
 
+    async def list_consents(self) -> Sequence[McpConsent]:
+        return () if self._consents is None else [*(await self._consents.get_all()).values()]
+
+    async def revoke_consent(self, consent_id: str) -> McpConsent | None:
+        revoked = None if self._consents is None else await self._consents.revoke(consent_id)
+        if revoked is not None:
+            for each in [each for each in self._servers.values() if each.name in revoked.servers]:
+                self._close_soon(each)
+        return revoked
+
     async def restart(self, server: str, *, select: Callable[[McpServerStatus], bool]) -> int:
         """Stop the selected servers of this name and forget their failures, so that the next use
         starts them. Returns their number."""
@@ -252,6 +267,8 @@ class McpServerPool:
     async def _use_server(
         self, stack: AsyncExitStack, server: McpServer, scope: McpScope, notify: NoticeListener
     ) -> ConnectedServers:
+        if server.withheld is not None:
+            return ConnectedServers(notes=(server.withheld,))
         mask = self._server_mask(server)
         try:
             live = await self._get_server(server, scope, mask)
@@ -284,7 +301,7 @@ class McpServerPool:
             server.name,
             scope,
             config,
-            lambda: self._open_session(filled, scope),
+            partial(self._open_session, server, filled, scope),
             mask=mask,
             timeouts=self._timeouts,
             now=self._now,
@@ -294,8 +311,10 @@ class McpServerPool:
 
     @asynccontextmanager
     async def _open_session(
-        self, server: McpServer, scope: McpScope
+        self, written: McpServer, server: McpServer, scope: McpScope
     ) -> AsyncGenerator[tuple[McpSession, asyncio.Event], None]:
+        """`server` is the `written` one with its variables filled in."""
+        await asyncio.to_thread(check_files, written, scope.workspace)
         sdk = await asyncio.to_thread(_load_sdk)
         if server.url:
             opened = sdk.open_http_session(server.name, server.url, server.headers, self._fetcher)
