@@ -347,14 +347,15 @@ def _visible(of: PersonId | None, chat: ChatId | None) -> sa.ColumnElement[bool]
 
 
 def dump_timing(timing: Timing) -> dict[str, Any]:
-    """The timing as JSON: `at`, `every` seconds from `start`, or `cron` on `days`."""
+    """The timing as JSON: `at`, `every` seconds from `start`, or `cron` on `days`, of them
+    the `nth` of a month."""
     match timing:
         case OneTime(at=at):
             return {"at": at.isoformat()}
         case Interval(every=every, start=start):
             return {"every": every.total_seconds(), "start": start.isoformat()}
-        case CronTiming(expression=expression, days=days):
-            return {"cron": expression, "days": days.value}
+        case CronTiming(expression=expression, days=days, nth=nth):
+            return {"cron": expression, "days": days.value, **({"nth": nth} if nth else {})}
         case _:
             assert_never(timing)
 
@@ -366,7 +367,7 @@ def load_timing(data: Mapping[str, Any]) -> Timing:
         return Interval(
             every=timedelta(seconds=data["every"]), start=datetime.fromisoformat(data["start"])
         )
-    return CronTiming(expression=data["cron"], days=DayFilter(data["days"]))
+    return CronTiming(expression=data["cron"], days=DayFilter(data["days"]), nth=data.get("nth", 0))
 
 
 _BODIES: Mapping[str, type[Any]] = {

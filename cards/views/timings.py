@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import assert_never
 from zoneinfo import ZoneInfo
 
@@ -16,7 +17,7 @@ _MONTH_KEYS = (
     *("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"),
 )
 _WEEKDAYS = (1, 2, 3, 4, 5)
-_EVERY_DAY = ["*", "*", "*"]
+_EVERY_DAY = ("*", "*", "*")
 _MAX_NUMBER = 59
 _MAX_TIMES = 6
 _MAX_SHOWN = 80
@@ -57,26 +58,63 @@ def _interval_text(timing: Interval, words: TextCatalog, zone: ZoneInfo) -> str:
 def _cron_text(timing: CronTiming, words: TextCatalog) -> str:
     says_filter = timing.days is DayFilter.ANY
     try:
-        minute, hour, *day_fields = timing.expression.lower().split()
-        days = _days_text(day_fields, words)
-        if hour == "*":
-            often = _hourly_text(minute, words)
+        fields = [each.lower().split() for each in timing.expressions]
+        (day_fields,) = {tuple(each[2:]) for each in fields}
+        days = _nth_text(timing, day_fields, words) or _days_text(day_fields, words)
+        if fields[0][1] == "*" and len(fields) == 1:
+            often = _hourly_text(fields[0][0], words)
             told = words("timing.often", often=often, days=days) if days else often
         else:
-            times = _listed(_times(hour, minute), words)
-            each = days or words(f"timing.every_day.{timing.days}")
-            told = words("timing.at", days=each, times=times)
+            told = _times_text(
+                [(each[1], each[0]) for each in fields],
+                days or words(f"timing.every_day.{timing.days}"),
+                words,
+            )
             says_filter = says_filter or not days
+        says_filter = says_filter or timing.nth != 0
     except (ValueError, LookupError):
         told = words("timing.cron", expression=formats.code_text(timing.expression, _MAX_SHOWN))
     return told if says_filter else words(f"timing.only.{timing.days}", told=told)
 
 
-def _times(hour: str, minute: str) -> list[str]:
-    times = [f"{h:02}:{m:02}" for h in _numbers(hour) for m in _numbers(minute)]
-    if len(times) > _MAX_TIMES:
-        raise ValueError(hour)
-    return times
+def _nth_text(timing: CronTiming, day_fields: Sequence[str], words: TextCatalog) -> str:
+    """Empty where all days of the filter count."""
+    if timing.nth == 0 or timing.days is DayFilter.ANY:
+        return ""
+    _, month, _ = day_fields
+    ordinal = words(f"timing.ordinal.{timing.nth if timing.nth > 0 else 'last'}")
+    return words(f"timing.month_{timing.days}", months=_months_text(month, words), nth=ordinal)
+
+
+def _times_text(fields: list[tuple[str, str]], days: str, words: TextCatalog) -> str:
+    """Some times one by one; more only if they are equally far from each other."""
+    minutes = sorted(
+        60 * h + m for hour, minute in fields for h in _numbers(hour) for m in _minutes(minute)
+    )
+    if len(minutes) <= _MAX_TIMES:
+        times = _listed([_clock(each) for each in minutes], words)
+        return words("timing.at", days=days, times=times)
+    gaps = {after - before for before, after in pairwise(minutes)}
+    if len(gaps) > 1:
+        # Over midnight there is one longer gap.
+        longest = max(range(1, len(minutes)), key=lambda n: minutes[n] - minutes[n - 1])
+        minutes = [*minutes[longest:], *(each + 24 * 60 for each in minutes[:longest])]
+        gaps = {after - before for before, after in pairwise(minutes)}
+    step = gaps.pop()
+    if gaps:
+        raise ValueError(fields)
+    often = words("timing.minutes", n=step) if step % 60 else words("timing.hours", n=step // 60)
+    first, last = _clock(minutes[0]), _clock(minutes[-1])
+    window = words("timing.window", often=often, first=first, last=last)
+    return words("timing.often", often=window, days=days)
+
+
+def _minutes(field: str) -> Sequence[int]:
+    return range(60) if field == "*" else _numbers(field)
+
+
+def _clock(minute: int) -> str:
+    return f"{minute // 60 % 24:02}:{minute % 60:02}"
 
 
 def _hourly_text(minute: str, words: TextCatalog) -> str:
@@ -90,7 +128,7 @@ def _hourly_text(minute: str, words: TextCatalog) -> str:
     return words("timing.past", minutes=_listed(list(map(str, minutes)), words))
 
 
-def _days_text(fields: list[str], words: TextCatalog) -> str:
+def _days_text(fields: Sequence[str], words: TextCatalog) -> str:
     """Empty for every day."""
     day, month, weekday = fields
     if fields == _EVERY_DAY:
@@ -117,20 +155,23 @@ def _weekday_text(field: str, words: TextCatalog) -> str:
 
 
 def _date_text(day: str, month: str, words: TextCatalog) -> str:
-    if month == "*":
-        months = words("timing.every_month")
-    else:
-        names = [
-            words(f"timing.month.{_MONTH_KEYS[n - 1]}") for n in _numbers(month, _MONTH_KEYS, 1)
-        ]
-        months = _listed(names, words)
+    months = _months_text(month, words)
     if day == "*":
         return words("timing.month_every_day", months=months)
     if day in {"l", "lw"}:
         return words(f"timing.month_{day}", months=months)
-    return words(
-        "timing.month_days", months=months, days=_listed(list(map(str, _numbers(day))), words)
-    )
+    days = _listed(list(map(str, _numbers(day.removesuffix(",l")))), words)
+    told = words("timing.month_days", months=months, days=days)
+    if day.endswith(",l"):
+        return words("timing.list", first=told, last=words("timing.last_day"))
+    return told
+
+
+def _months_text(field: str, words: TextCatalog) -> str:
+    if field == "*":
+        return words("timing.every_month")
+    numbers = _numbers(field, _MONTH_KEYS, 1)
+    return _listed([words(f"timing.month.{_MONTH_KEYS[n - 1]}") for n in numbers], words)
 
 
 def _numbers(field: str, names: Sequence[str] = (), first: int = 0) -> list[int]:

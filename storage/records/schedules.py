@@ -41,10 +41,16 @@ class Interval:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CronTiming:
     """Fires at the local times that match the five fields of `expression`, on the days of the
-    filter. `L` and `#` are allowed in it."""
+    filter. `L` and `#` are allowed in it; several expressions are joined by `; `. `nth` leaves
+    one of the filter's days in each month: 1 is the first, -1 the last, 0 all of them."""
 
     expression: str
     days: DayFilter = DayFilter.ANY
+    nth: int = 0
+
+    @property
+    def expressions(self) -> tuple[str, ...]:
+        return tuple(each.strip() for each in self.expression.split(";"))
 
 
 Timing: TypeAlias = OneTime | Interval | CronTiming

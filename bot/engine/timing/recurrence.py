@@ -4,6 +4,7 @@ people work, and parts of a day."""
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property
@@ -24,11 +25,12 @@ from dataclasses import dataclass
 MIN_INTERVAL = timedelta(minutes=1)
 HORIZON = timedelta(days=3653)
 """Ten years: nothing is scheduled later."""
+MAX_CRON = 200
+"""Characters of cron expressions."""
 
 _MINUTE = timedelta(minutes=1)
 _DAY = timedelta(days=1)
 _CRON_FIELDS = 5
-_MAX_CRON = 200
 _MAX_FILTERED_DAYS = 400
 _CRON_REFERENCE_TIME = datetime(2026, 1, 1, tzinfo=UTC)
 _ZONE_NAME = re.compile(r"[A-Za-z0-9_+-]{1,40}(?:/[A-Za-z0-9_+-]{1,40}){0,2}")
@@ -72,7 +74,7 @@ def check_timing(
     timing: Timing, *, now: datetime, zone: ZoneInfo, calendar: WorkingCalendar | None = None
 ) -> None:
     """Raise TimingError if the timing never fires, not within ten years, or too often."""
-    if isinstance(timing, CronTiming) and not is_cron(timing.expression):
+    if isinstance(timing, CronTiming) and not all(map(is_cron, timing.expressions)):
         raise TimingError("timing.cron", text=timing.expression[:60])
     if isinstance(timing, Interval):
         if timing.every < MIN_INTERVAL:
@@ -97,7 +99,7 @@ def next_cron_time(expression: str, *, after: datetime, zone: ZoneInfo) -> datet
 
     Hours are local: an hour that a clock change skips is the end of the gap, one that comes twice
     is the first. Only `*` means each hour that passes, so that nothing is left out for an hour."""
-    fields = expression.split() if len(expression) <= _MAX_CRON else []
+    fields = expression.split() if len(expression) <= MAX_CRON else []
     if len(fields) != _CRON_FIELDS:
         return None
     # Imported on first use.
@@ -158,14 +160,26 @@ def _next_of_cron(
 ) -> datetime | None:
     """A day on which it may not fire is skipped as a whole; so many of them in a row mean never."""
     for _ in range(_MAX_FILTERED_DAYS):
-        due = next_cron_time(timing.expression, after=after, zone=zone)
+        found = (next_cron_time(each, after=after, zone=zone) for each in timing.expressions)
+        due = min((each for each in found if each is not None), default=None)
         if due is None or timing.days is DayFilter.ANY:
             return due
         day = due.astimezone(zone).date()
-        if calendar.is_working(day) is (timing.days is DayFilter.WORKING):
+        if _passes_filter(day, timing, calendar):
             return due
         after = max(due, local_to_utc(datetime.combine(day, time(23, 59, 59)), zone))
     return None
+
+
+def _passes_filter(day: date, timing: CronTiming, calendar: WorkingCalendar) -> bool:
+    def is_of_filter(each: date) -> bool:
+        return calendar.is_working(each) is (timing.days is DayFilter.WORKING)
+
+    if not is_of_filter(day) or timing.nth == 0:
+        return is_of_filter(day)
+    last = monthrange(day.year, day.month)[1]
+    numbers = range(1, day.day + 1) if timing.nth > 0 else range(day.day, last + 1)
+    return sum(is_of_filter(day.replace(day=n)) for n in numbers) == abs(timing.nth)
 
 
 def _is_skipped_by_clock_change(at: datetime, zone: ZoneInfo) -> bool:

@@ -17,8 +17,8 @@ START = datetime(2026, 11, 30, 1, tzinfo=UTC)
 """A Monday, at nine in Shanghai."""
 
 
-def cron(expression: str, days: DayFilter = DayFilter.ANY) -> CronTiming:
-    return CronTiming(expression=expression, days=days)
+def cron(expression: str, days: DayFilter = DayFilter.ANY, nth: int = 0) -> CronTiming:
+    return CronTiming(expression=expression, days=days, nth=nth)
 
 
 @pytest.mark.parametrize(
@@ -80,6 +80,46 @@ def cron(expression: str, days: DayFilter = DayFilter.ANY) -> CronTiming:
             cron("0 */2 * * *", DayFilter.FREE),
             "by cron `0 */2 * * *`, on days off only",
             "按 cron `0 */2 * * *`（仅休息日）",
+        ),
+        (
+            cron("30 8 * * 1-5; 0 22 * * 1-5"),
+            "every Monday to Friday at 08:30 and 22:00",
+            "每周一到周五 08:30、22:00",
+        ),
+        (
+            cron("0 9-17 * * 1-5"),
+            "every hour from 09:00 to 17:00, every Monday to Friday",
+            "每周一到周五，09:00 到 17:00 每小时",
+        ),
+        (
+            cron("0,30 9-16 * * *; 0 17 * * *", DayFilter.WORKING),
+            "every 30 minutes from 09:00 to 17:00, every working day",
+            "每个工作日，09:00 到 17:00 每 30 分钟",
+        ),
+        (
+            cron("0 0-6,22,23 * * *"),
+            "every hour from 22:00 to 06:00, every day",
+            "每天，22:00 到 06:00 每小时",
+        ),
+        (
+            cron("0 9 15,L * *"),
+            "on day 15 of every month and the last day at 09:00",
+            "每月 15 日、最后一天 09:00",
+        ),
+        (
+            cron("0 17 * * *", DayFilter.WORKING, -1),
+            "on the last working day of every month at 17:00",
+            "每月最后一个工作日 17:00",
+        ),
+        (
+            cron("0 9 * 1,7 *", DayFilter.WORKING, 1),
+            "on the first working day of January and July at 09:00",
+            "1 月、7 月第一个工作日 09:00",
+        ),
+        (
+            cron("0 22 * * 1; 0 1 * * 2"),
+            "by cron `0 22 * * 1; 0 1 * * 2`",
+            "按 cron `0 22 * * 1; 0 1 * * 2`",
         ),
         (
             cron("0 0-99999999 * * *"),

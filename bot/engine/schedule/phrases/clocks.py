@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from bot.engine.schedule.phrases.model import ClockTime, DayPart, Element, TimePhrase
 from bot.engine.schedule.phrases.words import NUMBER_END, ZH_NUMBER, parse_number
@@ -30,7 +31,7 @@ _PARTS = {
     "noon": DayPart.NOON,
     "midday": DayPart.NOON,
 }
-_ZH_PART = (
+ZH_PART = (
     "凌晨|清晨|清早|一早|大早上|早上|早晨|上午|中午|正午|午后|下午|傍晚|晚上|晚间|夜里|夜晚|深夜"
     "|半夜|午夜|[早晚](?=[0-9]{2}|[4-9五六七八九十])"
 )
@@ -64,7 +65,7 @@ def _minute(found: dict[str, str | None]) -> int | None:
     if found.get("half"):
         return 30
     if quarter := found.get("quarter"):
-        return 15 * int(parse_number(quarter) or 1) if quarter in "一三" else 15
+        return 15 * int(parse_number(quarter) or 1)
     value = parse_number(found.get("minute") or found.get("minute_only") or "0")
     return int(value) if value is not None and value < _HOUR_MINUTES else None
 
@@ -92,21 +93,23 @@ def add_clock(
 
 _EN_HOUR = r"(?:[0-9]{1,2}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)"
 _ZH_AFTER = r"(?!建议|意见|原因|理由|要求|内容|想法|问题|事|击|赞|评|心|子|头|到为止|儿|名|都)"
-_AND = r"(?:(?:and|&|和|及|跟|、)\s?)?"
+_AND = r"(?:(?:and|&|和|及|跟|、|/)\s?)?"
 _AM_PM = rf"(?P<ampm>am|pm|a\.m\.?|p\.m\.?){NUMBER_END}"
 _CLOCKS = tuple(
     re.compile(_AND + pattern)
     for pattern in (
         # 9点, 下午3点半, 18时30分
         (
-            rf"(?P<part>{_ZH_PART})?\s?(?P<hour>{ZH_NUMBER})\s?(?:点|(?<=[0-9])时(?!候|间|常))"
-            rf"{_ZH_AFTER}(?:钟|整)?\s?(?:(?P<half>半)|(?P<quarter>[一三])刻"
-            r"|(?P<minute>[0-5][0-9]|[一二三四五]?十[一二三四五六七八九]?|[零〇][一二三四五六七八九])"
-            r"(?:\s?分|(?![个名位份条次元块天页%]))|(?P<minute_only>[0-9])(?=\s?分))?(?:\s?分)?"
+            rf"(?P<part>{ZH_PART})?\s?(?P<hour>{ZH_NUMBER})\s?(?:点|(?<=[0-9])时(?!候|间|常))"
+            rf"{_ZH_AFTER}(?:钟|整)?\s?(?:(?P<half>半)|(?P<quarter>[一三13])刻"
+            r"|过?(?P<minute>[0-5][0-9]|[一二三四五]?十[一二三四五六七八九]?|[零〇][一二三四五六七八九])"
+            r"(?:\s?分|(?![个名位份条次元块天页%]))|过?(?P<minute_only>[0-9五])(?=\s?分))?(?:\s?分)?(?:左右)?"
         ),
+        # 差十分八点
+        rf"差(?P<minute>{ZH_NUMBER})分钟?\s?(?P<to_hour>(?P<hour>{ZH_NUMBER}))点{_ZH_AFTER}",
         # 9:30, 下午 9:30, 9:30 pm
         (
-            rf"(?:at\s|@\s?)?(?P<part>{_ZH_PART})?\s?(?P<hour>[0-9]{{1,2}}):(?P<minute>[0-5][0-9])"
+            rf"(?:at\s|@\s?)?(?P<part>{ZH_PART})?\s?(?P<hour>[0-9]{{1,2}}):(?P<minute>[0-5][0-9])"
             rf"(?::[0-5][0-9])?(?![0-9])(?:\s?{_AM_PM})?"
         ),
         # 9am, 7.45pm
@@ -116,10 +119,16 @@ _CLOCKS = tuple(
             r"(?:at\s)?(?:(?P<half>half)\spast|(?:a\s)?(?P<quarter>quarter)\s(?:past|(?P<to_hour>to)))"
             rf"\s(?P<hour>{_EN_HOUR}){NUMBER_END}"
         ),
+        # ten to nine, 10 minutes past 9
+        (
+            r"(?:at\s)?(?P<minute>five|ten|twenty|(?:[0-9]{1,2}|five|ten|twenty)(?=\sminutes))(?:\sminutes)?"
+            rf"\s(?:past|(?P<to_hour>to))\s(?P<hour>{_EN_HOUR}){NUMBER_END}"
+        ),
         # at 9, at nine, 9 o'clock
         (
-            rf"(?:at|around|@)\s(?P<hour>{_EN_HOUR})(?:\s?o'?clock)?"
-            r"(?![0-9a-z%/]|[:.][0-9]|\s(?:minutes|percent|people))"
+            rf"(?:at(?:\s(?:about|around))?|around|@)\s(?P<hour>{_EN_HOUR})"
+            r"(?:\.(?P<minute>[0-5][0-9])|\s?o'?clock)?"
+            r"(?![0-9a-z%/]|[:.][0-9]|\s(?:minutes|percent|people|dollars|euros)|\s(?:to|past)\s[0-9])"
         ),
         rf"(?P<hour>{_EN_HOUR})\s?o'?clock{NUMBER_END}",
         # 9 tonight
@@ -128,13 +137,97 @@ _CLOCKS = tuple(
 )
 _MORE_CLOCKS = re.compile(
     r"(?:\s?(?:,\s?and|,|and|&|和|、)\s?)(?P<hour>[0-9]{1,2})(?![0-9:a-z%/.\-点时月])"
-    r"(?!\s(?!and\s[0-9]|every|each|daily|on|in|tomorrow|$))"
+    r"(?!\s(?!and\s[0-9]|every|each|daily|on|in|tomorrow|to\s|remind|send|check|post|give|run|$))"
 )
 
 
 def _take_more_clocks(match: re.Match[str], phrase: TimePhrase) -> bool:
     """`and 18`, after `at 9`."""
     return bool(phrase.clocks) and add_clock(phrase, match["hour"])
+
+
+def _take_end_of_day(_: re.Match[str], phrase: TimePhrase) -> bool:
+    """`EOD`, which is the end of work."""
+    return not phrase.has_hour and add_clock(phrase, "17", exact=True)
+
+
+_END_OF_DAY = re.compile(
+    rf"(?:at\s)?(?:eod|cob|(?:the\s)?end\sof\s(?:the\s)?(?:business\s|working?\s)?day"
+    rf"|close\sof\sbusiness){NUMBER_END}"
+)
+
+
+def _take_both(match: re.Match[str], phrase: TimePhrase) -> bool:
+    """`早晚8点`."""
+    return (
+        not phrase.has_hour
+        and add_clock(phrase, match["hour"], part=DayPart.AM)
+        and add_clock(phrase, match["hour"], part=DayPart.NIGHT)
+    )
+
+
+_BOTH = re.compile(rf"早晚各?(?P<hour>{ZH_NUMBER})点{_ZH_AFTER}")
+
+
+def _take_more_parts(match: re.Match[str], phrase: TimePhrase) -> bool:
+    """`and evening`, after `every morning`."""
+    more = part_in(match[0])
+    if phrase.part is None or more is None or phrase.clocks or not phrase.every:
+        return False
+    for part in (phrase.part, more):
+        phrase.clocks.append(ClockTime(hour=part.value, part=part, exact=True))
+    return True
+
+
+_MORE_PARTS = re.compile(
+    rf"(?:\sand\s(?:every\s)?|\s?[和、]\s?)(?:(?:morning|noon|afternoon|evening|night){NUMBER_END}"
+    rf"|(?:早上|中午|下午|傍晚|晚上)(?!{ZH_NUMBER}点))"
+)
+
+
+def _take_window(match: re.Match[str], phrase: TimePhrase) -> bool:
+    """`from 9 to 17`, `9点到18点`, `between 9am and 5pm`."""
+    if phrase.window or phrase.clocks or phrase.instant or phrase.delay:
+        return False
+    lead, joint = match["lead"], match["joint"]
+    if (joint == "and") is not (lead == "between "):
+        return False
+    is_bare = not lead and f"{match['start']}{match['end']}".isdigit()
+    if is_bare and not (phrase.repeats or _REPEATED.match(match.string, match.end())):
+        return False
+    start, end = _side(match["start"]), _side(match["end"])
+    if start is None or end is None:
+        return False
+    if end.part in {DayPart.AM, DayPart.PM} and start.part is None and start.hour < end.hour:
+        # `2 to 5pm`
+        start = replace(start, part=end.part)
+    phrase.make_often()
+    phrase.window = (start, end)
+    return True
+
+
+def _side(text: str) -> ClockTime | None:
+    """One end of a window."""
+    match = _SIDE_PARTS.fullmatch(text)
+    phrase = TimePhrase(end=0)
+    if match is None:
+        part = part_in(text)
+        return ClockTime(hour=part.value, exact=True) if part else None
+    return phrase.clocks[0] if _take_clock(match, phrase) else None
+
+
+_SIDE_PARTS = re.compile(
+    rf"(?P<part>{ZH_PART})?\s?(?P<hour>{ZH_NUMBER})(?:[:.](?P<minute>[0-5][0-9])|\s?点(?:钟|整)?"
+    r"(?:(?P<half>半)|(?P<quarter>[一三])刻|(?P<minute_only>[0-5][0-9])分?)?)?"
+    r"(?:\s?(?P<ampm>am|pm|a\.m\.?|p\.m\.?))?"
+)
+_SIDE = re.sub(r"\?P<\w+>", "?:", _SIDE_PARTS.pattern)
+_WINDOW = re.compile(
+    rf"(?P<lead>from\s|between\s|从)?(?P<start>{_SIDE}|noon|midday)\s?"
+    rf"(?P<joint>to|until|till|and|[-–—~到至])\s?(?P<end>{_SIDE}|noon|midday|midnight)"
+    r"(?![0-9a-z:%/.\-号日月])(?:\s?(?:之间|期间|内))?"
+)
+_REPEATED = re.compile(r"[\s,]{0,2}(?:on\s(?:weekdays|workdays)|every|each|hourly|每)")
 
 
 def _take_part(match: re.Match[str], phrase: TimePhrase) -> bool:
@@ -152,11 +245,33 @@ def _take_part(match: re.Match[str], phrase: TimePhrase) -> bool:
     return True
 
 
+_FIRST_THING = re.compile(
+    r"first\sthing(?:\sin\sthe\smorning)?"
+    r"(?=(?P<day>\s(?:on\s)?(?:next\s)?(?:tom|tmr|mon|tue|wed|thu|fri|sat|sun))?)"
+)
+
+
+def _take_first_thing(match: re.Match[str], phrase: TimePhrase) -> bool:
+    """`first thing tomorrow`."""
+    if phrase.has_hour or (phrase.is_empty and not match["day"]):
+        return False
+    phrase.part = DayPart.AM
+    return True
+
+
 _PART = re.compile(
     r"(?:(?:at\s)?(?:noon|midday|midnight|night)|(?:in\sthe\s)?(?:morning|afternoon|evening))s?"
-    rf"{NUMBER_END}|(?:{_ZH_PART})"
+    rf"{NUMBER_END}|(?:{ZH_PART})"
 )
 
 ELEMENTS: tuple[Element, ...] = tuple((pattern, _take_clock) for pattern in _CLOCKS)
-LATE_ELEMENTS: tuple[Element, ...] = ((_MORE_CLOCKS, _take_more_clocks), (_PART, _take_part))
+WINDOW_ELEMENTS: tuple[Element, ...] = ((_WINDOW, _take_window),)
+LATE_ELEMENTS: tuple[Element, ...] = (
+    (_MORE_CLOCKS, _take_more_clocks),
+    (_MORE_PARTS, _take_more_parts),
+    (_BOTH, _take_both),
+    (_END_OF_DAY, _take_end_of_day),
+    (_FIRST_THING, _take_first_thing),
+    (_PART, _take_part),
+)
 """Tried where nothing else fits."""

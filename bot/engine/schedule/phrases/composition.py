@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import calendar
+from collections.abc import Iterable
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
@@ -15,16 +16,16 @@ from bot.engine.schedule.phrases.model import (
     TimePhrase,
 )
 from bot.engine.schedule.phrases.words import Amount
-from bot.engine.timing.recurrence import TimingError, local_to_utc
+from bot.engine.timing.recurrence import MAX_CRON, TimingError, local_to_utc
 from storage.records.schedules import CronTiming, DayFilter, Interval, OneTime, Timing
 
 _DEFAULT_HOUR = 9
 _FIRST_PLAIN_HOUR = 6
-_NOON, _MIDNIGHT = 12, 24
+_NOON, _MIDNIGHT, _HOUR_MINUTES = 12, 24, 60
+_MIN_RUN = 3
 _SATURDAY = 5
 _YEAR_MONTHS = 12
 _MONTH_STEPS = frozenset({1, 2, 3, 4, 6, 12})
-_CRON_MONTHS = {12: "1"}
 
 _Hour = tuple[int, int]
 """An hour and a minute. Hours from 24 on are those of the next day."""
@@ -36,7 +37,7 @@ def compose(phrase: TimePhrase, *, now: datetime, zone: ZoneInfo) -> Timing:
     meaning, or with one that no timing can hold."""
     own = ZoneInfo(phrase.zone) if phrase.zone else zone
     try:
-        if phrase.every is not None:
+        if phrase.repeats:
             return _compose_repetition(phrase, now.astimezone(own), own)
         if not phrase.has_day and phrase.delay is None:
             return OneTime(at=_compose_moment(phrase, now.astimezone(own), own))
@@ -49,6 +50,8 @@ def compose(phrase: TimePhrase, *, now: datetime, zone: ZoneInfo) -> Timing:
 def _compose_moment(phrase: TimePhrase, now: datetime, zone: ZoneInfo) -> datetime:
     if phrase.instant is not None:
         return phrase.instant.astimezone(UTC)
+    if phrase.window:
+        raise TimingError("timing.words")
     if phrase.nth or phrase.nth_working_day or len(phrase.clocks) > 1 or len(phrase.month_days) > 1:
         raise TimingError("timing.inexpressible")
     if phrase.delay is not None:
@@ -112,8 +115,12 @@ def _compose_date(phrase: TimePhrase, hour: _Hour, now: datetime, zone: ZoneInfo
 
 
 def _compose_repetition(phrase: TimePhrase, now: datetime, zone: ZoneInfo) -> Timing:
-    if phrase.nth_working_day or phrase.delay is not None:
+    if phrase.delay is not None:
         raise TimingError("timing.inexpressible")
+    if phrase.often is not None:
+        return _compose_often(phrase, phrase.often)
+    if phrase.window is not None:
+        raise TimingError("timing.words")
     match phrase.every:
         case Every.SPAN:
             return _compose_span(phrase, now)
@@ -126,7 +133,7 @@ def _compose_repetition(phrase: TimePhrase, now: datetime, zone: ZoneInfo) -> Ti
         case Every.DAY | Every.WEEK if phrase.step != 1:
             return _compose_days_apart(phrase, now, zone)
         case _:
-            return _compose_cron(phrase)
+            return _cron_of_hours(phrase, _hours(phrase))
 
 
 def _compose_span(phrase: TimePhrase, now: datetime) -> Interval:
@@ -157,14 +164,77 @@ def _compose_days_apart(phrase: TimePhrase, now: datetime, zone: ZoneInfo) -> In
     return Interval(every=timedelta(days=days), start=start)
 
 
-def _compose_cron(phrase: TimePhrase) -> CronTiming:
-    hours = _hours(phrase)
-    minutes = {minute for _, minute in hours}
-    shifted = {hour // _MIDNIGHT for hour, _ in hours}
-    if len(minutes) > 1 or len(shifted) > 1:
+def _compose_often(phrase: TimePhrase, often: Amount) -> CronTiming:
+    """So often on each of the days, from the first to the last hour of the window."""
+    step = often.span // timedelta(minutes=1)
+    if step == 0:
+        raise TimingError("timing.too_often")
+    if phrase.has_hour or often.days or often.months or often.span % timedelta(minutes=1):
         raise TimingError("timing.inexpressible")
-    late = shifted.pop()
-    hour = ",".join(str(each) for each in sorted({hour % _MIDNIGHT for hour, _ in hours}))
+    if phrase.every is None and phrase.has_day:
+        raise TimingError("timing.inexpressible")
+    first, last = _window_minutes(phrase)
+    times = range(first, last + 1, step)
+    return _cron_of_hours(phrase, [divmod(minute, _HOUR_MINUTES) for minute in times])
+
+
+def _window_minutes(phrase: TimePhrase) -> tuple[int, int]:
+    """Minutes of the day. A window without a name for its last hour takes that of the first, and
+    one that ends before it begins ends on the next day."""
+    if phrase.window is None:
+        return 0, _MIDNIGHT * _HOUR_MINUTES - 1
+    start, end = phrase.window
+    first = _hour_of_day(start, start.part) * _HOUR_MINUTES + start.minute
+    last = _hour_of_day(end, end.part) * _HOUR_MINUTES + end.minute
+    if last <= first and end.part is None and not end.exact:
+        last = _hour_of_day(end, start.part) * _HOUR_MINUTES + end.minute
+    if last <= first:
+        if phrase.filter is not DayFilter.ANY:
+            raise TimingError("timing.inexpressible")
+        last += _MIDNIGHT * _HOUR_MINUTES
+    return first, last
+
+
+def _cron_of_hours(phrase: TimePhrase, hours: list[_Hour]) -> CronTiming:
+    """One expression for all hours with the same minutes on the same days."""
+    minutes: dict[tuple[int, int], set[int]] = {}
+    has_days = phrase.every in {Every.WEEK, Every.MONTH, Every.YEAR}
+    for hour, minute in hours:
+        late, hour_of_day = divmod(hour, _MIDNIGHT)
+        minutes.setdefault((late * has_days, hour_of_day), set()).add(minute)
+    groups: dict[tuple[int, frozenset[int]], list[int]] = {}
+    for late, hour in sorted(minutes):
+        groups.setdefault((late, frozenset(minutes[late, hour])), []).append(hour)
+    expressions = []
+    for (late, each), of_day in groups.items():
+        times = f"{_field(each, _HOUR_MINUTES)} {_field(of_day, _MIDNIGHT)}"
+        expressions.append(f"{times} {_day_fields(phrase, late)}")
+    nth = phrase.month_days[0] if phrase.nth_working_day else 0
+    expression = "; ".join(expressions)
+    if len(expression) > MAX_CRON:
+        raise TimingError("timing.inexpressible")
+    return CronTiming(expression=expression, days=phrase.filter, nth=nth)
+
+
+def _field(numbers: Iterable[int], full: int) -> str:
+    """A field of cron; three and more in a row are a range."""
+    found = sorted(numbers)
+    if len(found) == full:
+        return "*"
+    runs: list[list[int]] = []
+    for number in found:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    items = [
+        f"{run[0]}-{run[-1]}" if len(run) >= _MIN_RUN else ",".join(map(str, run)) for run in runs
+    ]
+    return ",".join(items)
+
+
+def _day_fields(phrase: TimePhrase, late: int) -> str:
+    """Of a day, or of the next one if `late`."""
     day, month, weekday = "*", "*", "*"
     if phrase.every is Every.WEEK:
         weekday = _weekday_field([(each + late) % 7 for each in phrase.weekdays or [0]])
@@ -174,20 +244,23 @@ def _compose_cron(phrase: TimePhrase) -> CronTiming:
             raise TimingError("timing.inexpressible")
     elif phrase.has_day:
         raise TimingError("timing.inexpressible")
-    expression = f"{minutes.pop()} {hour} {day} {month} {weekday}"
-    return CronTiming(expression=expression, days=phrase.filter)
+    return f"{day} {month} {weekday}"
 
 
 def _month_fields(phrase: TimePhrase) -> tuple[str, str, str]:
     step = phrase.step if phrase.every is Every.MONTH else _YEAR_MONTHS
     if step not in _MONTH_STEPS:
         raise TimingError("timing.too_often" if step == 0 else "timing.inexpressible")
-    months = "*" if step == 1 else ",".join(str(n) for n in range(1, _YEAR_MONTHS + 1, step))
+    # The end of a quarter is in its last month.
+    first = step if phrase.month_days and max(phrase.month_days) < 0 else 1
+    months = "*" if step == 1 else ",".join(str(n) for n in range(first, _YEAR_MONTHS + 1, step))
     if phrase.month is not None:
         months = str(phrase.month)
         if phrase.month_days and phrase.month_days[0] > 0:
             # Some year must have this day: 2024 is a leap year.
             date(2024, phrase.month, phrase.month_days[0])
+    if phrase.nth_working_day:
+        return "*", months, "*"
     if phrase.weekdays:
         if phrase.nth is None or len(phrase.weekdays) > 1:
             raise TimingError("timing.inexpressible")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-from bot.engine.schedule.phrases.clocks import part_in
+from bot.engine.schedule.phrases.clocks import ZH_PART, part_in
 from bot.engine.schedule.phrases.model import LAST, ClockTime, Element, Every, TimePhrase
 from bot.engine.schedule.phrases.words import (
     EN_DAY,
@@ -61,7 +61,35 @@ _DATES = tuple(
         ),
         r"(?:on\s)?(?P<month>[0-9]{1,2})/(?P<day>[0-9]{1,2})(?![0-9/])",
         r"(?P<month>[0-9]{2})-(?P<day>[0-9]{2})(?=\s[0-9]{1,2}:)",
+        rf"(?P<month>[0-9]{{1,2}})\.(?P<day>[0-9]{{1,2}})(?=\s?(?:{ZH_PART}))",
     )
+)
+
+
+def _take_holiday(match: re.Match[str], phrase: TimePhrase) -> bool:
+    """`Christmas`, `元旦`: holidays that have the same date each year."""
+    if phrase.has_day or phrase.every not in {None, Every.YEAR} or phrase.delay or phrase.instant:
+        return False
+    found = (date for name, date in _HOLIDAYS.items() if match["holiday"].startswith(name))
+    phrase.month, day = next(found)
+    phrase.month_days = [day]
+    phrase.year_offset = {"明年": 1, "后年": 2}.get(match["in_year"] or "", 0)
+    return True
+
+
+_HOLIDAYS = {
+    **dict.fromkeys(("元旦", "new year's day"), (1, 1)),
+    **dict.fromkeys(("情人节", "valentine's day"), (2, 14)),
+    **dict.fromkeys(("劳动节", "五一劳动节"), (5, 1)),
+    **dict.fromkeys(("国庆节",), (10, 1)),
+    **dict.fromkeys(("平安夜", "christmas eve"), (12, 24)),
+    **dict.fromkeys(("圣诞节", "christmas"), (12, 25)),
+    **dict.fromkeys(("new year's eve",), (12, 31)),
+    **dict.fromkeys(("halloween",), (10, 31)),
+}
+_HOLIDAY = re.compile(
+    rf"(?:on\s)?(?P<in_year>明年|后年|今年)?的?(?:(?P<holiday>{'|'.join(_HOLIDAYS)})(?:\sday)?)"
+    rf"(?:当天|那天)?(?![前后假期活]|(?<=[a-z])[a-z0-9])"
 )
 
 
@@ -108,6 +136,8 @@ def _take_days(match: re.Match[str], phrase: TimePhrase) -> bool:
     phrase.weekdays = days
     if which:
         phrase.week = _WEEKS.get(which.removesuffix("个"))
+    if len(days) > 1 or match.groupdict().get("plural"):
+        phrase.make_often()
     if not phrase.every and (len(days) > 1 or match.groupdict().get("plural")):
         phrase.repeat(Every.WEEK)
     return True
@@ -135,7 +165,7 @@ def _take_offset(match: re.Match[str], phrase: TimePhrase) -> bool:
         return False
     word = match["word"]
     phrase.offset = next(n for name, n in _OFFSETS.items() if name in word)
-    part = part_in(match[0])
+    part = part_in(match[0].replace("nite", "night"))
     if part and phrase.part is None and not any(clock.part for clock in phrase.clocks):
         phrase.part = part
     return True
@@ -147,14 +177,17 @@ _OFFSETS = {
     "后": 2,
     "明": 1,
     "tomorrow": 1,
-    "tmr": 1,
+    "morrow": 1,
+    "moro": 1,
+    "tm": 1,
     "今": 0,
     "today": 0,
     "tonight": 0,
+    "tonite": 0,
     "this": 0,
 }
 _OFFSET = re.compile(
-    rf"(?P<word>(?:the\s)?day\safter\stomorrow|tomorrow|tmrw|tmr|today|tonight"
+    rf"(?P<word>(?:the\s)?day\safter\stomorrow|tom+or+ow|2mor+ow|2moro|tmrw|tmr|tmw|today|tonight|tonite"
     rf"|this\s(?:morning|afternoon|evening)){NUMBER_END}"
 )
 _OFFSET_ZH = re.compile(
@@ -185,20 +218,24 @@ def _take_month(match: re.Match[str], phrase: TimePhrase) -> bool:
     """`next month`, `下个月`."""
     if phrase.month_offset is not None or phrase.every or phrase.offset is not None or phrase.month:
         return False
-    phrase.month_offset = int("下" in match[0] or "next" in match[0])
+    phrase.month_offset = 2 if "下下" in match[0] else int("下" in match[0] or "next" in match[0])
     return True
 
 
 _MONTH = re.compile(
-    rf"(?:of\s)?next\smonth{NUMBER_END}|下个?月(?![底末])|(?:这个?|本)月(?=[0-9一二三十])"
+    rf"(?:of\s)?next\smonth{NUMBER_END}|下下个月|下个?月(?![底末])|(?:这个?|本)月(?=[0-9一二三十])"
 )
 
 
 def _take_month_end(match: re.Match[str], phrase: TimePhrase) -> bool:
     """`end of the month`, `月底`, `下月底`."""
-    if phrase.month_days or phrase.weekdays or phrase.offset is not None:
+    if phrase.weekdays or phrase.offset is not None or LAST in phrase.month_days:
         return False
-    phrase.month_days = [LAST]
+    if phrase.month_days and (phrase.every is not Every.MONTH or not _AND.match(match[0])):
+        return False
+    phrase.month_days.append(LAST)
+    if re.search("every|each", match[0]):
+        phrase.repeat(Every.MONTH)
     if not phrase.every and re.search("下|next", match[0]):
         phrase.month_offset = 1
     elif not phrase.every and re.search("[这本]|this", match[0]):
@@ -207,10 +244,13 @@ def _take_month_end(match: re.Match[str], phrase: TimePhrase) -> bool:
 
 
 _MONTH_END = re.compile(
-    rf"(?:at\s)?(?:the\s)?end\sof\s(?:the|this|next)\smonth{NUMBER_END}"
-    r"|(?:这个?|本|下个?)?月?月?[底末](?<=月[底末])"
+    rf"(?:at\s)?(?:the\s)?end\sof\s(?:the|this|next|every|each)\smonth{NUMBER_END}"
+    r"|(?:这个?|本|下个?|[和、])?月?月?[底末](?<=月[底末])|[和、]最后一天"
     r"|[底末](?=\s|[0-9上下早晚中凌]|$)"
 )
+
+
+_AND = re.compile("[和、]")
 
 
 def _take_month_days(match: re.Match[str], phrase: TimePhrase) -> bool:
@@ -222,6 +262,8 @@ def _take_month_days(match: re.Match[str], phrase: TimePhrase) -> bool:
     if not all(1 <= day <= _MAX_DAY for day in days):
         return False
     phrase.month_days = days
+    if len(days) > 1 and not phrase.repeats and phrase.month_offset is None:
+        phrase.repeat(Every.MONTH)
     return True
 
 
@@ -237,6 +279,7 @@ _MONTH_DAYS_ZH = re.compile(
 DATE_ELEMENTS: tuple[Element, ...] = (
     (_INSTANT, _take_instant),
     *((pattern, _take_date) for pattern in _DATES),
+    (_HOLIDAY, _take_holiday),
 )
 DAY_ELEMENTS: tuple[Element, ...] = (
     (_DAYS_EN, _take_days),

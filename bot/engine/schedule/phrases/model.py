@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import TypeAlias
 
@@ -59,7 +59,8 @@ class ClockTime:
 @dataclass(slots=True, kw_only=True)
 class TimePhrase:
     """The meaning of a phrase. `end` is the place after it. `week` and `month_offset` count from
-    the present one; days of the week from Monday, 0."""
+    the present one; days of the
+    week from Monday, 0. `often` is the span between the times of a day, within the `window`."""
 
     end: int
     every: Every | None = None
@@ -69,6 +70,8 @@ class TimePhrase:
     weekdays: list[int] = field(default_factory=list)
     nth: int | None = None
     nth_working_day: bool = False
+    often: Amount | None = None
+    window: tuple[ClockTime, ClockTime] | None = None
     month_days: list[int] = field(default_factory=list)
     month: int | None = None
     year: int | None = None
@@ -86,6 +89,23 @@ class TimePhrase:
         self.every, self.step = every, step
 
     @property
+    def repeats(self) -> bool:
+        return self.every is not None or self.often is not None
+
+    @property
+    def takes_often(self) -> bool:
+        """True where a span by the clock would be that within the named days or hours."""
+        return self.often is None and (
+            self.every in {Every.DAY, Every.WEEK} or (self.window is not None and not self.every)
+        )
+
+    def make_often(self) -> None:
+        """Turn a repetition by the clock into one within days or hours that are named after it."""
+        if self.every in _CLOCK_SPANS and self.often is None:
+            self.often = self.span or _CLOCK_SPANS[self.every]
+            self.every = self.span = None
+
+    @property
     def has_day(self) -> bool:
         return (
             self.offset is not None
@@ -100,8 +120,14 @@ class TimePhrase:
 
     @property
     def is_empty(self) -> bool:
-        return not (self.every or self.delay or self.has_day or self.has_hour)
+        return not (self.repeats or self.delay or self.has_day or self.has_hour)
 
+
+_CLOCK_SPANS = {
+    Every.HOUR: Amount(span=timedelta(hours=1)),
+    Every.MINUTE: Amount(span=timedelta(minutes=1)),
+    Every.SPAN: Amount(),
+}
 
 Element: TypeAlias = tuple[re.Pattern[str], Callable[[re.Match[str], TimePhrase], bool]]
 """A pattern, and what takes its match into the phrase; False where it does not fit into it."""

@@ -20,7 +20,7 @@ def read_phrase(text: str, at: int, *, loose: bool) -> TimePhrase | None:
         end = _read_element(text, end, phrase, loose=loose)
         if end is None and (joint := _JOINT.match(text, phrase.end)):
             end = _read_element(text, joint.end(), phrase, loose=loose)
-    if phrase.every and text.startswith("一次", phrase.end):
+    if phrase.repeats and text.startswith(("一次", "整点"), phrase.end):
         phrase.end += 2
     return None if phrase.is_empty else phrase
 
@@ -63,13 +63,16 @@ def _is_within_word(text: str, at: int, phrase: TimePhrase) -> bool:
     return phrase.is_empty or not (around[0].isalpha() and around[1].isdigit())
 
 
-_JOINT = re.compile(r"(?:\s{0,3},\s{0,2}|\s{1,3}|\s?的\s?|\s?\((?=北京|上海|中国|utc))")
+_JOINT = re.compile(
+    r"(?:\s{0,3},\s{0,2}|\s{1,3}|\s?的\s?|\s?(?:大概|大约|差不多)在?\s?|\s?\((?=北京|上海|中国|utc))"
+)
 _BARE_HOUR = re.compile(rf"([0-9]{{1,2}}){NUMBER_END}(?![:/.\-][0-9])(?!\s?[点时月年])")
 
 
 _ELEMENTS = (
     *DATE_ELEMENTS,
     *repetitions.ELEMENTS,
+    *clocks.WINDOW_ELEMENTS,
     *DAY_ELEMENTS,
     *clocks.ELEMENTS,
     *clocks.LATE_ELEMENTS,

@@ -41,14 +41,16 @@ def read_delay(text: str, at: int, phrase: TimePhrase) -> int | None:
 
 _DELAY_LEAD = re.compile(r"(?:in|after)\s|再?过\s?")
 _DELAY_TAIL = re.compile(
-    rf"\s(?:from\snow|later|hence){NUMBER_END}|\s?(?:之后|以后|过后|后(?!天|面|来|续))"
+    rf"\s(?:from\s(?:now|today)|later|hence){NUMBER_END}|\s?(?:之后|以后|过后|后(?!天|面|来|续))"
 )
 
 
 def read_span(text: str, at: int, phrase: TimePhrase) -> int | None:
     """`every 2 hours`, `every other Friday`, `每两天`, `每隔一天`, `隔周`."""
-    if phrase.every:
+    if phrase.repeats and not phrase.takes_often:
         return None
+    if phrase.takes_often:
+        return _read_often(text, at, phrase)
     if match := _EVERY_OTHER.match(text, at):
         _repeat_every_other(match, phrase)
         return match.end()
@@ -67,6 +69,16 @@ def read_span(text: str, at: int, phrase: TimePhrase) -> int | None:
     else:
         phrase.repeat(Every.SPAN)
         phrase.span = amount
+    return end
+
+
+def _read_often(text: str, at: int, phrase: TimePhrase) -> int | None:
+    """`every 2 hours`, after days or hours in which it is so."""
+    lead = _SPAN_LEAD.match(text, at)
+    found = read_amount(text, lead.end()) if lead else None
+    if found is None or not found[0].span or found[0].days or found[0].months:
+        return None
+    phrase.often, end = found
     return end
 
 
@@ -108,11 +120,20 @@ def _take_unit(match: re.Match[str], phrase: TimePhrase) -> bool:
         ((every, step) for pattern, every, step in _UNITS if pattern.fullmatch(word)),
         (Every.DAY, 1),
     )
+    if phrase.takes_often and every in _CLOCK_UNITS:
+        phrase.often = _CLOCK_UNITS[every]
+        return True
+    if every not in _CLOCK_UNITS:
+        phrase.make_often()
     if phrase.every or (phrase.has_day and every not in _WITH_DAYS):
         return False
     phrase.repeat(every, step)
-    if every is Every.SPAN:
-        phrase.span = Amount(span=timedelta(seconds=1))
+    phrase.span = _CLOCK_UNITS[every] if every is Every.SPAN else None
+    _take_kind_of_day(word, phrase)
+    return True
+
+
+def _take_kind_of_day(word: str, phrase: TimePhrase) -> None:
     if "weekday" in word:
         phrase.every, phrase.weekdays = Every.WEEK, [0, 1, 2, 3, 4]
     elif re.search("weekend|周末", word):
@@ -123,9 +144,13 @@ def _take_unit(match: re.Match[str], phrase: TimePhrase) -> bool:
         phrase.filter = DayFilter.FREE
     elif part := part_in(word):
         phrase.part = part
-    return True
 
 
+_CLOCK_UNITS = {
+    Every.HOUR: Amount(span=timedelta(hours=1)),
+    Every.MINUTE: Amount(span=timedelta(minutes=1)),
+    Every.SPAN: Amount(span=timedelta(seconds=1)),
+}
 _EACH_DAY = re.compile(r"(?:every|each)\s?day|daily|每一?[天日]|天天")
 _WITH_DAYS = frozenset({Every.WEEK, Every.MONTH, Every.YEAR})
 _UNIT_WORDS = (
@@ -136,7 +161,7 @@ _UNIT_WORDS = (
     r"|everyday|daily|nightly|weekly|monthly|quarterly|yearly|annually|hourly|(?:week|work)day(?=\s?[0-9]|\smornings)"
     r"|每一?[天日]|天天|每个?(?:早上|早晨|上午|中午|下午|傍晚|晚上)|每[早晚](?!上)"
     r"|(?:每个?|每逢)?(?:工作日|休息日|节假日)|每个?周末|每个?月|每个?季度?|每半年|每年"
-    r"|每个?小时|每分钟|每秒钟?"
+    r"|每个?(?:小时|整点)|每分钟|每秒钟?"
 )
 _UNIT = re.compile(rf"(?P<unit>{_UNIT_WORDS})(?:(?<![a-z])|(?=[0-9])|{NUMBER_END})")
 _UNITS = tuple(
@@ -153,7 +178,7 @@ _UNITS = tuple(
         (r"quarterly|quarter|个?季度?", Every.MONTH, 3),
         (r"半年", Every.MONTH, 6),
         (r"yearly|annually|year|年", Every.YEAR, 1),
-        (r"hourly|hour|个?小时", Every.HOUR, 1),
+        (r"hourly|hour|个?(?:小时|整点)", Every.HOUR, 1),
         (r"minute|分钟", Every.MINUTE, 1),
         (r"second|秒钟?", Every.SPAN, 1),
     )
@@ -178,39 +203,54 @@ _EVERY = re.compile(
     r"|(?P<monthly>(?=(?:first|second|third|fourth|fifth|last)\s|[0-9]{1,2}(?:st|nd|rd|th))))"
 )
 _EVERY_ZH = re.compile(
-    rf"(?:每逢|每个|每一个|每)(?=(?:周|星期|礼拜){ZH_DAYS})|每个?(?:周|星期|礼拜)(?!{ZH_DAYS}|末)"
+    rf"(?:每?逢|每个|每一个|每)(?=(?:周|星期|礼拜){ZH_DAYS})|每个?(?:周|星期|礼拜)(?!{ZH_DAYS}|末)"
 )
 
 
 def _take_nth(match: re.Match[str], phrase: TimePhrase) -> bool:
     """`first Monday` or `last day` of a month, `第一个周一`, `最后一天`."""
+    if (
+        match["nth"].startswith("最后")
+        and match["what"] in "天日"
+        and phrase.month_offset is not None
+    ):
+        phrase.month_days = [LAST]
+        return True
     if phrase.weekdays or phrase.month_days or (phrase.has_day and not phrase.every):
+        return False
+    if phrase.every not in {None, Every.MONTH, Every.YEAR}:
         return False
     if phrase.every is None and match.groupdict("").get("of") == "":
         # `the first day` of something else.
         return False
     nth = _nth(match["nth"])
     what = match["what"]
+    if nth < LAST:
+        return False
     if what in {"day", "天", "日"}:
         phrase.month_days = [nth]
     elif what == "weekday" and nth == LAST:
         phrase.month_days = [LAST_WEEKDAY]
     elif _WORKDAY.fullmatch(what):
-        phrase.nth_working_day = True
+        phrase.nth_working_day, phrase.filter = True, DayFilter.WORKING
         phrase.month_days = [nth]
     else:
         phrase.nth = nth
         phrase.weekdays = [day_number(what if what.isascii() else what[-1])]
     if phrase.every is None:
-        phrase.repeat(Every.MONTH)
+        phrase.repeat(
+            Every.MONTH, 3 if match.groupdict("").get("of", "").endswith("quarter") else 1
+        )
     return True
 
 
 def _nth(text: str) -> int:
+    """Counted from the end below 0."""
     if text.startswith(("last", "最后")):
         return LAST
-    number = parse_number(text.strip("第个"))
-    return int(number) if number else _NTH[text]
+    number = parse_number(text.strip("倒数第头个"))
+    number = int(number) if number else _NTH[text]
+    return -number if text.startswith("倒") else number
 
 
 _WORKDAY = re.compile(r"weekday|work.*|business.*|工作日")
@@ -219,10 +259,10 @@ _NTH = {word: n for n, words in enumerate(_ORDINALS, 1) for word in words.split(
 _NTH_EN = re.compile(
     rf"(?:on\s)?(?:the\s)?(?P<nth>{'|'.join(_NTH)}|last)\s"
     rf"(?P<what>weekday|working\sday|workday|business\sday|day|{EN_DAY}){NUMBER_END}"
-    rf"(?P<of>\s(?:of|in)\s(?:the|every|each|a)\smonth{NUMBER_END})?"
+    rf"(?P<of>\s(?:of|in)\s(?:(?:the|every|each|a)\smonth|(?:every|each)\squarter){NUMBER_END})?"
 )
 _NTH_ZH = re.compile(
-    rf"(?P<nth>第[一二三四五1-5]个?|最后一个?)(?P<what>(?:周|星期|礼拜){ZH_DAYS}|工作日|[天日])"
+    rf"(?P<nth>(?:倒数)?第[一二三四五1-5]个?|头一个|最后一个?)(?P<what>(?:周|星期|礼拜){ZH_DAYS}|工作日|[天日])"
 )
 
 

@@ -25,10 +25,13 @@ class FoundRequest:
 def find_request(text: str) -> FoundRequest | None:
     """The request in a normalised message, None where it is not clear."""
     lead = _Lead.read(text, 0)
-    if _QUESTION_END.search(text) and not lead.is_question:
+    if (_QUESTION_END.search(text) and not lead.is_question) or _EXCEPTION.search(text):
         return None
     found = _read_request(text, lead)
     if found is None or any(_TALK_ZH.search(text, start, end) for start, end in found.parts):
+        return None
+    if found.phrase.repeats and any(_LIMIT.search(text, *part) for part in found.parts):
+        # No schedule ends by itself.
         return None
     return found if found.asks_reminder or found.parts else None
 
@@ -58,7 +61,7 @@ class _Lead:
 
 _POLITE = re.compile(
     r"(?:[\s,]{1,5}|(?:please|pls|hey|hi|hello|ok|okay|so|also|and|then|just|kindly|shiftboss"
-    r"|(?:can|could|would|will)\syou|i(?:'d|\swould)\slike\syou\sto|i\s(?:want|need)\syou\sto)"
+    r"|(?:can|could|would|will)\s(?:you|u)|i(?:'d|\swould)\slike\syou\sto|i\s(?:want|need)\syou\sto)"
     rf"{NUMBER_END}|请你?|麻烦[你您]?|劳驾|拜托|[你您]?(?:能不能|可不可以|能否|可否|可以|能)|[你您](?![好的])"
     r"|帮我们?|帮忙|记得|记一?下|别忘了?|不要忘了?|别让我忘了?|到时候?|那就?|然后"
     r"|(?:在|于|到了?)(?=[0-9一二三四五六七八九十明后下每今早上中])|(?:从今)?以后(?=每)|今后(?=每))"
@@ -68,20 +71,24 @@ _ASKING = re.compile(
     r"please|pls|can|could|would|will|like|want|need|请|麻烦|劳驾|拜托|能|可以|可否|帮"
 )
 _REMEMBERING = re.compile("记得|忘")
-_POLITE_QUESTION = re.compile(r"(?:can|could|would|will)\syou|能|可以|可否")
+_POLITE_QUESTION = re.compile(r"(?:can|could|would|will)\s(?:you|u)\b|能|可以|可否")
 
 _REMIND_EN = (
     r"(?:remind\s(?:me|us|everyone|everybody|the\steam)(?:\sagain)?|wake\s(?:me|us)(?:\sup)?|ping\s(?:me|us)"
-    r"|nudge\sme|alert\s(?:me|us)|notify\s(?:me|us)|(?:don'?t|do\snot|don\"t)\s(?:let\s(?:me|us)\s)?forget|remember(?=\sto\s)"
-    rf"|set\s(?:me\s)?(?:an?|the)\s(?:reminder|alarm|timer)(?:\s(?:for|of|at)(?=\s))?){NUMBER_END}"
+    r"|nudge\sme|mind\sreminding\s(?:me|us)|alert\s(?:me|us)|notify\s(?:me|us)|(?:don'?t|do\snot|don\"t)\s(?:let\s(?:me|us)\s)?forget|remember(?=\sto\s)"
+    r"|(?:(?:set|put|make)(?:\sup)?|add|create|schedule|(?:give|send|shoot)\sme|i\s(?:need|want))\s(?:me\s)?"
+    rf"(?:an?|the|another)\s(?P<often>(?:daily|weekly|monthly)\s)?(?:reminder|alarm|timer)"
+    rf"(?:\s(?:for|of)(?=\s))?){NUMBER_END}"
 )
 _REMIND_ZH = (
-    r"(?:(?:提醒|提示|通知|催|喊)(?:一下|一声)?(?:我们|咱们|大家|我)(?:一下|一声)?"
-    r"|叫醒?(?:我们|我)(?:一下|一声)?|提醒一下)"
+    r"(?:在群里)?(?:(?:提醒|提示|通知|催|喊|remind\s?)(?:一?下|一声)?(?:我们|咱们|大家|我)(?:一下|一声)?"
+    r"|叫醒?(?:我们|我)(?:一下|一声)?|提醒(?:一下|(?=:)))"
 )
 _REMIND = re.compile(rf"{_REMIND_EN}|{_REMIND_ZH}")
+_TIMER_EN = re.compile(r"(?:set|start)\s(?:me\s)?(?:an?\s)(?=[0-9a-z]{1,10}[\s-](?:min|hour|sec))")
+_TIMER_END = re.compile(r"\s(?:timer|alarm|reminder)(?![a-z])")
 _LINK = re.compile(r"[\s,:;。、\-]{0,4}(?:(?:to|that|about|of)\s|[要去](?=做|干))?\s{0,3}")
-_ALARM_ZH = re.compile(r"(?:给我)?(?:设置?|设定|定|订|建|加|来)(?:一?个|一下)?\s?")
+_ALARM_ZH = re.compile(r"(?:给我)?(?:设置?|设定|定|订|创?建|新建|添?加|来)(?:一?个|一下)?\s?")
 _ALARM_ZH_END = re.compile(r"\s?的?(?:闹钟|闹铃|提醒|定时提醒)[\s,:]{0,3}")
 
 _VERB_EN = re.compile(
@@ -102,22 +109,24 @@ _VERB_ZH = re.compile(
     r"|跑(?:一|测试)"
 )
 _TAKE_ZH = re.compile(
-    r"把.{1,200}?(?:发|推|传|寄|备份|跑|运行|整理|汇总|总结|更新|检查|删|清|关|打开|做|写|生成|同步|提交|部署|给我)"
+    r"把.{1,200}?(?:发|推|传|寄|备份|跑|运行|整理|汇总|总结|更新|检查|删|清|关|打开|做|写|生成|同步|提交|部署|给我|告诉)"
 )
 _STATEMENT_ZH = re.compile(r"[很真太]|是个|是一|习惯|觉得|了$|了[。!,]|的是|谁|哪[个里些]|为什么")
 
 _NOT_AFTER = re.compile(
-    r"\s?(?:之?前|以前|之间|以内|内|为止|开始|起(?!床|来)|的(?!时候)|结束|yesterday|ago|or\b|last\s)|\s?(?:is|was|are|were)\s"
+    r"\s?(?:之?前|以前|之间|以内|内|为止|开始|起(?!床|来)|的(?!时候)|结束|yesterday|ago|or\b|until\b|till\b|except\b|unless\b|starting\b|last\s|and\s(?:every|the\s[0-9]|on\s|at\s|[0-9])|for\s(?:the\snext|[0-9]))|\s?(?:is|was|are|were)\s"
 )
 _NOT_BEFORE = re.compile(
-    r"(?:yesterday|last\s\w{1,9}|since|until|till|by|before|from|after|for|past|previous|昨[天晚]|前天|上周|上个?月|去年|过去|截至|到|的)\s?$"
+    r"(?:yesterday|last\s\w{1,9}|(?:or|and)(?:\son)?|weeks?|days|months|times|starting\s\w+|tomorrow|today|tonight|since|until|till|by|before|from|after|for|past|previous|昨[天晚]|前天|上周|上个?月|去年|过去|截至|到|的)\s?$"
 )
 _CLAUSE_EN = re.compile(
     r"\b(?:that|which|who|why|how|when|what|because|where|meeting|appointment|event|flight|call\sat"
     r"|to\s(?:do|be|say|eat|read|watch)|we|they|he|she|i|it|you)\b|\bto\s\w{1,20}\s?$"
 )
 _LOOSE_NOUN_EN = re.compile(r"\b(?:about|for|of|on|whether|if)\b")
-_ADJECTIVE_EN = re.compile(r"(?:daily|nightly|hourly|weekly|monthly|quarterly|yearly)\s")
+_ADJECTIVE_EN = re.compile(
+    r"(?:daily|nightly|hourly|weekly|monthly|quarterly|yearly)\s(?!to\s|that\s|about\s)"
+)
 _HEARSAY_ZH = re.compile("说|让|叫|问")
 _MARKS = ", \n;。"
 _QUESTION_EN = re.compile(
@@ -126,6 +135,8 @@ _QUESTION_EN = re.compile(
 _QUESTION_ZH = re.compile(
     r"[\s,:]{0,4}(?:了|过|什么|有什么|有哪些|有没有|是什么|要做什么|的|吗|几|哪|怎么|为什么|呢|功能|我们昨)"
 )
+_EXCEPTION = re.compile(r"除外|除了|\bexcept\b|\bunless\b")
+_LIMIT = re.compile(r"\b(?:until|till|starting|beginning)\b|直到|为止")
 _TALK_ZH = re.compile(r"的(?:那个|这个)(?:任务|提醒|闹钟|日程|计划)|删掉|停掉|取消|关掉这个")
 _QUESTION_END = re.compile(r"[?]\s{0,3}$|[吗呢么]\s?$")
 _END = re.compile(
@@ -139,8 +150,11 @@ def _read_request(text: str, lead: _Lead) -> FoundRequest | None:
     phrase = _phrase_at(text, lead.end)
     if phrase is not None:
         return _read_after_time(text, lead, phrase)
+    if timer := _TIMER_EN.match(text, lead.end):
+        return _read_timer(text, timer.end())
     if remind := _REMIND.match(text, lead.end):
-        return _read_reminder(text, remind.end())
+        is_adjective = remind["often"] is not None
+        return _read_repeated(text, remind) if is_adjective else _read_reminder(text, remind.end())
     if lead.remembers:
         return _read_event(text, lead.end) or _read_reminder(text, lead.end)
     if alarm := _ALARM_ZH.match(text, lead.end):
@@ -162,7 +176,7 @@ def _read_after_time(text: str, lead: _Lead, phrase: TimePhrase) -> FoundRequest
     addressed = _ADDRESSED_ZH.match(text, start)
     start = addressed.end() if addressed else start
     asks = addressed is not None or lead.asks or more.asks
-    if not (asks or phrase.every or phrase.delay or phrase.has_hour):
+    if not (asks or phrase.repeats or phrase.delay or phrase.has_hour):
         return None
     is_verb = _VERB_ZH.match(text, start) or _TAKE_ZH.match(text, start)
     if text[start : start + 1].isascii() or not (asks or is_verb):
@@ -180,6 +194,9 @@ def _read_reminder(text: str, start: int) -> FoundRequest | None:
         phrase = _phrase_at(text, at) or _timer_at(text, start, at)
         if phrase is not None:
             return _reminder(text, phrase, phrase.end)
+    if read_phrase(text, link, loose=False) or _LIMIT.match(text, link):
+        # A time is at once, with more that is not understood: `every Monday and every Friday`.
+        return None
     found = [*_phrases(text, link)]
     if not found:
         return None
@@ -187,6 +204,22 @@ def _read_reminder(text: str, start: int) -> FoundRequest | None:
     return FoundRequest(
         phrase=phrase, parts=_parts(text, (link, at), (phrase.end, len(text))), asks_reminder=True
     )
+
+
+def _read_repeated(text: str, remind: re.Match[str]) -> FoundRequest | None:
+    """`set a daily reminder at 9 to …`."""
+    often = read_phrase(text, remind.start("often"), loose=False)
+    phrase = read_phrase(text, _skip_blank(text, remind.end()), loose=False)
+    if (
+        often is None
+        or phrase is None
+        or phrase.repeats
+        or phrase.delay
+        or phrase.offset is not None
+    ):
+        return None
+    phrase.every = often.every
+    return _reminder(text, phrase, phrase.end)
 
 
 def _read_event(text: str, start: int) -> FoundRequest | None:
@@ -197,12 +230,19 @@ def _read_event(text: str, start: int) -> FoundRequest | None:
     return _reminder(text, phrase, phrase.end + 1)
 
 
+def _read_timer(text: str, start: int) -> FoundRequest | None:
+    """`set a 20 minute timer`."""
+    delay = _delay_at(text, start)
+    end = _TIMER_END.match(text, delay.end) if delay else None
+    return _reminder(text, delay, end.end()) if delay and end else None
+
+
 def _read_alarm(text: str, start: int) -> FoundRequest | None:
     """`设个明天早上7点的闹钟`, `定个提醒：明天早上7点`."""
     if alarm := _ALARM_ZH_END.match(text, start):
         phrase = _phrase_at(text, alarm.end())
         return _reminder(text, phrase, phrase.end) if phrase else None
-    phrase = read_phrase(text, start, loose=False)
+    phrase = read_phrase(text, start, loose=False) or _delay_at(text, start)
     end = _ALARM_ZH_END.match(text, phrase.end) if phrase else None
     return _reminder(text, phrase, end.end()) if phrase and end else None
 
@@ -227,7 +267,7 @@ def _read_work(text: str, lead: _Lead) -> FoundRequest | None:
         for each in ("me ", "us "):
             at += len(each) * text.startswith(each, at)
         phrase = _phrase_at(text, at)
-        if phrase and phrase.end < len(text) and (phrase.every or phrase.delay):
+        if phrase and phrase.end < len(text) and (phrase.repeats or phrase.delay):
             return FoundRequest(
                 phrase=phrase,
                 parts=_parts(text, (start, at), (phrase.end, len(text))),
@@ -250,7 +290,7 @@ def _is_clear_end_en(before: str, phrase: TimePhrase) -> bool:
     """A single time at the end may belong to the noun before it: `the meeting at 9`."""
     if _CLAUSE_EN.search(before) or " " not in before.strip():
         return False
-    if phrase.every:
+    if phrase.repeats:
         return True
     is_single = phrase.has_day or phrase.part or any(clock.part for clock in phrase.clocks)
     is_precise = phrase.delay is not None or (phrase.has_hour and is_single)
@@ -258,7 +298,7 @@ def _is_clear_end_en(before: str, phrase: TimePhrase) -> bool:
 
 
 def _is_clear_end_zh(text: str, at: int, phrase: TimePhrase) -> bool:
-    return text[at - 1] in _MARKS and bool(phrase.every or phrase.delay or phrase.has_hour)
+    return text[at - 1] in _MARKS and bool(phrase.repeats or phrase.delay or phrase.has_hour)
 
 
 def _phrase_at(text: str, at: int) -> TimePhrase | None:
@@ -266,7 +306,8 @@ def _phrase_at(text: str, at: int) -> TimePhrase | None:
     phrase = read_phrase(text, at, loose=False)
     if phrase is None or _NOT_AFTER.match(text, phrase.end):
         return None
-    if _ADJECTIVE_EN.fullmatch(text, at, phrase.end + 1):
+    adjective = _ADJECTIVE_EN.match(text, at)
+    if adjective and adjective.end() == phrase.end + 1:
         # `weekly report`
         return None
     return None if _ONLY_SMALL_HOUR.fullmatch(text, at, phrase.end) else phrase
@@ -274,7 +315,11 @@ def _phrase_at(text: str, at: int) -> TimePhrase | None:
 
 def _timer_at(text: str, start: int, at: int) -> TimePhrase | None:
     """The amount after `set a timer for`."""
-    amount = read_amount(text, at) if text[:start].endswith("timer for") else None
+    return _delay_at(text, at) if text[:start].endswith("timer for") else None
+
+
+def _delay_at(text: str, at: int) -> TimePhrase | None:
+    amount = read_amount(text, at)
     return TimePhrase(end=amount[1], delay=amount[0]) if amount else None
 
 
@@ -294,11 +339,52 @@ def _phrases(text: str, start: int) -> Iterator[tuple[int, TimePhrase]]:
 def _reminder(text: str, phrase: TimePhrase, end: int) -> FoundRequest | None:
     if not _END.match(text, end) and _asks_back(text, end):
         return None
+    if phrase.window and not phrase.often:
+        # `remind me hourly to …`
+        more = _phrase_at(text, _skip_blank(text, end))
+        end = more.end if more and _merge(phrase, more) else end
     start = _link_end(text, end)
-    return FoundRequest(phrase=phrase, parts=_parts(text, (start, len(text))), asks_reminder=True)
+    if not phrase.clocks and phrase.has_day and _is_hour_at(text, start):
+        # `明天上午提醒我9点半有个会`: the hour of the reminder, or of its matter.
+        return None
+    end = _merge_trailing(text, phrase, start)
+    return FoundRequest(phrase=phrase, parts=_parts(text, (start, end)), asks_reminder=True)
+
+
+def _is_hour_at(text: str, at: int) -> bool:
+    matter = read_phrase(text, at, loose=False)
+    return matter is not None and bool(matter.clocks)
+
+
+def _merge_trailing(text: str, phrase: TimePhrase, start: int) -> int:
+    """The end of the subject, without an hour that is said last: `每天提醒我背单词，早上7点`."""
+    if phrase.delay or (phrase.has_hour and not phrase.window):
+        return len(text)
+    for at, more in _phrases(text, start + 1):
+        is_apart = text[at - 1] in _MARKS if at and not text[at].isascii() else True
+        if is_apart and _END.match(text, more.end) and _merge(phrase, more):
+            return at
+    return len(text)
+
+
+def _merge(phrase: TimePhrase, more: TimePhrase) -> bool:
+    """Take the hours, or the span within a window, that another phrase adds; False if it says
+    anything else."""
+    if more.has_day or more.delay or more.window or more.filter is not phrase.filter:
+        return False
+    if phrase.window:
+        more.make_often()
+        phrase.often = phrase.often or more.often
+        return more.often is not None and not more.every and not more.has_hour
+    if more.repeats or not more.clocks or phrase.has_hour:
+        return False
+    phrase.clocks, phrase.part = more.clocks, more.part
+    return True
 
 
 def _work(text: str, phrase: TimePhrase, start: int, end: int) -> FoundRequest:
+    if phrase.window and not phrase.often:
+        end = min(end, _merge_trailing(text, phrase, start))
     return FoundRequest(phrase=phrase, parts=_parts(text, (start, end)), asks_reminder=False)
 
 

@@ -65,6 +65,7 @@ WORDS = [
         "分钟",
         "工作日",
     ),
+    *("from 9 to 17", "between 22 and 5", "9点到17点", "working day", "eod", "first thing"),
     *(
         "明天",
         "后天",

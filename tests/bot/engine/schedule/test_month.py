@@ -39,7 +39,13 @@ async def test_a_month_fires_calls_and_costs_exactly_what_it_must(tmp_path: Path
             await here.add(CronTiming(expression="0 9 * * *", days=DayFilter.FREE), JOB),
             await here.add(CronTiming(expression="0 18 L * *"), JOB, zone="Asia/Shanghai"),
         ]
-        reminders = [await here.add(every(hours=5)), await here.add(every(days=7))]
+        working = CronTiming(expression="0 9 * * *; 30 11 * * *", days=DayFilter.WORKING, nth=-1)
+        reminders = [
+            await here.add(every(hours=5)),
+            await here.add(every(days=7)),
+            await here.add(working),
+        ]
+        assert reminders[-1].timing == working
         end = here.time + MONTH
         while (due := await here.firer.next_due()) is not None and due <= end:
             here.time = due

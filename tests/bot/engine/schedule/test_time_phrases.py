@@ -15,7 +15,7 @@ from cards.catalog import catalog_for
 from handlers.middleware import explain_error
 from storage.records.people import Language
 from storage.records.schedules import CronTiming, DayFilter, Interval, OneTime, Timing
-from tests.bot.engine.schedule import request_tables, timing_tables
+from tests.bot.engine.schedule import request_tables, timing_tables, wording_tables
 
 SHANGHAI = ZoneInfo("Asia/Shanghai")
 NOW = datetime(2026, 11, 26, 10, tzinfo=SHANGHAI)
@@ -44,8 +44,9 @@ def meaning(timing: Timing) -> str:
             elif minutes % 60 == 0:
                 size = f"{minutes // 60}h"
             return f"every {size} from {start.astimezone(SHANGHAI):%m-%d %H:%M}"
-        case CronTiming(expression=expression, days=days):
-            return expression if days is DayFilter.ANY else f"{days} {expression}"
+        case CronTiming(expression=expression, days=days, nth=nth):
+            of = f"{days}#{nth}" if nth else days
+            return expression if days is DayFilter.ANY else f"{of} {expression}"
 
 
 @pytest.mark.parametrize(
@@ -178,3 +179,19 @@ def test_a_message_asks_for_later(message: str, told: str, kind: str, subject: s
 @pytest.mark.parametrize("message", request_tables.NEGATIVE.strip().split("\n"))
 def test_other_messages_do_not(message: str) -> None:
     assert read_request(message, now=NOW, zone=SHANGHAI) is None
+
+
+@pytest.mark.parametrize("table", [wording_tables.CHINESE, wording_tables.ENGLISH])
+def test_messages_as_people_write_them(table: str) -> None:
+    wrong = []
+    for line in table.strip().split("\n"):
+        message, told, *subject = line.split(" | ")
+        request = read_request(message, now=NOW, zone=SHANGHAI)
+        found = "-"
+        if request is not None:
+            kind = ">" if request.asks_reminder else "*"
+            found = f"{meaning(request.timing)} | {kind} {request.subject}".rstrip()
+        if found != " | ".join((told, *subject)):
+            wrong.append(f"{message}: {found}")
+
+    assert not wrong

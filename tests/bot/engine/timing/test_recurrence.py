@@ -94,6 +94,27 @@ def test_working_days_and_free_days() -> None:
     assert firings(free, "2026-11-26 12:00", 3) == ["11-28 09:00", "11-29 09:00", "12-05 09:00"]
 
 
+def test_the_first_and_the_last_working_day_of_a_month() -> None:
+    last = CronTiming(expression="0 17 * * *", days=DayFilter.WORKING, nth=-1)
+    first = CronTiming(expression="0 9 * 1,5 *", days=DayFilter.WORKING, nth=1)
+
+    # The last of February is a Sunday, the 1st of May a Saturday.
+    assert firings(last, "2027-01-15 00:00", 2) == ["01-29 17:00", "02-26 17:00"]
+    assert firings(last, "2027-02-26 16:30", 1) == ["03-31 17:00"]
+    assert firings(first, "2027-01-01 12:00", 2) == ["05-03 09:00", "01-03 09:00"]
+
+
+def test_several_expressions_fire_in_turn() -> None:
+    timing = cron("30 8 * * *; 0 22 * * 5; 0 2 * * *")
+
+    # On Sunday there is no two o'clock.
+    assert firings(timing, "2026-03-27 12:00", 6) == [
+        *("03-27 22:00", "03-28 02:00", "03-28 08:30", "03-29 03:00", "03-29 08:30", "03-30 02:00")
+    ]
+    with pytest.raises(TimingError, match=r"timing\.cron"):
+        check_timing(cron("30 8 * * *; 0 0 30 2 *"), now=utc("2026-11-26 00:00"), zone=BERLIN)
+
+
 def test_minutes_of_a_day_off_are_skipped_as_a_whole() -> None:
     found = firings(cron("* * * * *", DayFilter.WORKING), "2026-11-27 22:58", 2)
 
