@@ -24,7 +24,9 @@ from storage.records.tasks import Task, TaskView
 log = logging.getLogger(__name__)
 
 
-async def serve(settings: Settings, announce: Callable[[str], None]) -> None:
+async def serve(
+    settings: Settings, announce: Callable[[str], None], on_ready: Callable[[], None]
+) -> None:
     """Run with all channels until SIGTERM or SIGINT. Raises StartFailure."""
     from bot.app.channels import connect_channels
 
@@ -40,6 +42,7 @@ async def serve(settings: Settings, announce: Callable[[str], None]) -> None:
                 with report_unwritable_home(settings):
                     save_address(settings, web.address.rstrip("/"))
                 log.info("shiftboss %s on %s", version("shiftboss"), settings.home)
+                on_ready()
                 announce(f"Shiftboss is ready. Open the web chat: {web.login_url}")
                 await app.run(stop)
         announce("Shiftboss has stopped. Running tasks resume at the next start.")

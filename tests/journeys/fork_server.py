@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import gc
 import json
 import os
 import runpy
@@ -24,6 +23,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+
+from bot.app.loading import loading_modules
 
 _MAX_REQUEST_BYTES = 100_000
 """Bytes of an order: a command line, an environment."""
@@ -178,11 +179,9 @@ def _become(command: Sequence[str], environment: Mapping[str, str], folder: str)
 
 
 def _preload() -> None:
-    gc.disable()
-    for name in _PRELOADED:
-        __import__(name)
-    gc.freeze()
-    gc.enable()
+    with loading_modules():
+        for name in _PRELOADED:
+            __import__(name)
 
 
 if __name__ == "__main__":
