@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from cards import formats
 from cards.actions import ApplyPersonChange, ConfirmPersonChange, EndOtherWebSessions, EndWebSession
 from cards.catalog import catalog_for
 from cards.model import Card, notice_card
@@ -22,6 +23,7 @@ from storage.errors import NotFound
 from storage.records.approvals import ApprovalKind
 from storage.records.messages import DeliveryUrgency, IncomingChatOpen
 from storage.records.people import (
+    ApiToken,
     ChatId,
     ChatKind,
     Language,
@@ -29,7 +31,7 @@ from storage.records.people import (
     PairingRequest,
     PairingState,
     PersonRole,
-    WebSession,
+    WebLink,
 )
 
 commands = CommandRegistry("people")
@@ -272,25 +274,43 @@ session_commands = CommandRegistry("people")
 
 _END_WORDS = {"end", "结束"}
 _OTHERS_WORDS = {"others", "其他"}
+_TOKEN_WORDS = {"token", "口令"}
+_MAX_TOKEN_NAME = 60
+
+
+@session_commands("dashboard", aliases=("控制台",), immediate=True)
+async def send_dashboard_link(request: Request) -> Reply:
+    _check_owner_in_private(request, "dashboard")
+    url, link = await request.services.web_sessions.create_link(request.person.id)
+    return _link_reply(request, url, link)
 
 
 @session_commands("sessions", aliases=("网页登录",), immediate=True)
 async def manage_web_sessions(request: Request) -> Reply:
-    _check_owner_in_private(request, "sessions")
-    word, which, *_ = [*request.args.split(), "", ""]
+    """Members see and end their own API tokens only."""
+    if not request.in_private:
+        raise UserError("only_in_private", command="sessions")
+    word, _, rest = request.args.partition(" ")
+    which = rest.strip().casefold()
     if not word:
-        sessions = await request.services.web_sessions.list()
-        card = _web_sessions_card(request, sessions)
-        return Reply(card=card, data=views.web_sessions_data(sessions))
+        return await _web_access_reply(request)
+    if word.casefold() in _TOKEN_WORDS and which:
+        name = formats.truncate(formats.clean_line(rest.strip()), _MAX_TOKEN_NAME)
+        url, link = await request.services.web_sessions.create_link(
+            request.person.id, token_name=name
+        )
+        return _link_reply(request, url, link)
     if word.casefold() not in _END_WORDS or not which:
         raise UsageError("sessions")
-    if which.casefold() in _OTHERS_WORDS:
+    if which in _OTHERS_WORDS:
         return Reply(card=await end_web_sessions(request, EndOtherWebSessions()))
-    known = {each.id for each in await request.services.web_sessions.list()}
-    if which.casefold() not in known:
+    if which in {each.id for each in await _own_tokens(request)}:
+        await request.services.web_sessions.revoke_token(which)
+        return await _web_access_reply(request, "revoked")
+    request.require_owner()
+    if which not in {each.id for each in await request.services.web_sessions.list()}:
         raise NotFound("web_session", which[:60])
-    ending = EndWebSession(session_id=which.casefold())
-    return Reply(card=await end_web_sessions(request, ending))
+    return Reply(card=await end_web_sessions(request, EndWebSession(session_id=which)))
 
 
 async def end_web_sessions(request: Request, action: EndWebSession | EndOtherWebSessions) -> Card:
@@ -300,12 +320,38 @@ async def end_web_sessions(request: Request, action: EndWebSession | EndOtherWeb
     sessions = request.services.web_sessions
     if isinstance(action, EndWebSession):
         await sessions.end(action.session_id)
-        return _web_sessions_card(request, await sessions.list(), "ended")
+        return (await _web_access(request)).card("ended")
     await sessions.end_others(request.web_session)
-    return _web_sessions_card(request, await sessions.list(), "ended_others")
+    return (await _web_access(request)).card("ended_others")
 
 
-def _web_sessions_card(request: Request, sessions: Sequence[WebSession], news: str = "") -> Card:
-    return views.web_sessions_card(
-        sessions, request.words, current=request.web_session, zone=request.zone, news=news
+async def _own_tokens(request: Request) -> Sequence[ApiToken]:
+    """Those that this person may end: an owner everybody's."""
+    return [
+        each
+        for each in await request.services.web_sessions.list_tokens()
+        if request.by_owner or each.person_id == request.person.id
+    ]
+
+
+async def _web_access_reply(request: Request, news: str = "") -> Reply:
+    access = await _web_access(request)
+    return Reply(card=access.card(news), data=access.data())
+
+
+async def _web_access(request: Request) -> views.WebAccess:
+    services = request.services
+    members = await services.people.list_members()
+    return views.WebAccess(
+        sessions=await services.web_sessions.list() if request.by_owner else (),
+        tokens=await _own_tokens(request),
+        names={each.person.id: each.person.name for each in members},
+        current=request.web_session,
+        zone=request.zone,
+        words=request.words,
     )
+
+
+def _link_reply(request: Request, url: str, link: WebLink) -> Reply:
+    card = views.web_link_card(url, link, request.words, zone=request.zone)
+    return Reply(card=card, data={"url": url, "expires_at": link.expires_at.isoformat()})

@@ -33,6 +33,7 @@ from handlers.ports_workers import (
 from storage.records.approvals import Approval
 from storage.records.messages import CardActionRow, InboxId, ReceivedEvent
 from storage.records.people import (
+    ApiToken,
     Channel,
     Chat,
     ChatId,
@@ -43,6 +44,7 @@ from storage.records.people import (
     Person,
     PersonId,
     PersonRole,
+    WebLink,
     WebSession,
 )
 from storage.records.system import BackendHealth, BackendReport, ModelChoice, SystemStatus
@@ -330,8 +332,8 @@ class PairingPort(Protocol):
 
 
 class WebSessionPort(Protocol):
-    """Browsers that are signed in to the web chat. The pages of an ended session must be closed at
-    once."""
+    """Who may use the web: signed-in browsers, links that work once, and API tokens of people. The
+    pages of an ended session must be closed at once."""
 
     async def list(self) -> Sequence[WebSession]:
         """All that have not ended, the one used last first."""
@@ -341,6 +343,18 @@ class WebSessionPort(Protocol):
 
     async def end_others(self, session_id: str) -> int:
         """End all but this one; returns how many."""
+
+    async def create_link(
+        self, person_id: PersonId, *, token_name: str = ""
+    ) -> tuple[str, WebLink]:
+        """An address that signs this person in once, or that makes an API token with this name and
+        shows it. Earlier ones of the same kind work no more."""
+
+    async def list_tokens(self) -> Sequence[ApiToken]:
+        """Of all people, the newest first."""
+
+    async def revoke_token(self, token_id: str) -> bool:
+        """False if there is no such token, or not any more."""
 
 
 class ApprovalPort(Protocol):

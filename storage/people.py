@@ -31,7 +31,7 @@ from storage.records.people import (
     PersonRole,
 )
 from storage.rows import record_from, row_from
-from storage.schema import chats, identities, pairings, people
+from storage.schema import chats, identities, pairings, people, web_keys, web_sessions
 
 LOCAL_WEB_OWNER = (Channel.WEB, "local")
 """The account of the local web chat, whose token is the credential."""
@@ -171,6 +171,8 @@ class PeopleRepo:
                 return None
             await tx.execute(_SET_ROLE, {"who": person_id, "rank": PersonRole.MEMBER.value})
             await tx.execute(_DELETE_IDENTITIES, {"who": person_id})
+            for table in (web_sessions, web_keys):
+                await tx.execute(delete(table).where(table.c.person_id == person_id))
             return [ChatId(each) for each in await tx.scalars(_PRIVATE_CHATS, {"who": person_id})]
 
     async def has_access(self, person_id: PersonId) -> bool:

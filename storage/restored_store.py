@@ -63,7 +63,7 @@ def settle_restored(
     and those that wait for a time are paused; running ones become work that was interrupted long
     ago, which the next start offers. What schedules should have done since the backup is left out.
     Requests have expired, and the next start offers to ask again.
-    Buttons of earlier cards no longer work. Browsers have to sign in again.
+    Buttons of earlier cards no longer work. Browsers have to sign in again; API tokens are void.
     """
     engine = migration_engine(sqlite_url(database))
     try:
@@ -83,6 +83,7 @@ def settle_restored(
             _settle_subagents(tx, now, reason)
             _settle_schedules(tx, now)
             tx.execute(sa.delete(schema.web_sessions))
+            tx.execute(sa.delete(schema.web_keys))
             marks = schema.marks
             tx.execute(sa.delete(marks).where(marks.c.name == _MARK))
             tx.execute(sa.insert(marks).values(name=_MARK, value=_dump(record)))

@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from bot.app.backup_source import backup_source
 from bot.app.container import Container
+from bot.app.dashboard import build_dashboard_routes
 from bot.app.lifecycle import AppService
 from bot.app.preflight import report_unwritable_home
 from bot.app.running_program import save_address
@@ -135,7 +136,8 @@ def _build_web(settings: Settings, core: Container, inbox: InboxService) -> WebT
         say_handler=WebChatSender(inbox),
         alerts=core.alerts,
         sessions=core.web_sessions,
-        routes=(endpoint.route,),
+        routes=(endpoint.route, *build_dashboard_routes(core)),
+        public_url=settings.web_url,
         language=settings.fixed_language,
         on_guessing=partial(_tell_owners_of_guessing, core),
     )

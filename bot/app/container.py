@@ -37,6 +37,7 @@ from bot.transports.outbox_sender import OutboxSender
 from bot.transports.ports import Transport
 from bot.transports.quota import MonthlyQuota, QuotaNotifier
 from bot.transports.undeliverable_notifier import UndeliverableNotifier
+from bot.transports.web.access import get_browser_address
 from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER
 from bot.transports.web.sessions import WebSessionService
 from cards.catalog import catalog_for
@@ -72,6 +73,7 @@ class Container:
     courier: OutboxCourier
     held: HeldMessages
     web_sessions: WebSessionService
+    services: HandlerServices
     router: Router
 
     @property
@@ -152,19 +154,25 @@ async def build_container(settings: Settings, db: Database) -> Container:
     autonomy = _build_autonomy(
         settings, store, clock, engine=engine, sender=sender, courier=courier, alerts=alerts
     )
-    web_sessions = WebSessionService(repo=WebSessionRepo(db), ids=store.ids, now=clock.now)
+    web_sessions = WebSessionService(
+        repo=WebSessionRepo(db),
+        ids=store.ids,
+        now=clock.now,
+        address=settings.web_url or get_browser_address(settings.web_host, settings.web_port),
+    )
+    services = _build_handler_services(
+        settings,
+        store,
+        clock,
+        engine=engine,
+        autonomy=autonomy,
+        courier=courier,
+        alerts=alerts,
+        held=held,
+        web_sessions=web_sessions,
+    )
     router = Router(
-        _build_handler_services(
-            settings,
-            store,
-            clock,
-            engine=engine,
-            autonomy=autonomy,
-            courier=courier,
-            alerts=alerts,
-            held=held,
-            web_sessions=web_sessions,
-        ),
+        services,
         clock=clock.now,
         zone=settings.zone,
         new_incident=lambda: secrets.token_hex(4),
@@ -183,6 +191,7 @@ async def build_container(settings: Settings, db: Database) -> Container:
         courier=courier,
         held=held,
         web_sessions=web_sessions,
+        services=services,
         router=router,
     )
 

@@ -141,7 +141,9 @@ def persona(
 
 
 def sessions(
-    words: Annotated[list[str] | None, typer.Argument(metavar="[end ID|others]")] = None,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[end ID|others] [token NAME]")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     execute(command_line("sessions", *(words or ())), as_json=as_json)
@@ -191,6 +193,7 @@ def add_commands(cli: typer.Typer) -> None:
     add_chat_command(cli, "cost", "cost", optional("what", _PERIOD), optional("model", _MODEL))
     cli.command("trace", help=help_text("trace"))(trace)
     cli.command("persona", help=help_text("persona"))(persona)
+    add_chat_command(cli, "dashboard", "dashboard")
     cli.command("sessions", help=help_text("sessions"))(sessions)
     add_chat_command(cli, "approvals", "approvals")
     add_chat_command(cli, "approve", "approve", optional("request", _APPROVAL_ID))

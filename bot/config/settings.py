@@ -346,6 +346,7 @@ class Settings(BaseSettings):
     web_host: str = Field(default="127.0.0.1", alias="SHIFTBOSS_WEB_HOST")
     web_port: int = Field(default=8321, ge=0, le=65535, alias="SHIFTBOSS_WEB_PORT")
     web_token: SecretStr = Field(default=SecretStr(""), alias="SHIFTBOSS_WEB_TOKEN")
+    web_url: Url = Field(default="", alias="SHIFTBOSS_WEB_URL")
     backup_dir: str = Field(default="", alias="SHIFTBOSS_BACKUP_DIR")
     backup_hours: float = Field(default=24, ge=0, le=8760, alias="SHIFTBOSS_BACKUP_HOURS")
     backup_keep: int = Field(default=7, ge=1, le=1000, alias="SHIFTBOSS_BACKUP_KEEP")
@@ -394,10 +395,12 @@ class Settings(BaseSettings):
             raise ValueError(
                 "SHIFTBOSS_WEB_HOST opens the web chat to others: set SHIFTBOSS_WEB_TOKEN too"
             )
-        if not loopback and _token_bits(self.web_token.get_secret_value()) < _MIN_TOKEN_BITS:
+        token = self.web_token.get_secret_value()
+        opened = "HOST" if not loopback else "URL" if self.web_url and token else ""
+        if opened and _token_bits(token) < _MIN_TOKEN_BITS:
             raise ValueError(
-                "SHIFTBOSS_WEB_TOKEN can be guessed, and SHIFTBOSS_WEB_HOST opens the web chat to"
-                " others: make a token with `openssl rand -hex 24`"
+                f"SHIFTBOSS_WEB_TOKEN can be guessed, and SHIFTBOSS_WEB_{opened} opens the web chat"
+                " to others: make a token with `openssl rand -hex 24`"
             )
         return self
 

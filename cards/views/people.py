@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from cards import formats, model
@@ -15,7 +17,16 @@ from cards.actions import (
     ListTasks,
 )
 from cards.catalog import TextCatalog
-from storage.records.people import Member, PairingRequest, PersonId, PersonRole, WebSession
+from storage.records.people import (
+    ApiToken,
+    Member,
+    PairingRequest,
+    PersonId,
+    PersonRole,
+    WebKeyKind,
+    WebLink,
+    WebSession,
+)
 
 _MAX_NAME = 60
 _MAX_PAIRINGS = 20
@@ -171,66 +182,114 @@ def _member_buttons(member: Member, words: TextCatalog) -> list[model.CardButton
 
 _MAX_SESSIONS = 20
 _MAX_USER_AGENT = 120
+_THIS_MACHINE = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
-def web_sessions_card(
-    sessions: Sequence[WebSession],
-    words: TextCatalog,
-    *,
-    current: str,
-    zone: ZoneInfo,
-    news: str = "",
-) -> model.Card:
-    """Signed-in browsers. `current` is the reader's session, empty outside the web chat; `news` is
-    how the list has just changed."""
-    blocks: list[model.Block] = [model.TextBlock(words(f"sessions.{news}"))] if news else []
-    shown = sessions[:_MAX_SESSIONS]
-    rows = [
-        _session_row(n, each, words, current=current, zone=zone) for n, each in enumerate(shown, 1)
-    ]
-    blocks.append(model.TextBlock("\n".join(rows) or words("sessions.none")))
-    if len(sessions) > len(shown):
-        blocks.append(model.NoteBlock(words("sessions.more", n=len(sessions) - len(shown))))
-    buttons = [
-        model.CardButton(words("sessions.button_end", n=n), EndWebSession(session_id=each.id))
-        for n, each in enumerate(shown, 1)
-        if each.id != current
-    ]
-    if buttons:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebAccess:
+    """Signed-in browsers and API tokens. `current` is the reader's session, empty outside the web
+    chat; `names` are those of people."""
+
+    sessions: Sequence[WebSession]
+    tokens: Sequence[ApiToken]
+    names: Mapping[PersonId, str]
+    current: str
+    zone: ZoneInfo
+    words: TextCatalog
+
+    def card(self, news: str = "") -> model.Card:
+        """`news` is how the list has just changed."""
+        words, sessions = self.words, self.sessions
+        blocks: list[model.Block] = [model.TextBlock(words(f"sessions.{news}"))] if news else []
+        shown = sessions[:_MAX_SESSIONS]
+        rows = [self._session_row(n, each) for n, each in enumerate(shown, 1)]
+        blocks.append(model.TextBlock("\n".join(rows) or words("sessions.none")))
+        if len(sessions) > len(shown):
+            blocks.append(model.NoteBlock(words("sessions.more", n=len(sessions) - len(shown))))
+        tokens = [self._token_row(each) for each in self.tokens[:_MAX_SESSIONS]]
+        if tokens:
+            listed = "\n".join((f"**{words('sessions.tokens')}**", *tokens))
+            blocks.append(model.TextBlock(listed))
+        if buttons := self._buttons():
+            blocks.append(model.ButtonsBlock(buttons))
+        blocks.append(model.NoteBlock(words("sessions.note")))
+        return model.titled_card(words("sessions.title", n=len(sessions)), *blocks)
+
+    def data(self) -> Mapping[str, Any]:
+        return {
+            "sessions": [
+                {
+                    "id": each.id,
+                    "person": each.person_id,
+                    "created_at": each.created_at.isoformat(),
+                    "seen_at": each.seen_at.isoformat(),
+                    "expires_at": each.expires_at.isoformat(),
+                    "user_agent": each.user_agent,
+                }
+                for each in self.sessions
+            ],
+            "tokens": [
+                {
+                    "id": each.id,
+                    "person": each.person_id,
+                    "name": each.name,
+                    "created_at": each.created_at.isoformat(),
+                    "seen_at": each.seen_at.isoformat() if each.seen_at else None,
+                }
+                for each in self.tokens
+            ],
+        }
+
+    def _buttons(self) -> tuple[model.CardButton, ...]:
+        words = self.words
+        ends = [
+            model.CardButton(words("sessions.button_end", n=n), EndWebSession(session_id=each.id))
+            for n, each in enumerate(self.sessions[:_MAX_SESSIONS], 1)
+            if each.id != self.current
+        ]
+        if not ends:
+            return ()
         every = model.CardButton(
-            words("sessions.button_others" if current else "sessions.button_all"),
+            words("sessions.button_others" if self.current else "sessions.button_all"),
             EndOtherWebSessions(),
             style=model.ButtonStyle.DANGER,
         )
-        blocks.append(model.ButtonsBlock((*buttons[: _MAX_BUTTONS - 1], every)))
-    blocks.append(model.NoteBlock(words("sessions.note")))
-    return model.titled_card(words("sessions.title", n=len(sessions)), *blocks)
+        return (*ends[: _MAX_BUTTONS - 1], every)
+
+    def _session_row(self, number: int, session: WebSession) -> str:
+        text = self.words(
+            "sessions.row",
+            id=session.id,
+            since=formats.date_time(session.created_at, self.zone),
+            seen=formats.date_time(session.seen_at, self.zone),
+        )
+        is_current = session.id == self.current
+        mark = f" · **{self.words('sessions.current')}**" if is_current else ""
+        agent = formats.escape_markdown(session.user_agent, _MAX_USER_AGENT) or "?"
+        return f"{number}. {text}{mark}\n   {self._name(session.person_id)} · {agent}"
+
+    def _token_row(self, token: ApiToken) -> str:
+        name = formats.escape_markdown(token.name, _MAX_NAME)
+        seen = formats.date_time(token.seen_at, self.zone) if token.seen_at else "–"
+        times = self.words(
+            "sessions.row",
+            id=token.id,
+            since=formats.date_time(token.created_at, self.zone),
+            seen=seen,
+        )
+        return f"- {name} · {self._name(token.person_id)}\n   {times}"
+
+    def _name(self, person_id: PersonId) -> str:
+        return formats.escape_markdown(self.names.get(person_id, ""), _MAX_NAME) or "?"
 
 
-def web_sessions_data(sessions: Sequence[WebSession]) -> Mapping[str, Any]:
-    return {
-        "sessions": [
-            {
-                "id": each.id,
-                "created_at": each.created_at.isoformat(),
-                "seen_at": each.seen_at.isoformat(),
-                "expires_at": each.expires_at.isoformat(),
-                "user_agent": each.user_agent,
-            }
-            for each in sessions
-        ]
-    }
-
-
-def _session_row(
-    number: int, session: WebSession, words: TextCatalog, *, current: str, zone: ZoneInfo
-) -> str:
-    text = words(
-        "sessions.row",
-        id=session.id,
-        since=formats.date_time(session.created_at, zone),
-        seen=formats.date_time(session.seen_at, zone),
-    )
-    mark = f" · **{words('sessions.current')}**" if session.id == current else ""
-    agent = formats.escape_markdown(session.user_agent, _MAX_USER_AGENT) or "?"
-    return f"{number}. {text}{mark}\n   {agent}"
+def web_link_card(url: str, link: WebLink, words: TextCatalog, *, zone: ZoneInfo) -> model.Card:
+    key = "dashboard.link" if link.kind is WebKeyKind.SIGN_IN else "sessions.token"
+    name = formats.escape_markdown(link.name, _MAX_NAME)
+    blocks: list[model.Block] = [
+        model.TextBlock(f"{words(f'{key}_text', name=name)}\n\n{url}"),
+        model.NoteBlock(words("dashboard.once", until=formats.time_of_day(link.expires_at, zone))),
+    ]
+    if urlsplit(url).hostname in _THIS_MACHINE:
+        blocks.append(model.NoteBlock(words("dashboard.this_machine")))
+    return model.titled_card(words(f"{key}_title"), *blocks)

@@ -188,10 +188,10 @@ def _channel_line(health: ChannelHealth, words: TextCatalog) -> str:
     name = words(f"channel.{health.channel}")
     if not health.alert:
         return f"- ✅ {name}"
-    return f"- ⚠️ {name}: {_alert_text(health, words)}"
+    return f"- ⚠️ {name}: {alert_text(health, words)}"
 
 
-def _alert_text(health: ChannelHealth, words: TextCatalog) -> str:
+def alert_text(health: ChannelHealth, words: TextCatalog) -> str:
     for key in (health.alert, f"alert.{health.channel}.{health.alert}"):
         if words.has(key):
             return words(key, **(health.facts or {}))

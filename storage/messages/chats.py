@@ -70,6 +70,12 @@ _PRIVATE = (
     .order_by(chats.c.thread != literal(""), chats.c.created_at.desc(), chats.c.id)
 )
 
+_PRIVATE_OF = (
+    select(chats)
+    .where(chats.c.person_id == bindparam("who"), chats.c.kind == ChatKind.PRIVATE.value)
+    .order_by(chats.c.thread != literal(""), chats.c.created_at.desc(), chats.c.id)
+)
+
 _GIVE_ADDRESS = (
     update(chats)
     .where(
@@ -102,6 +108,13 @@ class ChatRepo:
     def __init__(self, db: Database, ids: IdGenerator) -> None:
         self._db = db
         self._ids = ids
+
+    async def get_private(self, person_id: PersonId) -> Chat:
+        """The person's main private chat. Raises NotFound."""
+        row = await self._db.fetch_one(_PRIVATE_OF.limit(1), {"who": person_id})
+        if row is None:
+            raise NotFound("private_chat", person_id)
+        return chat_from_row(row)
 
     async def get(self, chat_id: ChatId) -> Chat:
         """Raises NotFound."""

@@ -123,11 +123,53 @@ class PairingRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSession:
-    """A signed-in browser of the web chat. `seen_at` may be some minutes old; `user_agent` is what
-    the browser said of itself, cleaned and shortened."""
+    """A signed-in browser. `seen_at` may be some minutes old; `user_agent` is what the browser said
+    of itself, cleaned and shortened."""
 
     id: str
+    person_id: PersonId
     created_at: datetime
     seen_at: datetime
     expires_at: datetime
     user_agent: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebVisitor:
+    """Who asks for a page or calls the API. `session_id` is empty for a program with a token;
+    `is_local`: it is the local owner, to whom the web chat belongs."""
+
+    person: Person
+    is_local: bool
+    session_id: str = ""
+
+
+class WebKeyKind(StrEnum):
+    """SIGN_IN and NEW_TOKEN are links that work once; a TOKEN works until it is revoked."""
+
+    SIGN_IN = "sign_in"
+    NEW_TOKEN = "new_token"  # noqa: S105 - a kind, not a password
+    TOKEN = "token"  # noqa: S105 - a kind, not a password
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebLink:
+    """A link that works once. `name` is that of the token to be made."""
+
+    id: str
+    kind: WebKeyKind
+    person_id: PersonId
+    name: str
+    created_at: datetime
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiToken:
+    """A person's token for programs, without its secret. `seen_at` may be some minutes old."""
+
+    id: str
+    person_id: PersonId
+    name: str
+    created_at: datetime
+    seen_at: datetime | None = None

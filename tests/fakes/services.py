@@ -22,6 +22,7 @@ from storage.errors import AmbiguousId, NotFound, WrongState
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.messages import ReceivedEvent
 from storage.records.people import (
+    ApiToken,
     Channel,
     Chat,
     ChatId,
@@ -34,6 +35,8 @@ from storage.records.people import (
     Person,
     PersonId,
     PersonRole,
+    WebKeyKind,
+    WebLink,
     WebSession,
 )
 from storage.records.system import BackendHealth, BackendReport, ModelChoice, SystemStatus
@@ -564,10 +567,14 @@ class FakeTraces:
 class FakeWebSessions:
     def __init__(self) -> None:
         self.all: dict[str, WebSession] = {}
+        self.tokens: dict[str, ApiToken] = {}
+        self.links: list[WebLink] = []
+        self.address = "http://127.0.0.1:8321"
 
     def add(self, session_id: str, user_agent: str = "Firefox") -> WebSession:
         session = WebSession(
             id=session_id,
+            person_id=PersonId("olga"),
             created_at=NOW,
             seen_at=NOW,
             expires_at=NOW + timedelta(days=180),
@@ -587,6 +594,26 @@ class FakeWebSessions:
         for each in gone:
             del self.all[each]
         return len(gone)
+
+    async def create_link(
+        self, person_id: PersonId, *, token_name: str = ""
+    ) -> tuple[str, WebLink]:
+        link = WebLink(
+            id="l1",
+            kind=WebKeyKind.NEW_TOKEN if token_name else WebKeyKind.SIGN_IN,
+            person_id=person_id,
+            name=token_name,
+            created_at=NOW,
+            expires_at=NOW + timedelta(minutes=10),
+        )
+        self.links.append(link)
+        return f"{self.address}/sign-in/secret", link
+
+    async def list_tokens(self) -> Sequence[ApiToken]:
+        return tuple(self.tokens.values())
+
+    async def revoke_token(self, token_id: str) -> bool:
+        return self.tokens.pop(token_id, None) is not None
 
 
 class FakeServices:

@@ -21,8 +21,8 @@ from handlers.people import MAX_ANNOUNCED
 from handlers.request import Reply
 from storage.records.approvals import ApprovalState
 from storage.records.messages import DeliveryUrgency
-from storage.records.people import Channel, ChatId, Language, PersonRole
-from tests.builders import GPT, OFFLINE, make_task
+from storage.records.people import ApiToken, Channel, ChatId, Language, PersonRole
+from tests.builders import GPT, NOW, OFFLINE, make_task
 from tests.fakes.services import FakeModels
 from tests.handlers.router_harness import RouterHarness, text_of
 
@@ -453,9 +453,50 @@ async def test_web_sessions_are_for_owners_in_private(how: dict[str, Any], said:
     token = desk.world.post.add_button_card(EndOtherWebSessions(), chat=how.get("chat", "c1"))
     pressed = await desk.press(token, **how)
 
-    assert [reply.good, pressed.good] == [False, False]
+    # A member may ask for their own tokens.
+    assert [reply.good, pressed.good] == [not said and not how, False]
     assert "Firefox" not in text_of(reply)
     assert list(desk.world.web_sessions.all) == ["s1"]
+
+
+async def test_dashboard_sends_an_owner_a_link_in_private_only() -> None:
+    desk = RouterHarness()
+
+    sent = await desk.send_message("/dashboard", **OWNER)
+    desk.world.web_sessions.address = "https://boss.example"
+    public = await desk.send_message("/dashboard", **OWNER)
+    group = await desk.send_message("/dashboard", who="x-olga", chat="g1")
+    member = await desk.send_message("/dashboard")
+
+    assert "http://127.0.0.1:8321/sign-in/secret" in text_of(sent)
+    assert "SHIFTBOSS_WEB_URL" in text_of(sent)
+    assert "SHIFTBOSS_WEB_URL" not in text_of(public)
+    assert [group.good, member.good] == [False, False]
+    assert [each.person_id for each in desk.world.web_sessions.links] == ["olga", "olga"]
+
+
+async def test_people_make_list_and_revoke_their_own_tokens() -> None:
+    desk = RouterHarness()
+    for each, person in (("t1", desk.world.olga), ("t2", desk.world.ann), ("t3", desk.world.ann)):
+        desk.world.web_sessions.tokens[each] = ApiToken(
+            id=each, person_id=person.id, name=f"*{each}* [x](y)", created_at=NOW
+        )
+
+    made = await desk.send_message("/sessions token my backup script")
+    own = await desk.send_message("/sessions")
+    foreign = await desk.send_message("/sessions end t1")
+    revoked = await desk.send_message("/sessions end T2")
+    every = await desk.send_message("/sessions", **OWNER)
+    by_owner = await desk.send_message("/sessions end t3", **OWNER)
+    in_group = await desk.send_message("/sessions token x", chat="g1")
+
+    assert "/sign-in/secret" in text_of(made)
+    assert [each.name for each in desk.world.web_sessions.links] == ["my backup script"]
+    assert ["t1" in text_of(own), "t2" in text_of(own)] == [False, True]
+    assert [foreign.good, revoked.good, by_owner.good] == [False, True, True]
+    assert ["t1" in text_of(every), "t2" in text_of(every)] == [True, False]
+    assert not in_group.good
+    assert list(desk.world.web_sessions.tokens) == ["t1"]
 
 
 @pytest.mark.parametrize("said", ["/sessions end", "/sessions stop s1", "/sessions s1"])

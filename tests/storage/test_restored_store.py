@@ -7,7 +7,7 @@ from pathlib import Path
 
 from storage.messages.outbox import OutgoingCard
 from storage.records.messages import DeliveryUrgency, IncomingMessage, IncomingPress
-from storage.records.people import Channel, WebSession
+from storage.records.people import ApiToken, Channel, PersonId, WebSession
 from storage.restored_store import find_restore, list_chats_with_held, settle_restored
 from storage.web_sessions import WebSessionRepo
 from tests.migrated_database import database_file, open_database
@@ -76,14 +76,23 @@ async def test_a_restored_store_lets_no_browser_in(tmp_path: Path) -> None:
         room, sessions = MessageStore(db), WebSessionRepo(db)
         await room.people.ensure_owners((), now=START)
         session = WebSession(
-            id="s1", created_at=START, seen_at=START, expires_at=LATER, user_agent="Firefox"
+            id="s1",
+            person_id=PersonId(""),
+            created_at=START,
+            seen_at=START,
+            expires_at=LATER,
+            user_agent="Firefox",
         )
         await sessions.add(session, cookie_hash="c", token_mark="t", replaced="")
+        owner = (await sessions.get_local_visitor()).person.id
+        token = ApiToken(id="t1", person_id=owner, name="script", created_at=START)
+        await sessions.add_token(token, secret_hash="k")
 
     settle_restored(database_file(tmp_path), backup_at=START, now=START, reason="was restored")
 
     async with open_database(tmp_path) as db:
-        assert await WebSessionRepo(db).find("c", now=START) is None
+        assert await WebSessionRepo(db).find("c", now=START) == (None, None)
+        assert await WebSessionRepo(db).find_token("k") == (None, None)
 
 
 async def test_settling_again_replaces_the_record_and_changes_nothing_else(tmp_path: Path) -> None:

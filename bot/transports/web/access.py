@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -18,8 +18,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bot.transports.web.access_token import tokens_equal
-from bot.transports.web.sessions import SESSION_LIFETIME, WebSessionService
+from bot.transports.web.sessions import SESSION_LIFETIME, SIGN_IN_PATH, WebSessionService
 from storage.errors import StorageError
+from storage.records.people import WebVisitor
 
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _ANY_ADDRESS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - named to be recognised, not bound
@@ -34,8 +35,9 @@ class AllowedHosts:
     """Host names that the web chat answers to; others are refused against DNS rebinding. When
     listening on all addresses, IP addresses are allowed as well."""
 
-    def __init__(self, bound: str, extra: Iterable[str] = ()) -> None:
-        self._names = {*_LOCAL_NAMES, bound.lower(), *(name.lower() for name in extra)} - {""}
+    def __init__(self, bound: str, *, public_url: str = "") -> None:
+        public = urlsplit(public_url).hostname or ""
+        self._names = {*_LOCAL_NAMES, bound.lower(), public} - {""}
         self._allow_any_address = bound in _ANY_ADDRESS
 
     def allows(self, header: str) -> bool:
@@ -72,11 +74,15 @@ def _parse_address(name: str) -> IPv4Address | IPv6Address | None:
         return None
 
 
-_SESSION = "web_session"
+VISITOR = "visitor"
+"""The key in the scope under which routes find who asks: a WebVisitor, or None for a program with
+the token on a page of the web chat."""
 _log = logging.getLogger(__name__)
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-_OPEN_PATHS = ("/healthz", "/static/")
+_OPEN_PATHS = ("/healthz", "/static/", f"{SIGN_IN_PATH}/")
+_SHARED_PATHS = ("/dashboard/", "/api/v1/", "/sign-out/")
+"""Everything else is the local owner's chat."""
 _SECURITY_HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
@@ -163,14 +169,16 @@ class AccessVerdict(StrEnum):
     UNAVAILABLE = "unavailable"
     TOO_MANY_GUESSES = "too_many_guesses"
     WRONG_TOKEN = "wrong_token"  # noqa: S105 - a verdict, not a password
+    OTHERS_CHAT = "others_chat"
 
 
 @dataclass(eq=False)
 class WebAccessControl:
     """Middleware that checks access. Host must be allowed; Origin must match Host for sockets and
     changes. The token is accepted as a bearer header, or once in the URL, where it is exchanged for
-    the cookie of a new session. `deny` renders the error page. `throttle` slows down who guesses.
-    """
+    the cookie of a new session. People's own tokens and the sessions of other owners are worth
+    something on shared paths only. `deny` renders the error page. `throttle` slows down who
+    guesses."""
 
     app: ASGIApp
     token: str = field(repr=False)
@@ -211,7 +219,8 @@ class WebAccessControl:
             return AccessVerdict.TOO_MANY_GUESSES
         verdict = await self._check(connection, safe=safe)
         given = connection.query_params.get("token")
-        if has_bearer_token(connection, self.token) or verdict is AccessVerdict.EXCHANGE:
+        known = has_bearer_token(connection, self.token) or _is_program(connection)
+        if known or verdict is AccessVerdict.EXCHANGE:
             self.throttle.succeed(address)
         elif given is None or not tokens_equal(given, self.token):
             self.throttle.fail(address)
@@ -221,14 +230,32 @@ class WebAccessControl:
         host = connection.headers.get("host", "")
         if not self.hosts.allows(host):
             return AccessVerdict.WRONG_HOST
-        bearer = has_bearer_token(connection, self.token)
+        try:
+            return await self._check_visitor(connection, host, safe=safe)
+        except StorageError:
+            _log.exception("cannot look up who asks for a page")
+            return AccessVerdict.UNAVAILABLE
+
+    async def _check_visitor(
+        self, connection: HTTPConnection, host: str, *, safe: bool
+    ) -> AccessVerdict:
+        path = f"{connection.scope['path'].rstrip('/')}/"
+        shared = path.startswith(_SHARED_PATHS)
+        is_local = has_bearer_token(connection, self.token)
+        program = await self._find_program(connection, is_local=is_local, shared=shared)
+        bearer = is_local or program is not None
         origin = connection.headers.get("origin")
-        if not safe and not (same_origin(origin, host) if origin is not None else bearer):
+        # The secret in the address of a link is known to no other site.
+        trusted = bearer or path.startswith(f"{SIGN_IN_PATH}/")
+        if not safe and not (same_origin(origin, host) if origin is not None else trusted):
             # Browsers send at least one of both headers: this is a program without a token.
             is_program = origin is None and self.cookie not in connection.cookies
             return AccessVerdict.NO_TOKEN if is_program else AccessVerdict.WRONG_ORIGIN
-        if bearer or connection.url.path.startswith(_OPEN_PATHS):
+        connection.scope[VISITOR] = program
+        if is_local or (shared and bearer) or path.startswith(_OPEN_PATHS):
             return AccessVerdict.PASS
+        if bearer:
+            return AccessVerdict.OTHERS_CHAT
         given = connection.query_params.get("token")
         if safe and given is not None:
             return (
@@ -236,13 +263,18 @@ class WebAccessControl:
                 if tokens_equal(given, self.token)
                 else AccessVerdict.WRONG_TOKEN
             )
-        try:
-            session = await self.sessions.find_by_cookie(connection.cookies.get(self.cookie, ""))
-        except StorageError:
-            _log.exception("cannot look up the session of a browser")
-            return AccessVerdict.UNAVAILABLE
-        connection.scope[_SESSION] = session
-        return AccessVerdict.PASS if session else AccessVerdict.NO_TOKEN
+        visitor = await self.sessions.find_by_cookie(connection.cookies.get(self.cookie, ""))
+        connection.scope[VISITOR] = visitor
+        if visitor is None:
+            return AccessVerdict.NO_TOKEN
+        return AccessVerdict.PASS if shared or visitor.is_local else AccessVerdict.OTHERS_CHAT
+
+    async def _find_program(
+        self, connection: HTTPConnection, *, is_local: bool, shared: bool
+    ) -> WebVisitor | None:
+        if is_local:
+            return await self.sessions.get_local_visitor() if shared else None
+        return await self.sessions.find_by_token(_bearer_token(connection))
 
     async def _exchange_token(self, request: Request) -> Response:
         """Redirect to the URL without the token, so that no history or screenshot shows it. A
@@ -257,23 +289,35 @@ class WebAccessControl:
             return self.deny_response(request, AccessVerdict.UNAVAILABLE)
         rest = [(key, value) for key, value in request.query_params.multi_items() if key != "token"]
         path = "/" + request.url.path.lstrip("/")
-        response = RedirectResponse(f"{path}?{urlencode(rest)}" if rest else path, status_code=303)
-        response.set_cookie(
-            self.cookie,
-            cookie,
-            max_age=int(SESSION_LIFETIME.total_seconds()),
-            httponly=True,
-            # `Strict` would omit the cookie on links from Telegram or Feishu.
-            samesite="lax",
-            secure=request.url.scheme == "https",
-        )
-        response.headers["cache-control"] = "no-store"
-        return response
+        target = f"{path}?{urlencode(rest)}" if rest else path
+        return redirect_with_cookie(request, target, self.cookie, cookie)
+
+
+def redirect_with_cookie(request: Request, target: str, name: str, cookie: str) -> Response:
+    response = RedirectResponse(target, status_code=303)
+    response.set_cookie(
+        name,
+        cookie,
+        max_age=int(SESSION_LIFETIME.total_seconds()),
+        httponly=True,
+        # `Strict` would omit the cookie on links from Telegram or Feishu.
+        samesite="lax",
+        secure=request.url.scheme == "https",
+    )
+    response.headers["cache-control"] = "no-store"
+    return response
 
 
 def get_session_id(connection: HTTPConnection) -> str:
-    """The session of the browser that this came from; empty for a program with the token."""
-    return str(connection.scope.get(_SESSION, ""))
+    """The session of the browser that this came from; empty for a program with a token."""
+    visitor: WebVisitor | None = connection.scope.get(VISITOR)
+    return visitor.session_id if visitor else ""
+
+
+def _is_program(connection: HTTPConnection) -> bool:
+    """Whether it came with a good token of a person."""
+    visitor: WebVisitor | None = connection.scope.get(VISITOR)
+    return visitor is not None and not visitor.session_id
 
 
 def _carries_token(connection: HTTPConnection) -> bool:
@@ -281,8 +325,13 @@ def _carries_token(connection: HTTPConnection) -> bool:
 
 
 def has_bearer_token(connection: HTTPConnection, token: str) -> bool:
+    given = _bearer_token(connection)
+    return bool(given) and tokens_equal(given, token)
+
+
+def _bearer_token(connection: HTTPConnection) -> str:
     scheme, _, given = connection.headers.get("authorization", "").partition(" ")
-    return scheme.lower() == "bearer" and tokens_equal(given.strip(), token)
+    return given.strip() if scheme.lower() == "bearer" else ""
 
 
 def _with_security_headers(send: Send) -> Send:

@@ -18,15 +18,18 @@ from starlette.responses import (
 )
 
 from bot.transports.ports import FileTooLarge
-from bot.transports.web.access import get_session_id, has_bearer_token
+from bot.transports.web.access import get_session_id, has_bearer_token, redirect_with_cookie
 from bot.transports.web.files import MAX_FILE_BYTES, EmptyUpload, WebFileStore
 from bot.transports.web.frames import MAX_TEXT
 from bot.transports.web.page_connections import WebTabs
+from bot.transports.web.pages import WebPages
 from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER, WebSayHandler
 from bot.transports.web.sessions import WebSessionService
 from cards.catalog import TextCatalog
 from cards.render import text
+from storage.errors import NotFound
 from storage.records.messages import IncomingMessage
+from storage.records.people import WebKeyKind
 
 _MEGABYTE = 1024 * 1024
 _FILE_HEADERS = {
@@ -53,21 +56,22 @@ class WebHttpApi:
     sessions: WebSessionService
     tabs: WebTabs
     token: str = field(repr=False)
-    words: Callable[[Request], TextCatalog]
+    cookie: str
+    pages: WebPages
     now: Callable[[], datetime]
     new_id: Callable[[], str]
 
     async def file(self, request: Request) -> Response:
         found = await self.files.find(request.path_params["path"])
         if found is None:
-            return PlainTextResponse(self.words(request)("web.no_such_file"), status_code=404)
+            return PlainTextResponse(self.pages.words(request)("web.no_such_file"), status_code=404)
         how = "inline" if found.inline else "attachment"
         name = quote(found.path.name.encode("utf-8", "replace"), safe="")
         headers = {**_FILE_HEADERS, "content-disposition": f"{how}; filename*=utf-8''{name}"}
         return FileResponse(found.path, media_type=found.mime, headers=headers)
 
     async def upload(self, request: Request) -> Response:
-        words, name = self.words(request), request.query_params.get("name", "")
+        words, name = self.pages.words(request), request.query_params.get("name", "")
         if int(request.headers.get("content-length") or 0) > MAX_FILE_BYTES:
             return _too_large_response(words, name)
         try:
@@ -91,9 +95,32 @@ class WebHttpApi:
         await self.sessions.end(get_session_id(request))
         return RedirectResponse("/", status_code=303, headers={"cache-control": "no-store"})
 
+    async def show_link(self, request: Request) -> Response:
+        """Looking at a link does not use it up: chat platforms fetch the links that they show."""
+        link = await self.sessions.find_link(request.path_params["secret"])
+        return self.pages.link_page(request, link, status=200 if link else 410)
+
+    async def use_link(self, request: Request) -> Response:
+        """Sign in, or show the new token, once. A cookie that came along is never taken over."""
+        link = await self.sessions.find_link(request.path_params["secret"])
+        try:
+            if link is None:
+                return self.pages.link_page(request, None, status=410)
+            if link.kind is WebKeyKind.NEW_TOKEN:
+                token = await self.sessions.create_token(link.person_id, link.name, link=link.id)
+                if request.headers.get("accept", "") == "application/json":
+                    return JSONResponse({"name": link.name, "token": token}, status_code=201)
+                return self.pages.link_page(request, link, token=token)
+            agent = request.headers.get("user-agent", "")
+            replaced = request.cookies.get(self.cookie, "")
+            cookie = await self.sessions.sign_in(link, agent, replaced=replaced)
+        except NotFound:
+            return self.pages.link_page(request, None, status=410)
+        return redirect_with_cookie(request, "/dashboard", self.cookie, cookie)
+
     async def say(self, request: Request) -> Response:
         """Requires the token; a cookie is not sufficient."""
-        words = self.words(request)
+        words = self.pages.words(request)
         if not has_bearer_token(request, self.token):
             return JSONResponse({"error": words("web.needs_token")}, status_code=401)
         try:

@@ -5,12 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from functools import cache
+from http import HTTPStatus
 from importlib.resources import files
 
 from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+)
 
 from bot.transports.ports import CommandMenu
 from bot.transports.web.access import AccessVerdict
@@ -18,7 +25,7 @@ from bot.transports.web.files import MAX_FILE_BYTES
 from bot.transports.web.frames import MAX_FILES, MAX_TEXT
 from cards.catalog import TextCatalog, catalog_for
 from cards.render.web import render_markdown
-from storage.records.people import Language
+from storage.records.people import Language, WebLink
 
 LANGUAGE_COOKIE = "shiftboss_lang"
 
@@ -53,7 +60,8 @@ def _match_language(tag: str) -> Language | None:
 
 
 _TYPES = {"app.js": "text/javascript", "app.css": "text/css", "icon.svg": "image/svg+xml"}
-_TEMPLATES = ("chat.html", "denied.html")
+_TEMPLATES = ("chat.html", "denied.html", "sign_in.html")
+_API_PATH = "/api/v1/"
 # Texts that app.js uses; the others are part of the page.
 _SCRIPT_TEXTS = (
     *("online", "connecting", "reconnecting", "working", "sending", "waiting_to_send"),
@@ -72,9 +80,14 @@ class WebPages:
         self._default_language = default_language
 
     @staticmethod
+    def version() -> str:
+        """Changes with the static files, so that browsers can cache them forever."""
+        return _version()
+
+    @staticmethod
     def preload() -> None:
         """Load templates and files, so that no request waits for the disk."""
-        _version()
+        WebPages.version()
         _environment()
         render_markdown("")
         for language in Language:
@@ -104,29 +117,35 @@ class WebPages:
         return JSONResponse({"error": text}, status_code=500)
 
     def deny_response(self, request: Request, verdict: AccessVerdict) -> Response:
-        words = self.words(request)
-        headers = {"cache-control": _NO_STORE}
-        match verdict:
-            case AccessVerdict.WRONG_HOST:
-                text = words("web.wrong_host", host=repr(request.headers.get("host", ""))[:80])
-                return PlainTextResponse(text, status_code=403, headers=headers)
-            case AccessVerdict.WRONG_ORIGIN:
-                text = words("web.wrong_origin")
-                return PlainTextResponse(text, status_code=403, headers=headers)
-            case AccessVerdict.TOO_MANY_GUESSES:
-                asking = {**headers, "retry-after": "30"}
-                return PlainTextResponse(
-                    words("web.too_many_guesses"), status_code=429, headers=asking
-                )
-            case _ if request.method != "GET" or request.url.path.startswith("/api/"):
-                text = words("web.needs_token")
-                asking = {**headers, "www-authenticate": "Bearer"}
-                return PlainTextResponse(text, status_code=401, headers=asking)
-            case AccessVerdict.UNAVAILABLE:
-                return PlainTextResponse(words("web.broken"), status_code=503, headers=headers)
-            case _:
-                page = _template("denied.html", words, wrong=verdict is AccessVerdict.WRONG_TOKEN)
-                return HTMLResponse(page, status_code=401, headers=headers)
+        words, path = self.words(request), request.url.path
+        status, key = _DENIED.get(verdict, (401, "needs_token"))
+        headers = {"cache-control": _NO_STORE, **_DENIED_HEADERS.get(status, {})}
+        text = words(f"web.{key}", host=repr(request.headers.get("host", ""))[:80])
+        if path.startswith(_API_PATH):
+            # As RFC 9457 says, like all other answers of the API.
+            problem = {
+                "type": f"urn:shiftboss:problem:{key.replace('_', '-')}",
+                "title": HTTPStatus(status).phrase,
+                "status": status,
+                "detail": text,
+            }
+            media = "application/problem+json"
+            return JSONResponse(problem, status_code=status, headers=headers, media_type=media)
+        if verdict is AccessVerdict.OTHERS_CHAT and path == "/":
+            return RedirectResponse("/dashboard", status_code=303, headers=headers)
+        if verdict in _DENIED or request.method != "GET" or path.startswith("/api/"):
+            return PlainTextResponse(text, status_code=status, headers=headers)
+        page = _template("denied.html", words, wrong=verdict is AccessVerdict.WRONG_TOKEN)
+        return HTMLResponse(page, status_code=status, headers={"cache-control": _NO_STORE})
+
+    def link_page(
+        self, request: Request, link: WebLink | None, *, token: str = "", status: int = 200
+    ) -> Response:
+        """What a link that works once is for, with a button that uses it, and then the `token` that
+        it made. None: it works no more."""
+        facts = {"link": link, "token": token}
+        page = _template("sign_in.html", self.words(request), **facts)
+        return HTMLResponse(page, status_code=status, headers={"cache-control": _NO_STORE})
 
     def words(self, request: Request) -> TextCatalog:
         return catalog_for(negotiate_language(request, self._default_language))
@@ -144,8 +163,25 @@ class WebPages:
         }
 
 
+_DENIED: Mapping[AccessVerdict, tuple[int, str]] = {
+    AccessVerdict.WRONG_HOST: (403, "wrong_host"),
+    AccessVerdict.WRONG_ORIGIN: (403, "wrong_origin"),
+    AccessVerdict.OTHERS_CHAT: (403, "others_chat"),
+    AccessVerdict.TOO_MANY_GUESSES: (429, "too_many_guesses"),
+    AccessVerdict.UNAVAILABLE: (503, "broken"),
+}
+
+
+_DENIED_HEADERS: Mapping[int, Mapping[str, str]] = {
+    401: {"www-authenticate": "Bearer"},
+    429: {"retry-after": "30"},
+}
+
+
 def _template(name: str, words: TextCatalog, **facts: object) -> str:
-    return _environment().get_template(name).render(words=words, version=_version(), **facts)
+    return (
+        _environment().get_template(name).render(words=words, version=WebPages.version(), **facts)
+    )
 
 
 @cache
@@ -167,5 +203,4 @@ def _static(name: str) -> bytes:
 
 @cache
 def _version() -> str:
-    """Changes with the files, so that browsers can cache them forever."""
     return hashlib.sha256(b"".join(map(_static, _TYPES))).hexdigest()[:10]

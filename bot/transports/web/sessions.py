@@ -1,4 +1,4 @@
-"""Sessions of the web chat: one for each browser that has signed in with the token."""
+"""Who may use the web: sessions of browsers, links that sign in once, and API tokens."""
 
 from __future__ import annotations
 
@@ -6,20 +6,31 @@ import hashlib
 import hmac
 import logging
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from cards import formats
 from storage.errors import StorageError
 from storage.ids import IdGenerator
-from storage.records.people import WebSession
+from storage.records.people import (
+    ApiToken,
+    PersonId,
+    WebKeyKind,
+    WebLink,
+    WebSession,
+    WebVisitor,
+)
 from storage.web_sessions import WebSessionRepo
 
+SIGN_IN_PATH = "/sign-in"
+LINK_LIFETIME = timedelta(minutes=10)
 SESSION_LIFETIME = timedelta(days=180)
 SEEN_INTERVAL = timedelta(minutes=5)
 _MAX_USER_AGENT = 200
 _MARK_DIGITS = 4
+_TOKEN_PREFIX = "sbt_"  # noqa: S105 - the beginning of every token
+_LOCAL_OWNER = PersonId("")
 
 _log = logging.getLogger(__name__)
 
@@ -27,11 +38,12 @@ _log = logging.getLogger(__name__)
 @dataclass(kw_only=True, eq=False)
 class WebSessionService:
     """Implements handlers.ports.WebSessionPort. `on_end` is called with the ids of sessions once
-    they have ended, so that their open pages are closed."""
+    they have ended, so that their open pages are closed. Links begin with `address`."""
 
     repo: WebSessionRepo
     ids: IdGenerator
     now: Callable[[], datetime]
+    address: str = ""
     on_end: Callable[[Collection[str]], None] = lambda _ended: None
     _token: str = field(default="", repr=False)
 
@@ -41,30 +53,28 @@ class WebSessionService:
         self.on_end(await self.repo.end_of_other_tokens(self._token_mark()))
 
     async def open(self, user_agent: str, *, replaced: str = "") -> str:
-        """A new cookie. The session of the cookie `replaced` ends, if there is one."""
-        cookie, now = secrets.token_urlsafe(32), self.now()
-        session = WebSession(
-            id=self.ids.token(),
-            created_at=now,
-            seen_at=now,
-            expires_at=now + SESSION_LIFETIME,
-            user_agent=formats.truncate(formats.clean_line(user_agent), _MAX_USER_AGENT),
-        )
-        ended = await self.repo.add(
-            session,
-            cookie_hash=self._hash(cookie),
-            token_mark=self._token_mark(),
-            replaced=self._hash(replaced),
-        )
-        self.on_end(ended)
-        return cookie
+        """A new cookie of the local owner. The session of the cookie `replaced` ends, if there is
+        one."""
+        return await self._open(user_agent, replaced, _LOCAL_OWNER)
 
-    async def find_by_cookie(self, cookie: str) -> str:
-        """The id of the session; empty for a cookie that is worth nothing."""
-        return await self._see(self._hash(cookie)) if cookie else ""
+    async def find_by_cookie(self, cookie: str) -> WebVisitor | None:
+        """Whose cookie it is; None for one that is worth nothing."""
+        return await self._see(self._hash(cookie)) if cookie else None
+
+    async def find_by_token(self, token: str) -> WebVisitor | None:
+        """Whose API token it is; None for one that is worth nothing."""
+        if not token.startswith(_TOKEN_PREFIX):
+            return None
+        known, visitor = await self.repo.find_token(_hash_secret(token))
+        if known is not None:
+            await self._note_use(known.seen_at, lambda at: self.repo.touch_token(known.id, now=at))
+        return visitor
+
+    async def get_local_visitor(self) -> WebVisitor:
+        return await self.repo.get_local_visitor()
 
     async def is_live(self, session_id: str) -> bool:
-        return bool(await self._see(session_id))
+        return await self._see(session_id) is not None
 
     async def list(self) -> Sequence[WebSession]:
         return await self.repo.list(now=self.now())
@@ -79,18 +89,80 @@ class WebSessionService:
         self.on_end(ended)
         return len(ended)
 
-    async def _see(self, which: str) -> str:
+    async def create_link(
+        self, person_id: PersonId, *, token_name: str = ""
+    ) -> tuple[str, WebLink]:
+        secret, now = secrets.token_urlsafe(32), self.now()
+        link = WebLink(
+            id=self.ids.token(),
+            kind=WebKeyKind.NEW_TOKEN if token_name else WebKeyKind.SIGN_IN,
+            person_id=person_id,
+            name=token_name,
+            created_at=now,
+            expires_at=now + LINK_LIFETIME,
+        )
+        await self.repo.add_link(link, secret_hash=_hash_secret(secret))
+        return f"{self.address.rstrip('/')}{SIGN_IN_PATH}/{secret}", link
+
+    async def find_link(self, secret: str) -> WebLink | None:
+        """None if it was used or has expired."""
+        return await self.repo.find_link(_hash_secret(secret), now=self.now())
+
+    async def sign_in(self, link: WebLink, user_agent: str, *, replaced: str = "") -> str:
+        """Like `open`, for the link's person. Raises NotFound if it was used."""
+        return await self._open(user_agent, replaced, link.person_id, link=link.id)
+
+    async def create_token(self, person_id: PersonId, name: str, *, link: str = "") -> str:
+        """The new token, which is known only now. Raises NotFound if it was used."""
+        secret = _TOKEN_PREFIX + secrets.token_urlsafe(32)
+        token = ApiToken(id=self.ids.token(), person_id=person_id, name=name, created_at=self.now())
+        await self.repo.add_token(token, secret_hash=_hash_secret(secret), link=link)
+        return secret
+
+    async def list_tokens(self) -> Sequence[ApiToken]:
+        return await self.repo.list_tokens()
+
+    async def revoke_token(self, token_id: str) -> bool:
+        return await self.repo.revoke_token(token_id)
+
+    async def _open(
+        self, user_agent: str, replaced: str, person_id: PersonId, *, link: str = ""
+    ) -> str:
+        cookie, now = secrets.token_urlsafe(32), self.now()
+        session = WebSession(
+            id=self.ids.token(),
+            person_id=person_id,
+            created_at=now,
+            seen_at=now,
+            expires_at=now + SESSION_LIFETIME,
+            user_agent=formats.truncate(formats.clean_line(user_agent), _MAX_USER_AGENT),
+        )
+        ended = await self.repo.add(
+            session,
+            cookie_hash=self._hash(cookie),
+            token_mark=self._token_mark(),
+            replaced=self._hash(replaced),
+            link=link,
+        )
+        self.on_end(ended)
+        return cookie
+
+    async def _see(self, which: str) -> WebVisitor | None:
+        session, visitor = await self.repo.find(which, now=self.now())
+        if session is not None:
+            await self._note_use(session.seen_at, lambda at: self.repo.touch(session.id, now=at))
+        return visitor
+
+    async def _note_use(
+        self, seen_at: datetime | None, touch: Callable[[datetime], Awaitable[None]]
+    ) -> None:
         now = self.now()
-        session = await self.repo.find(which, now=now)
-        if session is None:
-            return ""
-        if now - session.seen_at >= SEEN_INTERVAL:
+        if seen_at is None or now - seen_at >= SEEN_INTERVAL:
             try:
-                await self.repo.touch(session.id, now=now)
+                await touch(now)
             except StorageError as error:
                 # A full disk must not lock anybody out.
-                _log.warning("cannot note that a web session is in use: %s", error)
-        return session.id
+                _log.warning("cannot note that a web session or token is in use: %s", error)
 
     def _hash(self, cookie: str) -> str:
         """Keyed with the token, so that a cookie of an earlier token is worth nothing."""
@@ -104,3 +176,9 @@ class WebSessionService:
         key = self._token.encode("utf-8", "replace")
         message = f"shiftboss web {text}".encode("utf-8", "replace")
         return hmac.new(key, message, hashlib.sha256).hexdigest()
+
+
+def _hash_secret(secret: str) -> str:
+    """Secrets are random enough for a plain hash. Not keyed with the token: commands of the shell
+    may run without knowing it."""
+    return hashlib.sha256(f"shiftboss web {secret}".encode("utf-8", "replace")).hexdigest()

@@ -42,7 +42,7 @@ from bot.transports.web.ports import (
     WebHistoryReader,
     WebSayHandler,
 )
-from bot.transports.web.sessions import WebSessionService
+from bot.transports.web.sessions import SIGN_IN_PATH, WebSessionService
 from cards.catalog import catalog_for
 from storage.records.messages import MessagePlacement, RemoteFile
 from storage.records.people import Channel, Chat, Language
@@ -126,7 +126,8 @@ def _new_id() -> str:
 class WebTransport:
     """An empty `token` is replaced at the start by one stored in `home`, on loopback addresses
     only. `routes` are additional pages behind the same access control. `language` None follows the
-    browser. `on_guessing` tells owners that somebody at this address guesses the token."""
+    browser. `public_url` is the address for other devices, empty for none. `on_guessing` tells
+    owners that somebody at this address guesses the token."""
 
     channel = Channel.WEB
 
@@ -142,14 +143,14 @@ class WebTransport:
     sessions: WebSessionService
     on_guessing: Callable[[str], Coroutine[object, object, None]]
     routes: Sequence[BaseRoute] = ()
-    allowed_hosts: Sequence[str] = ()
+    public_url: str = ""
     language: Language | None = None
     now: Callable[[], datetime] = _utc_now
     new_id: Callable[[], str] = _new_id
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     def __post_init__(self) -> None:
-        self._hosts = AllowedHosts(self.host, self.allowed_hosts)
+        self._hosts = AllowedHosts(self.host, public_url=self.public_url)
         self._files = WebFileStore(self.home)
         self._tabs = WebTabs()
         self.sessions.on_end = self._tabs.close_sessions
@@ -188,6 +189,9 @@ class WebTransport:
         self._sock = open_listening_socket(self.host, self.port)
         self.port = int(self._sock.getsockname()[1])
         stack.push_async_callback(self._close)
+        if not self.public_url:
+            # The port is known only now.
+            self.sessions.address = self.address
         await self.sessions.use_token(self.token)
 
     async def run(self) -> None:
@@ -228,6 +232,11 @@ class WebTransport:
     async def fetch(self, file: RemoteFile, into: Path) -> Path:
         return await self._files.fetch(file, into)
 
+    @property
+    def _cookie(self) -> str:
+        # Cookies are shared by all ports of a host, so the name includes the port.
+        return f"shiftboss_{self.port}"
+
     def refresh_alerts(self) -> None:
         """Push the current channel problems to all pages; call it when they change."""
         self._tabs.push_to_all("alerts", self._connection_handler.alerts_frame)
@@ -237,8 +246,7 @@ class WebTransport:
         return WebAccessControl(
             self._build_app(pages),
             token=self.token,
-            # Cookies are shared by all ports of a host, so the name includes the port.
-            cookie=f"shiftboss_{self.port}",
+            cookie=self._cookie,
             sessions=self.sessions,
             hosts=self._hosts,
             deny_response=pages.deny_response,
@@ -252,7 +260,8 @@ class WebTransport:
             sessions=self.sessions,
             tabs=self._tabs,
             token=self.token,
-            words=pages.words,
+            cookie=self._cookie,
+            pages=pages,
             now=self.now,
             new_id=self.new_id,
         )
@@ -264,6 +273,8 @@ class WebTransport:
             Route("/upload", api.upload, methods=["POST"]),
             Route("/api/say", api.say, methods=["POST"]),
             Route("/sign-out", api.sign_out, methods=["POST"]),
+            Route(f"{SIGN_IN_PATH}/{{secret}}", api.show_link),
+            Route(f"{SIGN_IN_PATH}/{{secret}}", api.use_link, methods=["POST"]),
             WebSocketRoute("/ws", self._connection_handler.serve_socket),
         ]
         return Starlette(

@@ -253,7 +253,7 @@ BOUNDED = {
     "who allowed what": {"approvals"},
     "a few rows a day at most": {"prompt_versions", "evolution_signals"},
     "money": {"usage", "pending_model_calls", "budget_grants"},
-    "its own life-time": {"web_sessions", "memory_uses", "memory_jobs"},
+    "its own life-time": {"web_sessions", "web_keys", "memory_uses", "memory_jobs"},
     "one row for each name": {"marks", "memory_files", "memory_scopes", "workers"},
     "memory's own decay": {
         *("memories", "memory_postings", "memory_blocks", "memory_vectors", "memory_links")

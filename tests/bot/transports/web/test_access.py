@@ -209,7 +209,7 @@ def test_names_of_this_machine_are_told_from_others() -> None:
 
 
 def test_a_program_on_all_addresses_answers_to_addresses_and_chosen_names_only() -> None:
-    rule = AllowedHosts("0.0.0.0", ["boss.example"])
+    rule = AllowedHosts("0.0.0.0", public_url="https://Boss.example:8443/x")
     assert [rule.allows(h) for h in ("10.0.0.7:80", "[fe80::1]:80", "BOSS.example")] == [True] * 3
     assert [rule.allows(h) for h in ("evil.example", "boss.example.evil", "")] == [False] * 3
     assert not AllowedHosts("127.0.0.1").allows("10.0.0.7")

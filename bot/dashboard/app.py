@@ -1,0 +1,74 @@
+"""Joins all pages to one application."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from bot.dashboard.pages import home
+from bot.dashboard.pages.layout import (
+    STATIC_TYPES,
+    Page,
+    PageHandler,
+    render_problem,
+    static_file,
+)
+from bot.dashboard.problems import status_of
+from bot.dashboard.request import DashboardDeps, find_words, read_request
+from handlers.middleware import explain_error
+from storage.errors import NotFound
+
+ROOT = "/dashboard"
+_CACHE_FOREVER = "public, max-age=31536000, immutable"
+
+PAGES = (Page(path=ROOT, name="home", show=home.show_home),)
+"""In the order of the menu."""
+
+
+def build_app(deps: DashboardDeps) -> Starlette:
+    """Expects a WebVisitor in each scope. Paths are whole ones, beginning with /dashboard."""
+    routes = [Route(f"{ROOT}/static/{{name}}", _show_static)]
+    for page in PAGES:
+        routes.append(Route(page.path, _endpoint(deps, page, page.show), methods=["GET"]))
+        if page.post is not None:
+            routes.append(Route(page.path, _endpoint(deps, page, page.post), methods=["POST"]))
+    routes.append(Route("/{rest:path}", _not_found(deps)))
+    app = Starlette(routes=routes)
+    app.state.menu = [page for page in PAGES if page.in_menu]
+    return app
+
+
+def _endpoint(
+    deps: DashboardDeps, page: Page, handler: PageHandler
+) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(http: Request) -> Response:
+        try:
+            return await handler(await read_request(deps, http, needs=page.role))
+        except Exception as error:  # noqa: BLE001 - one page's failure must end with a page that says so
+            return _problem_page(deps, http, error)
+
+    return endpoint
+
+
+def _not_found(deps: DashboardDeps) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(http: Request) -> Response:
+        return _problem_page(deps, http, NotFound("page", http.url.path[:80]))
+
+    return endpoint
+
+
+def _problem_page(deps: DashboardDeps, http: Request, error: Exception) -> Response:
+    explanation = explain_error(error, find_words(deps, http), deps.new_incident())
+    return render_problem(deps, http, explanation, status_of(error))
+
+
+async def _show_static(http: Request) -> Response:
+    name = http.path_params["name"]
+    if name not in STATIC_TYPES:
+        return Response(status_code=404)
+    headers = {"cache-control": _CACHE_FOREVER if "v" in http.query_params else "no-cache"}
+    return Response(static_file(name), media_type=STATIC_TYPES[name], headers=headers)

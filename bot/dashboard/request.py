@@ -1,0 +1,87 @@
+"""What pages and the API know of one request."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from starlette.requests import HTTPConnection, Request
+
+from cards.catalog import TextCatalog, catalog_for
+from handlers.errors import ActionForbidden
+from handlers.ports import Clock, HandlerServices
+from storage.records.people import Chat, Language, Person, PersonRole, WebVisitor
+
+VISITOR = "visitor"
+"""The key in the scope under which access control leaves the WebVisitor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DashboardDeps:
+    """`negotiate` finds the language of a request; its second argument is the one to take before
+    the browser's preference. `get_chat` returns the visitor's own private chat, and raises NotFound
+    if there is none. `fixed_language` is that of everyone. `version` changes with the files under
+    `/static/`."""
+
+    services: HandlerServices
+    now: Clock
+    zone: ZoneInfo
+    negotiate: Callable[[HTTPConnection, Language | None], Language]
+    get_chat: Callable[[WebVisitor], Awaitable[Chat]]
+    fixed_language: Language | None
+    version: str
+    new_incident: Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DashboardRequest:
+    """One request of a person with access. `chat` is their own private chat: what they create here
+    belongs to it, and what they may see is decided for it."""
+
+    http: Request
+    deps: DashboardDeps
+    visitor: WebVisitor
+    chat: Chat
+    words: TextCatalog
+
+    @property
+    def services(self) -> HandlerServices:
+        return self.deps.services
+
+    @property
+    def person(self) -> Person:
+        return self.visitor.person
+
+    @property
+    def by_owner(self) -> bool:
+        return self.person.role.allows(PersonRole.OWNER)
+
+    @property
+    def now(self) -> datetime:
+        return self.deps.now()
+
+
+def find_words(deps: DashboardDeps, http: HTTPConnection) -> TextCatalog:
+    """Programs ask by header; people are answered in their language."""
+    visitor: WebVisitor = http.scope[VISITOR]
+    asked = not visitor.session_id and "accept-language" in http.headers
+    own = None if asked else visitor.person.language
+    return catalog_for(deps.negotiate(http, deps.fixed_language or own))
+
+
+async def read_request(
+    deps: DashboardDeps, http: Request, *, needs: PersonRole = PersonRole.MEMBER
+) -> DashboardRequest:
+    """Raises ActionForbidden without that role."""
+    visitor: WebVisitor = http.scope[VISITOR]
+    if not visitor.person.role.allows(needs):
+        raise ActionForbidden
+    return DashboardRequest(
+        http=http,
+        deps=deps,
+        visitor=visitor,
+        chat=await deps.get_chat(visitor),
+        words=find_words(deps, http),
+    )
