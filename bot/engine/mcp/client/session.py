@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
@@ -22,16 +23,29 @@ from mcp_types import (
     UNSUPPORTED_PROTOCOL_VERSION,
     Implementation,
     PaginatedRequestParams,
+    PaginatedResult,
     TextContent,
+    TextResourceContents,
 )
 from pydantic import ValidationError
 
+from bot.engine.llm.tool_calls import object_schema
 from bot.engine.mcp.client.http_transport import CLOSED_MESSAGE, open_http
 from bot.engine.mcp.client.server_config import McpError
 from bot.engine.mcp.client.stdio_transport import open_stdio
-from bot.engine.mcp.client.tool_data import MAX_TOOLS, sanitize_result, sanitize_tool_page
+from bot.engine.mcp.client.tool_data import (
+    MAX_RESOURCES,
+    MAX_TOOLS,
+    render_resources,
+    sanitize_resource,
+    sanitize_resource_page,
+    sanitize_result,
+    sanitize_tool_page,
+)
 from bot.engine.sandbox.spec import SandboxLaunch
 from bot.engine.web.fetcher import WebFetcher
+
+log = logging.getLogger(__name__)
 
 _MAX_PAGES = 10
 _MAX_LISTING_CHARS = 200_000
@@ -39,6 +53,10 @@ _MAX_LISTING_CHARS = 200_000
 
 _MAX_ERROR_CHARS = 300
 _NEWER_ONLY = {METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION}
+
+
+RESOURCES = "resources"
+"""The name of our tool that lists and reads a server's resources."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +68,23 @@ class ServerTool:
     schema: Mapping[str, Any]
 
 
+_RESOURCES_TOOL = ServerTool(
+    name=RESOURCES,
+    description="Lists the resources of this server, or reads the one at a URI.",
+    schema=object_schema(uri="A URI from the list, also one made from a template. None: the list."),
+)
+
+
 class McpSession:
     """Calls may overlap. All methods raise McpError."""
 
-    def __init__(self, session: ClientSession, end_reason: Callable[[], str] = str) -> None:
+    def __init__(
+        self, server: str, session: ClientSession, end_reason: Callable[[], str] = str
+    ) -> None:
         """`end_reason` returns why the connection has ended, empty if that is unknown."""
+        self._server = server
         self._session = session
+        self._reads_resources = False
         self._end_reason = end_reason
 
     @property
@@ -74,31 +103,60 @@ class McpSession:
                 await self._session.discover()
 
     async def list_tools(self) -> tuple[ServerTool, ...]:
+        """Return the server's tools, and one of ours if it offers resources."""
+        offers = self._session.server_capabilities
+        if offers is None or offers.resources is None:
+            return await self._list_own_tools()
+        own = () if offers.tools is None else await self._list_own_tools()
+        self._reads_resources = RESOURCES not in {each.name for each in own}
+        return (_RESOURCES_TOOL, *own) if self._reads_resources else own
+
+    async def _list_own_tools(self) -> tuple[ServerTool, ...]:
         tools: dict[str, ServerTool] = {}
-        cursor: str | None = None
         size = 0
-        for _ in range(_MAX_PAGES):
-            params = PaginatedRequestParams(cursor=cursor) if cursor else None
-            with self._translated("list of tools"):
-                page = await self._session.list_tools(params=params)
-            for each in page.tools:
-                size += len(each.description or "") + len(json.dumps(each.input_schema))
-                if len(tools) < MAX_TOOLS and size <= _MAX_LISTING_CHARS:
+        with self._translated("list of tools"):
+            async for page in _pages(self._session.list_tools):
+                for each in page.tools:
                     about = each.description or ""
+                    size += len(about) + len(json.dumps(each.input_schema))
                     tool = ServerTool(name=each.name, description=about, schema=each.input_schema)
-                    tools.setdefault(each.name, tool)
-            cursor = page.next_cursor
-            if not cursor or len(tools) >= MAX_TOOLS:
-                break
+                    if len(tools) < MAX_TOOLS and size <= _MAX_LISTING_CHARS:
+                        tools.setdefault(each.name, tool)
+                if len(tools) >= MAX_TOOLS:
+                    break
         return tuple(tools.values())
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Return the result as text, marked as untrusted."""
+        if name == RESOURCES and self._reads_resources:
+            uri = str(arguments.get("uri") or "")
+            return await (self._read_resource(uri) if uri else self._list_resources())
         data = json.dumps(dict(arguments), ensure_ascii=False, default=str)
         plain = json.loads(data.encode("utf-8", "replace"))
         with self._translated("answer"):
             result = await self._session.call_tool(name, plain)
         return "".join(each.text for each in result.content if isinstance(each, TextContent))
+
+    async def _list_resources(self) -> str:
+        found: list[tuple[str, str, str]] = []
+        with self._translated("list of resources"):
+            async for page in _pages(self._session.list_resources):
+                found += [(each.uri, each.name, each.description or "") for each in page.resources]
+        try:
+            async for more in _pages(self._session.list_resource_templates):
+                found += [
+                    (each.uri_template, each.name, each.description or "")
+                    for each in more.resource_templates
+                ]
+        except (MCPError, RuntimeError, ValidationError) as error:
+            log.debug("MCP server %s lists no templates: %s", self._server, error)
+        return render_resources(self._server, found[:MAX_RESOURCES])
+
+    async def _read_resource(self, uri: str) -> str:
+        with self._translated("resource"):
+            result = await self._session.read_resource(uri)
+        found = (each for each in result.contents if isinstance(each, TextResourceContents))
+        return "".join(each.text for each in found)
 
     @contextmanager
     def _translated(self, what: str) -> Iterator[None]:
@@ -127,7 +185,7 @@ async def open_stdio_session(
     async with open_stdio(launch) as connection:
         dispatcher = _SanitizingDispatcher(server, connection.incoming, connection.outgoing)
         async with ClientSession(dispatcher=dispatcher, client_info=_CLIENT) as session:
-            yield McpSession(session, lambda: connection.end_reason), connection.ended
+            yield McpSession(server, session, lambda: connection.end_reason), connection.ended
 
 
 @asynccontextmanager
@@ -139,7 +197,22 @@ async def open_http_session(
     async with open_http(url, headers, fetcher) as (incoming, outgoing):
         dispatcher = _SanitizingDispatcher(server, incoming, outgoing)
         async with ClientSession(dispatcher=dispatcher, client_info=_CLIENT) as session:
-            yield McpSession(session), asyncio.Event()
+            yield McpSession(server, session), asyncio.Event()
+
+
+_Page = TypeVar("_Page", bound=PaginatedResult)
+
+
+async def _pages(
+    fetch: Callable[..., Awaitable[_Page]],
+) -> AsyncGenerator[_Page, None]:
+    cursor: str | None = None
+    for _ in range(_MAX_PAGES):
+        page = await fetch(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
+        yield page
+        cursor = page.next_cursor
+        if not cursor:
+            return
 
 
 _CLIENT = Implementation(name="shiftboss", version="1")
@@ -159,5 +232,11 @@ class _SanitizingDispatcher(JSONRPCDispatcher[TransportContext]):
                 return await asyncio.to_thread(sanitize_tool_page, result)
             case "tools/call":
                 return await asyncio.to_thread(sanitize_result, self._server, result)
+            case "resources/list":
+                return await asyncio.to_thread(sanitize_resource_page, "resources", result)
+            case "resources/templates/list":
+                return await asyncio.to_thread(sanitize_resource_page, "resourceTemplates", result)
+            case "resources/read":
+                return await asyncio.to_thread(sanitize_resource, self._server, result)
             case _:
                 return result
