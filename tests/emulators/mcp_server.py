@@ -96,7 +96,7 @@ def stateful_call(number: object, name: str, arguments: dict[str, Any]) -> None:
             sys.exit(3)
 
 
-RESOURCE_CAPABILITIES = {"resources": {}}
+RESOURCE_CAPABILITIES: dict[str, Any] = {"resources": {}}
 
 
 def answer_about_resources(number: object, method: str, params: dict[str, Any]) -> None:
