@@ -31,7 +31,8 @@ from storage.records.people import (
     PersonRole,
 )
 from storage.rows import record_from, row_from
-from storage.schema import chats, identities, pairings, people, web_keys, web_sessions
+from storage.schema import chats, identities, pairings, people
+from storage.web_schema import web_keys, web_sessions
 
 LOCAL_WEB_OWNER = (Channel.WEB, "local")
 """The account of the local web chat, whose token is the credential."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from storage import schema
+from storage import schema, web_schema
 from storage.db import Database, Transaction
 from storage.dialect import migration_engine
 from storage.key_value import KeyValueStore
@@ -82,8 +82,8 @@ def settle_restored(
             )
             _settle_subagents(tx, now, reason)
             _settle_schedules(tx, now)
-            tx.execute(sa.delete(schema.web_sessions))
-            tx.execute(sa.delete(schema.web_keys))
+            tx.execute(sa.delete(web_schema.web_sessions))
+            tx.execute(sa.delete(web_schema.web_keys))
             marks = schema.marks
             tx.execute(sa.delete(marks).where(marks.c.name == _MARK))
             tx.execute(sa.insert(marks).values(name=_MARK, value=_dump(record)))

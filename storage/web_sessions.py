@@ -21,7 +21,8 @@ from storage.records.people import (
     WebVisitor,
 )
 from storage.rows import record_from, records_from, row_from
-from storage.schema import identities, people, web_keys, web_sessions
+from storage.schema import identities, people
+from storage.web_schema import web_keys, web_sessions
 
 MAX_SESSIONS = 50
 """The one that was seen longest ago makes room for a new one."""

@@ -154,12 +154,7 @@ async def build_container(settings: Settings, db: Database) -> Container:
     autonomy = _build_autonomy(
         settings, store, clock, engine=engine, sender=sender, courier=courier, alerts=alerts
     )
-    web_sessions = WebSessionService(
-        repo=WebSessionRepo(db),
-        ids=store.ids,
-        now=clock.now,
-        address=settings.web_url or get_browser_address(settings.web_host, settings.web_port),
-    )
+    web_sessions = _build_web_sessions(settings, store, clock)
     services = _build_handler_services(
         settings,
         store,
@@ -193,6 +188,17 @@ async def build_container(settings: Settings, db: Database) -> Container:
         web_sessions=web_sessions,
         services=services,
         router=router,
+    )
+
+
+def _build_web_sessions(
+    settings: Settings, store: RepositorySet, clock: Clock
+) -> WebSessionService:
+    return WebSessionService(
+        repo=WebSessionRepo(store.db),
+        ids=store.ids,
+        now=clock.now,
+        address=settings.web_url or get_browser_address(settings.web_host, settings.web_port),
     )
 
 

@@ -15,6 +15,7 @@ from sqlalchemy import Engine, create_engine, event
 from storage import (  # noqa: F401 - add their tables to the metadata
     autonomy_schema,
     memory_schema,
+    web_schema,
 )
 from storage.errors import StoreTooNew, StoreUnavailable
 from storage.migrate import HEAD_REVISION, known_revisions, migrate
