@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 from cards import formats
@@ -354,9 +353,7 @@ async def _notify_stranger(request: Request, approval: Approval) -> None:
     chat = await request.services.people.get_chat(approval.chat_id)
     if has_access and chat.settings.language:
         # The chat's language replaced the person's, which their messages show from now on.
-        await request.services.people.update_chat_settings(
-            chat, replace(chat.settings, language=None)
-        )
+        await request.services.people.update_chat_settings(chat, language=None)
 
 
 def _request_cards(request: Request) -> ApprovalCards:

@@ -255,8 +255,10 @@ async def _save_model_choice(request: Request, name: str) -> ChatSettings:
     directives = _resolve_model(request, name)
     if directives.backend:
         await check_backend_ready(request, name.removeprefix("@"))
-    settings = replace(request.chat.settings, model=directives.model, backend=directives.backend)
-    return (await request.services.people.update_chat_settings(request.chat, settings)).settings
+    chat = await request.services.people.update_chat_settings(
+        request.chat, model=directives.model, backend=directives.backend
+    )
+    return chat.settings
 
 
 def _resolve_model(request: Request, name: str) -> MessageDirectives:

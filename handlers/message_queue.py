@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from cards.model import Card, notice_card
 from handlers.chat import check_may_choose
@@ -37,18 +36,16 @@ commands = CommandRegistry("talk")
 @commands("queue", aliases=("排队",), immediate=True)
 async def choose_queue_mode(request: Request) -> Reply:
     word = request.args.strip().casefold()
-    request.services.conversations.set_queue_mode(request.chat.id, request.chat.settings.queue)
     if not word:
-        return _mode_reply(request, "queue.now")
+        return _mode_reply(request, request.chat.settings.queue, "queue.now")
     if word in _HELD_WORDS:
         return Reply(card=await decide_held(request, handle=_HELD_WORDS[word]))
     if word not in _MODE_WORDS:
         raise UserError("queue_word", word=request.args[:40])
     await check_may_choose(request)
-    settings = replace(request.chat.settings, queue=_MODE_WORDS[word])
-    await request.services.people.update_chat_settings(request.chat, settings)
-    request.services.conversations.set_queue_mode(request.chat.id, settings.queue)
-    return _mode_reply(request, "queue.changed")
+    mode = _MODE_WORDS[word]
+    await request.services.people.update_chat_settings(request.chat, queue=mode)
+    return _mode_reply(request, mode, "queue.changed")
 
 
 async def decide_held(request: Request, *, handle: bool) -> Card:
@@ -62,8 +59,8 @@ async def decide_held(request: Request, *, handle: bool) -> Card:
     return notice_card("", request.words(key, n=done))
 
 
-def _mode_reply(request: Request, key: str) -> Reply:
-    waits = request.services.conversations.queues_messages(request.chat.id)
+def _mode_reply(request: Request, mode: str, key: str) -> Reply:
+    waits = request.services.conversations.queues_messages(mode)
     how = request.words(f"queue.{WAIT_MODE if waits else INTERRUPT_MODE}")
     card = notice_card(request.words("queue.title"), request.words(key, how=how))
     return Reply(card=card, data={"queue": WAIT_MODE if waits else INTERRUPT_MODE})

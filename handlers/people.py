@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -162,8 +161,8 @@ class PairingGate:
         """Needed to tell the stranger about the decision in their language."""
         chat = await self._services.people.get_chat(arrival.row.chat_id)
         if chat.settings.language is not arrival.words.language:
-            settings = replace(chat.settings, language=arrival.words.language)
-            await self._services.people.update_chat_settings(chat, settings)
+            language = arrival.words.language
+            await self._services.people.update_chat_settings(chat, language=language)
 
     def _may_answer(self, arrival: InboundEvent) -> bool:
         last = self._answered.get(arrival.sender_key)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from cards import formats
@@ -87,8 +86,7 @@ async def _save_persona(request: Request, roster: PersonaList, word: str) -> Cha
     await check_may_choose(request)
     auto = is_auto_word(word)
     name = "" if auto else find_persona(roster, word).name
-    settings = replace(request.chat.settings, persona=name)
-    return (await request.services.people.update_chat_settings(request.chat, settings)).settings
+    return (await request.services.people.update_chat_settings(request.chat, persona=name)).settings
 
 
 def _current_persona(roster: PersonaList, settings: ChatSettings) -> PersonaInfo:

@@ -37,7 +37,6 @@ from storage.records.people import (
     Channel,
     Chat,
     ChatId,
-    ChatSettings,
     Language,
     Member,
     PairingRequest,
@@ -277,15 +276,12 @@ class ChatPort(Protocol):
     def interrupt(self, chat_id: ChatId) -> bool:
         """Stop the answer being written in this chat. False if there is none."""
 
-    def on_new_message(self, chat_id: ChatId, *, may_interrupt: bool = True) -> bool:
+    def on_new_message(self, chat_id: ChatId, mode: str, *, may_interrupt: bool = True) -> bool:
         """Interrupt the current answer, or let the message wait if the chat queues messages or it
-        may not interrupt. True if it must wait."""
+        may not interrupt. `mode` is `ChatSettings.queue`. True if it must wait."""
 
-    def set_queue_mode(self, chat_id: ChatId, mode: str) -> None:
-        """Set the chat's handling of new messages, empty for the default; effective immediately."""
-
-    def queues_messages(self, chat_id: ChatId) -> bool:
-        """Whether new messages wait in this chat."""
+    def queues_messages(self, mode: str) -> bool:
+        """Whether new messages wait in chats with this mode."""
 
     async def reset(self, chat_id: ChatId) -> bool:
         """Start a new session; False if there was none."""
@@ -303,7 +299,8 @@ class PeoplePort(Protocol):
     async def private_chats(self, role: PersonRole) -> Sequence[Chat]:
         """Private chats in which people of that role can be notified."""
 
-    async def update_chat_settings(self, chat: Chat, settings: ChatSettings) -> Chat: ...
+    async def update_chat_settings(self, chat: Chat, **changes: Any) -> Chat:
+        """Change these fields of `ChatSettings` only: others may change the rest meanwhile."""
 
     async def set_language(self, person: Person, language: Language) -> None:
         """Store the person's language."""

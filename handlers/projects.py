@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import replace
 
 from cards import formats
 from cards.model import CardTone, notice_card
@@ -33,8 +32,7 @@ async def manage_project(request: Request) -> Reply:
     elif word:
         folder = "" if word.casefold() in _NO_FOLDER_WORDS else word
         folder = await _choose_folder(request, folder)
-        settings = replace(request.chat.settings, project=folder)
-        await request.services.people.update_chat_settings(request.chat, settings)
+        await request.services.people.update_chat_settings(request.chat, project=folder)
     kind = await _folder_kind(request, folder)
     data = {"project": folder, "in_git": kind.in_git}
     return Reply(card=project_card(folder, request.words, kind=kind), data=data)

@@ -84,7 +84,7 @@ class Router:
         meaning = parse_message(incoming.text, COMMANDS, _no_model)
         return isinstance(meaning, CommandMessage) and meaning.command.name in {"stop", "pause"}
 
-    def on_message_waiting(self, row: InboxRow) -> None:
+    def on_message_waiting(self, row: InboxRow, mode: str) -> None:
         """Interrupt the chat's current answer or queue the message, as the chat has chosen.
 
         Approval replies, other people's messages in a group and command-line requests do neither;
@@ -98,7 +98,7 @@ class Router:
         is_asker = self._answering_for.get(row.chat_id) == incoming.sender.external_id
         if is_asker or incoming.place.kind is ChatKind.PRIVATE:
             waits = self._services.conversations.on_new_message(
-                row.chat_id, may_interrupt=self._clock() - incoming.sent_at < _BACKLOG_AGE
+                row.chat_id, mode, may_interrupt=self._clock() - incoming.sent_at < _BACKLOG_AGE
             )
             if waits or self._waiting_messages.count_waiting(row.chat_id):
                 self._waiting_messages.add(row)

@@ -21,7 +21,6 @@ from storage.records.people import (
     Chat,
     ChatId,
     ChatKind,
-    ChatSettings,
     Language,
     Member,
     PairingRequest,
@@ -111,8 +110,8 @@ class PeopleRepo:
     async def private_chats(self, role: PersonRole) -> Sequence[Chat]:
         return await self._chats.list_private(role)
 
-    async def update_chat_settings(self, chat: Chat, settings: ChatSettings) -> Chat:
-        return await self._chats.update_settings(chat.id, settings)
+    async def update_chat_settings(self, chat: Chat, **changes: Any) -> Chat:
+        return await self._chats.update_settings(chat.id, **changes)
 
     async def set_language(self, person: Person, language: Language) -> None:
         async with self._db.write() as tx:

@@ -50,7 +50,7 @@ from storage.records.messages import (
     IncomingPress,
     OutboxRow,
 )
-from storage.records.people import Channel, ChatId, ChatKind, Language
+from storage.records.people import Channel, ChatId, ChatKind, ChatSettings, Language
 from storage.restored_store import find_restore
 
 log = logging.getLogger(__name__)
@@ -178,7 +178,7 @@ class InboxService:
             incoming = replace(incoming, addressed=True)
         cleaned = sanitize_incoming(incoming)
         state = InboxState.HELD if await self._must_be_held(cleaned) else InboxState.NEW
-        row = await self._store(cleaned, dedupe, state)
+        row, settings = await self._store(cleaned, dedupe, state)
         if row is None:
             return None
         if state is InboxState.HELD:
@@ -188,7 +188,7 @@ class InboxService:
         if self._queues.is_closed:
             return row.id
         delayed = self._queues.count_delayed(row.incoming)
-        self.router.on_message_waiting(row)
+        self.router.on_message_waiting(row, settings.queue)
         self._route(row)
         if not delayed and self._queues.count_delayed(row.incoming):
             await self._notify_delayed(row)
@@ -232,7 +232,7 @@ class InboxService:
     async def press(
         self, incoming: IncomingPress, *, dedupe: str, wait_seconds: float
     ) -> PressToast:
-        row = await self._store(sanitize_incoming(incoming), dedupe, InboxState.NEW)
+        row, _ = await self._store(sanitize_incoming(incoming), dedupe, InboxState.NEW)
         if row is None:
             known = catalog_for(detect_language(incoming) or Language.ENGLISH)
             return PressToast(text=known("mail.press_known"))
@@ -352,10 +352,13 @@ class InboxService:
             return self.router.is_immediate(incoming)
         return isinstance(incoming, IncomingPress)
 
-    async def _store(self, incoming: Incoming, dedupe: str, state: InboxState) -> InboxRow | None:
+    async def _store(
+        self, incoming: Incoming, dedupe: str, state: InboxState
+    ) -> tuple[InboxRow | None, ChatSettings]:
+        """The new row, None for a duplicate, with its chat's settings as they were then."""
         now = self.clock.now()
         async with self.db.write() as tx:
-            chat_id, language = await self._resolve_chat(tx, incoming)
+            chat_id, settings = await self._resolve_chat(tx, incoming)
             # Most messages are handled at once, so the first attempt is counted here without a
             # second write.
             at_once = (
@@ -374,14 +377,16 @@ class InboxService:
                 attempts=int(at_once),
             )
             if row is not None and state is InboxState.HELD:
-                await self.held.offer(tx, chat_id, catalog_for(language))
+                language = settings.language or detect_language(incoming)
+                await self.held.offer(tx, chat_id, catalog_for(language or Language.ENGLISH))
         if row is not None and row.attempts:
             self._worker.note_first_attempt(row)
-        return row
+        return row, settings
 
-    async def _resolve_chat(self, tx: Transaction, incoming: Incoming) -> tuple[ChatId, Language]:
-        """The event's chat, and the language for what is said there about it."""
-        spoken = detect_language(incoming) or Language.ENGLISH
+    async def _resolve_chat(
+        self, tx: Transaction, incoming: Incoming
+    ) -> tuple[ChatId, ChatSettings]:
+        """The event's chat and its settings, which those of presses do without."""
         place = incoming.place
         if isinstance(incoming, IncomingPress):
             # Some platforms do not name the thread of a pressed card; the store does.
@@ -389,9 +394,9 @@ class InboxService:
                 place.channel, place.chat, incoming.message_id, tx
             )
             if card is not None:
-                return card.chat_id, spoken
+                return card.chat_id, ChatSettings()
         chat = await self.chats.get_or_create(tx, place, incoming.sender, self.clock.now())
-        return chat.id, chat.settings.language or spoken
+        return chat.id, chat.settings
 
     async def _finishes_within(self, task: asyncio.Task[Reply], wait_seconds: float) -> bool:
         timer = asyncio.create_task(self.clock.sleep(wait_seconds), name="patience")

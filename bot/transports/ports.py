@@ -178,8 +178,9 @@ class IncomingRouter(Protocol):
         """True for control commands, which skip the queue."""
         ...
 
-    def on_message_waiting(self, row: messages.InboxRow) -> None:
-        """Called for a new message, which may interrupt an answer in its chat. Must not raise."""
+    def on_message_waiting(self, row: messages.InboxRow, mode: str) -> None:
+        """Called for a new message, which may interrupt an answer in its chat, as `mode`
+        (`ChatSettings.queue` when it was stored) says. Must not raise."""
         ...
 
     def is_command(self, incoming: messages.IncomingMessage) -> bool:

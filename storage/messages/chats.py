@@ -159,8 +159,11 @@ class ChatRepo:
             )
         return seen
 
-    async def update_settings(self, chat_id: ChatId, settings: ChatSettings) -> Chat:
+    async def update_settings(self, chat_id: ChatId, **changes: Any) -> Chat:
+        """Change the named settings and keep the others as they are by now."""
         async with self._db.write() as tx:
+            row = (await tx.execute(_BY_ID, {"id": chat_id})).one()
+            settings = replace(chat_from_row(row).settings, **changes)
             await tx.execute(
                 update(chats).where(chats.c.id == chat_id).values(settings=row_from(settings))
             )

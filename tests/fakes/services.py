@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from cards.model import Card
 from handlers.errors import ActionForbidden
@@ -27,7 +28,6 @@ from storage.records.people import (
     Chat,
     ChatId,
     ChatKind,
-    ChatSettings,
     Language,
     Member,
     PairingRequest,
@@ -119,7 +119,6 @@ class FakeConversations:
         self.busy = False
         self.on_answer: Callable[[], None] = lambda: None
         self.states: dict[ChatId, ConversationState] = {}
-        self.queues: dict[ChatId, str] = {}
 
     async def answer(self, question: ChatQuestion, stream: AnswerStream) -> ChatAnswer:
         self.questions.append(question)
@@ -137,17 +136,14 @@ class FakeConversations:
         self.interrupted.append(chat_id)
         return self.busy
 
-    def on_new_message(self, chat_id: ChatId, *, may_interrupt: bool = True) -> bool:
-        if self.queues_messages(chat_id) or not may_interrupt:
+    def on_new_message(self, chat_id: ChatId, mode: str, *, may_interrupt: bool = True) -> bool:
+        if self.queues_messages(mode) or not may_interrupt:
             return self.busy
         self.interrupt(chat_id)
         return False
 
-    def set_queue_mode(self, chat_id: ChatId, mode: str) -> None:
-        self.queues[chat_id] = mode
-
-    def queues_messages(self, chat_id: ChatId) -> bool:
-        return self.queues.get(chat_id) == "wait"
+    def queues_messages(self, mode: str) -> bool:
+        return mode == "wait"
 
     async def reset(self, chat_id: ChatId) -> bool:
         self.ended.append(chat_id)
@@ -234,8 +230,8 @@ class FakePeople:
             if chat.kind is ChatKind.PRIVATE and chat.person_id in having
         ]
 
-    async def update_chat_settings(self, chat: Chat, settings: ChatSettings) -> Chat:
-        self.chats[chat.id] = replace(chat, settings=settings)
+    async def update_chat_settings(self, chat: Chat, **changes: Any) -> Chat:
+        self.chats[chat.id] = replace(chat, settings=replace(chat.settings, **changes))
         return self.chats[chat.id]
 
     async def set_language(self, person: Person, language: Language) -> None:

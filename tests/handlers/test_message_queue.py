@@ -23,13 +23,12 @@ def text_of(card: Card) -> str:
 def busy() -> RouterHarness:
     desk = RouterHarness()
     desk.world.talk.busy = True
-    desk.world.talk.set_queue_mode(desk.row(desk.message("x")).chat_id, "wait")
     return desk
 
 
-async def arrives(desk: RouterHarness, text: str) -> InboxRow:
+async def arrives(desk: RouterHarness, text: str, mode: str = "wait") -> InboxRow:
     row = desk.row(desk.message(text))
-    desk.router.on_message_waiting(row)
+    desk.router.on_message_waiting(row, mode)
     return row
 
 
@@ -87,7 +86,7 @@ async def test_beyond_those_shown_messages_wait_without_a_word_and_are_answered_
 async def test_a_stranger_is_not_told_about_the_line() -> None:
     desk = busy()
     row = desk.row(desk.message("hello", who="x-nobody"))
-    desk.router.on_message_waiting(row)
+    desk.router.on_message_waiting(row, "")
 
     assert not await desk.router.waiting_notice(row)
 
@@ -133,15 +132,13 @@ async def test_a_message_that_was_stopped_is_quoted() -> None:
 
 async def test_a_command_typed_in_a_shell_cuts_nothing_short_and_stands_in_no_line() -> None:
     desk = busy()
-    waits = await arrives(desk, "and this")
-    desk.world.talk.set_queue_mode(waits.chat_id, "cut")
+    await arrives(desk, "and this")
 
     typed = desk.row(replace(desk.message("/run count the chairs"), quiet=True))
-    desk.router.on_message_waiting(typed)
+    desk.router.on_message_waiting(typed, "cut")
     await desk.deliver(typed)
 
     assert desk.world.talk.interrupted == []
-    desk.world.talk.set_queue_mode(waits.chat_id, "wait")
     assert "Number 2" in await desk.router.waiting_notice(await arrives(desk, "and that"))
 
 
@@ -157,7 +154,7 @@ async def test_only_talk_that_was_just_sent_interrupts_an_answer(
     message = desk.message(text)
     row = desk.row(replace(message, sent_at=message.sent_at - timedelta(seconds=age)))
 
-    desk.router.on_message_waiting(row)
+    desk.router.on_message_waiting(row, "")
     assert bool(desk.world.talk.interrupted) is interrupts
     assert bool(await desk.router.waiting_notice(row)) is not interrupts
 

@@ -179,7 +179,7 @@ def test_talk_and_new_work_keep_their_turn(text: str) -> None:
 def test_a_new_message_cuts_the_running_answer(text: str, cuts: bool) -> None:
     desk = RouterHarness()
 
-    desk.router.on_message_waiting(desk.row(desk.message(text)))
+    desk.router.on_message_waiting(desk.row(desk.message(text)), "")
 
     assert bool(desk.world.talk.interrupted) is cuts
 
@@ -191,7 +191,7 @@ async def test_in_a_group_only_who_asked_cuts_the_answer() -> None:
     def meanwhile() -> None:
         for who in ("x-olga", "x-ann"):
             row = desk.row(desk.message("and another thing", who=who, chat="g1"), "g1")
-            desk.router.on_message_waiting(row)
+            desk.router.on_message_waiting(row, "")
             cut.append(len(desk.world.talk.interrupted))
 
     desk.world.talk.on_answer = meanwhile

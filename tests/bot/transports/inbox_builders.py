@@ -32,6 +32,7 @@ class FakeRouter:
     def __init__(self) -> None:
         self.handled: list[tuple[InboxRow, tuple[str, ...]]] = []
         self.arrived: list[InboxRow] = []
+        self.modes: list[str] = []
         self.done: list[str] = []
         self.failures: dict[str, list[Exception]] = {}
         self.gates: dict[str, asyncio.Event] = {}
@@ -52,8 +53,9 @@ class FakeRouter:
     def is_immediate(self, incoming: IncomingMessage) -> bool:
         return incoming.text.startswith("/stop")
 
-    def on_message_waiting(self, row: InboxRow) -> None:
+    def on_message_waiting(self, row: InboxRow, mode: str) -> None:
         self.arrived.append(row)
+        self.modes.append(mode)
 
     def is_command(self, incoming: IncomingMessage) -> bool:
         return incoming.text.startswith("/")

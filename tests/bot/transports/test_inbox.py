@@ -29,7 +29,7 @@ from storage.records.messages import (
     MessagePlacement,
     RemoteFile,
 )
-from storage.records.people import ChatSettings, Language
+from storage.records.people import Language
 from tests.bot.transports.inbox_builders import FakeRouter, InboxHarness, inbox_harness, name_of
 from tests.bot.transports.outbox_builders import FakeClock, text_card
 from tests.storage.message_store import START, group, place, sender
@@ -877,9 +877,21 @@ async def test_an_answer_can_be_streamed_under_the_name_of_its_reply(desk: Inbox
     assert desk.telegram.texts == ["echo talk"]
 
 
+async def test_what_the_chat_has_chosen_counts_from_its_next_message_on(desk: InboxHarness) -> None:
+    chat = await desk.post.room.chat()
+    desk.router.gates["tell me"] = asyncio.Event()
+    await desk.say("tell me")
+    await desk.router.until(lambda: desk.router.begun == ["tell me"])
+
+    await desk.post.room.people.update_chat_settings(chat, queue="wait")
+    await desk.say("and this")
+
+    assert desk.router.modes == ["", "wait"]
+
+
 async def test_a_chat_with_a_language_of_its_own_is_spoken_to_in_it(desk: InboxHarness) -> None:
     chat = await desk.post.room.chat()
-    await desk.post.room.people.update_chat_settings(chat, ChatSettings(language=Language.CHINESE))
+    await desk.post.room.people.update_chat_settings(chat, language=Language.CHINESE)
     desk.router.gates["t"] = asyncio.Event()
     pressed = asyncio.create_task(desk.press("t"))
     await desk.clock.someone_sleeps(2)

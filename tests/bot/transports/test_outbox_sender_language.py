@@ -12,7 +12,7 @@ from cards.model import ButtonsBlock, Card, CardButton, TextBlock
 from handlers.language import CardLanguageResolver
 from storage.errors import StoreUnavailable
 from storage.records.messages import DeliveryUrgency
-from storage.records.people import Chat, ChatSettings, Language
+from storage.records.people import Chat, Language
 from tests.bot.transports.outbox_builders import OutboxHarness, outbox_harness, text_card
 from tests.storage.message_store import group
 
@@ -48,9 +48,7 @@ async def test_a_program_of_one_language_writes_every_letter_in_it(tmp_path: Pat
 
 async def test_a_chat_with_a_language_of_its_own_is_written_to_in_it(post: OutboxHarness) -> None:
     chat = await post.room.chat(group())
-    chat = await post.room.people.update_chat_settings(
-        chat, ChatSettings(language=Language.CHINESE)
-    )
+    chat = await post.room.people.update_chat_settings(chat, language=Language.CHINESE)
 
     assert await told(post, chat, text_card("hello to all of you")) is Language.CHINESE
 

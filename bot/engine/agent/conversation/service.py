@@ -193,7 +193,6 @@ class ConversationService:
         stream: AnswerStream,
         prepare_commit: PrepareCommit | None = None,
     ) -> ChatAnswer:
-        self._turn_queue.set_mode(question.chat.id, question.chat.settings.queue)
         try:
             async with self._turn_queue.exclusive(question.chat.id):
                 instead, begun = None, self._now()
@@ -226,14 +225,11 @@ class ConversationService:
     def interrupt(self, chat_id: ChatId) -> bool:
         return self._turn_queue.interrupt(chat_id)
 
-    def on_new_message(self, chat_id: ChatId, *, may_interrupt: bool = True) -> bool:
-        return self._turn_queue.on_new_message(chat_id, may_interrupt=may_interrupt)
+    def on_new_message(self, chat_id: ChatId, mode: str, *, may_interrupt: bool = True) -> bool:
+        return self._turn_queue.on_new_message(chat_id, mode, may_interrupt=may_interrupt)
 
-    def set_queue_mode(self, chat_id: ChatId, mode: str) -> None:
-        self._turn_queue.set_mode(chat_id, mode)
-
-    def queues_messages(self, chat_id: ChatId) -> bool:
-        return self._turn_queue.queues_messages(chat_id)
+    def queues_messages(self, mode: str) -> bool:
+        return self._turn_queue.queues_messages(mode)
 
     async def reset(self, chat_id: ChatId) -> bool:
         self.interrupt(chat_id)

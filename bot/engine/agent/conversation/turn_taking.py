@@ -35,20 +35,13 @@ class TurnQueue:
 
     def __init__(self, default_mode: str) -> None:
         self._default_mode = default_mode
-        self._modes: dict[ChatId, str] = {}
         self._in_progress: dict[ChatId, AnswerInProgress] = {}
         self._locks: dict[ChatId, asyncio.Lock] = {}
         self._waiters: Counter[ChatId] = Counter()
 
-    def set_mode(self, chat_id: ChatId, mode: str) -> None:
-        """Set the chat's mode with immediate effect; empty restores the default."""
-        if mode:
-            self._modes[chat_id] = mode
-        else:
-            self._modes.pop(chat_id, None)
-
-    def queues_messages(self, chat_id: ChatId) -> bool:
-        return (self._modes.get(chat_id) or self._default_mode) == WAIT_MODE
+    def queues_messages(self, mode: str) -> bool:
+        """Whether messages wait in a chat of this mode; empty is the default."""
+        return (mode or self._default_mode) == WAIT_MODE
 
     def interrupt(self, chat_id: ChatId) -> bool:
         """Cancel the running answer; return False if there is none."""
@@ -59,9 +52,10 @@ class TurnQueue:
         turn.task.cancel()
         return True
 
-    def on_new_message(self, chat_id: ChatId, *, may_interrupt: bool = True) -> bool:
-        """Apply the mode to a new message; return True if it has to wait for the running answer."""
-        if self.queues_messages(chat_id) or not may_interrupt:
+    def on_new_message(self, chat_id: ChatId, mode: str, *, may_interrupt: bool = True) -> bool:
+        """Apply the chat's mode to a new message; return True if it has to wait for the running
+        answer."""
+        if self.queues_messages(mode) or not may_interrupt:
             return chat_id in self._in_progress
         if self.interrupt(chat_id):
             self._in_progress[chat_id].superseded = True

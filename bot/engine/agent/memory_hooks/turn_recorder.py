@@ -96,14 +96,11 @@ class RecordedConversation:
     def interrupt(self, chat_id: ChatId) -> bool:
         return self._conversation.interrupt(chat_id)
 
-    def on_new_message(self, chat_id: ChatId, *, may_interrupt: bool = True) -> bool:
-        return self._conversation.on_new_message(chat_id, may_interrupt=may_interrupt)
+    def on_new_message(self, chat_id: ChatId, mode: str, *, may_interrupt: bool = True) -> bool:
+        return self._conversation.on_new_message(chat_id, mode, may_interrupt=may_interrupt)
 
-    def set_queue_mode(self, chat_id: ChatId, mode: str) -> None:
-        self._conversation.set_queue_mode(chat_id, mode)
-
-    def queues_messages(self, chat_id: ChatId) -> bool:
-        return self._conversation.queues_messages(chat_id)
+    def queues_messages(self, mode: str) -> bool:
+        return self._conversation.queues_messages(mode)
 
     async def reset(self, chat_id: ChatId) -> bool:
         return await self._conversation.reset(chat_id)

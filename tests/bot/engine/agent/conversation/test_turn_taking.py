@@ -18,8 +18,8 @@ async def test_a_newer_message_cuts_the_answer_once() -> None:
     turns, work = TurnQueue("cut"), asyncio.create_task(forever())
 
     async with turns.track(HERE, work) as turn:
-        assert not turns.on_new_message(HERE)
-        assert not turns.on_new_message(THERE)
+        assert not turns.on_new_message(HERE, "")
+        assert not turns.on_new_message(THERE, "")
         assert turn.interrupted
         assert not turns.interrupt(HERE)
         await asyncio.wait([work])
@@ -31,20 +31,21 @@ async def test_where_it_waits_only_stop_ends_the_answer() -> None:
     turns, work = TurnQueue("wait"), asyncio.create_task(forever())
 
     async with turns.track(HERE, work) as turn:
-        assert turns.on_new_message(HERE)
+        assert turns.on_new_message(HERE, "")
         assert not turn.interrupted
         assert turns.interrupt(HERE)
 
-    assert not turns.on_new_message(HERE)
+    assert not turns.on_new_message(HERE, "")
 
 
-async def test_the_chats_own_choice_counts_at_once_and_can_be_taken_back() -> None:
-    turns = TurnQueue("cut")
+async def test_the_chats_own_choice_counts_before_the_default() -> None:
+    turns, work = TurnQueue("cut"), asyncio.create_task(forever())
 
-    turns.set_mode(HERE, "wait")
-    assert (turns.queues_messages(HERE), turns.queues_messages(THERE)) == (True, False)
-    turns.set_mode(HERE, "")
-    assert not turns.queues_messages(HERE)
+    async with turns.track(HERE, work) as turn:
+        assert turns.on_new_message(HERE, "wait")
+        assert not turn.interrupted
+        assert not turns.on_new_message(HERE, "")
+        assert turn.interrupted
 
 
 async def test_two_answers_of_one_chat_are_never_made_at_once() -> None:
