@@ -50,12 +50,17 @@ _NEVER_PREFIXES = (".restoring", "replaced-", ".look-", ".backup-", ".import-")
 _NEVER_SUFFIXES = (".part",)
 _MASKED_BYTES = 1_000_000
 
+DAMAGE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""Raised by queries of a damaged database, whose messages quote what is not text."""
+
 _CHUNK = 1 << 20
 _SEAL_HEAD = b"\x1f\x8b\x08\x10" + bytes(5) + b"\xff" + b"sha256:"
 _MAX_MEMBERS = 2_000_000
 _MAX_MANIFEST = 512 << 20
 # A header may claim any length, and the library would read it into memory.
 _MAX_HEADER = 1 << 20
+# The library takes numbers and texts of headers as they come.
+_DECODING_ERRORS = (EOFError, zlib.error, ValueError, OverflowError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +230,7 @@ def find_damage(path: Path) -> Sequence[str]:
         uri = f"{path.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True)) as connection:
             rows = connection.execute("PRAGMA integrity_check(20)").fetchall()
-    except sqlite3.Error as error:
+    except DAMAGE_ERRORS as error:
         return (str(error),)
     return tuple(str(row[0]) for row in rows if row[0] != "ok")
 
@@ -454,20 +459,18 @@ def _read_all(
 
 def _members(path: Path) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
     """Every member in order, from an archive whose bytes are as they were written."""
-    with _translate_archive_errors(path):
-        _check_seal(path)
-        with gzip.open(path, "rb") as packed:
-            reader: Any = _BoundedReader(packed)  # type: ignore[arg-type]  # a GzipFile reads bytes
-            with tarfile.open(fileobj=reader, mode="r:") as archive:
-                for number, member in enumerate(archive):
-                    if number > _MAX_MEMBERS:
-                        raise BadBackup("it has too many members")
-                    archive.members.clear()  # type: ignore[attr-defined]  # it would keep them all
-                    yield archive, member
-            # To the end, where the compressed stream has its own checksum.
-            while rest := packed.read(_CHUNK):
-                if rest.strip(b"\0"):
-                    raise BadBackup("it has data after its end")
+    _check_seal(path)
+    with _translate_archive_errors(), gzip.open(path, "rb") as packed:
+        reader: Any = _BoundedReader(packed)  # type: ignore[arg-type]  # a GzipFile reads bytes
+        with tarfile.open(fileobj=reader, mode="r:") as archive:
+            for number, member in enumerate(archive):
+                if number > _MAX_MEMBERS:
+                    raise BadBackup("it has too many members")
+                archive.members.clear()  # type: ignore[attr-defined]  # it would keep them all
+                yield archive, member
+        # To the end, where the compressed stream has its own checksum.
+        if packed.read(_CHUNK).strip(b"\0") or packed.read(1):
+            raise BadBackup("it has data after its end")
 
 
 def _compare(found: Mapping[str, str], manifest: BackupManifest) -> None:
@@ -484,7 +487,8 @@ def _chunks(archive: tarfile.TarFile, member: tarfile.TarInfo, digest: Any) -> I
     assert file is not None
     left = member.size
     while left:
-        chunk = file.read(min(left, _CHUNK))
+        with _translate_archive_errors():
+            chunk = file.read(min(left, _CHUNK))
         if not chunk:
             raise BadBackup(f"it is cut off in {member.name!r}")
         left -= len(chunk)
@@ -500,7 +504,8 @@ def _parse_manifest(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Backup
         loaded = json.loads(body)
         manifest = BackupManifest(**{each: loaded[each] for each in BackupManifest.__slots__})
         files = {str(name): str(value) for name, value in manifest.files.items()}
-        manifest.created  # noqa: B018 - parsed here, so that it is known to be a date
+        if manifest.created.tzinfo is None:
+            raise BadBackup("the time in its manifest has no zone")
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise BadBackup("its manifest cannot be read") from error
     if manifest.format != _FORMAT or not all(
@@ -518,12 +523,14 @@ def _safe_name(member: tarfile.TarInfo) -> str:
     plain = member.isdir() or (member.isreg() and not member.issparse())
     if not plain:
         raise BadBackup(f"{name!r} is not a regular file: links and devices are refused")
+    if member.size < 0:
+        raise BadBackup(f"{name!r} has no valid size")
     odd = any(part in {"..", "."} or "\0" in part for part in parts)
     rooted = name == DATABASE or (name.startswith(HOME_PREFIX) and len(parts) > 1)
     if odd or not rooted or len(parts) > MAX_DEPTH + 2 or PurePosixPath(name).as_posix() != name:
         raise BadBackup(f"{name!r} is not a valid name in a data directory")
     top = parts[1] if len(parts) > 1 else ""
-    if top in _NEVER or top.startswith(_NEVER_PREFIXES):
+    if top in {"backups", *_NEVER} or top.startswith(_NEVER_PREFIXES):
         raise BadBackup(f"{name!r} does not belong in a backup")
     return name
 
@@ -547,6 +554,8 @@ def _seal(digest: str) -> bytes:
 
 
 def _check_seal(path: Path) -> None:
+    if not path.exists():
+        raise BadBackup(f"there is no file {path}")
     digest, length = hashlib.sha256(), len(_seal("0" * 64))
     with path.open("rb") as file:
         left = os.fstat(file.fileno()).st_size - length
@@ -574,12 +583,10 @@ def _staging_lock(staging: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _translate_archive_errors(path: Path) -> Iterator[None]:
+def _translate_archive_errors() -> Iterator[None]:
     try:
         yield
-    except FileNotFoundError as error:
-        raise BadBackup(f"there is no file {path}") from error
-    except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, UnicodeError) as error:
+    except (tarfile.TarError, gzip.BadGzipFile, *_DECODING_ERRORS) as error:
         raise BadBackup(f"it is not a backup, or it is damaged ({error})") from error
 
 

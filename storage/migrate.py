@@ -89,6 +89,9 @@ def _fetch_value(connection: sqlite3.Connection, query: str) -> str | None:
         if str(error).startswith(_NO_SUCH):
             return None
         raise
+    except UnicodeDecodeError as error:
+        # SQLite's message quotes the damaged name.
+        raise sqlite3.DatabaseError("database disk image is malformed") from error
     return None if row is None else str(row[0])
 
 

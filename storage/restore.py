@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from sqlalchemy.exc import DatabaseError
+
 from storage.backup_archive import (
     DATABASE,
     HOME_PREFIX,
@@ -25,7 +27,13 @@ from storage.backup_archive import (
     verify_backup,
 )
 from storage.data_directory import fsync_path, write_private_file
-from storage.errors import BadBackup, RestoreRefused, StorageError, StoreTooNew
+from storage.errors import (
+    BadBackup,
+    RestoreRefused,
+    StorageError,
+    StoreTooNew,
+    StoreUnavailable,
+)
 from storage.migrate import HEAD_REVISION, inspect_store, known_revisions, migrate, sqlite_url
 from storage.restored_store import settle_restored
 from storage.store_identity import (
@@ -147,8 +155,16 @@ def _stage(
     home.mkdir(mode=0o700, exist_ok=True)
     if damage := find_damage(database):
         raise BadBackup(f"the database in it is damaged: {damage[0]}")
-    migrate(sqlite_url(database))
-    settle_restored(database, backup_at=manifest.created, now=now, reason=reason)
+    _remove_other_databases(home, target)
+    facts = inspect_store(database)
+    if (facts.store_id, facts.revision or "") != (manifest.store_id, manifest.schema):
+        raise BadBackup("the database in it is not the one that its manifest names")
+    try:
+        migrate(sqlite_url(database))
+        settle_restored(database, backup_at=manifest.created, now=now, reason=reason)
+    except (DatabaseError, StoreUnavailable) as error:
+        told = getattr(error, "orig", None) or error
+        raise BadBackup(f"the database in it cannot be used: {told}") from error
     facts = inspect_store(database)
     write_marker(home, StoreMarker(id=facts.store_id, schema=HEAD_REVISION))
     if target.database.parent.resolve() == target.home.resolve():
@@ -157,6 +173,15 @@ def _stage(
         if each.is_dir():
             fsync_path(each)
     fsync_path(new)
+
+
+def _remove_other_databases(home: Path, target: RestoreTarget) -> None:
+    """Remove staged files by the names of the database and its logs. They were of another one when
+    the backup was made, and a log would be replayed into this one."""
+    place, inside = target.database.resolve(), target.home.resolve()
+    if place.is_relative_to(inside):
+        for each in _existing_database(home / place.relative_to(inside)):
+            each.unlink()
 
 
 def _finish(home: Path, plan: _Plan) -> Path | None:

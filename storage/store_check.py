@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from storage.backup_archive import (
+    DAMAGE_ERRORS,
     DATABASE,
     HOME_PREFIX,
     extract_backup,
@@ -130,7 +131,7 @@ def check_quickly(home: Path, database: Path, *, seconds: float) -> Sequence[Che
             findings += _check_rows(connection)
         if not any(each.kind in {"page", "table"} for each in findings):
             findings += _check_files(home, database)
-    except sqlite3.Error as error:
+    except DAMAGE_ERRORS as error:
         if getattr(error, "sqlite_errorname", "") == "SQLITE_INTERRUPT":
             raise TimeoutError from error
         findings.append(CheckFinding(kind="page", text=str(error)))
@@ -185,7 +186,7 @@ def _check_database(database: Path) -> Iterator[CheckFinding]:
         with closing(sqlite3.connect(uri, uri=True)) as connection:
             connection.execute("BEGIN")
             yield from _check_rows(connection)
-    except sqlite3.Error as error:
+    except DAMAGE_ERRORS as error:
         yield CheckFinding(kind="page", text=str(error))
 
 
@@ -196,7 +197,9 @@ def _check_rows(connection: sqlite3.Connection) -> Iterator[CheckFinding]:
         if name not in tables:
             yield CheckFinding(kind="table", text=f"the table {name} is missing")
     (revision,) = connection.execute("SELECT max(version_num) FROM alembic_version").fetchone()
-    if revision < HEAD_REVISION:
+    if not isinstance(revision, str):
+        yield CheckFinding(kind="schema", text="the database does not say its schema")
+    elif revision < HEAD_REVISION:
         text = f"schema {revision} is older than this version's ({HEAD_REVISION}): it is migrated"
         yield CheckFinding(kind="schema", text=f"{text} at the next start", is_error=False)
     broken = connection.execute("PRAGMA foreign_key_check").fetchmany(_MAX_EACH)
@@ -215,20 +218,34 @@ def _check_rows(connection: sqlite3.Connection) -> Iterator[CheckFinding]:
 
 def _check_files(home: Path, database: Path) -> Iterator[CheckFinding]:
     uri = f"{database.absolute().as_uri()}?mode=ro"
-    with closing(sqlite3.connect(uri, uri=True)) as connection:
-        tasks = {row[0] for row in connection.execute("SELECT id FROM tasks")}
-        mentioned = _mentioned_files(connection)
-        last = connection.execute("SELECT max(id) FROM inbox").fetchone()[0] or 0
+    try:
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            tasks = {row[0] for row in connection.execute("SELECT id FROM tasks")}
+            mentioned = _mentioned_files(connection)
+            last = connection.execute("SELECT max(id) FROM inbox").fetchone()[0] or 0
+    except DAMAGE_ERRORS as error:
+        text = f"the files that rows mention cannot be read: {error}"
+        yield CheckFinding(kind="row", text=text)
+        return
     for path in sorted(mentioned):
         if not _is_inside(home, path):
             yield CheckFinding(kind="missing_file", text=f"a row mentions {path}, which is missing")
+    for each in sorted((home / "memory").rglob("*.md")):
+        if each.is_file() and not each.is_symlink() and not _is_text(each):
+            text = f"{each.relative_to(home)} is not UTF-8 text"
+            yield CheckFinding(kind="memory", text=text)
+    yield from _find_orphans(home, tasks, last)
+
+
+def _find_orphans(home: Path, tasks: set[str], last: int) -> Iterator[CheckFinding]:
+    """Files of none of these tasks, and of messages after the last one."""
     for folder in _TASK_FOLDERS:
         for each in _children(home / folder):
             if _ID.fullmatch(each.name) and each.name not in tasks:
                 text = f"{folder}/{each.name} belongs to no task"
                 yield CheckFinding(kind="orphan", text=text)
     for each in _children(home / "files" / "inbox"):
-        if each.name.isdigit() and int(each.name) > last:
+        if each.name.isdecimal() and int(each.name) > last:
             text = f"files/inbox/{each.name} belongs to no message"
             yield CheckFinding(kind="orphan", text=text)
 
@@ -248,7 +265,19 @@ def _mentioned_files(connection: sqlite3.Connection) -> set[str]:
 
 def _is_inside(home: Path, path: str) -> bool:
     whole = home / path
-    return whole.resolve().is_relative_to(home.resolve()) and whole.exists()
+    try:
+        return whole.resolve().is_relative_to(home.resolve()) and whole.exists()
+    except (OSError, RuntimeError, ValueError):
+        # Names that no file can have, and links that lead in a circle.
+        return False
+
+
+def _is_text(path: Path) -> bool:
+    try:
+        path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _children(folder: Path) -> Sequence[Path]:

@@ -243,6 +243,11 @@ HOSTILE: dict[str, Callable[[], tuple[tarfile.TarInfo, bytes]]] = {
     "pipe": lambda: member("home/a", b"", type=tarfile.FIFOTYPE),
     "deep": lambda: member("home/" + "a/" * 100 + "b"),
     "lock": lambda: member("home/lock"),
+    "backups": lambda: member("home/backups/a"),
+    "sparse map": lambda: member("home/a", pax_headers={"GNU.sparse.map": "x"}),
+    "two sizes": lambda: member("home/a", pax_headers={"size": "1,2"}),
+    "negative size": lambda: member("home/a", pax_headers={"size": "-1"}),
+    "size without end": lambda: member("home/a", pax_headers={"size": "9" * 30}),
     "staging": lambda: member("home/.restoring/phase"),
     "not listed": lambda: member("home/unlisted"),
 }
@@ -273,8 +278,17 @@ def test_a_header_of_any_length_is_not_read_into_memory(tmp_path: Path) -> None:
         verify_backup(bomb)
 
 
-def rewritten(path: Path, *, extra: tuple[tarfile.TarInfo, bytes], listed: bool) -> Path:
-    """The archive with one more member, which its manifest has if `listed`."""
+def rewritten(
+    path: Path,
+    *,
+    extra: tuple[tarfile.TarInfo, bytes] | None = None,
+    listed: bool = True,
+    database: bytes = b"",
+    padding: int = 0,
+    **facts: Any,
+) -> Path:
+    """The archive with one more member, which its manifest has if `listed`, another database, other
+    facts in its manifest and so many zeros at its end."""
     import hashlib
 
     with tarfile.open(path) as archive:
@@ -282,17 +296,23 @@ def rewritten(path: Path, *, extra: tuple[tarfile.TarInfo, bytes], listed: bool)
             (each, file.read() if (file := archive.extractfile(each)) else b"")
             for each in archive.getmembers()
         ]
-    info, body = extra
-    manifest = json.loads(members[-1][1])
-    if listed:
+    manifest = json.loads(members[-1][1]) | facts
+    others = [extra] if extra else []
+    for info, body in others if listed else ():
         manifest["files"][info.name] = hashlib.sha256(body).hexdigest()
+    if database:
+        assert members[0][0].name == DATABASE
+        members[0] = member(DATABASE, database)
+        manifest["files"][DATABASE] = hashlib.sha256(database).hexdigest()
     told = json.dumps(manifest).encode()
     last = tarfile.TarInfo(MANIFEST)
     last.size = len(told)
     written = path.with_name("hostile.tar.gz")
-    with gzip.open(written, "wb") as packed, tarfile.open(fileobj=packed, mode="w:") as archive:
-        for each, data in [*members[:-1], extra, (last, told)]:
-            archive.addfile(each, io.BytesIO(data))
+    with gzip.open(written, "wb") as packed:
+        with tarfile.open(fileobj=packed, mode="w:") as archive:
+            for each, data in [*members[:-1], *others, (last, told)]:
+                archive.addfile(each, io.BytesIO(data))
+        packed.write(bytes(padding))
     seal_archive(written)
     return written
 

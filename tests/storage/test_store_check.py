@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from storage.backup_archive import BackupSource, create_backup
+from storage.errors import StoreMismatch
 from storage.store_check import CheckReport, check_backup, check_home
-from storage.store_identity import prepare_store
+from storage.store_identity import prepare_store, verify_store
 from tests.migrated_database import older_database
 
 NOW = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
@@ -193,3 +194,48 @@ def test_a_missing_database_and_a_bad_backup_are_errors(tmp_path: Path) -> None:
 
     assert [each.kind for each in check_live(home).findings] == ["store"]
     assert [each.kind for each in check_backup(tmp_path / "x.tar.gz").findings] == ["backup"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "word"),
+    [
+        ("DELETE FROM alembic_version", "schema"),
+        ("UPDATE tasks SET files = '[oops'", "malformed JSON"),
+        (f"UPDATE tasks SET files = '[\"files/{'n' * 300}\"]'", "missing"),
+        ("UPDATE tasks SET files = '[\"files/loop/a\"]'", "files/loop/a"),
+        ("DROP TABLE task_logs", "task_logs"),
+    ],
+)
+def test_what_no_program_would_write_is_found(tmp_path: Path, statement: str, word: str) -> None:
+    home = healthy(tmp_path)
+    (home / "files" / "loop").symlink_to("loop")
+    (home / "files" / "inbox" / "²").mkdir(parents=True)
+    execute(home, statement)
+
+    report = check_live(home)
+
+    assert not report.is_good
+    assert any(word in each.text for each in report.findings)
+
+
+def test_a_damaged_name_in_the_schema_is_found(tmp_path: Path) -> None:
+    home = healthy(tmp_path)
+    database = home / "shiftboss.db"
+    database.write_bytes(database.read_bytes().replace(b"CREATE INDEX", b"CREATE\xffINDEX"))
+
+    report = check_live(home)
+
+    assert not report.is_good
+    with pytest.raises(StoreMismatch, match="damaged file"):
+        verify_store(home, f"sqlite:///{database}")
+
+
+def test_memory_that_is_not_text_is_found(tmp_path: Path) -> None:
+    home = healthy(tmp_path)
+    (home / "memory").mkdir()
+    (home / "memory" / "global.md").write_bytes(b"# Global\n\xff\n")
+    os.mkfifo(home / "memory" / "pipe.md")
+
+    [finding] = check_live(home).findings
+
+    assert finding.text == "memory/global.md is not UTF-8 text"
