@@ -15,6 +15,7 @@ from storage.records.prompt_versions import (
     CycleReport,
     EvolutionAnalysis,
     PromptInfo,
+    PromptRef,
     PromptVersion,
     SignalRecord,
 )
@@ -113,15 +114,16 @@ class ReportPort(Protocol):
 
 
 class PromptVersionPort(Protocol):
-    """Names are those of personas. Implementations must check in every change that `by` is an
-    owner, and raise NotAllowed otherwise."""
+    """Implementations must check in every change that `by` is an owner, and raise NotAllowed
+    otherwise."""
 
     async def list_prompts(self) -> Sequence[PromptInfo]:
-        """All prompts that may have versions, those that have some first."""
+        """All texts that may have versions, those that have some first, without figures."""
 
-    async def find_prompt(self, name: str) -> PromptInfo | None: ...
+    async def find_prompts(self, name: str) -> Sequence[PromptInfo]:
+        """The one with this label, or else all of this name."""
 
-    async def roll_back(self, name: str, *, by: Person) -> PromptVersion | None:
+    async def roll_back(self, ref: PromptRef, *, by: Person) -> PromptVersion | None:
         """End the trial, or else return from the active version to the one before. Takes effect at
         once. Returns the version that is no longer used, None if there is none."""
 

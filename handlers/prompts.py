@@ -62,7 +62,7 @@ async def evolve(request: Request) -> Reply:
             "succeeded": report.succeeded,
             "signals": [signal_data(each) for each in report.signals],
             "settled": [
-                {"name": version.name, "number": version.number, "verdict": verdict.value}
+                {"name": version.ref.label, "number": version.number, "verdict": verdict.value}
                 for version, verdict in report.settled
             ],
         }
@@ -88,23 +88,26 @@ async def _diff(request: Request, name: str, *numbers: str) -> Reply:
         new = (newest.number, newest.content)
     else:
         old = new = (ORIGINAL, prompt.written)
-    return Reply(card=prompt_diff_card(prompt.name, old, new, request.words))
+    return Reply(card=prompt_diff_card(prompt.label, old, new, request.words))
 
 
 async def _roll_back(request: Request, name: str) -> Reply:
     request.require_owner()
     prompt = await _find(request, name)
-    version = await request.services.prompts.roll_back(prompt.name, by=request.person)
+    version = await request.services.prompts.roll_back(prompt.ref, by=request.person)
     if version is None:
-        raise UserError("prompt_as_written", name=prompt.name)
+        raise UserError("prompt_as_written", name=prompt.label)
     return Reply(card=rolled_back_card(version, request.words))
 
 
 async def _find(request: Request, name: str) -> PromptInfo:
-    prompt = await request.services.prompts.find_prompt(name)
-    if prompt is None:
-        raise UserError("unknown_prompt", name=formats.single_line(name, _MAX_NAME))
-    return prompt
+    found = await request.services.prompts.find_prompts(name)
+    shown = formats.single_line(name, _MAX_NAME)
+    if not found:
+        raise UserError("unknown_prompt", name=shown)
+    if len(found) > 1:
+        raise UserError("several_prompts", name=shown, all=", ".join(each.label for each in found))
+    return found[0]
 
 
 def _text_of(prompt: PromptInfo, number: str) -> tuple[int, str]:
@@ -114,5 +117,5 @@ def _text_of(prompt: PromptInfo, number: str) -> tuple[int, str]:
         if str(each.number) == number:
             return each.number, each.content
     raise UserError(
-        "unknown_version", name=prompt.name, number=formats.single_line(number, _MAX_NAME)
+        "unknown_version", name=prompt.label, number=formats.single_line(number, _MAX_NAME)
     )

@@ -93,7 +93,8 @@ prompt_versions = sa.Table(
     ),
 )
 
-# An attempt without a row used the text as it was written.
+# An attempt without a row used the text as it was written. Rows with an empty path are of the task
+# as a whole.
 attempt_versions = sa.Table(
     "attempt_versions",
     metadata,

@@ -12,12 +12,12 @@ import sqlalchemy as sa
 
 from storage import autonomy_schema, schema
 from storage.db import Database, Transaction
-from storage.records.prompt_versions import CycleOutcome, SignalKind, SignalRecord
+from storage.records.prompt_versions import CycleOutcome, PromptKind, SignalKind, SignalRecord
 from storage.records.tasks import TaskId, TaskStatus
-from storage.records.usage import SpendingCap
 from storage.rows import record_from, records_from
 
 _S = autonomy_schema.evolution_signals.c
+_A = autonomy_schema.attempt_versions.c
 _T = schema.tasks.c
 _U = schema.usage.c
 _N = schema.node_attempts.c
@@ -57,6 +57,10 @@ _COSTS = (
     .where(_U.task_id.in_(sa.bindparam("ids", expanding=True)))
     .group_by(_U.task_id)
 )
+_USED = sa.select(_A.task_id, _A.path, _A.attempt, _A.kind, _A.name).where(
+    _A.task_id.in_(sa.bindparam("ids", expanding=True)),
+    _A.kind.in_([PromptKind.SKILL.value, PromptKind.WORKFLOW.value]),
+)
 _PLANS = (
     sa.select(_G.task_id, _G.body)
     .where(_G.task_id.in_(sa.bindparam("ids", expanding=True)))
@@ -66,19 +70,21 @@ _PLANS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptFacts:
-    """One attempt of a step. `seconds` is 0 while it runs; `error` is a text for people."""
+    """One attempt of a step. `seconds` is 0 while it runs; `error` is a text for people; `skills`
+    are those that it loaded."""
 
     path: str
     persona: str
     attempt: int
     seconds: float
     error: str
+    skills: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFacts:
-    """A task that ended or is blocked. `persona` is its own, empty for the default; `micros` is
-    its cost in micro-dollars."""
+    """A task that ended or is blocked. `persona` is its own, empty for the default; `workflow` is
+    the named one it runs, empty for none; `micros` is its cost in micro-dollars."""
 
     task_id: TaskId
     status: TaskStatus
@@ -87,6 +93,7 @@ class TaskFacts:
     micros: int
     attempts: Sequence[AttemptFacts]
     created_at: datetime
+    workflow: str = ""
 
     @property
     def seconds(self) -> float:
@@ -112,8 +119,16 @@ class EvolutionRepo:
             attempts = (await view.execute(_ATTEMPTS, listed)).all()
             costs = (await view.execute(_COSTS, listed)).all()
             plans = (await view.execute(_PLANS, listed)).all()
+            used = (await view.execute(_USED, listed)).all()
         spent = {task: int(micros) for task, micros in costs}
         personas = {row.task_id: _step_personas(row.body) for row in plans}
+        workflows: dict[str, str] = {}
+        skills: dict[tuple[str, str, int], list[str]] = defaultdict(list)
+        for task, path, attempt, kind, name in used:
+            if kind == PromptKind.SKILL:
+                skills[task, path, attempt].append(name)
+            else:
+                workflows[task] = name
         by_task: dict[str, list[AttemptFacts]] = defaultdict(list)
         for row in attempts:
             took = (row.ended_at - row.started_at).total_seconds() if row.ended_at else 0.0
@@ -124,6 +139,7 @@ class EvolutionRepo:
                     attempt=row.attempt,
                     seconds=max(0.0, took),
                     error=row.error,
+                    skills=tuple(skills.get((row.task_id, row.path, row.attempt), ())),
                 )
             )
         return [
@@ -135,6 +151,7 @@ class EvolutionRepo:
                 micros=spent.get(row.id, 0),
                 attempts=by_task[row.id],
                 created_at=row.created_at,
+                workflow=workflows.get(row.id, ""),
             )
             for row in tasks
         ]
@@ -180,16 +197,6 @@ class EvolutionRepo:
         """The newest signals, newest first."""
         query = sa.select(autonomy_schema.evolution_signals).order_by(_S.id.desc()).limit(limit)
         return [record_from(SignalRecord, row) for row in await self._db.fetch_all(query)]
-
-    async def sum_spent(self, purpose: str, since: datetime) -> SpendingCap:
-        """The money spent for this purpose."""
-        tokens = _U.input_tokens + _U.output_tokens
-        query = sa.select(
-            sa.func.coalesce(sa.func.sum(_U.cost_micros), 0),
-            sa.func.coalesce(sa.func.sum(tokens), 0),
-        ).where(_U.purpose == purpose, _U.at >= since)
-        ((micros, used),) = await self._db.fetch_all(query)
-        return SpendingCap(micros=int(micros), tokens=int(used))
 
 
 def _step_personas(body: Any) -> Mapping[str, str]:

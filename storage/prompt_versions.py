@@ -1,4 +1,4 @@
-"""Stores versions of prompts and which of them each attempt used."""
+"""Stores versions of texts and which of them each task and attempt used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from storage.dialect import insert_or_ignore
 from storage.errors import ConcurrentUpdate, NotFound
 from storage.records.prompt_versions import (
     NewPromptVersion,
-    PromptKind,
+    PromptRef,
     PromptVersion,
     TrialTask,
     UsedVersion,
@@ -44,17 +44,17 @@ class PromptVersionRepo:
         return records_from(PromptVersion, await self._db.fetch_all(_ALL))
 
     async def list_of(
-        self, kind: PromptKind, name: str, *, tx: Transaction | None = None
+        self, ref: PromptRef, *, tx: Transaction | None = None
     ) -> Sequence[PromptVersion]:
         """All versions of one text, oldest first."""
-        subject = {"kind": kind.value, "name": name}
+        subject = {"kind": ref.kind.value, "name": ref.name}
         if tx is not None:
             return records_from(PromptVersion, (await tx.execute(_OF_SUBJECT, subject)).all())
         return records_from(PromptVersion, await self._db.fetch_all(_OF_SUBJECT, subject))
 
-    async def list_in_effect(self, kind: PromptKind, name: str) -> Sequence[PromptVersion]:
+    async def list_in_effect(self, ref: PromptRef) -> Sequence[PromptVersion]:
         """Those on trial or active, at most one of each."""
-        subject = {"kind": kind.value, "name": name}
+        subject = {"kind": ref.kind.value, "name": ref.name}
         return records_from(PromptVersion, await self._db.fetch_all(_IN_EFFECT, subject))
 
     async def list_in_state(self, *states: VersionState) -> Sequence[PromptVersion]:
@@ -72,7 +72,7 @@ class PromptVersionRepo:
         self, tx: Transaction, new: NewPromptVersion, *, now: datetime
     ) -> PromptVersion:
         """Raises ConcurrentUpdate if another change of the same text is open."""
-        known = await self.list_of(new.kind, new.name, tx=tx)
+        known = await self.list_of(new.ref, tx=tx)
         values = row_from(new) | {
             "number": 1 + max((each.number for each in known), default=0),
             "hash": text_hash(new.content),
@@ -84,7 +84,7 @@ class PromptVersionRepo:
         )
         if not done.rowcount:
             raise ConcurrentUpdate
-        return (await self.list_of(new.kind, new.name, tx=tx))[-1]
+        return (await self.list_of(new.ref, tx=tx))[-1]
 
     async def start_trial(self, tx: Transaction, version: PromptVersion, *, now: datetime) -> None:
         """Use it for its share of the tasks that are created from now on."""
@@ -92,7 +92,7 @@ class PromptVersionRepo:
 
     async def activate(self, tx: Transaction, version: PromptVersion, *, now: datetime) -> None:
         """Use it for all; the one used so far is retired."""
-        for each in await self.list_of(version.kind, version.name, tx=tx):
+        for each in await self.list_of(version.ref, tx=tx):
             if each.state is VersionState.ACTIVE:
                 await self.retire(tx, each, "replaced", now=now)
         await _move(tx, version, state=VersionState.ACTIVE, active_since=now, ended_at=None)
@@ -103,21 +103,35 @@ class PromptVersionRepo:
         """Raises ConcurrentUpdate if its state has changed since it was read."""
         await _move(tx, version, state=VersionState.RETIRED, end_reason=reason, ended_at=now)
 
-    async def record_attempt(
-        self, task_id: TaskId, path: str, attempt: int, used: Sequence[UsedVersion]
+    async def record_use(
+        self,
+        tx: Transaction,
+        task_id: TaskId,
+        used: Sequence[UsedVersion],
+        *,
+        path: str = "",
+        attempt: int = 0,
     ) -> None:
-        """Store the versions that an attempt uses. A repeat replaces nothing."""
+        """Store the versions that an attempt uses, or without a path the whole task. A repeat
+        replaces nothing."""
         rows = [
             row_from(each) | {"task_id": task_id, "path": path, "attempt": attempt} for each in used
         ]
-        if not rows:
-            return
-        async with self._db.write() as tx:
+        if rows:
             statement = insert_or_ignore(tx.dialect.name, autonomy_schema.attempt_versions)
             await tx.execute(statement, rows)
 
+    async def record_attempt(
+        self, task_id: TaskId, path: str, attempt: int, used: Sequence[UsedVersion]
+    ) -> None:
+        """Like `record_use`, in a transaction of its own."""
+        if used:
+            async with self._db.write() as tx:
+                await self.record_use(tx, task_id, used, path=path, attempt=attempt)
+
     async def list_used(self, task_id: TaskId) -> Sequence[tuple[str, int, UsedVersion]]:
-        """Path and number of each attempt of a task with a version it used."""
+        """Path and number of each attempt of a task with a version it used; an empty path for the
+        whole task."""
         query = (
             sa.select(autonomy_schema.attempt_versions)
             .where(_A.task_id == task_id)

@@ -153,7 +153,7 @@ class UsageRepo:
             BudgetScope.CHAT: _U.chat_id,
         }
         conditions = [whom[scope] == subject] if scope in whom else []
-        if scope is BudgetScope.HEARTBEAT:
+        if scope.covers_purpose:
             conditions.append(_U.purpose == scope.value)
         if since is not None:
             conditions.append(_U.at >= since)

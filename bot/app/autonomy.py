@@ -40,7 +40,6 @@ from bot.engine.tasks.system_status import measure_disk_use
 from bot.engine.upkeep.owner_notices import OwnerCardSender
 from bot.engine.upkeep.retention import RetentionService
 from bot.engine.upkeep.scheduled_backups import get_backup_state
-from bot.engine.workflow.library.named_workflows import WorkflowLibrary
 from bot.engine.workspaces.artifacts import TaskArtifacts
 from bot.transports.alerts import ChannelAlerts
 from bot.transports.clock import Clock
@@ -124,7 +123,7 @@ def build_autonomy(deps: AutonomyDeps) -> AutonomyServices:
     drive = DriveService(
         runs={
             GoalName.HEALTH_CHECK: diagnosis,
-            GoalName.EVOLVE: engine.evolution.pursue,
+            GoalName.EVOLVE: engine.evolution.service.pursue,
             GoalName.CLEANUP: clean_up,
         },
         builtin=engine.schedule.builtin,
@@ -244,7 +243,7 @@ def _models_in_use(deps: AutonomyDeps) -> Sequence[str]:
 
 def _fault_readers(deps: AutonomyDeps) -> Mapping[str, FaultReader]:
     workers = deps.engine.workers
-    library = WorkflowLibrary(deps.settings.home, deps.store.work.graphs)
+    library = deps.engine.evolution.workflows
 
     async def coding_clis() -> Sequence[str]:
         return (await _report_models(deps)).file_errors

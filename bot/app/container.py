@@ -28,7 +28,6 @@ from bot.engine.redaction import SecretMasker
 from bot.engine.tasks.approvals import ApprovalService
 from bot.engine.tasks.system_status import SystemStatusService, measure_disk_use
 from bot.engine.upkeep.scheduled_backups import get_backup_state
-from bot.engine.workflow.library.named_workflows import WorkflowLibrary
 from bot.transports.alerts import ChannelAlerts
 from bot.transports.clock import Clock, SystemClock
 from bot.transports.inbox import HeldMessages
@@ -370,7 +369,7 @@ def _build_handler_services(
             grants=store.grants, calls=store.tool_calls, mask=mask, now=clock.now
         ),
         personas=workers.personas,
-        prompts=engine.evolution,
+        prompts=engine.evolution.service,
         mcp=workers.mcp_servers,
         worker_context=workers.briefing,
         transcripts=TranscriptService(TranscriptRepo(store.db), settings.home, mask),
@@ -385,7 +384,7 @@ def _build_handler_services(
         projects=build_project_folders(settings, store),
         skills=workers.skills,
         skill_writer=engine.skill_drafter,
-        workflows=WorkflowLibrary(settings.home, store.work.graphs),
+        workflows=engine.evolution.workflows,
         schedules=engine.schedule.service,
         self_check=autonomy.self_check,
         drive=autonomy.drive,

@@ -16,7 +16,7 @@ from bot.app.conversation_archive import (
     build_conversation_archive,
     model_base_urls,
 )
-from bot.app.evolution import build_evolution, build_persona_versions, build_version_retirer
+from bot.app.evolution import EvolutionServices, build_evolution
 from bot.app.heartbeat import build_heartbeat
 from bot.app.lifecycle import AppService, Signal
 from bot.app.memory import (
@@ -51,7 +51,6 @@ from bot.engine.agent.session_history import SessionHistory
 from bot.engine.agent.skills import SkillDrafter
 from bot.engine.agent.subagents.service import SubagentDeps, SubagentService
 from bot.engine.agent.worker_context import WorkerContextBuilder
-from bot.engine.autonomy.evolution.service import EvolutionService
 from bot.engine.autonomy.heartbeat.service import HeartbeatService
 from bot.engine.llm.backend import RunLimits
 from bot.engine.llm.present_time import with_present_time
@@ -102,7 +101,7 @@ class _Shared:
     archive: ConversationArchive
     caps: SpendingCaps
     gateway: ModelGateway
-    evolution: EvolutionService
+    evolution: EvolutionServices
     context_builder: WorkerContextBuilder
     captioner: ImageCaptioner
     progress: LiveProgress
@@ -122,7 +121,7 @@ class EngineServices:
     tasks: TaskService
     schedule: ScheduleServices
     heartbeat: HeartbeatService
-    evolution: EvolutionService
+    evolution: EvolutionServices
     journal: TaskJournal
     dispatcher: LocalDispatcher
     notifier: TaskNotifier
@@ -147,7 +146,7 @@ def build_engine_services(
     shared = _build_shared(
         settings, store, courier, clock, publisher, decided=decided, on_spawned=on_spawned
     )
-    listeners = [publisher.handle_events, shared.evolution.handle_task_events]
+    listeners = [publisher.handle_events, shared.evolution.service.handle_task_events]
     notifier = _build_notifier(shared, listeners)
     runner = TaskRunner(_runner_deps(shared, notifier.wake))
     dispatcher = _build_dispatcher(shared, runner, timer, on_change)
@@ -224,7 +223,9 @@ def _build_shared(
         reply_recorders=(archive.notify_growth, memory.briefing.record_usage),
     )
     progress = LiveProgress(workers.redactor.mask)
-    retirer = build_version_retirer(settings, store, clock, courier=courier, publisher=publisher)
+    evolution = build_evolution(
+        settings, store, clock, workers=workers, gateway=gateway, courier=courier, cards=publisher
+    )
     return _Shared(
         settings=settings,
         store=store,
@@ -236,9 +237,7 @@ def _build_shared(
         archive=archive,
         caps=caps,
         gateway=gateway,
-        evolution=build_evolution(
-            settings, store, clock, workers=workers, gateway=gateway, retirer=retirer
-        ),
+        evolution=evolution,
         context_builder=build_context_builder(
             settings,
             store,
@@ -248,7 +247,7 @@ def _build_shared(
             retriever=memory.retriever,
             permissions=permissions,
             on_spawned=on_spawned,
-            choose_version=build_persona_versions(store, retirer).apply,
+            versions=evolution.versions,
         ),
         captioner=_build_captioner(settings, store, gateway),
         progress=progress,
@@ -400,7 +399,12 @@ def _build_schedule(
 ) -> tuple[ScheduleServices, HeartbeatService]:
     base = (shared.settings, shared.store, shared.clock)
     schedule = build_schedule(
-        *base, poster=shared.courier, tasks=tasks, timer=timer, on_tasks=on_tasks
+        *base,
+        poster=shared.courier,
+        tasks=tasks,
+        workflows=shared.evolution.workflows,
+        timer=timer,
+        on_tasks=on_tasks,
     )
     return schedule, build_heartbeat(
         *base, schedule=schedule, gateway=shared.gateway, context_builder=shared.context_builder
@@ -569,7 +573,7 @@ def _background_services(
     return (
         heartbeat,
         _build_skill_review(shared),
-        shared.evolution,
+        shared.evolution.service,
         workers.shell.homes,
         workers.mcp_servers,
         workers.models,

@@ -1,9 +1,11 @@
-"""Builds versions of prompts and the search for better ones."""
+"""Builds versions of texts that steer work, and the search for better ones."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from random import randrange
 
 from bot.app.repositories import RepositorySet
 from bot.app.schedule import list_owner_chats
@@ -11,47 +13,31 @@ from bot.app.workers import WorkerServices
 from bot.config.settings import Settings
 from bot.engine.agent.memory_hooks.background_calls import BackgroundModelCalls
 from bot.engine.agent.model_gateway import ModelGateway
-from bot.engine.agent.prompt_versions import PersonaVersions
+from bot.engine.agent.prompt_versions import PERCENT, PromptVersions
 from bot.engine.autonomy.evolution.proposal import ProposalWriter
 from bot.engine.autonomy.evolution.retirement import VersionRetirer
 from bot.engine.autonomy.evolution.service import EvolutionLimits, EvolutionService
+from bot.engine.autonomy.evolution.sources import PersonaTexts, SkillTexts, WorkflowTexts
 from bot.engine.llm.backend import RunLimits, RunPurpose
 from bot.engine.tasks.approvals import ApprovalCardPublisher
+from bot.engine.workflow.library.named_workflows import WorkflowLibrary
+from bot.engine.workflow.step_approvals import parse_risk_words
 from bot.transports.clock import Clock
 from bot.transports.outbox import OutboxCourier
 from storage.evolution import EvolutionRepo
-from storage.records.prompt_versions import EvolutionMode
+from storage.records.prompt_versions import EvolutionMode, PromptKind
 from storage.records.tasks import TaskId
-from storage.records.usage import parse_cap
 
 _LIMITS = RunLimits(turns=2, output_tokens=6_000, seconds=120.0)
 
 
-def build_version_retirer(
-    settings: Settings,
-    store: RepositorySet,
-    clock: Clock,
-    *,
-    courier: OutboxCourier,
-    publisher: ApprovalCardPublisher,
-) -> VersionRetirer:
-    return VersionRetirer(
-        db=store.db,
-        versions=store.work.versions,
-        approvals=store.approvals,
-        poster=courier,
-        owner_chats=partial(list_owner_chats, settings, store),
-        show_request=publisher.publish,
-        update_cards=publisher.update_cards,
-        now=clock.now,
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvolutionServices:
+    """`workflows` starts tasks in the version that is in effect."""
 
-
-def build_persona_versions(store: RepositorySet, retirer: VersionRetirer) -> PersonaVersions:
-    async def created_at(task_id: TaskId) -> datetime:
-        return (await store.work.tasks.get(task_id)).created_at
-
-    return PersonaVersions(repo=store.work.versions, created_at=created_at, retire=retirer.retire)
+    service: EvolutionService
+    versions: PromptVersions
+    workflows: WorkflowLibrary
 
 
 def build_evolution(
@@ -61,26 +47,55 @@ def build_evolution(
     *,
     workers: WorkerServices,
     gateway: ModelGateway,
-    retirer: VersionRetirer,
-) -> EvolutionService:
+    courier: OutboxCourier,
+    cards: ApprovalCardPublisher,
+) -> EvolutionServices:
+    retirer = VersionRetirer(
+        db=store.db,
+        versions=store.work.versions,
+        approvals=store.approvals,
+        poster=courier,
+        owner_chats=partial(list_owner_chats, settings, store),
+        show_request=cards.publish,
+        update_cards=cards.update_cards,
+        now=clock.now,
+    )
+    versions = _build_versions(store, retirer)
+    workflows = WorkflowLibrary(settings.home, store.work.graphs, versions)
     model = BackgroundModelCalls(
         gateway, lambda: workers.models.default, purpose=RunPurpose.EVOLVE, limits=_LIMITS
     )
-    return EvolutionService(
+    risk_words = parse_risk_words(settings.risk_words)
+    service = EvolutionService(
         db=store.db,
         versions=store.work.versions,
         repo=EvolutionRepo(store.db),
         approvals=store.approvals,
-        personas=workers.personas,
+        sources={
+            PromptKind.PERSONA: PersonaTexts(catalog=workers.personas),
+            PromptKind.SKILL: SkillTexts(library=workers.skills),
+            PromptKind.WORKFLOW: WorkflowTexts(library=workflows, risk_words=risk_words),
+        },
         writer=ProposalWriter(db=store.db, model=model, mask=workers.redactor.mask),
         retirer=retirer,
         limits=EvolutionLimits(
             mode=EvolutionMode(settings.evolve),
             share=settings.evolve_share,
             lifetime=settings.approval_lifetime,
-            day_cap=parse_cap(settings.cap_self),
-            zone=settings.zone,
         ),
         ids=store.ids,
         now=clock.now,
+    )
+    return EvolutionServices(service=service, versions=versions, workflows=workflows)
+
+
+def _build_versions(store: RepositorySet, retirer: VersionRetirer) -> PromptVersions:
+    async def created_at(task_id: TaskId) -> datetime:
+        return (await store.work.tasks.get(task_id)).created_at
+
+    return PromptVersions(
+        repo=store.work.versions,
+        created_at=created_at,
+        retire=retirer.retire,
+        roll=partial(randrange, PERCENT),
     )

@@ -62,6 +62,7 @@ def build_schedule(
     *,
     poster: CardPoster,
     tasks: TaskEnqueuer,
+    workflows: WorkflowLibrary,
     timer: DueTimer,
     on_tasks: Callable[[], None],
 ) -> ScheduleServices:
@@ -82,7 +83,7 @@ def build_schedule(
         task_repo=store.work.tasks,
         people=store.people,
         tasks=tasks,
-        workflows=WorkflowLibrary(settings.home, store.work.graphs),
+        workflows=workflows,
         poster=poster,
         due_times=due_times,
         services=parts,

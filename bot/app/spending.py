@@ -13,6 +13,7 @@ def configured_caps(settings: Settings) -> SpendingCaps:
         BudgetScope.PERSON: settings.cap_person,
         BudgetScope.CHAT: settings.cap_chat,
         BudgetScope.HEARTBEAT: settings.cap_heartbeat,
+        BudgetScope.EVOLVE: settings.cap_self,
         BudgetScope.DAY: settings.cap_day,
     }
     return SpendingCaps(

@@ -23,14 +23,11 @@ from bot.engine.agent.memory_hooks.worker_memory import (
     WorkerHistory,
     WorkerMemoryLookup,
 )
+from bot.engine.agent.prompt_versions import PromptVersions
 from bot.engine.agent.skills import skill_catalogue_block, skill_tool_factory
 from bot.engine.agent.subagents.spawning import SubagentSpawner, sessions_spawn_tool
 from bot.engine.agent.worker_briefing import WorkerBriefing
-from bot.engine.agent.worker_context import (
-    PersonaVersionChooser,
-    ToolFactory,
-    WorkerContextBuilder,
-)
+from bot.engine.agent.worker_context import ToolFactory, WorkerContextBuilder
 from bot.engine.llm.acp.agent_config import AcpAgentsFile
 from bot.engine.llm.acp.backend import AcpBackends
 from bot.engine.llm.acp.runtime import AcpRuntime
@@ -252,10 +249,10 @@ def build_context_builder(
     retriever: MemoryRetriever,
     permissions: PermissionService,
     on_spawned: Callable[[], None],
-    choose_version: PersonaVersionChooser,
+    versions: PromptVersions,
 ) -> WorkerContextBuilder:
     """`on_spawned` is called when a worker has started a subagent. Raises BadSettings."""
-    briefing = workers.briefing
+    briefing, skills = workers.briefing, workers.skills
     spawner = SubagentSpawner(
         db=store.db,
         repo=store.work.subagents,
@@ -280,14 +277,14 @@ def build_context_builder(
         spawner=spawner if settings.helpers else None,
         memories=_worker_memories(settings, store, workers, memories=memories, retriever=retriever),
         history_tools=workers.history.tools,
-        skill_tools=skill_tool_factory(workers.skills, project_of),
+        skill_tools=skill_tool_factory(skills, project_of, versions),
     )
     return WorkerContextBuilder(
         personas=workers.personas,
         tool_factories=(tools,),
         system_blocks=(
             briefing.boss_files_block,
-            skill_catalogue_block(workers.skills, project_of, workers.models.has_own_tools),
+            skill_catalogue_block(skills, project_of, workers.models.has_own_tools, versions),
             briefing.project_notes_block,
             briefing.project_summary_block,
             workers.history.carryover_block,
@@ -299,7 +296,7 @@ def build_context_builder(
         mask=workers.redactor.mask,
         shared_servers=workers.mcp_config.list_servers,
         project_servers=_build_project_servers(settings, store, permissions).list_servers,
-        choose_version=choose_version,
+        choose_version=versions.apply_to_persona,
     )
 
 

@@ -1,4 +1,4 @@
-"""Top-level commands: say, pair, trace, status, inbox, cost, report, persona, sessions and
+"""Top-level commands: say, pair, trace, status, inbox, cost, report, persona, prompt, sessions and
 approvals."""
 
 from __future__ import annotations
@@ -183,11 +183,30 @@ def report(
     execute(command_line("report", *(words or ())), as_json=as_json)
 
 
+def prompt(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[list|show NAME|diff NAME [N M]|rollback NAME]"),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    execute(command_line("prompt", *(words or ())), as_json=as_json)
+
+
+def evolve(
+    words: Annotated[list[str] | None, typer.Argument(metavar="[analyze|history]")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    execute(command_line("evolve", *(words or ())), as_json=as_json)
+
+
 def add_commands(cli: typer.Typer) -> None:
     cli.command("remind", cls=TextCommand, help=help_text("remind"))(remind)
     cli.command("schedule", cls=TextCommand, help=help_text("schedule"))(schedule)
     cli.command("heartbeat", cls=TextCommand, help=help_text("heartbeat"))(heartbeat)
     cli.command("report", cls=TextCommand, help=help_text("report"))(report)
+    cli.command("prompt", help=help_text("prompt"))(prompt)
+    cli.command("evolve", help=help_text("evolve"))(evolve)
     add_chat_command(cli, "status", "status", needs_worker=True)
     add_chat_command(cli, "inbox", "inbox", optional("number", _COUNT))
     add_chat_command(cli, "cost", "cost", optional("what", _PERIOD), optional("model", _MODEL))

@@ -27,7 +27,7 @@ from storage.records.prompt_versions import (
 _MAX_TEXT = 6_000
 _MAX_REASON = 400
 _MAX_VERSIONS = 10
-_MAX_NAME = 64
+_MAX_NAME = 80
 
 
 def prompts_card(prompts: Sequence[PromptInfo], words: TextCatalog) -> model.Card:
@@ -53,7 +53,7 @@ def prompt_card(prompt: PromptInfo, words: TextCatalog, *, zone: ZoneInfo) -> mo
     newest = list(prompt.versions)[-_MAX_VERSIONS:]
     if lines := [_version_line(each, words, zone) for each in reversed(newest)]:
         blocks.append(model.TextBlock("\n".join(lines)))
-    name = formats.single_line(prompt.name, _MAX_NAME)
+    name = formats.single_line(prompt.label, _MAX_NAME)
     return model.titled_card(words("prompt.show_title", name=name), *blocks)
 
 
@@ -94,7 +94,7 @@ def version_retired_card(
         words("prompt.retired_title", **_version_facts(version)),
         model.TextBlock(words(f"prompt.end.{reason}")),
         *_figures_blocks(figures, words),
-        model.NoteBlock(words("prompt.notice_note", name=version.name)),
+        model.NoteBlock(words("prompt.notice_note", name=version.ref.label)),
         tone=model.CardTone.WARN,
     )
 
@@ -106,7 +106,7 @@ def version_adopted_card(
         words("prompt.adopted_title", **_version_facts(version)),
         model.TextBlock(words("prompt.adopted")),
         *_figures_blocks(figures, words),
-        model.NoteBlock(words("prompt.adopted_note", name=version.name)),
+        model.NoteBlock(words("prompt.adopted_note", name=version.ref.label)),
         tone=model.CardTone.GOOD,
     )
 
@@ -173,7 +173,7 @@ def analysis_card(analysis: EvolutionAnalysis, words: TextCatalog) -> model.Card
     slow = [
         words(
             "evolve.slow_step",
-            step=formats.code_text(step, _MAX_NAME),
+            step=_code(step),
             time=formats.duration(timedelta(seconds=seconds), words),
         )
         for step, seconds in analysis.slow_steps
@@ -206,7 +206,7 @@ def signal_line(signal: SignalRecord, words: TextCatalog) -> str:
         hits=signal.figures.get("hits", 0),
         window=signal.figures.get("window", 0),
     )
-    name = f" · {formats.code_text(signal.name, _MAX_NAME)}" if signal.name else ""
+    name = f" · {_code(signal.name)}" if signal.name else ""
     key = f"evolve.note.{signal.note}"
     note = words(key) if words.has(key) else formats.escape_markdown(signal.note, _MAX_REASON)
     outcome = words(f"evolve.outcome.{signal.outcome}")
@@ -215,7 +215,8 @@ def signal_line(signal: SignalRecord, words: TextCatalog) -> str:
 
 def prompt_data(prompt: PromptInfo) -> Mapping[str, Any]:
     return {
-        "name": prompt.name,
+        "name": prompt.label,
+        "kind": prompt.ref.kind.value,
         "active": prompt.active.number if prompt.active else ORIGINAL,
         "content": prompt.content,
         "trial": None if prompt.figures is None else figures_data(prompt.figures),
@@ -250,7 +251,7 @@ def _settled_line(version: PromptVersion, verdict: TrialVerdict, words: TextCata
 
 
 def _prompt_line(prompt: PromptInfo, words: TextCatalog) -> str:
-    name = formats.code_text(prompt.name, _MAX_NAME)
+    name = _code(prompt.label)
     number = prompt.active.number if prompt.active else ORIGINAL
     parts = [_number_text(number, words)]
     if prompt.open is not None:
@@ -269,6 +270,10 @@ def _version_line(version: PromptVersion, words: TextCatalog, zone: ZoneInfo) ->
     return line
 
 
+def _code(text: str) -> str:
+    return f"`{formats.code_text(text, _MAX_NAME)}`"
+
+
 def _number_text(number: int, words: TextCatalog) -> str:
     return words("prompt.as_written") if number == ORIGINAL else words("prompt.number", n=number)
 
@@ -278,7 +283,7 @@ def _kind_of(version: PromptVersion) -> str:
 
 
 def _version_facts(version: PromptVersion) -> dict[str, object]:
-    return {"name": formats.single_line(version.name, _MAX_NAME), "n": version.number}
+    return {"name": formats.single_line(version.ref.label, _MAX_NAME), "n": version.number}
 
 
 def _figures_blocks(figures: TrialFigures | None, words: TextCatalog) -> list[model.Block]:

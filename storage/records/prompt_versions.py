@@ -1,4 +1,4 @@
-"""Defines versions of prompts and their trials, and what people see of both."""
+"""Defines versions of texts that steer work and their trials, and what people see of both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,25 @@ ORIGINAL = 0
 
 
 class PromptKind(StrEnum):
+    """A PERSONA's prompt, a SKILL's instructions without their front matter, or the whole file of a
+    named WORKFLOW."""
+
     PERSONA = "persona"
+    SKILL = "skill"
+    WORKFLOW = "workflow"
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRef:
+    """Names a text that may have versions."""
+
+    kind: PromptKind
+    name: str
+
+    @property
+    def label(self) -> str:
+        """As people see and type it: a persona by its name alone."""
+        return self.name if self.kind is PromptKind.PERSONA else f"{self.kind}:{self.name}"
 
 
 class VersionState(StrEnum):
@@ -36,9 +54,9 @@ class VersionState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptVersion:
-    """A replacement for the text of one persona.
+    """A replacement for one text.
 
-    `number` counts from 1 for each name. `base_hash` is that of the text that people wrote: once
+    `number` counts from 1 for each text. `base_hash` is that of the text that people wrote: once
     that changes, no version made from it is used. `parent` is the version it was made from, or
     ORIGINAL, and `parent_content` the text of that. `share` is the percentage of new tasks that try
     it. `reason` says why it was made, `end_reason` why it is no longer used, both for people or as
@@ -65,6 +83,10 @@ class PromptVersion:
     ended_at: datetime | None
 
     @property
+    def ref(self) -> PromptRef:
+        return PromptRef(self.kind, self.name)
+
+    @property
     def subject(self) -> str:
         """Identifies it for approvals."""
         return f"{self.kind}:{self.name}:{self.number}"
@@ -85,11 +107,15 @@ class NewPromptVersion:
     signal: Mapping[str, Any]
     share: int
 
+    @property
+    def ref(self) -> PromptRef:
+        return PromptRef(self.kind, self.name)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsedVersion:
-    """The version that a worker's context was built with, ORIGINAL for the text as it is written.
-    `version_id` is None then."""
+    """The version that work was done with, ORIGINAL for the text as it is written. `version_id` is
+    None then."""
 
     kind: PromptKind
     name: str
@@ -127,16 +153,16 @@ class SignalKind(StrEnum):
         return self is not SignalKind.PLATEAU
 
     @property
-    def concerns_prompts(self) -> bool:
-        """Whether another wording of a prompt may help. Backends fail and workflows end whatever
-        a persona says."""
-        return self in {
-            SignalKind.NODE_TIMEOUT,
-            SignalKind.COSTLY,
-            SignalKind.SLOW,
-            SignalKind.RETRIES,
-            SignalKind.BOTTLENECK,
-        }
+    def remedies(self) -> frozenset[PromptKind]:
+        """The kinds of texts in which other words may help. Backends fail whatever a text says, and
+        expressions and ways on stand in workflows."""
+        match self:
+            case SignalKind.BACKEND_ERROR | SignalKind.PLATEAU:
+                return frozenset()
+            case SignalKind.EXPRESSION_FAILURE | SignalKind.DEAD_END:
+                return frozenset({PromptKind.WORKFLOW})
+            case _:
+                return frozenset(PromptKind)
 
 
 class CycleOutcome(StrEnum):
@@ -152,8 +178,9 @@ class CycleOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalRecord:
-    """A signal that fired. `name` is the persona it is about, empty for none; `figures` are its
-    numbers; `note` is a catalogue key under `evolve.note`, or a text, that explains the outcome."""
+    """A signal that fired. `name` is the label of the text it is about, empty for none; `figures`
+    are its numbers; `note` is a catalogue key under `evolve.note`, or a text, that explains the
+    outcome."""
 
     id: int
     kind: SignalKind
@@ -220,13 +247,17 @@ class TrialFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptInfo:
-    """A persona's prompt: as it is `written`, with all its versions, oldest first. `figures` are
-    those of the trial that is on."""
+    """A text as it is `written`, with all its versions, oldest first. `figures` are those of the
+    trial that is on."""
 
-    name: str
+    ref: PromptRef
     written: str
     versions: Sequence[PromptVersion]
     figures: TrialFigures | None = None
+
+    @property
+    def label(self) -> str:
+        return self.ref.label
 
     @property
     def active(self) -> PromptVersion | None:

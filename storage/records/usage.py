@@ -19,14 +19,19 @@ _MICROS_PER_USD = 1_000_000
 
 
 class BudgetScope(StrEnum):
-    """The scope of a cap: one task for its whole life, the others per day. HEARTBEAT is that of
-    all runs of the heartbeat."""
+    """The scope of a cap: one task for its whole life, the others per day. HEARTBEAT and EVOLVE
+    cover all calls for the purpose of that name."""
 
     TASK = "task"
     PERSON = "person"
     CHAT = "chat"
     HEARTBEAT = "heartbeat"
+    EVOLVE = "evolve"
     DAY = "day"
+
+    @property
+    def covers_purpose(self) -> bool:
+        return self in {BudgetScope.HEARTBEAT, BudgetScope.EVOLVE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A fake of the port of prompts: it keeps versions and records what it was asked."""
+"""A fake of the port of versions: it keeps some and records what it was asked."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from storage.records.prompt_versions import (
     EvolutionMode,
     PromptInfo,
     PromptKind,
+    PromptRef,
     PromptVersion,
     SignalKind,
     SignalRecord,
@@ -24,6 +25,7 @@ from storage.records.prompt_versions import (
 )
 from tests.builders import NOW
 
+REVIEWER = PromptRef(PromptKind.PERSONA, "reviewer")
 WRITTEN = "You work as a reviewer.\nNever change anything."
 CHANGED = "You work as a reviewer.\nRead the whole change first.\nNever change anything."
 
@@ -77,24 +79,31 @@ class FakePrompts:
     """Two prompts; the reviewer's may have versions."""
 
     def __init__(self, *versions: PromptVersion) -> None:
-        self.reviewer = PromptInfo(name="reviewer", written=WRITTEN, versions=versions)
+        self.reviewer = PromptInfo(ref=REVIEWER, written=WRITTEN, versions=versions)
         self.rolled_back: list[str] = []
         self.cycles = 0
         self.mode = EvolutionMode.ASK
         self.signals: list[SignalRecord] = [make_signal()]
 
     async def list_prompts(self) -> Sequence[PromptInfo]:
-        other = PromptInfo(name="pragmatist", written="You work.", versions=())
-        return [self.reviewer, other]
+        others = [
+            PromptInfo(ref=PromptRef(kind, name), written="You work.", versions=())
+            for kind, name in (
+                (PromptKind.PERSONA, "pragmatist"),
+                (PromptKind.SKILL, "weekly"),
+                (PromptKind.WORKFLOW, "weekly"),
+            )
+        ]
+        return [self.reviewer, *others]
 
-    async def find_prompt(self, name: str) -> PromptInfo | None:
-        prompts = {each.name: each for each in await self.list_prompts()}
-        return prompts.get(name.casefold())
+    async def find_prompts(self, name: str) -> Sequence[PromptInfo]:
+        prompts = await self.list_prompts()
+        return [each for each in prompts if name in {each.label, each.ref.name}]
 
-    async def roll_back(self, name: str, *, by: Person) -> PromptVersion | None:
-        if name != self.reviewer.name:
+    async def roll_back(self, ref: PromptRef, *, by: Person) -> PromptVersion | None:
+        if ref != REVIEWER:
             return None
-        self.rolled_back.append(name)
+        self.rolled_back.append(ref.label)
         return self.reviewer.open or self.reviewer.active
 
     async def run_cycle(self, *, by: Person) -> CycleReport:

@@ -29,6 +29,7 @@ async def test_all_prompts_are_listed_with_the_version_in_use() -> None:
 
     assert "reviewer: version 1 · version 2 on trial" in shown
     assert "pragmatist: as written" in shown
+    assert "skill:weekly: as written" in shown
 
 
 async def test_one_is_shown_with_its_text_and_versions() -> None:
@@ -70,6 +71,8 @@ async def test_members_neither_go_back_nor_look(text: str) -> None:
     ("text", "told"),
     [
         ("/prompt show nobody", "No prompt named nobody"),
+        ("/prompt show weekly", "which one you mean: skill:weekly, workflow:weekly"),
+        ("/prompt rollback skill:weekly", "skill:weekly is used as it is written"),
         ("/prompt diff reviewer 0 9", "reviewer has no version 9"),
         ("/prompt diff reviewer 1", "/prompt [list"),
         ("/prompt nope", "/prompt [list"),

@@ -523,10 +523,11 @@ class CostReportService:
                 return None
 
     async def _remaining_caps(self, by: Person, chat: ChatId) -> tuple[CapUsage, ...]:
-        """Only owners see the caps of the heartbeat and of everything."""
+        """Only owners see the caps of purposes and of everything."""
         subjects = {BudgetScope.PERSON: by.id, BudgetScope.CHAT: chat}
         if by.role is PersonRole.OWNER:
-            subjects |= {BudgetScope.HEARTBEAT: "", BudgetScope.DAY: ""}
+            subjects |= {each: "" for each in BudgetScope if each.covers_purpose}
+            subjects[BudgetScope.DAY] = ""
         limits = self._caps.active_for(subjects, self._now())
         return tuple([await self._remaining(limit) for limit in limits])
 

@@ -67,11 +67,11 @@ class ModelRequest:
 
     @property
     def cap_subjects(self) -> Mapping[BudgetScope, str]:
-        """Whose caps the call counts against. The heartbeat has a cap of its own."""
+        """Whose caps the call counts against. Some purposes have a cap of their own."""
         subjects = self.account.cap_subjects
-        if self.purpose is RunPurpose.HEARTBEAT:
-            return {**subjects, BudgetScope.HEARTBEAT: ""}
-        return subjects
+        purposes = {each.value: each for each in BudgetScope if each.covers_purpose}
+        own = purposes.get(self.purpose.value)
+        return subjects if own is None else {**subjects, own: ""}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,27 +1,31 @@
-"""Chooses the version of a persona's prompt that a worker gets."""
+"""Chooses the version of a text that work is done with: a persona's prompt, a skill or a named
+workflow."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
 
 from bot.engine.workers.personas import Persona
+from bot.engine.workers.spec import WorkerSpec
 from storage.errors import ConcurrentUpdate
 from storage.prompt_versions import PromptVersionRepo
 from storage.records.prompt_versions import (
     ORIGINAL,
     PromptKind,
+    PromptRef,
     PromptVersion,
     UsedVersion,
     VersionState,
     text_hash,
 )
+from storage.records.skills import Skill, SkillSource
 from storage.records.tasks import TaskId
 
-_BUCKETS = 100
+PERCENT = 100
 
 
 def is_in_trial(version: PromptVersion, task_id: TaskId, created_at: datetime) -> bool:
@@ -30,49 +34,106 @@ def is_in_trial(version: PromptVersion, task_id: TaskId, created_at: datetime) -
     if version.trial_since is None or created_at < version.trial_since:
         return False
     digest = sha256(f"{version.id}:{task_id}".encode()).digest()
-    return int.from_bytes(digest[:4], "big") % _BUCKETS < version.share
+    return int.from_bytes(digest[:4], "big") % PERCENT < version.share
 
 
 def choose_version(
-    versions: Sequence[PromptVersion], task: tuple[TaskId, datetime] | None
+    versions: Sequence[PromptVersion], tries: Callable[[PromptVersion], bool]
 ) -> PromptVersion | None:
-    """The version that work for a task, given by its id and time of creation, or for a chat is done
-    with; None for the text as it is written."""
+    """The version in effect; one on trial only if `tries` says so. None for the text as it is
+    written."""
     for each in versions:
-        if each.state is VersionState.TRIAL and task is not None and is_in_trial(each, *task):
+        if each.state is VersionState.TRIAL and tries(each):
             return each
     return next((each for each in versions if each.state is VersionState.ACTIVE), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PersonaVersions:
+class PromptVersions:
     """`created_at` tells when a task was created. `retire` ends versions made from a text that
-    people have changed since, and tells the owners."""
+    people have changed since, and tells the owners. `roll` returns a random number below
+    PERCENT."""
 
     repo: PromptVersionRepo
     created_at: Callable[[TaskId], Awaitable[datetime]]
     retire: Callable[[Sequence[PromptVersion], str], Awaitable[None]]
+    roll: Callable[[], int]
 
-    async def apply(
+    async def apply_to_persona(
         self, persona: Persona, task_id: TaskId | None
     ) -> tuple[Persona, tuple[UsedVersion, ...]]:
         """The persona with the prompt for this task, or for a chat if None, and the version used.
         None is listed if there is nothing but the text as it is written."""
-        found = await self.repo.list_in_effect(PromptKind.PERSONA, persona.name)
+        ref = PromptRef(PromptKind.PERSONA, persona.name)
+        found = await self._list_in_effect(ref, persona.prompt)
         if not found:
             return persona, ()
-        written = text_hash(persona.prompt)
-        if outdated := [each for each in found if each.base_hash != written]:
+        version = choose_version(found, await self._tries_of(task_id))
+        return (replace(persona, prompt=version.content) if version else persona), (
+            _used(ref, version),
+        )
+
+    async def apply_to_skill(
+        self, spec: WorkerSpec, skill: Skill, files: Mapping[str, bytes], *, is_loaded: bool
+    ) -> tuple[Skill, Mapping[str, bytes]]:
+        """The skill with the instructions for this worker, and its files with them. Stores what was
+        used; for a skill that is not loaded but only within reach, only if it has versions. Skills
+        of projects have none."""
+        if skill.source is SkillSource.WORKSPACE:
+            return skill, files
+        ref = PromptRef(PromptKind.SKILL, skill.name)
+        found = await self._list_in_effect(ref, skill.body)
+        task = spec.account.task
+        version = choose_version(found, await self._tries_of(task)) if found else None
+        if task is not None and (is_loaded or found):
+            used = (_used(ref, version),)
+            await self.repo.record_attempt(task, spec.step_path, spec.attempt, used)
+        return (skill, files) if version is None else _with_body(skill, files, version.content)
+
+    async def apply_to_workflow(self, name: str, text: str) -> tuple[str, UsedVersion]:
+        """The text of a named workflow for a task that is about to be created, and its version."""
+        ref = PromptRef(PromptKind.WORKFLOW, name)
+        found = await self._list_in_effect(ref, text)
+        version = choose_version(found, lambda each: self.roll() < each.share)
+        return (version.content if version else text), _used(ref, version)
+
+    async def _list_in_effect(self, ref: PromptRef, written: str) -> Sequence[PromptVersion]:
+        """The versions made from the text as it is written now; ends all others."""
+        found = await self.repo.list_in_effect(ref)
+        if not found:
+            return ()
+        base = text_hash(written)
+        if outdated := [each for each in found if each.base_hash != base]:
             # Another step may have noticed first.
             with suppress(ConcurrentUpdate):
                 await self.retire(outdated, "changed")
-            found = [each for each in found if each.base_hash == written]
-        task = None if task_id is None else (task_id, await self.created_at(task_id))
-        version = choose_version(found, task)
-        used = UsedVersion(
-            kind=PromptKind.PERSONA,
-            name=persona.name,
-            number=version.number if version else ORIGINAL,
-            version_id=version.id if version else None,
-        )
-        return (replace(persona, prompt=version.content) if version else persona), (used,)
+        return [each for each in found if each.base_hash == base]
+
+    async def _tries_of(self, task_id: TaskId | None) -> Callable[[PromptVersion], bool]:
+        if task_id is None:
+            return lambda _version: False
+        created_at = await self.created_at(task_id)
+        return lambda version: is_in_trial(version, task_id, created_at)
+
+
+def _used(ref: PromptRef, version: PromptVersion | None) -> UsedVersion:
+    return UsedVersion(
+        kind=ref.kind,
+        name=ref.name,
+        number=version.number if version else ORIGINAL,
+        version_id=version.id if version else None,
+    )
+
+
+def _with_body(
+    skill: Skill, files: Mapping[str, bytes], body: str
+) -> tuple[Skill, Mapping[str, bytes]]:
+    """Other instructions below the same front matter."""
+    text = skill.text.replace("\r\n", "\n").replace("\r", "\n")
+    front, _, end = text.rpartition(skill.body)
+    text = f"{front}{body}{end}"
+    changed = {
+        name: text.encode() if name.lower() == "skill.md" else content
+        for name, content in files.items()
+    }
+    return replace(skill, text=text, body=body), changed

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Annotated, TypeAlias
+from typing import Annotated, Protocol, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -27,17 +28,43 @@ from bot.engine.workers.spec import BackendPreference, CostAccount, WorkerSpec
 from handlers.errors import BackendFailure
 from storage.db import Database
 from storage.records.people import Chat, Language, Person
-from storage.records.skills import SkillDraft, SkillListing, SkillRefusalReason, SkillRefused
+from storage.records.skills import Skill, SkillDraft, SkillListing, SkillRefusalReason, SkillRefused
 from storage.records.system import ModelChoice
 
 SpecProjectLookup: TypeAlias = Callable[[WorkerSpec], Awaitable[str]]
 """Returns the project folder whose skills a worker may use; empty if none."""
 
 
+class SkillVersions(Protocol):
+    async def apply_to_skill(
+        self, spec: WorkerSpec, skill: Skill, files: Mapping[str, bytes], *, is_loaded: bool
+    ) -> tuple[Skill, Mapping[str, bytes]]:
+        """Return the skill and its files in the version for this worker."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSkills:
+    """The skills of one worker; satisfies `tools.skill_load.SkillLoader`. Without `versions`,
+    skills are used as they are written."""
+
+    library: SkillLibrary
+    versions: SkillVersions | None
+    spec: WorkerSpec
+    is_loaded: bool = True
+
+    async def open(self, name: str, *, project: str = "") -> tuple[Skill, Mapping[str, bytes]]:
+        skill, files = await self.library.open(name, project=project)
+        if self.versions is None:
+            return skill, files
+        return await self.versions.apply_to_skill(self.spec, skill, files, is_loaded=self.is_loaded)
+
+
 def skill_catalogue_block(
     library: SkillLibrary,
     get_project: SpecProjectLookup,
     has_own_tools: Callable[[str], bool] = lambda _: False,
+    versions: SkillVersions | None = None,
 ) -> ContextBlock:
     """Build the prompt block that lists skills; sub-agents get none.
 
@@ -53,32 +80,36 @@ def skill_catalogue_block(
             return render_catalogue(seen)
         if spec.mode is not WorkerMode.EXECUTE:
             return ""
+        skills = WorkerSkills(library=library, versions=versions, spec=spec, is_loaded=False)
         return render_catalogue(
-            await _copy_to_workspace(library, spec, seen, project), folder=SKILLS_FOLDER
+            await _copy_to_workspace(skills, seen, project), folder=SKILLS_FOLDER
         )
 
     return brief
 
 
 async def _copy_to_workspace(
-    library: SkillLibrary, spec: WorkerSpec, seen: Sequence[SkillListing], project: str
+    skills: WorkerSkills, seen: Sequence[SkillListing], project: str
 ) -> Sequence[SkillListing]:
     """Copy the skills' approved files to the workspace; return those copied."""
     there: list[SkillListing] = []
     for each in seen:
         if each.skill.model_may_load:
             with suppress(SkillRefused, PathRefused, OSError):
-                skill, files = await library.open(each.skill.name, project=project)
-                await asyncio.to_thread(copy_skill_files, spec.workspace, skill.name, files)
+                skill, files = await skills.open(each.skill.name, project=project)
+                place = skills.spec.workspace
+                await asyncio.to_thread(copy_skill_files, place, skill.name, files)
                 there.append(each)
     return there
 
 
-def skill_tool_factory(library: SkillLibrary, get_project: SpecProjectLookup) -> ToolFactory:
+def skill_tool_factory(
+    library: SkillLibrary, get_project: SpecProjectLookup, versions: SkillVersions | None = None
+) -> ToolFactory:
     def make(spec: WorkerSpec, persona: Persona) -> Sequence[AgentTool]:
         return (
             skill_load_tool(
-                library,
+                WorkerSkills(library=library, versions=versions, spec=spec),
                 spec.workspace,
                 get_project=partial(get_project, spec),
                 allowed=persona.skills,

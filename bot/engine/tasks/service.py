@@ -251,6 +251,8 @@ class TaskService:
         )
         line = plan_log(task, workflow, task.graph_version)
         await self.store.logs.add_deferred(tx, line, now=now)
+        if workflow.source is not None:
+            await self.store.versions.record_use(tx, task.id, [workflow.source])
         await self._append_event(tx, task, EventKind.PLANNED, workflow.plan)
         # The planner must not replace the workflow unless a person asks.
         return await self.store.tasks.update(tx, task, summary=workflow.answer, replans=MAX_REPLANS)

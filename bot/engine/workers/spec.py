@@ -77,8 +77,8 @@ class CostAccount:
 class WorkerSpec:
     """A worker's job.
 
-    `step_path` is the task's step, empty in a chat; `depth` is 0 for main workers and increases for
-    sub-agents."""
+    `step_path` and `attempt` are those of the task's step, empty and 0 in a chat; `depth` is 0 for
+    main workers and increases for sub-agents."""
 
     account: CostAccount
     session: ModelSession
@@ -86,6 +86,7 @@ class WorkerSpec:
     workspace: Path
     persona: str = ""
     step_path: str = ""
+    attempt: int = 0
     mode: WorkerMode = WorkerMode.EXECUTE
     depth: int = 0
     request_text: str = ""

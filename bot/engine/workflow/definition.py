@@ -30,6 +30,7 @@ from bot.engine.workflow.nodes.contract import (
 )
 from bot.engine.workflow.nodes.registry import CONFIG_TYPES, NodeType, spec_of
 from bot.engine.workflow.output_schema import OutputField
+from storage.records.prompt_versions import UsedVersion
 
 
 class OnError(StrEnum):
@@ -175,7 +176,8 @@ class Workflow:
     `plan` is the approach in words; `answer` is set if no node is needed. `served` is the journal
     number of the last replan request that was handled. `variables` holds initial values, `values`
     the values given for `inputs`, and `outputs` the expressions that produce the results. `timeout`
-    limits the whole run in seconds; `parallel` limits concurrent steps.
+    limits the whole run in seconds; `parallel` limits concurrent steps. `source` is the version of
+    the named workflow that it was made from.
     """
 
     plan: str
@@ -191,6 +193,7 @@ class Workflow:
     outputs: Mapping[str, str] = field(default_factory=dict)
     timeout: float | None = None
     parallel: int = 1
+    source: UsedVersion | None = None
 
     @property
     def nodes_by_id(self) -> Mapping[str, WorkflowNode]:
@@ -457,6 +460,8 @@ def dump_workflow(workflow: Workflow) -> dict[str, Any]:
             del node["output"]
         if not any(value is not None for value in node["limits"].values()):
             del node["limits"]
+    if dumped["source"] is None:
+        del dumped["source"]
     return dumped
 
 

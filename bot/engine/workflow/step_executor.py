@@ -281,6 +281,7 @@ class StepExecutor:
             persona=worker.persona.name,
             mode=worker.persona.default_mode,
             step_path=step.node.id,
+            attempt=step.run.attempt,
             request_text=f"{step.node.title}\n{step.node.detail}",
             uses_memory=step.task.use_memory,
         )

@@ -1,4 +1,4 @@
-"""Decides by rules whether a changed prompt may be proposed at all."""
+"""Decides by rules whether a changed text may be proposed at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 from cards.invisible_characters import strip_invisible
 
 MAX_PROMPT = 6_000
-"""Characters of a prompt that may be changed."""
+"""Characters of a text that may be changed."""
 _MAX_GROWTH = 1_500
 _MIN_KEPT = 0.6
 """The part of the old words that a change must keep."""
@@ -53,10 +53,24 @@ _LOOKALIKES = re.compile(
 """Letters that look like Latin ones, and would hide words from these rules."""
 
 
+_CODE = re.compile(
+    r"(?ms:^[ \t]*(?P<fence>```+|~~~+).*?(?:^[ \t]*(?P=fence)[ \t]*$|\Z))"
+    r"|(?m:^(?: {4}|\t).*$)|`[^`\n]+`|<[^>\n]+>|\$\w+|\$\{\w+\}"
+    r"|[\w.~@-]*(?:[/\\][\w.~@-]*\w)+[/\\]?|\b\w[\w-]+\.[A-Za-z]\w{0,5}\b"
+)
+"""Code in its three forms, markup, variables, and names of folders and files."""
+
+
 def find_objection(old: str, new: str) -> str:
     """The reason why `new` may not replace `old`, a catalogue key under `evolve.note`; empty if
     nothing speaks against it."""
     return next(_objections(old, new), "")
+
+
+def keeps_code(old: str, new: str) -> bool:
+    """Whether commands and other code, and names of files, are the same and in the same order."""
+    before, after = ([each[0] for each in _CODE.finditer(text)] for text in (old, new))
+    return before == after
 
 
 def _objections(old: str, new: str) -> Iterator[str]:

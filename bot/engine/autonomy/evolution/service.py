@@ -1,4 +1,4 @@
-"""Looks for signals in the latest tasks, proposes better prompts, and settles their trials."""
+"""Looks for signals in the latest tasks, proposes better texts, and settles their trials."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Protocol
-from zoneinfo import ZoneInfo
 
+from bot.engine.autonomy.evolution.change_check import MAX_PROMPT
 from bot.engine.autonomy.evolution.decisions import DecisionStage, request_subject
 from bot.engine.autonomy.evolution.proposal import Proposal, ProposalWriter, prompt_diff
 from bot.engine.autonomy.evolution.retirement import OwnerChats, VersionRetirer
@@ -22,9 +21,8 @@ from bot.engine.autonomy.evolution.signals import (
     find_signals,
     plateau,
 )
+from bot.engine.autonomy.evolution.sources import PromptSource
 from bot.engine.autonomy.evolution.trial import excess_is_too_high, figures_of, judge
-from bot.engine.llm.backend import RunPurpose
-from bot.engine.workers.personas import Persona
 from cards.catalog import catalog_for
 from cards.views.prompts import figures_data, version_adopted_card
 from storage.approvals import ApprovalRepo, NewApproval, add_approval
@@ -44,6 +42,7 @@ from storage.records.prompt_versions import (
     NewPromptVersion,
     PromptInfo,
     PromptKind,
+    PromptRef,
     PromptVersion,
     SignalKind,
     SignalRecord,
@@ -53,7 +52,6 @@ from storage.records.prompt_versions import (
     text_hash,
 )
 from storage.records.tasks import Task, TaskEvent, TaskStatus
-from storage.records.usage import SpendingCap
 
 log = logging.getLogger(__name__)
 
@@ -64,20 +62,13 @@ _MEMORY = timedelta(days=7)
 _JUDGED = {TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.BLOCKED}
 
 
-class PersonaCatalog(Protocol):
-    async def get_all(self) -> Mapping[str, Persona]: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvolutionLimits:
-    """`share` is the percentage of tasks on trial; `lifetime` is how long a request waits;
-    `day_cap` is what proposals may cost on one day in `zone`."""
+    """`share` is the percentage of tasks on trial; `lifetime` is how long a request waits."""
 
     mode: EvolutionMode
     share: int
     lifetime: timedelta
-    day_cap: SpendingCap
-    zone: ZoneInfo
 
 
 @dataclass(kw_only=True, eq=False)
@@ -91,7 +82,7 @@ class EvolutionService:
     versions: PromptVersionRepo
     repo: EvolutionRepo
     approvals: ApprovalRepo
-    personas: PersonaCatalog
+    sources: Mapping[PromptKind, PromptSource]
     writer: ProposalWriter
     retirer: VersionRetirer
     limits: EvolutionLimits
@@ -148,51 +139,46 @@ class EvolutionService:
         due = [each for each in find_signals(tasks) if cooled_down(each, fired, now)]
         if not due and plateau(tasks, fired, now):
             figures = {"window": len(tasks), "hits": sum(each.succeeded for each in tasks)}
-            due = [DetectedSignal(kind=SignalKind.PLATEAU, name="", tasks=(), figures=figures)]
+            due = [DetectedSignal(kind=SignalKind.PLATEAU, texts=(), tasks=(), figures=figures)]
         has_proposed = False
         for signal in due:
+            found = "one_at_a_time" if has_proposed else await self._choose_text(signal)
+            facts = {**signal.figures, "tasks": list(signal.tasks)}
+            label = next((each.label for each in signal.texts), "")
             # Before anything is paid for: a death in between does not repeat it.
             async with self.db.write() as tx:
-                facts = {**signal.figures, "tasks": list(signal.tasks)}
-                id_ = await self.repo.add_signal(tx, signal.kind, signal.name, facts, now=now)
-            obstacle = "one_at_a_time" if has_proposed else await self._obstacle(signal)
-            if obstacle:
-                outcome, note = CycleOutcome.NOTED, obstacle
-                async with self.db.write() as tx:
-                    await self.repo.set_outcome(tx, id_, outcome, note)
-                continue
+                if isinstance(found, str):
+                    id_ = await self.repo.add_signal(tx, signal.kind, label, facts, now=now)
+                    await self.repo.set_outcome(tx, id_, CycleOutcome.NOTED, found)
+                    continue
+                id_ = await self.repo.add_signal(tx, signal.kind, found.label, facts, now=now)
             has_proposed = True
-            await self._propose(id_, signal)
+            await self._propose(id_, signal, found)
 
-    async def _obstacle(self, signal: DetectedSignal) -> str:
-        """The reason why no change is proposed, a key under `evolve.note`; empty for none."""
-        if not signal.kind.is_problem:
-            return "all_well"
-        if not signal.kind.concerns_prompts:
-            return "not_by_words"
-        return await self._persona_obstacle(signal.name) or await self._model_obstacle()
-
-    async def _persona_obstacle(self, name: str) -> str:
-        persona = (await self.personas.get_all()).get(name)
-        if persona is None or not persona.prompt:
-            return "no_prompt"
-        versions = await self.versions.list_of(PromptKind.PERSONA, persona.name)
-        return "another_open" if any(each.state.is_open for each in versions) else ""
-
-    async def _model_obstacle(self) -> str:
+    async def _choose_text(self, signal: DetectedSignal) -> PromptInfo | str:
+        """The narrowest text that may be changed now, or the reason why none is, a key under
+        `evolve.note`."""
+        if not signal.texts:
+            return "not_by_words" if signal.kind.is_problem else "all_well"
         if not await self.retirer.owner_chats():
             return "no_owner"
         if not await self.writer.is_ready():
             return "no_model"
-        day = self.now().astimezone(self.limits.zone).replace(hour=0, minute=0, second=0)
-        spent, cap = await self.repo.sum_spent(RunPurpose.EVOLVE, day), self.limits.day_cap
-        is_reached = 0 < cap.micros <= spent.micros or 0 < cap.tokens <= spent.tokens
-        return "cap" if is_reached else ""
+        obstacles: list[str] = []
+        for ref in signal.texts:
+            info = await self._find(ref)
+            if info is None:
+                obstacles.append("no_prompt")
+            elif info.open is not None:
+                obstacles.append("another_open")
+            elif len(info.content) > MAX_PROMPT:
+                obstacles.append("too_long")
+            else:
+                return info
+        return obstacles[0]
 
-    async def _propose(self, signal_id: int, signal: DetectedSignal) -> None:
-        persona = (await self.personas.get_all())[signal.name]
-        info = await self._info(persona)
-        proposal = await self.writer.propose(signal, info.content)
+    async def _propose(self, signal_id: int, signal: DetectedSignal, info: PromptInfo) -> None:
+        proposal = await self.writer.propose(signal, self.sources[info.ref.kind], info.content)
         owners = await self.retirer.owner_chats()
         approval: Approval | None = None
         async with self.db.write() as tx:
@@ -209,8 +195,8 @@ class EvolutionService:
         return await self.versions.add_draft(
             tx,
             NewPromptVersion(
-                kind=PromptKind.PERSONA,
-                name=info.name,
+                kind=info.ref.kind,
+                name=info.ref.name,
                 content=proposal.content,
                 base_hash=text_hash(info.written),
                 parent=info.active.number if info.active else ORIGINAL,
@@ -236,7 +222,7 @@ class EvolutionService:
         new = NewApproval(
             kind=ApprovalKind.PROMPT,
             chat_id=chat_id,
-            title=catalog_for(language)("prompt.version", name=version.name, n=version.number),
+            title=catalog_for(language)("prompt.version", name=version.ref.label, n=version.number),
             detail=prompt_diff(version.parent_content, version.content),
             subject=request_subject(version, stage),
             command_hash=version.hash,
@@ -310,40 +296,58 @@ class EvolutionService:
         nobody is asked about."""
         waiting = await self.approvals.list_waiting_of_kind(ApprovalKind.PROMPT)
         asked = {each.subject.rpartition(":")[0] for each in waiting}
-        personas = await self.personas.get_all()
-        written = {name: text_hash(each.prompt) for name, each in personas.items()}
+        written = await self._list_written()
         used = (VersionState.DRAFT, VersionState.TRIAL, VersionState.ACTIVE)
         for version in await self.versions.list_in_state(*used):
-            if written.get(version.name) != version.base_hash:
+            text = written.get(version.ref)
+            if text is None or text_hash(text) != version.base_hash:
                 await self.retirer.retire([version], "changed")
             elif version.state is VersionState.DRAFT and version.subject not in asked:
                 # A restored backup has no open requests.
                 await self.retirer.retire([version], "no_answer")
 
     async def list_prompts(self) -> Sequence[PromptInfo]:
-        personas = await self.personas.get_all()
-        found = [await self._info(each) for each in personas.values() if each.prompt]
+        versions: dict[PromptRef, list[PromptVersion]] = defaultdict(list)
+        for each in await self.versions.list_all():
+            versions[each.ref].append(each)
+        found = [
+            PromptInfo(ref=ref, written=text, versions=versions.get(ref, ()))
+            for ref, text in (await self._list_written()).items()
+        ]
         return sorted(found, key=lambda each: not each.versions)
 
-    async def find_prompt(self, name: str) -> PromptInfo | None:
-        persona = (await self.personas.get_all()).get(name.strip().casefold())
-        return None if persona is None or not persona.prompt else await self._info(persona)
+    async def find_prompts(self, name: str) -> Sequence[PromptInfo]:
+        wanted = name.strip().casefold()
+        written = await self._list_written()
+        named = [each for each in written if each.label.casefold() == wanted]
+        named = named or [each for each in written if each.name.casefold() == wanted]
+        return [await self._info(each, written[each]) for each in named]
 
-    async def _info(self, persona: Persona) -> PromptInfo:
-        versions = await self.versions.list_of(PromptKind.PERSONA, persona.name)
+    async def _list_written(self) -> Mapping[PromptRef, str]:
+        """All texts that may have versions, as people wrote them."""
+        return {
+            PromptRef(kind, name): text
+            for kind, source in self.sources.items()
+            for name, text in (await source.list_texts()).items()
+        }
+
+    async def _find(self, ref: PromptRef) -> PromptInfo | None:
+        text = (await self.sources[ref.kind].list_texts()).get(ref.name)
+        return None if text is None else await self._info(ref, text)
+
+    async def _info(self, ref: PromptRef, written: str) -> PromptInfo:
+        versions = await self.versions.list_of(ref)
         trial = next((each for each in versions if each.state is VersionState.TRIAL), None)
         figures = None
         if trial is not None:
             figures = figures_of(trial, await self.versions.list_trial_tasks(trial))
-        return PromptInfo(
-            name=persona.name, written=persona.prompt, versions=versions, figures=figures
-        )
+        return PromptInfo(ref=ref, written=written, versions=versions, figures=figures)
 
-    async def roll_back(self, name: str, *, by: Person) -> PromptVersion | None:
+    async def roll_back(self, ref: PromptRef, *, by: Person) -> PromptVersion | None:
         _require_owner(by)
         withdrawn: Sequence[Approval] = ()
         async with self.db.write() as tx:
-            versions = await self.versions.list_of(PromptKind.PERSONA, name, tx=tx)
+            versions = await self.versions.list_of(ref, tx=tx)
             ending = [each for each in versions if each.state.is_open]
             ending = ending or [each for each in versions if each.state is VersionState.ACTIVE]
             if not ending:

@@ -1,4 +1,4 @@
-"""Finds patterns in the latest tasks that a better prompt might change."""
+"""Finds patterns in the latest tasks that a better text might change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from cards.catalog import catalog_for
 from storage.evolution import AttemptFacts, TaskFacts
 from storage.records.people import Language
-from storage.records.prompt_versions import SignalKind, SignalRecord
+from storage.records.prompt_versions import PromptKind, PromptRef, SignalKind, SignalRecord
 from storage.records.tasks import TaskStatus
 from storage.records.workers import DEFAULT_PERSONA
 
@@ -46,11 +46,11 @@ _NOT_BACKEND = ("backend.limit", "backend.budget", "backend.how.", "backend.get.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetectedSignal:
-    """A pattern that `tasks` show. `name` is the persona that did most of the affected steps;
-    `examples` are errors of them, written by models and tools."""
+    """A pattern that `tasks` show. `texts` are those that may be the cause, the narrowest first;
+    `examples` are errors of the affected steps, written by models and tools."""
 
     kind: SignalKind
-    name: str
+    texts: Sequence[PromptRef]
     tasks: Sequence[str]
     figures: Mapping[str, Any]
     examples: Sequence[str] = field(default=())
@@ -140,17 +140,35 @@ def _signal(
 ) -> Iterable[DetectedSignal]:
     if len(hits) < MIN_HITS:
         return
-    owners = {id(each): task for task in hits for each in task.attempts}
-    names = Counter(
-        each.persona or owners[id(each)].persona or DEFAULT_PERSONA for each in attempts
-    ) or Counter(task.persona or DEFAULT_PERSONA for task in hits)
+    examples = [each.error for each in attempts if each.error]
+    examples = examples or [task.reason for task in hits if task.reason]
     yield DetectedSignal(
         kind=kind,
-        name=names.most_common(1)[0][0].casefold(),
+        texts=[each for each in _texts(hits, attempts) if each.kind in kind.remedies],
         tasks=[task.task_id for task in hits[:_MAX_TASK_IDS]],
         figures={**figures, "hits": len(hits)},
-        examples=[each.error for each in attempts if each.error][:_MAX_EXAMPLES],
+        examples=examples[:_MAX_EXAMPLES],
     )
+
+
+def _texts(hits: Sequence[TaskFacts], attempts: Sequence[AttemptFacts]) -> Iterable[PromptRef]:
+    """The named workflow and the skill that enough of the affected tasks used, and the persona that
+    did most of the affected steps."""
+    owners = {id(each): task for task in hits for each in task.attempts}
+    workflows = Counter(task.workflow for task in hits if task.workflow)
+    skills = Counter(
+        skill
+        for task in hits
+        for skill in {each for attempt in task.attempts for each in attempt.skills}
+    )
+    for kind, names in ((PromptKind.WORKFLOW, workflows), (PromptKind.SKILL, skills)):
+        for name, count in names.most_common(1):
+            if count >= MIN_HITS:
+                yield PromptRef(kind, name)
+    personas = Counter(
+        each.persona or owners[id(each)].persona or DEFAULT_PERSONA for each in attempts
+    ) or Counter(task.persona or DEFAULT_PERSONA for task in hits)
+    yield PromptRef(PromptKind.PERSONA, personas.most_common(1)[0][0].casefold())
 
 
 @cache

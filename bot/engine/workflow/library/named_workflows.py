@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from pydantic import JsonValue
 
@@ -25,6 +25,7 @@ from bot.engine.workflow.node_runs import PLANNING_PATH
 from bot.engine.workflow.validation import validate_workflow
 from cards.catalog import catalog_for
 from storage.records.people import Language
+from storage.records.prompt_versions import ORIGINAL, UsedVersion
 from storage.records.tasks import Task
 from storage.records.workflows import (
     InvalidWorkflowFile,
@@ -104,6 +105,7 @@ def make_template(task: Task, workflow: Workflow) -> Workflow:
         values={},
         answer="",
         served=0,
+        source=None,
     )
 
 
@@ -139,14 +141,26 @@ _CachedWorkflow: TypeAlias = tuple[FileStamp, Workflow | tuple[WorkflowError, ..
 """A file's workflow, or its errors."""
 
 
+class WorkflowVersions(Protocol):
+    async def apply_to_workflow(self, name: str, text: str) -> tuple[str, UsedVersion]:
+        """Return the text of a workflow for a new task, with its version."""
+        ...
+
+
 class WorkflowLibrary:
     """Satisfies `handlers.ports_workers.WorkflowPort`. Without `graphs`, plans of tasks cannot be
-    exported."""
+    exported; without `versions`, tasks run the files as they are written."""
 
-    def __init__(self, home: Path, graphs: TaskGraphRepo | None = None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        graphs: TaskGraphRepo | None = None,
+        versions: WorkflowVersions | None = None,
+    ) -> None:
         self._home = home
         self._folder = home / FOLDER
         self._graphs = graphs
+        self._versions = versions
         self._cache: dict[str, _CachedWorkflow] = {}
 
     async def list_workflows(self) -> WorkflowCatalog:
@@ -163,7 +177,27 @@ class WorkflowLibrary:
         self, name: str, values: Mapping[str, WorkflowInputValue]
     ) -> PreparedWorkflow:
         entry, workflow = await asyncio.to_thread(self.open_workflow, name)
+        if self._versions is not None:
+            text = await self.read_file(f"{FOLDER}/{entry.file}")
+            chosen, source = await self._versions.apply_to_workflow(entry.name, text)
+            if chosen != text:
+                read_ = await asyncio.to_thread(_parse_or_errors, lambda: chosen)
+                if isinstance(read_, Workflow):
+                    workflow = read_
+                else:
+                    # This release accepts less than the one that made the version.
+                    source = replace(source, number=ORIGINAL, version_id=None)
+            workflow = replace(workflow, source=source)
         return prepare_run(entry.name, workflow, values)
+
+    async def list_texts(self) -> Mapping[str, str]:
+        """The files of the valid workflows by name."""
+        texts: dict[str, str] = {}
+        for each in (await self.list_workflows()).workflows:
+            # One that has just become unreadable is left out.
+            with suppress(WorkflowRefused):
+                texts[each.name] = await self.read_file(f"{FOLDER}/{each.file}")
+        return texts
 
     async def validate(self, text: str) -> NamedWorkflow | InvalidWorkflowFile:
         read_ = await asyncio.to_thread(_parse_or_errors, lambda: text)

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from bot.engine.agent.memory_hooks.background_calls import BackgroundModelCalls
-from bot.engine.agent.prompt_versions import PersonaVersions
+from bot.engine.agent.prompt_versions import PromptVersions
 from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.autonomy.evolution.decisions import PromptDecisions
 from bot.engine.autonomy.evolution.proposal import ProposalWriter
 from bot.engine.autonomy.evolution.retirement import VersionRetirer
 from bot.engine.autonomy.evolution.service import EvolutionLimits, EvolutionService
+from bot.engine.autonomy.evolution.sources import PersonaTexts
 from bot.engine.llm.backend import BackendDenied, RunPurpose, RunRequest, RunResult, TokenUsage
 from bot.engine.workers.personas import BUILT_IN_PERSONAS, PRAGMATIST_PERSONA, Persona
 from storage.approvals import ApprovalRepo
@@ -26,10 +26,15 @@ from storage.ids import IdGenerator
 from storage.prompt_versions import PromptVersionRepo
 from storage.records.approvals import Approval, ApprovalKind
 from storage.records.people import ChatId, Language
-from storage.records.prompt_versions import EvolutionMode, PromptKind, PromptVersion, VersionState
+from storage.records.prompt_versions import (
+    EvolutionMode,
+    PromptKind,
+    PromptRef,
+    PromptVersion,
+    VersionState,
+)
 from storage.records.system import ModelChoice
 from storage.records.tasks import Task, TaskId, TaskStatus
-from storage.records.usage import SpendingCap
 from storage.tasks import TaskRepo
 from tests.agent_builders import make_context_builder
 from tests.engine_harness import (
@@ -44,6 +49,7 @@ from tests.engine_harness import (
 )
 
 NAME = PRAGMATIST_PERSONA.name
+REF = PromptRef(PromptKind.PERSONA, NAME)
 WRITTEN = PRAGMATIST_PERSONA.prompt
 BETTER = f"{WRITTEN}\nRead the whole task once more before you report."
 PROPOSAL = {"reason": "Steps end too early.", "instructions": BETTER}
@@ -142,11 +148,11 @@ class EvolutionWorld:
         return await self.approvals.list_waiting_of_kind(ApprovalKind.PROMPT)
 
     async def version(self, number: int = 1) -> PromptVersion:
-        found = await self.versions.list_of(PromptKind.PERSONA, NAME)
+        found = await self.versions.list_of(REF)
         return found[number - 1]
 
     async def states(self) -> list[VersionState]:
-        found = await self.versions.list_of(PromptKind.PERSONA, NAME)
+        found = await self.versions.list_of(REF)
         return [each.state for each in found]
 
     async def start_trial(self) -> PromptVersion:
@@ -178,7 +184,6 @@ async def open_world(
     clock: ManualClock | None = None,
     personas: EditedPersonas | None = None,
     courier: RecordingCourier | None = None,
-    cap: SpendingCap | None = None,
 ) -> AsyncGenerator[EvolutionWorld, None]:
     """Opening the same home again is a restart."""
     backend, people = backend or EvolvingBackend(), personas or EditedPersonas()
@@ -191,10 +196,13 @@ async def open_world(
         async def created_at(task_id: TaskId) -> datetime:
             return (await TaskRepo(db).get(task_id)).created_at
 
-        chosen = PersonaVersions(
-            repo=retirer.versions, created_at=created_at, retire=retirer.retire
+        chosen = PromptVersions(
+            repo=retirer.versions,
+            created_at=created_at,
+            retire=retirer.retire,
+            roll=lambda: 0,
         )
-        return make_context_builder(personas=people, choose_version=chosen.apply)
+        return make_context_builder(personas=people, choose_version=chosen.apply_to_persona)
 
     async with AsyncExitStack() as stack:
         engine = await stack.enter_async_context(
@@ -211,7 +219,7 @@ async def open_world(
             versions=retirer.versions,
             repo=EvolutionRepo(engine.db),
             approvals=retirer.approvals,
-            personas=people,
+            sources={PromptKind.PERSONA: PersonaTexts(catalog=people)},
             writer=ProposalWriter(
                 db=engine.db, model=model, mask=lambda text: text.replace("hunter2", "***")
             ),
@@ -220,8 +228,6 @@ async def open_world(
                 mode=mode,
                 share=50,
                 lifetime=timedelta(days=7),
-                day_cap=cap or SpendingCap(),
-                zone=ZoneInfo("UTC"),
             ),
             ids=IdGenerator(),
             now=engine.clock,

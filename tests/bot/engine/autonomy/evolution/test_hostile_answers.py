@@ -11,13 +11,13 @@ import pytest
 from pydantic import BaseModel
 
 from bot.engine.autonomy.evolution.proposal import PromptChangeAnswer
-from bot.engine.llm.backend import BackendDenied, InvalidAnswer
+from bot.engine.llm.backend import BackendDenied, BudgetExceeded, InvalidAnswer, ReachedCap
 from storage.records.prompt_versions import CycleOutcome, EvolutionMode, VersionState
-from storage.records.usage import SpendingCap
 from tests.bot.engine.autonomy.evolution.evolution_world import (
     APPROVAL,
     BETTER,
     PROPOSAL,
+    REF,
     WRITTEN,
     EvolutionWorld,
     open_world,
@@ -135,25 +135,27 @@ async def test_no_file_is_written_and_no_other_prompt_changes(tmp_path: Path) ->
         assert _digests(tmp_path) == before
         assert await world.states() == [VersionState.TRIAL]
         prompts = await world.service.list_prompts()
-        assert [each.name for each in prompts if each.versions] == ["pragmatist"]
+        assert [each.label for each in prompts if each.versions] == ["pragmatist"]
 
 
-async def test_a_spent_day_cap_ends_proposals(tmp_path: Path) -> None:
-    async with open_world(tmp_path, cap=SpendingCap(tokens=1)) as world:
-        assert await outcome_of(world, BackendDenied("down")) != (CycleOutcome.NOTED, "cap")
-        async with world.engine.db.write() as tx:
-            await tx.exec_driver_sql(
-                "INSERT INTO usage (at, purpose, backend, model, requests, input_tokens,"
-                " output_tokens, cache_read_tokens, cache_write_tokens, estimated_tokens)"
-                " SELECT max(at), 'evolve', 'fake', 'm', 1, 9, 9, 0, 0, 0 FROM usage"
-            )
-            await tx.exec_driver_sql("DELETE FROM evolution_signals")
-        asked = len(world.backend.questions)
+@pytest.mark.parametrize("answers", [[], [PROPOSAL]])
+async def test_a_spent_cap_ends_a_proposal_at_each_of_its_calls(
+    tmp_path: Path, answers: list[Any]
+) -> None:
+    cap = ReachedCap(
+        scope="evolve",
+        subject="",
+        day="",
+        cap_micros=1,
+        cap_tokens=0,
+        spent_micros=1,
+        spent_tokens=0,
+        until=None,
+    )
+    async with open_world(tmp_path, mode=EvolutionMode.AUTO) as world:
+        outcome = await outcome_of(world, *answers, BudgetExceeded(cap))
 
-        (signal,) = (await world.service.run_cycle(by=BOSS)).signals
-
-        assert (signal.outcome, signal.note) == (CycleOutcome.NOTED, "cap")
-        assert len(world.backend.questions) == asked
+    assert outcome == (CycleOutcome.NOTED, "cap")
 
 
 async def test_members_neither_look_nor_roll_back(tmp_path: Path) -> None:
@@ -161,7 +163,7 @@ async def test_members_neither_look_nor_roll_back(tmp_path: Path) -> None:
         with pytest.raises(Exception, match="prompt"):
             await world.service.run_cycle(by=MATE)
         with pytest.raises(Exception, match="prompt"):
-            await world.service.roll_back("pragmatist", by=MATE)
+            await world.service.roll_back(REF, by=MATE)
 
 
 def _digests(home: Path) -> dict[str, str]:

@@ -18,6 +18,7 @@ from tests.bot.engine.autonomy.evolution.evolution_world import (
     BETTER,
     NAME,
     PROPOSAL,
+    REF,
     WRITTEN,
     EvolvingBackend,
     open_world,
@@ -195,15 +196,14 @@ async def test_a_rollback_restores_exactly_the_text_before_at_once(tmp_path: Pat
                 break
         backend.fails = lambda _prompt: False
 
-        await world.service.roll_back(NAME, by=BOSS)
+        await world.service.roll_back(REF, by=BOSS)
 
-        prompt = await world.service.find_prompt(NAME)
-        assert prompt is not None
+        (prompt,) = await world.service.find_prompts(NAME)
         assert prompt.content == WRITTEN
         assert (await world.version()).end_reason == "rolled_back"
         await world.do_task()
         assert world.prompts_used()[-1] == WRITTEN
-        assert await world.service.roll_back(NAME, by=BOSS) is None
+        assert await world.service.roll_back(REF, by=BOSS) is None
 
 
 async def test_a_rollback_during_a_trial_withdraws_what_is_asked(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ async def test_a_rollback_during_a_trial_withdraws_what_is_asked(tmp_path: Path)
         await world.service.run_cycle(by=BOSS)
         (approval,) = await world.waiting()
 
-        await world.service.roll_back(NAME, by=BOSS)
+        await world.service.roll_back(REF, by=BOSS)
 
         assert await world.waiting() == ()
         assert (await world.approvals.get(approval.id)).state is ApprovalState.EXPIRED
