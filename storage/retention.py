@@ -14,6 +14,7 @@ from storage import autonomy_schema, memory_schema, schema
 from storage.db import Database, Transaction
 from storage.records.approvals import ApprovalState
 from storage.records.messages import InboxState, OutboxState
+from storage.records.prompt_versions import VersionState
 from storage.records.schedules import ScheduleState
 from storage.records.tasks import Task, TaskStatus
 from storage.records.tools import ToolCallState
@@ -148,9 +149,9 @@ class RetentionRepo:
 
     async def delete_records(self, *, before: datetime) -> int:
         """Delete the events, commands, tool calls and sub-agents of tasks that ended before, and
-        those outside tasks from before, with firings, schedules and incidents that are over, and
-        runs of the self-check and of the heartbeat; returns how many. A transcript keeps its
-        sub-agent."""
+        those outside tasks from before, with firings, schedules and incidents that are over, runs
+        of the self-check and of the heartbeat, signals of evolution, and versions of texts that
+        nothing names; returns how many. A transcript keeps its sub-agent."""
         tasks, events, commands = schema.tasks.c, schema.events, schema.commands
         calls, helpers = schema.tool_calls, schema.helpers
         schedules, firings = schema.schedules, schema.firings
@@ -172,6 +173,9 @@ class RetentionRepo:
             autonomy_schema.incidents: autonomy_schema.incidents.c.ended_at < before,
             autonomy_schema.self_check_runs: autonomy_schema.self_check_runs.c.at < before,
             autonomy_schema.heartbeat_runs: autonomy_schema.heartbeat_runs.c.ended_at < before,
+            autonomy_schema.evolution_signals: autonomy_schema.evolution_signals.c.fired_at
+            < before,
+            autonomy_schema.prompt_versions: _is_unneeded_version(before),
             schedules: ~fired
             & (schedules.c.created_at < before)
             & schedules.c.state.in_([ScheduleState.ENDED.value, ScheduleState.PROPOSED.value]),
@@ -248,6 +252,21 @@ class RetentionRepo:
             oldest.where(sessions.external_id != "", ~over | waits).group_by(sessions.backend)
         )
         return {row[0]: row[1] for row in rows}
+
+
+def _is_unneeded_version(before: datetime) -> sa.ColumnElement[bool]:
+    """Versions that ended before and that no attempt and no other version was made with. The newest
+    of each text stays, so that no number is given twice."""
+    version, used = autonomy_schema.prompt_versions.c, autonomy_schema.attempt_versions.c
+    other = autonomy_schema.prompt_versions.alias()
+    same_text = (other.c.kind == version.kind) & (other.c.name == version.name)
+    return (
+        (version.state == VersionState.RETIRED.value)
+        & (version.ended_at < before)
+        & ~sa.exists().where(used.version_id == version.id)
+        & ~sa.exists().where(same_text, other.c.parent == version.number)
+        & sa.exists().where(same_text, other.c.number > version.number)
+    )
 
 
 async def _needed_keys(tx: Transaction, keys: Sequence[str], now: datetime) -> frozenset[str]:

@@ -13,7 +13,7 @@ from bot.config.settings import RetentionSettings
 from bot.engine.llm.acp.agent_config import BUILT_IN_AGENTS
 from bot.engine.tasks.system_status import measure_disk_use
 from bot.engine.upkeep.retention import RetentionService
-from storage import autonomy_schema  # noqa: F401 - adds its tables to the metadata
+from storage import autonomy_schema, web_schema  # noqa: F401 - add their tables
 from storage.db import Database
 from storage.records.tasks import Task
 from storage.retention import RetentionRepo
@@ -157,6 +157,8 @@ async def test_zero_days_keep_everything(tmp_path: Path) -> None:
 
 
 RECORDS = f"""
+INSERT INTO evolution_signals (kind, name, figures, outcome, fired_at) VALUES
+  ('slow', 'old', '{{}}', 'noted', {OLD}), ('slow', 'new', '{{}}', 'noted', {NEW});
 INSERT INTO sessions (id, key, backend, model, started_at, last_used_at, closed_at) VALUES
   ('s-old', 'chat:c1', 'b', 'm', 0, {OLD}, {OLD}), ('s-sub', 'helper:h1', 'b', 'm', 0, {OLD}, NULL),
   ('s-idle', 'chat:c1', 'b', 'm', 0, {OLD}, NULL), ('s-asks', 'chat:c1', 'b', 'm', 0, {OLD}, NULL),
@@ -229,7 +231,37 @@ async def test_records_and_conversations_go_when_nobody_needs_them(tmp_path: Pat
     assert left("SELECT id FROM helpers") == {"h2"}
     assert left("SELECT code FROM pairings") == {"kept"}
     assert left("SELECT id FROM inbox") == {"3"}, "the other stood on a card for a year"
+    assert left("SELECT name FROM evolution_signals") == {"new"}
     assert left("SELECT count(*) FROM pragma_foreign_key_check") == {"0"}
+
+
+async def test_versions_go_only_when_nothing_was_made_with_them(tmp_path: Path) -> None:
+    # By number: adopted and replaced, in use, declined, on trial once, declined yesterday, newest.
+    ended = {
+        1: ("retired", 0, OLD),
+        2: ("active", 1, None),
+        3: ("retired", 2, OLD),
+        4: ("retired", 2, OLD),
+        5: ("retired", 2, NEW),
+        6: ("retired", 2, OLD),
+    }
+    async with open_database(tmp_path) as db:
+        fill(tmp_path)
+        with closing(sqlite3.connect(database_file(tmp_path))) as raw, raw:
+            for number, (state, parent, at) in ended.items():
+                raw.execute(
+                    "INSERT INTO prompt_versions (id, kind, name, number, content, hash, base_hash,"
+                    " parent, parent_content, author, reason, signal, state, share, created_at,"
+                    " ended_at) VALUES (?, 'skill', 'weekly', ?, '', '', '', ?, '', '', '', '{}',"
+                    " ?, 50, 0, ?)",
+                    (number, number, parent, state, at),
+                )
+            raw.execute(
+                "INSERT INTO attempt_versions VALUES ('done01', 'a', 1, 'skill', 'weekly', 4, 4)"
+            )
+        await clean(db, tmp_path, RetentionSettings())
+
+    assert column(tmp_path, "SELECT number FROM prompt_versions") == {"1", "2", "4", "5", "6"}
 
 
 GROWS_WITH_SETTING = {
@@ -240,7 +272,7 @@ GROWS_WITH_SETTING = {
     "records_days": {
         *("events", "commands", "tool_calls", "helpers", "pairings", "firings", "schedules"),
         *("incidents", "self_check_runs"),
-        "heartbeat_runs",
+        *("heartbeat_runs", "evolution_signals", "prompt_versions"),
     },
     "spans_days": {"spans"},
 }
@@ -251,7 +283,6 @@ BOUNDED = {
         "attempt_versions",
     },
     "who allowed what": {"approvals"},
-    "a few rows a day at most": {"prompt_versions", "evolution_signals"},
     "money": {"usage", "pending_model_calls", "budget_grants"},
     "its own life-time": {"web_sessions", "web_keys", "memory_uses", "memory_jobs"},
     "one row for each name": {"marks", "memory_files", "memory_scopes", "workers"},
