@@ -17,8 +17,8 @@ from bot.app.repositories import build_repositories
 from bot.engine.llm.answer_schemas import PlanAnswer, PlanStep, StepAnswer
 from bot.engine.llm.backend import RunPurpose, RunRequest, RunResult
 from bot.engine.tasks.notifier import QueuePositionTracker, TaskNotifier
-from bot.transports.clock import SystemClock
 from bot.transports.outbox import AnswerStreams, OutboxCourier
+from bot.transports.ports import SystemClock
 from storage.key_value import KeyValueStore
 from storage.records.people import Language
 from tests.engine_harness import (

@@ -7,20 +7,8 @@ from typing import Annotated
 
 import typer
 
-from bot.cli import (
-    agents,
-    memory,
-    run,
-    self_check,
-    setup,
-    store,
-    task,
-    top_level,
-    workers,
-    workflow,
-)
-from bot.cli.chat_commands import help_text
-from bot.cli.parameters import TextCommand
+from bot.cli import agents, memory, run, setup, store, task, top_level, workers, workflow
+from bot.cli.chat_commands import TextCommand, help_text
 from bot.cli.run import dispatch
 from bot.cli.task import log_cli, subtask_cli
 from storage.data_directory import make_new_files_private
@@ -52,7 +40,7 @@ cli.add_typer(workers.skill_cli, name="skill")
 cli.add_typer(workers.backend_cli, name="backend")
 cli.add_typer(workflow.cli, name="workflow")
 cli.add_typer(memory.cli, name="memory")
-cli.add_typer(self_check.cli, name="self")
+cli.add_typer(top_level.self_cli, name="self")
 cli.command("mcp")(agents.mcp)
 cli.add_typer(agents.hook_cli, name="hook")
 

@@ -22,8 +22,7 @@ from handlers.errors import ActionForbidden, BackendFailure, UsageError, UserErr
 from handlers.middleware import MAX_TOAST
 from handlers.parsing import ApprovalReply, find_task, parse_number
 from handlers.ports import HandlerServices
-from handlers.registry import CommandRegistry
-from handlers.request import Reply, Request
+from handlers.request import CommandRegistry, Reply, Request
 from storage.errors import AmbiguousId, NotFound, WrongState
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.messages import DeliveryUrgency

@@ -19,32 +19,11 @@ from handlers.errors import UsageError, UserError
 from handlers.parsing import MessageDirectives, choice_directives
 from handlers.ports import ChatAnswer, ChatQuestion, TaskProposal
 from handlers.ports_workers import HistoryLine
-from handlers.registry import CommandRegistry
-from handlers.request import Reply, Request, Silence
+from handlers.request import CommandRegistry, Reply, Request, Silence, check_may_choose
 from storage.records.messages import DeliveryUrgency
-from storage.records.people import ChatSettings, PersonRole
+from storage.records.people import ChatSettings
 from storage.records.system import AUTO_MODEL, BackendHealth, ModelChoice
 from storage.records.workers import SessionInfo
-
-_MAX_OWNERS_NAMED = 3
-_MAX_OWNER_NAME = 40
-
-
-async def check_may_choose(request: Request) -> None:
-    """In a private chat everyone may choose, in a group only owners. Raises UserError naming the
-    owners."""
-    if request.in_private or request.by_owner:
-        return
-    members = await request.services.people.list_members()
-    owners = [each for each in members if each.person.role is PersonRole.OWNER]
-    names = [
-        formats.escape_markdown(each.person.name, _MAX_OWNER_NAME)
-        for each in owners
-        if not each.is_local_web_owner
-    ]
-    raise UserError(
-        "group_choice", names=" · ".join(names[:_MAX_OWNERS_NAMED]) or request.words("people.one")
-    )
 
 
 async def check_backend_ready(request: Request, name: str) -> None:

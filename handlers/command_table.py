@@ -26,8 +26,7 @@ from handlers import (
 )
 from handlers.chat import backend_commands, context_commands
 from handlers.people import member_commands, session_commands
-from handlers.registry import CommandRegistry
-from handlers.request import Reply, Request
+from handlers.request import CommandRegistry, Reply, Request
 from handlers.tasks import creation_commands, run_task, steering_commands
 from storage.records.people import Language
 

@@ -11,8 +11,7 @@ from cards.views.heartbeat import (
     heartbeat_status_data,
 )
 from handlers.errors import UsageError, UserError
-from handlers.registry import CommandRegistry
-from handlers.request import Reply, Request
+from handlers.request import CommandRegistry, Reply, Request
 from storage.records.heartbeat import HeartbeatStatus
 
 commands = CommandRegistry("system")

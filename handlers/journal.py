@@ -28,8 +28,7 @@ from handlers.ports_workers import (
     JournalDraft,
     JournalFileMissing,
 )
-from handlers.registry import CommandRegistry
-from handlers.request import Reply, Request
+from handlers.request import CommandRegistry, Reply, Request
 from storage.errors import NotFound, WrongState
 from storage.records import task_logs
 from storage.records.tasks import Task, TaskStatus

@@ -9,8 +9,7 @@ from cards import formats
 from cards.model import notice_card
 from cards.views.mcp import mcp_servers_card
 from handlers.errors import UsageError, UserError
-from handlers.registry import CommandRegistry
-from handlers.request import Reply, Request
+from handlers.request import CommandRegistry, Reply, Request
 from storage.records.workers import McpServerState, McpServerStatus
 
 _RESTART_WORDS = {"restart", "重启"}

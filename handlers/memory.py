@@ -17,8 +17,7 @@ from handlers import memory_reports
 from handlers.errors import UsageError, UserError
 from handlers.parsing import parse_flags, parse_number, split_first_word
 from handlers.ports_workers import MemoryRequestRejected
-from handlers.registry import CommandRegistry
-from handlers.request import Reply, Request
+from handlers.request import CommandRegistry, Reply, Request
 from storage.records.memory import MemoryEntry, MemoryListFilter
 from storage.records.memory_views import MemoryMatch, MemoryPage
 

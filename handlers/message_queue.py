@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from cards.model import Card, notice_card
-from handlers.chat import check_may_choose
 from handlers.errors import UserError
-from handlers.registry import CommandRegistry
-from handlers.request import Reply, Request
+from handlers.request import CommandRegistry, Reply, Request, check_may_choose
 from storage.records.messages import InboxId, InboxRow, IncomingMessage
 from storage.records.people import ChatId
 

@@ -9,8 +9,7 @@ from typing import TypeAlias
 
 from cards import formats
 from handlers.errors import UsageError, UserError
-from handlers.registry import CommandRegistry, CommandSpec
-from handlers.request import Request
+from handlers.request import CommandRegistry, CommandSpec, Request
 from storage.records.system import ModelChoice
 from storage.records.tasks import Task, TaskPriority
 

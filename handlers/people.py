@@ -16,8 +16,7 @@ from handlers.approvals import ask_owners, notify_owners_of_more, settle_approva
 from handlers.errors import UsageError, UserError
 from handlers.middleware import InboundEvent, refusal_reply
 from handlers.ports import HandlerServices
-from handlers.registry import CommandRegistry
-from handlers.request import Reply, Request, Silence
+from handlers.request import CommandRegistry, Reply, Request, Silence
 from storage.errors import NotFound
 from storage.records.approvals import ApprovalKind
 from storage.records.messages import DeliveryUrgency, IncomingChatOpen

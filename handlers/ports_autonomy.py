@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from cards.catalog import TextCatalog
-from storage.records.drive import DriveStatus, GoalName
 from storage.records.heartbeat import HeartbeatRun, HeartbeatStatus
 from storage.records.people import ChatId, Language, Person
 from storage.records.prompt_versions import (
@@ -29,7 +28,7 @@ from storage.records.schedules import (
     ScheduleId,
     Timing,
 )
-from storage.records.self_checks import HealthReport, Incident
+from storage.records.self_checks import DriveStatus, GoalName, HealthReport, Incident
 from storage.records.tasks import Task
 
 

@@ -10,8 +10,7 @@ from cards.model import CardTone, notice_card
 from cards.views.chat import project_card
 from handlers.errors import UserError
 from handlers.ports import FolderRejected
-from handlers.registry import CommandRegistry
-from handlers.request import Reply, Request
+from handlers.request import CommandRegistry, Reply, Request
 from storage.records.messages import DeliveryUrgency
 from storage.records.tasks import FolderKind
 

@@ -15,8 +15,7 @@ from cards.views.prompts import (
     signals_card,
 )
 from handlers.errors import UsageError, UserError
-from handlers.registry import CommandRegistry
-from handlers.request import Reply, Request
+from handlers.request import CommandRegistry, Reply, Request
 from storage.records.prompt_versions import ORIGINAL, PromptInfo
 
 commands = CommandRegistry("system")

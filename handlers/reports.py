@@ -11,8 +11,7 @@ from cards.views.reports import (
     trend_card,
 )
 from handlers.errors import UsageError
-from handlers.registry import CommandRegistry
-from handlers.request import Reply, Request
+from handlers.request import CommandRegistry, Reply, Request
 from storage.records.reports import ReportPeriod
 from storage.records.schedules import CronTiming
 

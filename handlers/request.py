@@ -1,21 +1,25 @@
-"""Defines a handler's input and output."""
+"""Defines a handler's input and output, and registers commands and looks them up."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, TypedDict
+from typing import Any, Self, TypeAlias, TypedDict
 from zoneinfo import ZoneInfo
 
+from cards import formats
 from cards.catalog import TextCatalog
 from cards.courier import CardRef
 from cards.model import Card
-from handlers.errors import ActionForbidden
+from handlers.errors import ActionForbidden, UserError
 from handlers.ports import HandlerServices, InterruptedMessage
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import Chat, ChatKind, Person, PersonRole
+
+_MAX_OWNERS_NAMED = 3
+_MAX_OWNER_NAME = 40
 
 
 class ChangeAuthor(TypedDict):
@@ -104,3 +108,96 @@ class Reply:
     data: Mapping[str, Any] | None = None
     silence: Silence | None = None
     joined: tuple[str, ...] = ()
+
+
+async def check_may_choose(request: Request) -> None:
+    """In a private chat everyone may choose, in a group only owners. Raises UserError naming the
+    owners."""
+    if request.in_private or request.by_owner:
+        return
+    members = await request.services.people.list_members()
+    owners = [each for each in members if each.person.role is PersonRole.OWNER]
+    names = [
+        formats.escape_markdown(each.person.name, _MAX_OWNER_NAME)
+        for each in owners
+        if not each.is_local_web_owner
+    ]
+    raise UserError(
+        "group_choice", names=" · ".join(names[:_MAX_OWNERS_NAMED]) or request.words("people.one")
+    )
+
+
+CommandHandler: TypeAlias = Callable[[Request], Awaitable[Reply]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandSpec:
+    """A command; `help.<name>` in the text catalogues has its usage and help. `family` is its group
+    in /help. `immediate` commands do not wait for the chat's turn. `verbatim` preserves @names in
+    the arguments."""
+
+    name: str
+    aliases: tuple[str, ...]
+    family: str
+    immediate: bool
+    verbatim: bool
+    handler: CommandHandler
+
+
+class DuplicateCommand(ValueError):
+    """Two commands claim the same word."""
+
+
+class CommandRegistry:
+    """The commands of one family; `merge` combines several."""
+
+    def __init__(self, family: str = "") -> None:
+        self._family = family
+        self._all: list[CommandSpec] = []
+        self._by_word: dict[str, CommandSpec] = {}
+
+    def __call__(
+        self,
+        name: str,
+        *,
+        aliases: tuple[str, ...] = (),
+        immediate: bool = False,
+        verbatim: bool = False,
+    ) -> Callable[[CommandHandler], CommandHandler]:
+        """Register the decorated handler."""
+
+        def register(handler: CommandHandler) -> CommandHandler:
+            command = CommandSpec(
+                name=name,
+                aliases=aliases,
+                family=self._family,
+                immediate=immediate,
+                verbatim=verbatim,
+                handler=handler,
+            )
+            self._add(command)
+            return handler
+
+        return register
+
+    def __iter__(self) -> Iterator[CommandSpec]:
+        return iter(self._all)
+
+    def find(self, word: str) -> CommandSpec | None:
+        """Find by name or alias, ignoring case, without the slash."""
+        return self._by_word.get(word.casefold())
+
+    @classmethod
+    def merge(cls, *families: CommandRegistry) -> Self:
+        table = cls()
+        for command in (command for family in families for command in family):
+            table._add(command)
+        return table
+
+    def _add(self, command: CommandSpec) -> None:
+        words = [word.casefold() for word in (command.name, *command.aliases)]
+        duplicates = [word for word in words if word in self._by_word]
+        if duplicates or len(set(words)) < len(words):
+            raise DuplicateCommand(f"/{command.name}: {', '.join(duplicates or words)}")
+        self._by_word |= dict.fromkeys(words, command)
+        self._all.append(command)

@@ -33,8 +33,7 @@ from handlers.personas import persona_for_task
 from handlers.ports import TaskProposal
 from handlers.ports_autonomy import ScheduleView, TimedRequest
 from handlers.projects import resolve_workspace
-from handlers.registry import CommandRegistry
-from handlers.request import Reply, Request
+from handlers.request import CommandRegistry, Reply, Request
 from handlers.workflow_inputs import parse_inputs, split_named_values
 from handlers.workflows import explain_rejection
 from storage.records.schedules import (

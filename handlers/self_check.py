@@ -18,9 +18,8 @@ from cards.views.self_checks import (
 )
 from handlers.errors import UsageError, UserError
 from handlers.prompts import evolve
-from handlers.registry import CommandRegistry
-from handlers.request import Reply, Request
-from storage.records.drive import DriveStatus, GoalName, GoalState
+from handlers.request import CommandRegistry, Reply, Request
+from storage.records.self_checks import DriveStatus, GoalName, GoalState
 
 commands = CommandRegistry("system")
 

@@ -15,8 +15,7 @@ from cards.views import skills as views
 from handlers import chat
 from handlers.errors import UsageError, UserError
 from handlers.parsing import parse_flags, quote_value, split_first_word
-from handlers.registry import CommandHandler
-from handlers.request import Reply, Request
+from handlers.request import CommandHandler, Reply, Request
 from storage.records.messages import DeliveryUrgency
 from storage.records.skills import (
     BUILTIN_HASH,

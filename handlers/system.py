@@ -13,8 +13,7 @@ from cards.views.system import received_card, status_card
 from cards.views.traces import TraceMode, trace_card, trace_data
 from handlers.errors import UsageError, UserError
 from handlers.parsing import find_task
-from handlers.registry import CommandRegistry
-from handlers.request import Reply, Request
+from handlers.request import CommandRegistry, Reply, Request
 from storage.records.tasks import Task
 from storage.records.traces import Trace
 from storage.records.usage import CostPeriod, CostQuery

@@ -28,8 +28,7 @@ from handlers.parsing import (
 )
 from handlers.personas import persona_for_task
 from handlers.projects import resolve_workspace
-from handlers.registry import CommandRegistry
-from handlers.request import Reply, Request
+from handlers.request import CommandRegistry, Reply, Request
 from storage.records.messages import DeliveryUrgency
 from storage.records.tasks import NewTask, Task, TaskControl, TaskPriority, TaskStatus, TaskView
 from storage.records.workers import DEFAULT_PERSONA

@@ -42,8 +42,7 @@ from handlers.errors import UsageError, UserError
 from handlers.parsing import find_task, parse_flags
 from handlers.personas import persona_for_task
 from handlers.projects import resolve_workspace
-from handlers.registry import CommandRegistry
-from handlers.request import Reply, Request
+from handlers.request import CommandRegistry, Reply, Request
 from handlers.workflow_inputs import (
     MAX_TEXT,
     InvalidWorkflowInput,

@@ -9,14 +9,13 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Row, bindparam, func, select, update
 
-from storage.db import Database, Transaction
+from storage.db import Database, Transaction, record_from, row_from
 from storage.dialect import insert_or_ignore
 from storage.errors import NotAllowed, NotFound, WrongState
 from storage.ids import IdGenerator, parse_id_prefix, single_match
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.people import ChatId, Person, PersonId, PersonRole
 from storage.records.tasks import EventKind, TaskId
-from storage.rows import record_from, row_from
 from storage.schema import actions, approvals, events, people
 
 DecisionHandler: TypeAlias = Callable[[Transaction, Approval], Awaitable[None]]

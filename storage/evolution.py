@@ -11,10 +11,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from storage import autonomy_schema, schema
-from storage.db import Database, Transaction
+from storage.db import Database, Transaction, record_from, records_from
 from storage.records.prompt_versions import CycleOutcome, PromptKind, SignalKind, SignalRecord
 from storage.records.tasks import TaskId, TaskStatus
-from storage.rows import record_from, records_from
 
 _S = autonomy_schema.evolution_signals.c
 _A = autonomy_schema.attempt_versions.c

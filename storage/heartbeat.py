@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from storage import schema
 from storage.autonomy_schema import heartbeat_runs
-from storage.db import Database, Transaction
+from storage.db import Database, Transaction, record_from
 from storage.records.heartbeat import (
     HeartbeatClaim,
     HeartbeatOutcome,
@@ -20,7 +20,6 @@ from storage.records.heartbeat import (
     merge_reasons,
 )
 from storage.records.people import ChatId, ChatKind, PersonRole
-from storage.rows import record_from
 
 _R = heartbeat_runs.c
 

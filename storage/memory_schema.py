@@ -7,6 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from storage.db import record_from, row_from
 from storage.dialect import RowNumber, UtcTimestamp
 from storage.records.memory import (
     MAX_ENTRY_TEXT,
@@ -17,7 +18,6 @@ from storage.records.memory import (
     NewMemoryEntry,
     text_hash,
 )
-from storage.rows import record_from, row_from
 from storage.schema import metadata
 
 memories = sa.Table(

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Row, bindparam, delete, insert, or_, select, update
 
 from storage.approvals import NewApproval, add_approval, newest_approval_of_subject
-from storage.db import Database, Transaction
+from storage.db import Database, Transaction, record_from, row_from
 from storage.errors import NotFound, TooManyAttempts
 from storage.ids import IdGenerator
 from storage.key_value import KeyValueStore
@@ -29,7 +29,6 @@ from storage.records.people import (
     PersonId,
     PersonRole,
 )
-from storage.rows import record_from, row_from
 from storage.schema import chats, identities, pairings, people
 from storage.web_schema import web_keys, web_sessions
 

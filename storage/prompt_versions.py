@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from storage import autonomy_schema, schema
-from storage.db import Database, Transaction
+from storage.db import Database, Transaction, record_from, records_from, row_from
 from storage.dialect import insert_or_ignore
 from storage.errors import ConcurrentUpdate, NotFound
 from storage.records.prompt_versions import (
@@ -23,7 +23,6 @@ from storage.records.prompt_versions import (
     text_hash,
 )
 from storage.records.tasks import TaskId, TaskStatus
-from storage.rows import record_from, records_from, row_from
 
 _V = autonomy_schema.prompt_versions.c
 _A = autonomy_schema.attempt_versions.c

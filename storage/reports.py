@@ -11,13 +11,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from storage import schema
-from storage.db import Database
+from storage.db import Database, record_from, records_from
 from storage.records.approvals import ApprovalKind, ApprovalState
 from storage.records.reports import EndedTask, TaskOutcomes, WaitingItem
 from storage.records.schedules import FiringState, ScheduleKind, ScheduleState
 from storage.records.tasks import NodeRun, TaskId, TaskStatus, UsageTotals
 from storage.records.traces import ModelCall, NodeAttempt
-from storage.rows import record_from, records_from
 from storage.tasks import NOT_DELETED, TaskVisibility, all_threads
 from storage.usage import USAGE_SUMS
 

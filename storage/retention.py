@@ -11,14 +11,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from storage import autonomy_schema, memory_schema, schema
-from storage.db import Database, Transaction
+from storage.db import Database, Transaction, records_from
 from storage.records.approvals import ApprovalState
 from storage.records.messages import InboxState, OutboxState
 from storage.records.prompt_versions import VersionState
 from storage.records.schedules import ScheduleState
 from storage.records.tasks import Task, TaskStatus
 from storage.records.tools import ToolCallState
-from storage.rows import records_from
 
 _BATCH = 200
 _PAUSE = 0.05

@@ -10,7 +10,7 @@ from typing import Any, TypedDict, Unpack, assert_never
 import sqlalchemy as sa
 
 from storage import schema
-from storage.db import Database, Transaction
+from storage.db import Database, Transaction, record_from, records_from
 from storage.dialect import insert_or_ignore
 from storage.errors import NotFound
 from storage.ids import MAX_CANDIDATES, parse_id_prefix, single_match
@@ -36,7 +36,6 @@ from storage.records.schedules import (
     WorkflowBody,
 )
 from storage.records.tasks import TaskId, TaskStatus
-from storage.rows import record_from, records_from
 
 _S = schema.schedules.c
 _F = schema.firings.c

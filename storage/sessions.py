@@ -10,11 +10,10 @@ from typing import Any
 from sqlalchemy import Select, bindparam, case, func, insert, select, update
 
 from storage import schema
-from storage.db import Database, Transaction
+from storage.db import Database, Transaction, record_from, records_from, row_from
 from storage.dialect import PreparedWrite
 from storage.ids import MAX_CANDIDATES, parse_id_prefix, single_match
 from storage.records.workers import ModelSession, SessionInfo, TranscriptRow
-from storage.rows import record_from, records_from, row_from
 
 _S = schema.sessions.c
 _M = schema.messages.c

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from sqlalchemy import select
 
 from storage import schema
-from storage.db import Database
+from storage.db import Database, records_from, row_from
 from storage.dialect import upsert
 from storage.key_value import KeyValueStore
 from storage.records.skills import EnabledSkillSnapshot, SkillDecision
-from storage.rows import records_from, row_from
 
 _ALL_DECISIONS = select(schema.skills).order_by(schema.skills.c.decided_at)
 

@@ -10,11 +10,10 @@ from typing import Any, Self
 from sqlalchemy import insert, select, update
 
 from storage import schema
-from storage.db import Database, Transaction
+from storage.db import Database, Transaction, records_from
 from storage.dialect import PreparedWrite, insert_or_ignore
 from storage.records.people import PersonId
 from storage.records.tasks import EventKind, TaskEvent, TaskId
-from storage.rows import records_from
 
 _C = schema.commands.c
 _E = schema.events.c

@@ -10,10 +10,9 @@ from typing import Any
 from sqlalchemy import bindparam, func, insert, select, update
 
 from storage import schema
-from storage.db import Database, Transaction
+from storage.db import Database, Transaction, record_from, records_from, row_from
 from storage.dialect import PreparedWrite, upsert
 from storage.records.tasks import EventKind, NodeRun, NodeStatus, TaskGraph, TaskId, TaskStatus
-from storage.rows import record_from, records_from, row_from
 
 _G = schema.task_graphs.c
 _R = schema.node_runs.c

@@ -10,11 +10,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, case, func, literal, or_, select, true
 
 from storage import schema
-from storage.db import Database, Transaction
+from storage.db import Database, Transaction, record_from, records_from, row_from
 from storage.dialect import PreparedWrite, insert_or_ignore
 from storage.records.task_logs import MAX_LOG_TEXT, LogEntry, LogKind, LogMatch, NewLog
 from storage.records.tasks import Task, TaskId, TaskPriority, TaskStatus
-from storage.rows import record_from, records_from, row_from
 from storage.tasks import NOT_DELETED, TaskVisibility
 
 _L = schema.task_logs.c

@@ -13,11 +13,10 @@ import sqlalchemy as sa
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from storage import schema
-from storage.db import Database, Transaction
+from storage.db import Database, Transaction, record_from, records_from
 from storage.dialect import PreparedRead, PreparedWrite, table_by_index
 from storage.errors import LostLease
 from storage.records.tasks import Task, TaskControl, TaskId, TaskLease, TaskPriority, TaskStatus
-from storage.rows import record_from, records_from
 
 _T = schema.tasks.c
 _MAX_AGED = 20

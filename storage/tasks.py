@@ -10,7 +10,7 @@ from typing import Any, TypedDict, Unpack
 from sqlalchemy import ColumnElement, Row, Select, and_, case, func, or_, select, true, update
 
 from storage import schema
-from storage.db import Database, Transaction
+from storage.db import Database, Transaction, record_from, records_from, row_from
 from storage.dialect import UtcTimestamp, insert_or_ignore
 from storage.errors import NotFound
 from storage.ids import MAX_CANDIDATES, parse_id_prefix, single_match
@@ -25,7 +25,6 @@ from storage.records.tasks import (
     TaskPriority,
     TaskStatus,
 )
-from storage.rows import record_from, records_from, row_from
 
 _T = schema.tasks.c
 _CHAT = schema.chats.c

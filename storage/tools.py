@@ -20,7 +20,7 @@ from sqlalchemy import (
     update,
 )
 
-from storage.db import Database, Transaction
+from storage.db import Database, Transaction, record_from, row_from
 from storage.dialect import PreparedWrite
 from storage.errors import NotFound
 from storage.records.people import ChatId, PersonId
@@ -32,7 +32,6 @@ from storage.records.tools import (
     ToolCallRecord,
     ToolCallState,
 )
-from storage.rows import record_from, row_from
 from storage.schema import sessions, tool_calls, tool_grants
 
 _C = tool_calls.c

@@ -10,11 +10,10 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, Table, bindparam, delete, func, insert, select, update
 
 from storage import schema
-from storage.db import Database, Transaction
+from storage.db import Database, Transaction, records_from, row_from
 from storage.dialect import PreparedWrite
 from storage.records.tasks import TaskId, TaskStatus
 from storage.records.traces import ModelCall, NodeAttempt, SpanAttribute, SubagentUse, ToolUse
-from storage.rows import records_from, row_from
 from storage.schema import helpers, spans, tool_calls
 
 _S = spans.c

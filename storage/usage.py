@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 from storage import schema
-from storage.db import Database, Transaction
+from storage.db import Database, Transaction, record_from, records_from, row_from
 from storage.dialect import PreparedWrite, insert_or_ignore, upsert
 from storage.records.people import ChatId, PersonId
 from storage.records.tasks import TaskId, UsageTotals
@@ -33,7 +33,6 @@ from storage.records.usage import (
     SpendingCap,
     UsageRecord,
 )
-from storage.rows import record_from, records_from, row_from
 
 _U = schema.usage.c
 _SUMMED: Mapping[str, ColumnElement[Any]] = {

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, insert, or_, select, update
 
-from storage.db import Database, Transaction
+from storage.db import Database, Transaction, record_from, records_from, row_from
 from storage.errors import NotFound
 from storage.people import LOCAL_WEB_OWNER
 from storage.records.people import (
@@ -20,7 +20,6 @@ from storage.records.people import (
     WebSession,
     WebVisitor,
 )
-from storage.rows import record_from, records_from, row_from
 from storage.schema import identities, people
 from storage.web_schema import web_keys, web_sessions
 

@@ -42,18 +42,17 @@ from bot.engine.upkeep.retention import RetentionService
 from bot.engine.upkeep.scheduled_backups import get_backup_state
 from bot.engine.workspaces.artifacts import TaskArtifacts
 from bot.transports.alerts import ChannelAlerts
-from bot.transports.clock import Clock
 from bot.transports.outbox import OutboxCourier
+from bot.transports.ports import Clock
 from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER
-from storage.health_figures import HealthFigures
 from storage.migrate import HEAD_REVISION, sqlite_path
-from storage.records.drive import GoalName
 from storage.records.people import Channel, Chat, ChatId, Language, PersonRole
+from storage.records.self_checks import GoalName
 from storage.records.system import BackendReport
 from storage.records.tasks import Task
 from storage.records.usage import CostPeriod, CostQuery, CostReport, parse_cap
 from storage.retention import RetentionRepo
-from storage.self_checks import SelfCheckRepo
+from storage.self_checks import HealthFigures, SelfCheckRepo
 from storage.store_identity import MARKER_FILE
 from storage.traces import SpanRepo
 from storage.usage import BudgetRepo

@@ -29,11 +29,10 @@ from bot.engine.tasks.approvals import ApprovalService
 from bot.engine.tasks.system_status import SystemStatusService, measure_disk_use
 from bot.engine.upkeep.scheduled_backups import get_backup_state
 from bot.transports.alerts import ChannelAlerts
-from bot.transports.clock import Clock, SystemClock
 from bot.transports.inbox import HeldMessages
 from bot.transports.outbox import ButtonClaimService, OutboxCourier, SentCardService
 from bot.transports.outbox_sender import OutboxSender
-from bot.transports.ports import Transport
+from bot.transports.ports import Clock, SystemClock, Transport
 from bot.transports.quota import MonthlyQuota, QuotaNotifier
 from bot.transports.undeliverable_notifier import UndeliverableNotifier
 from bot.transports.web.access import get_browser_address

@@ -31,7 +31,7 @@ from bot.engine.memory.conversation_archive.service import (
     SessionCarryover,
 )
 from bot.engine.tasks.access import TaskAccess
-from bot.transports.clock import Clock
+from bot.transports.ports import Clock
 from storage.db import Transaction
 from storage.memory.conversation_archive import ArchiveRepo, SummaryRepo
 from storage.memory.jobs import CompactionJobRepo

@@ -53,7 +53,7 @@ from bot.engine.agent.subagents.service import SubagentDeps, SubagentService
 from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.autonomy.heartbeat.service import HeartbeatService
 from bot.engine.llm.backend import RunLimits
-from bot.engine.llm.present_time import with_present_time
+from bot.engine.llm.stored_messages import with_present_time
 from bot.engine.memory.writer import MemoryWriter
 from bot.engine.permissions.requests import DecisionSignal, SuspendedCalls
 from bot.engine.skills.skill_review_notifier import SkillReviewNotifier
@@ -78,8 +78,8 @@ from bot.engine.workflow.step_approvals import (
 )
 from bot.engine.workflow.step_executor import MAX_CONTEXT_TOKENS, RunnerDeps
 from bot.engine.workspaces.artifacts import TaskArtifacts
-from bot.transports.clock import Clock
 from bot.transports.outbox import OutboxCourier
+from bot.transports.ports import Clock
 from handlers.approval_cards import ApprovalCards
 from storage.records.messages import InboxRow
 from storage.records.people import PersonRole

@@ -22,8 +22,8 @@ from bot.engine.llm.backend import RunLimits, RunPurpose
 from bot.engine.tasks.approvals import ApprovalCardPublisher
 from bot.engine.workflow.library.named_workflows import WorkflowLibrary
 from bot.engine.workflow.step_approvals import parse_risk_words
-from bot.transports.clock import Clock
 from bot.transports.outbox import OutboxCourier
+from bot.transports.ports import Clock
 from storage.evolution import EvolutionRepo
 from storage.records.prompt_versions import EvolutionMode, PromptKind
 from storage.records.tasks import TaskId

@@ -15,7 +15,7 @@ from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.autonomy.heartbeat.hours import ActiveHours
 from bot.engine.autonomy.heartbeat.run import HeartbeatRunner, HeartbeatSituation
 from bot.engine.autonomy.heartbeat.service import NAME, HeartbeatService
-from bot.transports.clock import Clock
+from bot.transports.ports import Clock
 from cards import formats
 from handlers.language import language_of_chat
 from storage.heartbeat import HeartbeatRepo

@@ -19,7 +19,7 @@ from bot.engine.agent.memory_hooks.worker_memory import MemoryBriefing
 from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.agent.worker_context import ContextBlock
 from bot.engine.llm.backend_registry import BackendRegistry
-from bot.engine.memory import associations, embeddings, episodes, maintenance
+from bot.engine.memory import embeddings, episodes, maintenance
 from bot.engine.memory.admission import AdmissionAuditor, AdmissionPreset
 from bot.engine.memory.candidate_review import CandidateApprovalRequester
 from bot.engine.memory.change_feed import ForeignWriteDetector
@@ -42,13 +42,19 @@ from bot.engine.memory.markdown_sync.sync_service import (
 )
 from bot.engine.memory.promotion import FactPromoter
 from bot.engine.memory.quality_metrics import QualityMetrics
-from bot.engine.memory.retriever import FusionSettings, MemoryRetriever, make_term_extractor
+from bot.engine.memory.retriever import (
+    AssociationLinker,
+    FusionSettings,
+    MemoryRetriever,
+    SpreadingActivation,
+    make_term_extractor,
+)
 from bot.engine.memory.service import MemoryService
 from bot.engine.memory.usage_tracking import UsageTracker
 from bot.engine.memory.writer import MemoryWriter
 from bot.engine.tasks.approvals import ApprovalCardPublisher
-from bot.transports.clock import Clock
 from bot.transports.outbox import OutboxCourier
+from bot.transports.ports import Clock
 from cards.catalog import catalog_for
 from handlers.language import language_of_chat
 from storage.memory.access_stats import DecayRepo, MemoryCounts, MemoryUsePruner, MemoryUseRepo
@@ -111,7 +117,7 @@ def build_retriever(
             kind=chosen.fusion, vector_weight=chosen.vector_weight, min_share=chosen.recall_cut
         ),
         vector_retriever=embedding_index,
-        associations=associations.SpreadingActivation(MemoryLinkRepo(store.db)),
+        associations=SpreadingActivation(MemoryLinkRepo(store.db)),
         reranker=reranker,
     )
 
@@ -325,7 +331,7 @@ def _build_background(
             zone=settings.zone,
             decay_enabled=settings.memory.forget,
         ),
-        associations.AssociationLinker(
+        AssociationLinker(
             db=store.db,
             repo=MemoryLinkRepo(store.db),
             key_values=key_values,

@@ -8,7 +8,7 @@ from bot.config.settings import Settings
 from bot.engine.autonomy.reports.report_builder import ReportBuilder
 from bot.engine.autonomy.reports.service import REPORT_SERVICE, ReportService
 from bot.engine.tasks.access import TaskAccess
-from bot.transports.clock import Clock
+from bot.transports.ports import Clock
 from cards.courier import Courier
 from storage.reports import ReportRepo
 

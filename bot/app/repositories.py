@@ -15,7 +15,7 @@ from bot.engine.permissions.requests import ApprovalRequester, DecisionRecorder
 from bot.engine.tasks.approvals import TaskApprovalEffects
 from bot.engine.workflow.task_store import TaskStore
 from bot.engine.workspaces.projects import RepositoryAdoption
-from bot.transports.clock import Clock
+from bot.transports.ports import Clock
 from handlers.language import TaskLanguageResolver
 from storage.approvals import ApprovalRepo
 from storage.db import Database

@@ -22,21 +22,13 @@ from bot.engine.timing.recurrence import DayHours, working_calendar
 from bot.engine.workflow.library.named_workflows import WorkflowLibrary
 from bot.engine.workspaces.projects import ProjectFolderService
 from bot.engine.workspaces.worktrees import TaskWorktrees
-from bot.transports.clock import Clock
+from bot.transports.ports import Clock
 from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER
 from handlers.language import language_of_chat
-from storage.records.drive import GoalName
 from storage.records.messages import ChatAddress
-from storage.records.people import (
-    Channel,
-    Chat,
-    ChatId,
-    ChatKind,
-    Language,
-    PersonId,
-    PersonRole,
-)
+from storage.records.people import Channel, Chat, ChatId, ChatKind, Language, PersonId, PersonRole
 from storage.records.schedules import ScheduleKind
+from storage.records.self_checks import GoalName
 from storage.schedules import ScheduleRepo
 
 

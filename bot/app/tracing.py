@@ -17,7 +17,7 @@ from bot.engine.tracing.span_recorder import SpanRecorder
 from bot.engine.tracing.trace_card import TraceCardUpdater
 from bot.engine.tracing.trace_reader import ChatTraceReader, TaskTraceReader
 from bot.engine.workflow.presentation.node_display import dropped_paths, node_namer
-from bot.transports.clock import Clock
+from bot.transports.ports import Clock
 from cards.courier import Courier
 from storage.traces import SpanRepo
 

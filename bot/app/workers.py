@@ -66,7 +66,7 @@ from bot.engine.workers.mcp_config import McpConfigFile
 from bot.engine.workers.persona_library import PersonaLibrary
 from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import WorkerSpec
-from bot.transports.clock import Clock
+from bot.transports.ports import Clock
 from bot.transports.web.access_token import load_or_create_token
 from storage.records.approvals import Approval
 from storage.skills import SkillRepo

@@ -16,8 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bot.cli.chat_commands import report_start_failures
-from bot.cli.parameters import resolve_scope
+from bot.cli.chat_commands import report_start_failures, resolve_scope
 
 DEFAULT_SCOPES = ("project", "global")
 

@@ -18,6 +18,11 @@ from typing import Annotated, Any, BinaryIO, NoReturn, TypeVar
 import typer
 
 from bot.cli.chat_commands import (
+    SCOPE_HELP,
+    JsonOption,
+    ScopeOption,
+    TextCommand,
+    WordArgument,
     add_chat_command,
     command_line,
     data_directory,
@@ -26,13 +31,6 @@ from bot.cli.chat_commands import (
     format_flag,
     help_text,
     report_start_failures,
-)
-from bot.cli.parameters import (
-    SCOPE_HELP,
-    JsonOption,
-    ScopeOption,
-    TextCommand,
-    WordArgument,
     required,
     resolve_scope,
 )

@@ -29,7 +29,7 @@ from bot.engine.memory.access import (
 from bot.engine.memory.bulk_jsonl import BulkQuery, BulkQueryResult, BulkReader, UnreadableRow
 from bot.engine.memory.retriever import MemoryRetriever
 from bot.engine.redaction import SecretMasker
-from bot.transports.clock import SystemClock
+from bot.transports.ports import SystemClock
 from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER
 from cards.catalog import catalog_for
 from storage.data_directory import DataDirectoryLock

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bot.cli.chat_commands import fail, report_start_failures
-from bot.cli.parameters import JsonOption
+from bot.cli.chat_commands import JsonOption, fail, report_start_failures
 
 
 def run(

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bot.cli.chat_commands import report_start_failures
-from bot.cli.parameters import JsonOption
+from bot.cli.chat_commands import JsonOption, report_start_failures
 from cards.invisible_characters import escape_invisible
 
 

@@ -7,15 +7,6 @@ from typing import Annotated, Any
 import typer
 
 from bot.cli.chat_commands import (
-    absolute_path,
-    add_chat_command,
-    command_line,
-    execute,
-    fail,
-    format_flag,
-    help_text,
-)
-from bot.cli.parameters import (
     JsonOption,
     NameArgument,
     OptionalTaskId,
@@ -24,6 +15,13 @@ from bot.cli.parameters import (
     TextArgument,
     TextCommand,
     WordArgument,
+    absolute_path,
+    add_chat_command,
+    command_line,
+    execute,
+    fail,
+    format_flag,
+    help_text,
     optional,
     required,
 )

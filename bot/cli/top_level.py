@@ -1,5 +1,5 @@
-"""Top-level commands: say, pair, trace, status, inbox, cost, report, persona, prompt, sessions and
-approvals."""
+"""Top-level commands: say, pair, trace, status, inbox, cost, report, persona, prompt, sessions,
+approvals and self."""
 
 from __future__ import annotations
 
@@ -10,22 +10,28 @@ from typing import Annotated, Any
 import typer
 
 from bot.cli.chat_commands import (
+    JsonOption,
+    OptionalText,
+    TextCommand,
+    WordArgument,
     add_chat_command,
     command_line,
     execute,
     fail,
     help_text,
-    report_start_failures,
-)
-from bot.cli.parameters import (
-    JsonOption,
-    OptionalText,
-    TextCommand,
-    WordArgument,
     optional,
+    report_start_failures,
     required,
 )
 from cards.invisible_characters import escape_invisible
+
+self_cli = typer.Typer(no_args_is_help=True, help="See how Shiftboss itself is.")
+
+_CHANGE = Annotated[
+    str,
+    typer.Argument(metavar="[CHANGE]", help="start, stop, enable or disable; without, the status."),
+]
+_GOAL = Annotated[str, typer.Argument(metavar="[GOAL]", help="health-check, evolve or cleanup.")]
 
 
 def say(
@@ -224,3 +230,23 @@ def add_commands(cli: typer.Typer) -> None:
         optional("reason", OptionalText),
         help="Reject a request, with an optional reason.",
     )
+
+
+def check_self(as_json: JsonOption = False) -> None:
+    """Run the self-check; status 1 if it fails. Without a running Shiftboss it only reports."""
+    report = execute(command_line("self", "check"), as_json=as_json)
+    if report["grade"] == "fail":
+        raise typer.Exit(1)
+
+
+add_chat_command(self_cli, "status", "self", help="Show health, open problems and drive.")
+self_cli.command("check")(check_self)
+add_chat_command(self_cli, "history", "self history", help="List the problems so far.")
+add_chat_command(
+    self_cli,
+    "drive",
+    "self drive",
+    optional("change", _CHANGE),
+    optional("goal", _GOAL),
+    help="Show or change the goals that Shiftboss pursues by itself.",
+)

@@ -8,8 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from bot.cli.chat_commands import add_chat_command, command_line, execute, fail
-from bot.cli.parameters import JsonOption, WordArgument, optional, required
+from bot.cli.chat_commands import (
+    JsonOption,
+    WordArgument,
+    add_chat_command,
+    command_line,
+    execute,
+    fail,
+    optional,
+    required,
+)
 
 backend_cli = typer.Typer(no_args_is_help=True, help="List and check backends.")
 session_cli = typer.Typer(no_args_is_help=True, help="List and read model sessions.")

@@ -13,8 +13,13 @@ from typing import Annotated, Any
 
 import typer
 
-from bot.cli.chat_commands import data_directory, fail, report_start_failures
-from bot.cli.parameters import JsonOption, TextArgument
+from bot.cli.chat_commands import (
+    JsonOption,
+    TextArgument,
+    data_directory,
+    fail,
+    report_start_failures,
+)
 
 _SUFFIXES = {".yaml", ".yml", ".json", ".md"}
 
@@ -57,11 +62,12 @@ def open_workflow(source: str, *, as_json: bool) -> tuple[str, Any]:
     missing."""
     from bot.engine.workflow.field_reader import InvalidGraph
     from bot.engine.workflow.library.named_workflows import (
+        UnreadableWorkflowFile,
         WorkflowLibrary,
         parse_workflow_text,
+        read_file,
         to_workflow_faults,
     )
-    from bot.engine.workflow.library.workflow_files import UnreadableWorkflowFile, read_file
     from storage.records.workflows import WorkflowError
 
     if not is_file_name(source):

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, TypeAlias, TypeVar
 
-from bot.transports.clock import Clock, wait_for_event
 from bot.transports.limited_dict import LimitedDict
+from bot.transports.ports import Clock, wait_for_event
 from bot.transports.sanitize import truncate_text
 from handlers.request import Reply, Silence
 from storage.records.messages import InboxId, InboxRow, Incoming, IncomingMessage

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bot.transports.clock import Clock
 from bot.transports.ports import (
+    Clock,
     ContentRefused,
     DeliveryError,
     DeliveryRateLimited,

@@ -22,12 +22,11 @@ from bot.transports.chat_queue import (
     is_fragment,
     sender_key,
 )
-from bot.transports.clock import Clock
 from bot.transports.files import AttachmentFetcher
 from bot.transports.inbox_worker import InboxWorker
 from bot.transports.outbox import OutboxCourier
 from bot.transports.outbox_sender import OutboxSender
-from bot.transports.ports import IncomingRouter, PressToast, Transport
+from bot.transports.ports import Clock, IncomingRouter, PressToast, Transport
 from bot.transports.sanitize import detect_language, sanitize_incoming
 from cards.catalog import TextCatalog, catalog_for
 from cards.views.chat import MAX_HELD_SHOWN, held_messages_card

@@ -12,11 +12,10 @@ from itertools import chain, repeat
 from typing import TypeVar
 
 from bot.transports.chat_queue import MessageRows, is_joined, is_quiet, merge_rows
-from bot.transports.clock import Clock
 from bot.transports.files import AttachmentFetcher, FetchedFiles, MissingFile
 from bot.transports.outbox import OutboxCourier
 from bot.transports.outbox_sender import OutboxSender
-from bot.transports.ports import IncomingRouter
+from bot.transports.ports import Clock, IncomingRouter
 from bot.transports.sanitize import detect_language
 from cards import formats
 from cards.catalog import TextCatalog, catalog_for

@@ -13,8 +13,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from bot.transports.clock import Clock
-from bot.transports.ports import DeliveryError, LanguageResolver, OutboundMessage, Transport
+from bot.transports.ports import Clock, DeliveryError, LanguageResolver, OutboundMessage, Transport
 from cards.actions import Action
 from cards.card_json import CardDecodeError, dump_action, dump_card, load_card
 from cards.courier import CardRef

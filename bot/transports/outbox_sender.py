@@ -16,14 +16,10 @@ from typing import Any, TypeAlias
 
 from bot.transports import ports
 from bot.transports.alerts import AlertSource, ChannelAlerts
-from bot.transports.clock import Clock, wait_for_event
 from bot.transports.outbox import AnswerStreams
+from bot.transports.ports import Clock, wait_for_event
 from bot.transports.quota import MonthlyQuota, QuotaLevel
-from bot.transports.rate_limits import (
-    CHANNEL_LIMITS,
-    ChannelLimits,
-    ChannelRateLimiter,
-)
+from bot.transports.rate_limits import CHANNEL_LIMITS, ChannelLimits, ChannelRateLimiter
 from cards.card_json import CardDecodeError, load_card
 from cards.model import Card, TextBlock
 from storage.db import STORE_RETRY_SECONDS, Database, retry_until_stored

@@ -1,12 +1,16 @@
-"""Ports between transports and the rest: what a platform must implement, and what it may call."""
+"""Ports between transports and the rest: what a platform must implement, what it may call, and the
+clock."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from cards.model import Card
 from handlers.request import Reply
@@ -219,3 +223,40 @@ class IncomingRouter(Protocol):
         together. May be called again after a failure or crash. `files` are relative to the data
         directory; `missing` are the names of those that could not be fetched."""
         ...
+
+
+class Clock(Protocol):
+    def now(self) -> datetime:
+        """Current time, timezone-aware. It may jump."""
+        ...
+
+    def elapsed(self) -> float:
+        """Monotonic seconds."""
+        ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class SystemClock:
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def elapsed(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+async def wait_for_event(event: asyncio.Event, clock: Clock, seconds: float | None) -> None:
+    """Wait for the event, at most `seconds` if given."""
+    if event.is_set():
+        return
+    waits: list[asyncio.Task[Any]] = [asyncio.create_task(event.wait(), name="event")]
+    if seconds is not None:
+        waits.append(asyncio.create_task(clock.sleep(seconds), name="timer"))
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waits:
+            each.cancel()

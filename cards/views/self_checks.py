@@ -10,10 +10,12 @@ from zoneinfo import ZoneInfo
 from cards import formats, model
 from cards.actions import StartRepairTask
 from cards.catalog import TextCatalog
-from storage.records.drive import DriveStatus, GoalState, GoalStatus
 from storage.records.schedules import Firing, FiringState
 from storage.records.self_checks import (
     CheckResult,
+    DriveStatus,
+    GoalState,
+    GoalStatus,
     HealthFinding,
     HealthGrade,
     HealthReport,

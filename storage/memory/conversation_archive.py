@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 
 from storage import schema
-from storage.db import Database, Transaction
+from storage.db import Database, Transaction, record_from, records_from
 from storage.dialect import insert_or_ignore
 from storage.ids import SHORT_ID_LENGTH
 from storage.memory.tombstones import ForgottenTurns, TombstoneRepo
@@ -38,7 +38,6 @@ from storage.records.conversation_archive import (
     TranscriptRole,
 )
 from storage.records.people import ChatId, ChatKind, PersonId
-from storage.rows import record_from, records_from
 from storage.schema import helpers
 from storage.tasks import TaskVisibility
 

@@ -22,7 +22,7 @@ from sqlalchemy import (
     update,
 )
 
-from storage.db import Database, Transaction
+from storage.db import Database, Transaction, records_from
 from storage.dialect import insert_or_ignore
 from storage.errors import AmbiguousId, ConcurrentUpdate, NotFound
 from storage.ids import SHORT_ID_LENGTH, IdGenerator
@@ -46,7 +46,6 @@ from storage.records.memory import (
     NewMemoryEntry,
     text_hash,
 )
-from storage.rows import records_from
 from storage.search.inverted_index import InvertedIndex
 from storage.search.terms import (
     NEIGHBOUR_WEIGHTS,

@@ -12,11 +12,10 @@ from typing import Any
 
 from sqlalchemy import Row, bindparam, delete, insert, select, update
 
-from storage.db import Database, Transaction
+from storage.db import Database, Transaction, record_from, row_from
 from storage.ids import IdGenerator
 from storage.records.messages import CardActionRow, InboxId
 from storage.records.people import ChatId, PersonId
-from storage.rows import record_from, row_from
 from storage.schema import actions, chats
 
 BUTTON_LIFETIME = timedelta(days=30)

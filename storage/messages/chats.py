@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Row, bindparam, exists, insert, literal, select, update
 
-from storage.db import Database, Transaction
+from storage.db import Database, Transaction, record_from, row_from
 from storage.errors import NotFound
 from storage.ids import IdGenerator
 from storage.records.messages import ChatAddress, MessageSender, OutboxState
@@ -23,7 +23,6 @@ from storage.records.people import (
     PersonId,
     PersonRole,
 )
-from storage.rows import record_from, row_from
 from storage.schema import chats, identities, outbox, people
 
 JOINED_PREFIX = "its_"

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from sqlalchemy import Row, and_, bindparam, delete, func, select, update
 
-from storage.db import Database, Transaction
+from storage.db import Database, Transaction, record_from
 from storage.dialect import insert_or_ignore
 from storage.records.messages import (
     WAITS_OUTCOME,
@@ -22,7 +22,6 @@ from storage.records.messages import (
     ReceivedEvent,
 )
 from storage.records.people import Channel, ChatId
-from storage.rows import record_from
 from storage.schema import inbox, outbox
 
 

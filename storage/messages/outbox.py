@@ -21,7 +21,7 @@ from sqlalchemy import (
     update,
 )
 
-from storage.db import Database, Transaction
+from storage.db import Database, Transaction, record_from, row_from
 from storage.dialect import insert_or_ignore, upsert
 from storage.messages.chats import JOINED_CHAT, JOINED_PREFIX, chat_from_row
 from storage.records.messages import (
@@ -32,7 +32,6 @@ from storage.records.messages import (
     OutboxState,
 )
 from storage.records.people import Channel, Chat, ChatId, ChatKind
-from storage.rows import record_from, row_from
 from storage.schema import actions, chats, outbox, placements
 
 _QUEUED = outbox.c.state == OutboxState.QUEUED.value

@@ -228,7 +228,7 @@ def set_clock(hours: float) -> None:
     """The machine's clock was wrong before, or is wrong now."""
     from datetime import UTC, datetime, timedelta
 
-    from bot.transports.clock import SystemClock
+    from bot.transports.ports import SystemClock
 
     def now(self: SystemClock) -> datetime:
         return datetime.now(UTC) + timedelta(hours=hours)

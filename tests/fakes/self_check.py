@@ -9,9 +9,17 @@ from typing import Any
 
 from cards.catalog import TextCatalog
 from storage.errors import NotFound
-from storage.records.drive import DriveStatus, GoalName, GoalState, GoalStatus
 from storage.records.people import ChatId, Person
-from storage.records.self_checks import CheckResult, HealthFinding, HealthReport, Incident
+from storage.records.self_checks import (
+    CheckResult,
+    DriveStatus,
+    GoalName,
+    GoalState,
+    GoalStatus,
+    HealthFinding,
+    HealthReport,
+    Incident,
+)
 from storage.records.tasks import Task, TaskId
 from storage.records.usage import SpendingCap
 from tests.builders import NOW, make_task

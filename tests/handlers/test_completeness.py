@@ -65,8 +65,7 @@ from handlers.command_table import COMMANDS, platform_menu
 from handlers.errors import ActionForbidden, BackendFailure, UserError
 from handlers.middleware import explain_error, explanation_card
 from handlers.ports import PressRefusal
-from handlers.registry import CommandRegistry, CommandSpec, DuplicateCommand
-from handlers.request import Reply, Request
+from handlers.request import CommandRegistry, CommandSpec, DuplicateCommand, Reply, Request
 from storage import errors
 from storage.errors import StorageError
 from storage.records.people import Language

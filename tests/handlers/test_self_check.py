@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from cards.actions import StartRepairTask
 from handlers.request import Reply
-from storage.records.drive import GoalName, GoalState
+from storage.records.self_checks import GoalName, GoalState
 from tests.builders import NOW
 from tests.fakes.self_check import make_incident
 from tests.handlers.router_harness import RouterHarness, text_of

@@ -36,7 +36,7 @@ from bot.engine.llm.backend import (
     TokenUsage,
 )
 from bot.engine.llm.failover import BackendSelector
-from bot.engine.llm.present_time import TimeTeller
+from bot.engine.llm.stored_messages import TimeTeller
 from bot.engine.mcp.client.server_config import ConnectedServers, McpScope
 from bot.engine.mcp.client.server_pool import McpServerPool
 from bot.engine.permissions.requests import SuspendedCalls

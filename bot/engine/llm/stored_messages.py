@@ -1,12 +1,15 @@
-"""Inspects stored session messages without importing the library that wrote them.
+"""Inspects stored session messages without importing the library that wrote them, and keeps date
+and time at a prompt's end, where they do not invalidate its cache.
 
 Rows are those of `api.metered_model.dump_history`; only accessed fields are checked."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime, tzinfo
 from typing import Any, TypeAlias
 
 MessageRow: TypeAlias = Mapping[str, Any]
@@ -20,6 +23,13 @@ _IMAGE_BYTES = 6_000
 
 _BINARY = "binary"
 _TIMESTAMP = "timestamp"
+TimeTeller: TypeAlias = Callable[[str], str]
+"""Returns the prompt with the present time at its end."""
+
+_LINE = re.compile(
+    r"\n\n\[now: \d{4}-\d\d-\d\d [A-Z][a-z]{2} \d\d:\d\d, [^\]\n]{1,60}, UTC[+-]\d\d:\d\d\]"
+)
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 def is_message(row: object) -> bool:
@@ -148,3 +158,19 @@ def _texts(value: Any) -> Iterator[str | Mapping[str, Any]]:
                 yield from _texts(each)
         case _:
             yield json.dumps(value, ensure_ascii=False, default=str)
+
+
+def with_present_time(prompt: str, now: datetime, zone: tzinfo) -> str:
+    """The prompt with the date, weekday, minute and zone behind it; an empty prompt stays empty."""
+    if not prompt.strip():
+        return prompt
+    local = now.astimezone(zone)
+    offset = local.strftime("%z")
+    return (
+        f"{prompt}\n\n[now: {local:%Y-%m-%d} {_DAYS[local.weekday()]} {local:%H:%M}, {zone},"
+        f" UTC{offset[:3]}:{offset[3:5]}]"
+    )
+
+
+def without_present_time(text: str) -> str:
+    return _LINE.sub("", text) if "[now: " in text else text

@@ -4,7 +4,7 @@
 2. `extraction` and `extraction_worker` draw facts with a model; `admission` filters them.
 3. `consolidation` is the one write path: add, support, merge, supersede or ignore. It compares with
    `fact_matching`; `promotion` and `candidate_review` raise facts to long-term memory.
-4. `retriever` searches words, `embeddings` and `associations`, always within a reader's `access`.
+4. `retriever` searches words, `embeddings` and associations, always within a reader's `access`.
 5. `context_builder` puts what was found before a model; `usage_tracking` learns what it used.
 
 Beside it: `decay` and `maintenance`; `episodes`; `writer` and `service` for changes by people;

@@ -89,7 +89,7 @@ class AccountMatcher:
 
 
 _PAGE_SIZE = 500
-_AT_ONCE = 50
+_AT_ONCE = 100
 """Rows per transaction, so that other writers get their turn."""
 _MAX_BYTES = 20_000_000
 _MAX_LINES = 10_000

@@ -15,8 +15,7 @@ from bot.engine.workflow.definition import (
     WorkflowNode,
     WorkflowTopology,
 )
-from bot.engine.workflow.expressions.evaluator import references
-from bot.engine.workflow.expressions.templates import escape_placeholders
+from bot.engine.workflow.expressions.evaluator import escape_placeholders, references
 from bot.engine.workflow.node_runs import (
     ActivationPath,
     enclosing_round,

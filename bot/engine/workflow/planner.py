@@ -17,7 +17,7 @@ from bot.engine.llm.backend import AnswerCutByBudget, BackendDenied, InvalidAnsw
 from bot.engine.llm.written_forms import brace_spans
 from bot.engine.workflow import prompts
 from bot.engine.workflow.definition import FORMAT_VERSION, Workflow, WorkflowNode
-from bot.engine.workflow.expressions.templates import escape_placeholders
+from bot.engine.workflow.expressions.evaluator import escape_placeholders
 from bot.engine.workflow.field_reader import InvalidGraph, ValidationIssue
 from bot.engine.workflow.nodes.contract import NodeRole
 from bot.engine.workflow.nodes.registry import NodeType

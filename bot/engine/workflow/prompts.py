@@ -7,8 +7,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from bot.engine.workflow.definition import Workflow, WorkflowNode
+from bot.engine.workflow.expressions.evaluator import replace_placeholders
 from bot.engine.workflow.expressions.operations import value_as_text
-from bot.engine.workflow.expressions.templates import replace_placeholders
 from bot.engine.workflow.node_runs import (
     UNFINISHED_ROUNDS_KEY,
     VALUES_KEY,

@@ -18,12 +18,7 @@ from bot.engine.agent.model_calls import ModelReply, ModelRequest
 from bot.engine.agent.requested_files import find_named_files
 from bot.engine.agent.worker_team import WorkerTeam, persona_purposes
 from bot.engine.llm.answer_schemas import StepAnswer, plan_answer_for
-from bot.engine.llm.backend import (
-    BackendDenied,
-    BackendError,
-    BudgetExceeded,
-    RunPurpose,
-)
+from bot.engine.llm.backend import BackendDenied, BackendError, BudgetExceeded, RunPurpose
 from bot.engine.tracing.span_ids import node_span_id
 from bot.engine.workers.spec import CostAccount
 from bot.engine.workflow import checkpoint_events as events

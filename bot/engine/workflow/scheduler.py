@@ -15,8 +15,8 @@ from itertools import islice
 from typing import Any, TypeAlias, assert_never
 
 from bot.engine.workflow.definition import OnError, Workflow, WorkflowEdge, WorkflowNode
+from bot.engine.workflow.expressions.evaluator import escape_placeholders, fill_template
 from bot.engine.workflow.expressions.operations import ExpressionError, value_as_text
-from bot.engine.workflow.expressions.templates import escape_placeholders, fill_template
 from bot.engine.workflow.node_runs import (
     EXHAUSTED_EDGE_KEY,
     NO_STORED_RUNS,

@@ -22,12 +22,8 @@ from bot.engine.workflow import checkpoint_events as events
 from bot.engine.workflow import report_delivery, scheduler, step_approvals
 from bot.engine.workflow.checkpoint_events import Deciding, NextAction, ReplanRequest, StartedStep
 from bot.engine.workflow.definition import Workflow, WorkflowNode
-from bot.engine.workflow.expressions.templates import escape_placeholders
-from bot.engine.workflow.node_runs import (
-    PLANNING_PATH,
-    ActivationPath,
-    is_condition_question,
-)
+from bot.engine.workflow.expressions.evaluator import escape_placeholders
+from bot.engine.workflow.node_runs import PLANNING_PATH, ActivationPath, is_condition_question
 from bot.engine.workflow.plan import HUMAN, insert_steps, is_chain, merge_with_finished
 from bot.engine.workflow.run_state import (
     BudgetHold,

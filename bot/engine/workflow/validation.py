@@ -29,7 +29,13 @@ from bot.engine.workflow.definition import (
     find_cycles,
     reachable,
 )
-from bot.engine.workflow.expressions.evaluator import CONSTANTS, references, syntax_tree
+from bot.engine.workflow.expressions.evaluator import (
+    CONSTANTS,
+    find_placeholders,
+    references,
+    syntax_tree,
+    without_placeholders,
+)
 from bot.engine.workflow.expressions.operations import (
     TEXT_KEY,
     ExpressionError,
@@ -38,7 +44,6 @@ from bot.engine.workflow.expressions.operations import (
     read_flag,
 )
 from bot.engine.workflow.expressions.parser import ExpressionNode, ExpressionOp, walk_nodes
-from bot.engine.workflow.expressions.templates import find_placeholders, without_placeholders
 from bot.engine.workflow.field_reader import (
     InvalidGraph,
     ValidationIssue,

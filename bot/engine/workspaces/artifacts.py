@@ -13,12 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from bot.engine.llm.backend import BackendDenied
-from bot.engine.llm.workspace_files import (
-    INTERNAL_FOLDER,
-    find_file,
-    find_missing,
-    find_unchanged,
-)
+from bot.engine.llm.workspace_files import INTERNAL_FOLDER, find_file, find_missing, find_unchanged
 from bot.engine.sandbox.git_runner import GitFailed
 from bot.engine.workspaces.branch_merge import MergeOutcome
 from bot.engine.workspaces.worktrees import AdoptionCheck, TaskWorktrees

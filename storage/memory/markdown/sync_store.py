@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, func, select
 
-from storage.db import Database, Transaction
+from storage.db import Database, Transaction, record_from
 from storage.dialect import insert_or_ignore, upsert
 from storage.memory.markdown.merge import PageDigest
 from storage.memory_schema import (
@@ -29,7 +29,6 @@ from storage.records.memory import (
     MemoryState,
     text_hash,
 )
-from storage.rows import record_from
 from storage.search.inverted_index import in_chunks
 
 CONFLICT_LINK = "rival"

@@ -13,7 +13,7 @@ from bot.config.settings import Settings
 from bot.engine.agent.memory_hooks.worker_memory import WorkerHistory
 from bot.engine.memory.conversation_archive.service import ConversationHistoryService
 from bot.engine.workers.spec import CostAccount
-from bot.transports.clock import SystemClock
+from bot.transports.ports import SystemClock
 from storage.memory.jobs import CompactionJobRepo
 from storage.records.people import Chat, Person
 from storage.records.tasks import NewTask, TaskId, TaskPriority

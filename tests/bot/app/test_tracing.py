@@ -12,7 +12,7 @@ import pytest
 from bot.app.repositories import RepositorySet, build_repositories
 from bot.app.tracing import build_span_services
 from bot.config.settings import Settings, load_settings
-from bot.transports.clock import SystemClock
+from bot.transports.ports import SystemClock
 from tests.migrated_database import open_database
 
 URL = "http://127.0.0.1:4318"

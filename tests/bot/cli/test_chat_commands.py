@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from bot.__main__ import cli
-from bot.cli import local_execution, task
+from bot.cli import local_execution, memory, task
+from bot.cli.chat_commands import resolve_scope
 from bot.cli.local_execution import CommandAnswer
 from handlers.command_table import COMMANDS
 from handlers.parsing import CommandMessage, parse_flags, parse_message
@@ -188,4 +189,31 @@ def test_paths_are_named_so_that_they_mean_the_same_elsewhere(
     assert said == [
         f"/run -p normal -d {tmp_path}/here -- x",
         f'/log 3k resource --file "{tmp_path}/a b.txt" --',
+    ]
+
+
+def test_a_project_is_its_repository_or_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "site" / ".git").mkdir(parents=True)
+    (tmp_path / "site" / "docs").mkdir()
+
+    assert resolve_scope("project", tmp_path / "site" / "docs") == f"project:{tmp_path}/site"
+    assert resolve_scope("project:.", tmp_path / "site" / "docs") == f"project:{tmp_path}/site/docs"
+    assert resolve_scope("project:/a//b/../c/", tmp_path) == "project:/a/c"
+
+
+@pytest.mark.parametrize("name", ["", "me", "chat", "project:web", "custom:a/../b", "./"])
+def test_every_other_name_stays_as_it_is(name: str) -> None:
+    assert resolve_scope(f" {name} ") == name
+
+
+def test_what_is_to_be_remembered_may_look_like_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(memory, "execute", lambda line, **_: said.append(line))
+
+    CliRunner().invoke(memory.cli, ["add", "--scope is a word", "--scope", "skill:x", "too"])
+    CliRunner().invoke(memory.cli, ["edit", "abc", "-5 degrees"])
+
+    assert said == [
+        "/memory add --scope skill:x -- --scope is a word too",
+        "/memory edit abc -5 degrees",
     ]

@@ -11,7 +11,7 @@ from bot.app.repositories import RepositorySet, build_repositories
 from bot.cli.memory_bulk import resolve_scopes
 from bot.config.settings import Settings
 from bot.engine.memory.access import UnknownScopeName
-from bot.transports.clock import SystemClock
+from bot.transports.ports import SystemClock
 from bot.transports.web.ports import LOCAL_PLACE
 from storage.records.memory import GLOBAL_SCOPE
 from tests.engine_harness import START

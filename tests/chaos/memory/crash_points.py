@@ -82,7 +82,7 @@ def follow_clock_file(told_in: Path) -> None:
 
     from bot.engine.memory import maintenance
     from bot.transports import inbox
-    from bot.transports.clock import SystemClock
+    from bot.transports.ports import SystemClock
     from storage.messages.inbox import INBOX_RETENTION, InboxRepo
 
     async def nothing(self: InboxRepo, *, now: datetime, keep: timedelta = INBOX_RETENTION) -> int:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from storage.health_figures import HealthFigures
 from storage.records.self_checks import HealthFinding
+from storage.self_checks import HealthFigures
 
 _TOLERANCE = timedelta(minutes=2)
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from storage.health_figures import Backlog, HealthFigures
 from storage.records.self_checks import HealthFinding
+from storage.self_checks import Backlog, HealthFigures
 
 _UNHANDLED_AFTER = timedelta(minutes=30)
 _UNSENT_AFTER = timedelta(minutes=15)

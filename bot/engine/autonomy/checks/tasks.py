@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from storage.errors import LostLease, WrongState
-from storage.health_figures import HealthFigures
 from storage.records.self_checks import HealthFinding
 from storage.records.tasks import Task
+from storage.self_checks import HealthFigures
 
 _LEASE_GRACE = timedelta(minutes=5)
 _PATIENCE = timedelta(minutes=15)

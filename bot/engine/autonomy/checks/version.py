@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from storage.health_figures import HealthFigures
 from storage.records.self_checks import HealthFinding
+from storage.self_checks import HealthFigures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

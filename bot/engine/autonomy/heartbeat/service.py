@@ -13,11 +13,7 @@ from pathlib import Path
 from bot.engine.agent.conversation.resumption import CardPoster
 from bot.engine.autonomy.heartbeat.hours import ActiveHours
 from bot.engine.autonomy.heartbeat.run import CUT_OFF, HeartbeatRunner
-from bot.engine.autonomy.heartbeat.task_list import (
-    append_task,
-    read_task_file,
-    tick_tasks,
-)
+from bot.engine.autonomy.heartbeat.task_list import append_task, read_task_file, tick_tasks
 from bot.engine.llm.backend import BackendUnavailable
 from bot.engine.schedule.builtin import OFF_BY_SETTING, BuiltinSchedules
 from bot.engine.schedule.firing import ScheduleFirer, ServiceFailure

@@ -54,7 +54,7 @@ from bot.engine.llm.api.metered_model import (
     load_history,
     usage_of,
 )
-from bot.engine.llm.api.silence import watch_silence
+from bot.engine.llm.api.repetition import RepeatedCallGuard, watch_silence
 from bot.engine.llm.api.text_tool_calls import TextReader, TextToolCallModel, WrittenCallModel
 from bot.engine.llm.backend import (
     AgentEvent,
@@ -74,7 +74,6 @@ from bot.engine.llm.backend import (
     ToolFinished,
     ToolStarted,
 )
-from bot.engine.llm.repetition import RepeatedCallGuard
 from bot.engine.llm.tool_calls import (
     ERROR_PREFIX,
     READ_ONLY_KINDS,

@@ -54,7 +54,7 @@ from pydantic_ai.usage import RequestUsage
 
 from bot.engine.llm.api.access import ToolForm
 from bot.engine.llm.api.error_mapping import AnswerRepeatsItself
-from bot.engine.llm.repetition import RepeatedTextGuard
+from bot.engine.llm.api.repetition import RepeatedTextGuard
 from bot.engine.llm.written_calls import HeldText, ToolSchemas, is_quoted, read_calls
 from bot.engine.llm.written_forms import read_form
 

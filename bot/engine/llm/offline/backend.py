@@ -35,7 +35,13 @@ from bot.engine.llm.backend import (
     ToolFinished,
     ToolStarted,
 )
-from bot.engine.llm.offline.action_parser import parse_action
+from bot.engine.llm.offline.action_parser import (
+    classify_intent,
+    needs_workspace,
+    parse_action,
+    split_steps,
+    step_title,
+)
 from bot.engine.llm.offline.actions import (
     ActionContext,
     ActionOutcome,
@@ -49,12 +55,6 @@ from bot.engine.llm.offline.actions import (
     UnknownAction,
     WriteFileAction,
     perform_action,
-)
-from bot.engine.llm.offline.task_parser import (
-    classify_intent,
-    needs_workspace,
-    split_steps,
-    step_title,
 )
 from bot.engine.llm.tool_calls import CallDecision, CallKind, CallVerdict, ToolCall, call_title
 from cards.catalog import catalog_for

@@ -11,7 +11,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from bot.engine.llm import stored_messages
-from bot.engine.llm.present_time import without_present_time
+from bot.engine.llm.stored_messages import without_present_time
 from bot.engine.memory.conversation_archive.search_query import SearchDeadline
 from bot.engine.memory.noise_filter import strip_memory_blocks
 from bot.engine.memory.token_budget import (

@@ -1,26 +1,24 @@
-"""The library of named workflows: files in the data directory that are read again when they
-change."""
+"""The library of named workflows: files in the data directory, read again when they change."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import re
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Protocol, TypeAlias
 
 from pydantic import JsonValue
 
 from bot.engine.workflow.definition import InputDefinition, Workflow, dump_workflow, load_workflow
 from bot.engine.workflow.field_reader import InvalidGraph, ValidationIssue
-from bot.engine.workflow.library import workflow_files as files
-from bot.engine.workflow.library.workflow_files import (
-    FileStamp,
-    UnreadableWorkflowFile,
-    WorkflowFile,
-)
 from bot.engine.workflow.node_runs import PLANNING_PATH
 from bot.engine.workflow.validation import validate_workflow
 from cards.catalog import catalog_for
@@ -41,6 +39,152 @@ from storage.records.workflows import (
     WorkflowStep,
 )
 from storage.task_graphs import TaskGraphRepo
+
+SUFFIXES = (".yaml", ".yml", ".json", ".md")
+MAX_BYTES = 1_000_000
+MAX_FILES = 200
+
+_VALID_NAME = re.compile(r"[^\W_][\w-]{0,63}")
+_IGNORED_NAMES = {"readme"}
+
+FileStamp: TypeAlias = tuple[int, int, int]
+"""Modification time, size and inode: changes whenever the file does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowFile:
+    name: str
+    file: str
+    stamp: FileStamp
+
+
+class UnreadableWorkflowFile(Exception):
+    """`key` is link, not_a_file, large_file, not_utf8 or unreadable."""
+
+    def __init__(self, key: str, **facts: object) -> None:
+        self.key = key
+        self.facts = facts
+        super().__init__(key)
+
+
+def is_valid_name(name: str) -> bool:
+    """Letters of any language, digits, `-` and `_`, so that a name cannot leave the folder."""
+    return bool(_VALID_NAME.fullmatch(name)) and name.casefold() not in _IGNORED_NAMES
+
+
+def list_files(folder: Path) -> tuple[list[WorkflowFile], int]:
+    """Return the files by name, and the number of files beyond the limit. Empty if there is no
+    folder."""
+    try:
+        with os.scandir(folder) as each:
+            found = list(filter(None, map(_workflow_file, each)))
+    except (FileNotFoundError, NotADirectoryError):
+        return [], 0
+    found.sort(key=lambda each: (each.name, SUFFIXES.index(Path(each.file).suffix.lower())))
+    return found[:MAX_FILES], max(0, len(found) - MAX_FILES)
+
+
+def read_file(path: Path) -> str:
+    """Read without following links or blocking on pipes. Raises UnreadableWorkflowFile."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if path.is_symlink():
+            raise UnreadableWorkflowFile("link") from error
+        raise UnreadableWorkflowFile("unreadable", why=error.strerror or "?") from error
+    with os.fdopen(file, "rb") as opened:
+        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+            raise UnreadableWorkflowFile("not_a_file")
+        try:
+            data = opened.read(MAX_BYTES + 1)
+        except OSError as error:
+            raise UnreadableWorkflowFile("unreadable", why=error.strerror or "?") from error
+    return decode_text(data)
+
+
+def decode_text(data: bytes) -> str:
+    """Raises UnreadableWorkflowFile."""
+    if len(data) > MAX_BYTES:
+        raise UnreadableWorkflowFile("large_file", most=MAX_BYTES // 1_000)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UnreadableWorkflowFile("not_utf8", at=error.start) from error
+
+
+def write_file(folder: Path, name: str, text: str, *, replace: bool) -> str:
+    """Write atomically and return the file's name.
+
+    Raises FileExistsError if another file of that name exists and `replace` is False. Other files
+    of the name are deleted after the write.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from error
+    file = f"{name}{suffix_for(text)}"
+    others = [each for each in _files_named(folder, name) if each != file]
+    if others and not replace:
+        raise FileExistsError(others[0])
+    data = f"{text.rstrip()}\n".encode()
+    with NamedTemporaryFile(dir=folder, prefix=f".{name}.", suffix=".new", delete=False) as opened:
+        new = Path(opened.name)
+        try:
+            opened.write(data)
+            opened.flush()
+            os.fsync(opened.fileno())
+            _put_in_place(new, folder / file, data, replace=replace)
+        finally:
+            new.unlink(missing_ok=True)
+    for other in others:
+        (folder / other).unlink(missing_ok=True)
+    return file
+
+
+def _put_in_place(new: Path, place: Path, data: bytes, *, replace: bool) -> None:
+    if replace:
+        new.replace(place)
+        return
+    try:
+        # Unlike a rename, a link fails if the file exists by now.
+        os.link(new, place)
+    except FileExistsError:
+        # Repeating the same save is no conflict.
+        if place.is_symlink() or not place.is_file() or place.read_bytes() != data:
+            raise
+
+
+def delete_files(folder: Path, name: str) -> bool:
+    """Return False if there was no file."""
+    files = _files_named(folder, name)
+    for file in files:
+        (folder / file).unlink(missing_ok=True)
+    return bool(files)
+
+
+def suffix_for(text: str) -> str:
+    """Guess the format from the content."""
+    first = text.lstrip("\ufeff \t\r\n")
+    if first.startswith("{"):
+        return ".json"
+    return ".md" if first.startswith(("#", "```")) or "\n```" in first else ".yaml"
+
+
+def _files_named(folder: Path, name: str) -> list[str]:
+    return [f"{name}{suffix}" for suffix in SUFFIXES if os.path.lexists(folder / f"{name}{suffix}")]
+
+
+def _workflow_file(one: os.DirEntry[str]) -> WorkflowFile | None:
+    path = Path(one.name)
+    is_hidden = one.name.startswith(".") or path.stem.casefold() in _IGNORED_NAMES
+    if is_hidden or path.suffix.lower() not in SUFFIXES or not one.name.isprintable():
+        return None
+    try:
+        info = one.stat(follow_symlinks=False)
+    except OSError:
+        return None
+    stamp = (info.st_mtime_ns, info.st_size, info.st_ino)
+    return WorkflowFile(name=path.stem, file=one.name, stamp=stamp)
 
 
 def describe_workflow(name: str, file: str, workflow: Workflow) -> NamedWorkflow:
@@ -207,7 +351,7 @@ class WorkflowLibrary:
 
     async def read_file(self, file: str) -> str:
         try:
-            return await asyncio.to_thread(files.read_file, self._home / file)
+            return await asyncio.to_thread(read_file, self._home / file)
         except UnreadableWorkflowFile as error:
             name = Path(file).name
             errors = (WorkflowError(key=error.key, facts=error.facts),)
@@ -226,20 +370,20 @@ class WorkflowLibrary:
         if isinstance(result, InvalidWorkflowFile):
             raise WorkflowRefused(WorkflowRefusalReason.BROKEN, name, errors=result.errors)
         with _refusing_os_errors(name):
-            await asyncio.to_thread(files.write_file, self._folder, name, text, replace=replace)
+            await asyncio.to_thread(write_file, self._folder, name, text, replace=replace)
         return await self.find(name)
 
     async def delete(self, name: str) -> None:
         _require_valid_name(name)
         with _refusing_os_errors(name):
-            gone = await asyncio.to_thread(files.delete_files, self._folder, name)
+            gone = await asyncio.to_thread(delete_files, self._folder, name)
         if not gone:
             raise WorkflowRefused(WorkflowRefusalReason.UNKNOWN, name)
 
     def scan(self) -> WorkflowCatalog:
         """Blocking."""
         try:
-            found, left_out = files.list_files(self._folder)
+            found, left_out = list_files(self._folder)
         except OSError as error:
             fault = WorkflowError(key="unreadable", facts={"why": error.strerror or "?"})
             bad = (InvalidWorkflowFile(name=FOLDER, file=FOLDER, errors=(fault,)),)
@@ -276,7 +420,7 @@ class WorkflowLibrary:
     def open_workflow(self, name: str) -> tuple[WorkflowFile, Workflow]:
         """Find by name, ignoring case if needed. Blocking. Raises WorkflowRefused."""
         try:
-            found, _ = files.list_files(self._folder)
+            found, _ = list_files(self._folder)
         except OSError:
             found = []
         named = [each for each in found if each.name == name]
@@ -292,8 +436,8 @@ class WorkflowLibrary:
         stamp, read_ = self._cache.get(entry.file, (None, ()))
         if stamp == entry.stamp:
             return read_
-        if files.is_valid_name(entry.name):
-            read_ = _parse_or_errors(lambda: files.read_file(self._folder / entry.file))
+        if is_valid_name(entry.name):
+            read_ = _parse_or_errors(lambda: read_file(self._folder / entry.file))
         else:
             read_ = (WorkflowError(key="file_name"),)
         self._cache[entry.file] = (entry.stamp, read_)
@@ -305,8 +449,8 @@ def parse_workflow_text(text: str) -> Workflow:
     # Imported on first use: most processes never need it.
     from bot.engine.workflow.serialization.reader import read_workflow
 
-    if len(text) > files.MAX_BYTES:
-        raise UnreadableWorkflowFile("large_file", most=files.MAX_BYTES // 1_000)
+    if len(text) > MAX_BYTES:
+        raise UnreadableWorkflowFile("large_file", most=MAX_BYTES // 1_000)
     return validate_workflow(read_workflow(text))
 
 
@@ -340,5 +484,5 @@ def _refusing_os_errors(name: str) -> Iterator[None]:
 
 
 def _require_valid_name(name: str) -> None:
-    if not files.is_valid_name(name):
+    if not is_valid_name(name):
         raise WorkflowRefused(WorkflowRefusalReason.BAD_NAME, name)

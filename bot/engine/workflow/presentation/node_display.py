@@ -18,7 +18,7 @@ from bot.engine.workflow.definition import (
     WorkflowTopology,
     load_workflow,
 )
-from bot.engine.workflow.expressions.templates import fill_template, replace_placeholders
+from bot.engine.workflow.expressions.evaluator import fill_template, replace_placeholders
 from bot.engine.workflow.field_reader import InvalidGraph
 from bot.engine.workflow.node_runs import (
     PLANNING_PATH,

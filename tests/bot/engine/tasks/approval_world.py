@@ -14,8 +14,8 @@ from zoneinfo import ZoneInfo
 from bot.engine.agent.budget import grant_cap_extension
 from bot.engine.tasks.approvals import ApprovalCardPublisher, ApprovalExpirer, TaskApprovalEffects
 from bot.engine.tasks.notifier import QueuePositionTracker, TaskNotifier
-from bot.transports.clock import SystemClock
 from bot.transports.outbox import AnswerStreams, OutboxCourier, SentCardService
+from bot.transports.ports import SystemClock
 from cards.card_json import load_card
 from cards.model import Card
 from cards.render.text import render

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from bot.engine.llm.answer_schemas import PlanAnswer, PlanStep
 from bot.engine.workflow.definition import Workflow, WorkflowNode
-from bot.engine.workflow.expressions.templates import fill_template, find_placeholders
+from bot.engine.workflow.expressions.evaluator import fill_template, find_placeholders
 from bot.engine.workflow.field_reader import InvalidGraph
 from bot.engine.workflow.plan import is_chain, linear_workflow
 from bot.engine.workflow.planner import find_json, plan_from_answer, plan_from_text

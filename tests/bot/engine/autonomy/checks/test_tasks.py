@@ -8,9 +8,9 @@ from pathlib import Path
 from bot.engine.autonomy.checks.tasks import TaskHealthCheck
 from bot.engine.tasks.recovery import requeue_interrupted
 from storage.errors import LostLease
-from storage.health_figures import HealthFigures
 from storage.records.people import Language
 from storage.records.tasks import Task, TaskStatus
+from storage.self_checks import HealthFigures
 from tests.bot.engine.autonomy.checks.health_world import (
     NOW,
     HealthWorld,

@@ -12,8 +12,8 @@ import pytest
 
 from bot.engine.llm.api.access import ApiProvider
 from bot.engine.llm.api.backend import ApiBackend
+from bot.engine.llm.api.repetition import REFUSAL, RepeatedCallGuard, RepeatedCalls
 from bot.engine.llm.backend import PartialTurn
-from bot.engine.llm.repetition import REFUSAL, RepeatedCallGuard, RepeatedCalls
 from bot.engine.llm.tool_calls import AgentTool, CallDecision, CallKind, CallVerdict, ToolCall
 from tests.bot.engine.llm.builders import build_request, collect_run
 from tests.emulators.models.emulator import ModelEmulator

@@ -13,8 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.engine.llm.backend import BackendDenied, BackendUnavailable
-from bot.engine.memory.conversation_archive.compaction import ArchiveCompactor, SweepResult
-from bot.engine.memory.conversation_archive.summary_writer import MAX_CALLS, MAX_REFUSALS
+from bot.engine.memory.conversation_archive.compaction import (
+    MAX_CALLS,
+    MAX_REFUSALS,
+    ArchiveCompactor,
+    SweepResult,
+)
 from storage.memory.conversation_archive import SummaryRepo
 from storage.records.workers import ModelSession
 from tests.bot.engine.agent.history_rows import (

@@ -20,7 +20,7 @@ from bot.engine.workflow.definition import (
     dump_workflow,
     load_workflow,
 )
-from bot.engine.workflow.expressions.templates import fill_template
+from bot.engine.workflow.expressions.evaluator import fill_template
 from bot.engine.workflow.field_reader import InvalidGraph, parse_duration
 from bot.engine.workflow.nodes.assign import AssignConfig
 from bot.engine.workflow.nodes.contract import VariableAssignment

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bot.engine.llm.present_time import with_present_time, without_present_time
+from bot.engine.llm.stored_messages import with_present_time, without_present_time
 
 NOW = datetime(2026, 12, 31, 18, 5, 59, tzinfo=UTC)
 

@@ -1,11 +1,15 @@
-"""Stops models that repeat themselves: the same tool call, or the same words without end."""
+"""Stops models that fall silent or repeat themselves: the same tool call, or the same words without
+end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar
 
 from bot.engine.llm import stored_messages
+from bot.engine.llm.api.error_mapping import ModelSilent
 from bot.engine.llm.backend import RunLimitReached
 from bot.engine.llm.stored_messages import MessageRow
 from bot.engine.llm.tool_calls import ERROR_PREFIX, call_fingerprint
@@ -21,6 +25,7 @@ REFUSAL = (
     f"{ERROR_PREFIX}not made: this very call has brought the same result {MAX_REPEATS} times in a"
     " row and would bring it again. Do something else, or end with what you have."
 )
+_T = TypeVar("_T")
 
 
 class RepeatedCalls(RunLimitReached):
@@ -103,3 +108,55 @@ def _turn_results(history: Sequence[Any]) -> Iterator[tuple[str, str]]:
 
 def _is_prompt(row: MessageRow) -> bool:
     return not stored_messages.is_response(row) and not stored_messages.has_tool_results(row)
+
+
+async def watch_silence(
+    stream: AbstractAsyncContextManager[AsyncIterator[_T]],
+    *,
+    notice_after: float,
+    fail_after: float,
+    is_busy: Callable[[], Any],
+) -> AsyncGenerator[_T | None, None]:
+    """Yield the stream's events, and None once nothing has come for `notice_after` seconds. Raises
+    ModelSilent after `fail_after` seconds: a service may keep its connection alive for ever. While
+    `is_busy` nothing is expected of it."""
+    queue = asyncio.Queue[tuple[_T] | None]()
+
+    async def pump() -> None:
+        # In one task, since the library's cancel scopes may not move to another.
+        try:
+            async with stream as events:
+                async for event in events:
+                    queue.put_nowait((event,))
+                    await queue.join()
+        finally:
+            queue.put_nowait(None)
+
+    task = asyncio.create_task(pump(), name="model stream")
+    silent = 0.0
+    try:
+        while True:
+            wait = min((fail_after if silent else notice_after) - silent, fail_after)
+            try:
+                # Not `asyncio.wait_for`: before Python 3.12 it loses a cancellation that comes
+                # together with the event.
+                async with asyncio.timeout(wait):
+                    item = await queue.get()
+            except TimeoutError:
+                silent = 0.0 if is_busy() else silent + wait
+                if silent >= fail_after:
+                    raise ModelSilent(f"the model was silent for {fail_after:g} seconds") from None
+                if silent:
+                    yield None
+                continue
+            if item is None:
+                break
+            silent = 0.0
+            yield item[0]
+            queue.task_done()
+        await task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()
