@@ -49,6 +49,17 @@ def include(project: GitProject, program: str) -> None:
     project.git("config", "include.path", "more")
 
 
+def include_if(condition: str) -> Attack:
+    """Include a file where a task works, but not in the project."""
+
+    def prepare(project: GitProject, program: str) -> None:
+        include(project, program)
+        project.git("config", "--unset", "include.path")
+        project.git("config", f"includeIf.{condition}.path", "more")
+
+    return prepare
+
+
 def configure_worktrees(project: GitProject, program: str) -> None:
     project.commit(".gitattributes", "* filter=x\n")
     project.git("config", "extensions.worktreeConfig", "true")
@@ -103,6 +114,9 @@ ATTACKS: dict[str, Attack] = {
     ),
     "in another case": configure("FILTER.x.SmudGe", attributes="filter=x"),
     "included": include,
+    "included on the branch of a task": include_if("onbranch:shiftboss/**"),
+    "included in a worktree": include_if("gitdir:**/worktrees/**"),
+    "included by a remote": include_if("hasconfig:remote.*.url:**"),
     "of worktrees": configure_worktrees,
     "attributes in .git": attribute_by_repository,
     "an odd name": odd_name,

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from storage.data_directory import user_mask
 
@@ -45,13 +46,18 @@ _CONFIGURED_PROGRAM = re.compile(
     r"|credential\.(?:.*\.)?helper|gpg\.(?:.*\.)?(?:program|defaultkeycommand)|sequence\.editor"
     r"|pager\..*|interactive\.difffilter|remote\..*\.(?:uploadpack|receivepack|vcs)"
     r"|submodule\..*\.update|uploadpack\.packobjectshook|trailer\..*\.(?:command|cmd)"
-    r"|hook\..*\.command",
+    r"|hook\..*\.command|gc\.recentobjectshook",
     re.IGNORECASE | re.DOTALL,
 )
 """Settings by which a configuration makes git run a program, or content pass through one."""
 _LIST_CONFIG = ("config", "--list", "-z", "--show-scope")
 _REPOSITORY_SCOPES = {"local", "worktree"}
+_CONDITIONAL_INCLUDE = re.compile(r"includeif\..*\.path", re.IGNORECASE | re.DOTALL)
 _MERGE_DRIVER = re.compile(r"merge\..*\.driver", re.IGNORECASE | re.DOTALL)
+
+
+_Setting: TypeAlias = tuple[str, str, str]
+"""Scope, name and value."""
 
 
 class GitFailed(Exception):
@@ -102,7 +108,10 @@ class GitRunner:
         named = await self._run(_LIST_CONFIG, {})
         if not named.succeeded:
             return named
-        return await self._run(args, _disable_programs(named.stdout))
+        settings = _parse_config(named.stdout)
+        if (condition := _find_conditional_include(settings)) is not None:
+            return GitResult(status=128, stdout="", stderr=f"{condition} is not supported")
+        return await self._run(args, _disable_programs(settings))
 
     async def _run(self, args: Sequence[str], overrides: Mapping[str, str]) -> GitResult:
         try:
@@ -152,7 +161,11 @@ def run_git_blocking(folder: Path, *args: str, seconds: float) -> str:
         if ran.returncode:
             return ""
         printed = _decode(ran.stdout)
-        overrides = _disable_programs(printed)
+        if command is _LIST_CONFIG:
+            settings = _parse_config(printed)
+            if _find_conditional_include(settings) is not None:
+                return ""
+            overrides = _disable_programs(settings)
     return printed
 
 
@@ -168,14 +181,27 @@ def _environment() -> dict[str, str]:
     return {**kept, **quiet, **local, "LC_ALL": "C"}
 
 
-def _disable_programs(listed: str) -> Mapping[str, str]:
-    """Return values that take the place of a repository's programs. `listed` is what `git config
-    --list -z --show-scope` says: scopes and `key\\nvalue`, in turn."""
+def _parse_config(listed: str) -> Sequence[_Setting]:
+    """Parse what `git config --list -z --show-scope` says: scopes and `key\\nvalue`, in turn."""
     parts = listed.split("\0")
+    pairs = (pair.partition("\n") for pair in parts[1::2])
+    return [(scope, key, value) for scope, (key, _, value) in zip(parts[::2], pairs, strict=False)]
+
+
+def _find_conditional_include(settings: Sequence[_Setting]) -> str | None:
+    """A setting by which a repository includes a file on some branches or in some worktrees only:
+    what that one names would be known too late."""
+    for scope, key, _ in settings:
+        if scope in _REPOSITORY_SCOPES and _CONDITIONAL_INCLUDE.fullmatch(key):
+            return key
+    return None
+
+
+def _disable_programs(settings: Sequence[_Setting]) -> Mapping[str, str]:
+    """Return values that take the place of a repository's programs."""
     trusted: dict[str, str] = {}
     found: dict[str, None] = {}
-    for scope, pair in zip(parts[::2], parts[1::2], strict=False):
-        key, _, value = pair.partition("\n")
+    for scope, key, value in settings:
         if not _CONFIGURED_PROGRAM.fullmatch(key):
             continue
         if scope in _REPOSITORY_SCOPES:
