@@ -106,6 +106,7 @@ _CONTROL_FILES = {
     ".gitmodules", ".gitattributes", ".gitconfig", ".envrc", ".npmrc", ".yarnrc", ".yarnrc.yml",
     ".pnpmfile.cjs", ".pypirc", ".netrc", "pip.conf", ".mcp.json", "mcp.json", "opencode.json",
     "opencode.jsonc", "mise.toml", ".mise.toml", ".tool-versions", ".pre-commit-config.yaml",
+    "rust-toolchain", "rust-toolchain.toml",
     "lefthook.yml", ".lefthook.yml", ".bazelrc", ".gitlab-ci.yml", ".travis.yml", ".drone.yml",
     ".woodpecker.yml", "jenkinsfile", "azure-pipelines.yml", "bitbucket-pipelines.yml",
     "appveyor.yml", ".cursorrules", ".clinerules", ".windsurfrules", ".roorules", ".goosehints",

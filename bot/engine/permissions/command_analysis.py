@@ -428,7 +428,8 @@ _GIT: Mapping[str, _Options] = {
     "remote": _options("v"),
 }  # fmt: skip
 _GIT_WITHOUT_OPERANDS = {"branch", "remote"}
-_VERSION_ONLY = {"python", "python3", "node", "npm", "go", "cargo", "rustc", "java", "uv", "gcc"}
+# Not of those that a file of the project makes run another version: go, cargo, rustc.
+_VERSION_ONLY = {"python", "python3", "node", "npm", "java", "uv", "gcc"}
 
 
 def is_read_only(command: SimpleCommand) -> bool:
@@ -453,10 +454,15 @@ def _only_reads(name: str, rest: Sequence[str]) -> bool:
     options = _PLAIN.get(_SAME.get(name, name))
     if options is None or not all(map(options.allow, rest)):
         return False
-    operands = [word for word in rest if not word.startswith("-")]
-    # The second file of the one is written; the other sets the time that it is given.
-    is_written = (name == "uniq" and len(operands) > 1) or (
-        name == "date" and any(not word.startswith("+") for word in operands)
+    end = rest.index("--") if "--" in rest else len(rest)
+    operands = [word for word in rest[:end] if word == "-" or not word.startswith("-")]
+    operands += rest[end + 1 :]
+    # The second file of the one is written; the other sets the time that it is given. Behind @ is a
+    # file of options.
+    is_written = (
+        any(word.startswith("@") for word in operands)
+        or (name == "uniq" and len(operands) > 1)
+        or (name == "date" and any(not word.startswith("+") for word in operands))
     )
     return not is_written
 

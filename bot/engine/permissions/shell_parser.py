@@ -266,6 +266,7 @@ _TEST_NODES |= {"parenthesized_expression"}
 
 # These evaluate variables as arithmetic, which may run commands.
 _ARITHMETIC = re.compile(r"(?<!\S)-(?:eq|ne|lt|le|gt|ge|v|R)(?!\S)|\[\w*\$|\(\(")
+_OPERATOR = re.compile(r"(?<!\S)-[A-Za-z]+(?!\S)")
 _TEST = re.compile(r"\[\s.*\s\]|\[\[\s.*\s\]\]", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _EXPANSION = re.compile(
@@ -326,7 +327,8 @@ class _ScriptReader:
     def _check_test(self, node: Node, text: str) -> None:
         if node.type == "test_command" and not _TEST.fullmatch(text):
             self._mark_unclear("test")
-        if _ARITHMETIC.search(text) and re.search(r"[$`]", text):
+        # A name stands for its value there, and an index in that value runs commands.
+        if _ARITHMETIC.search(text) and re.search(r"[A-Za-z_$`]", _OPERATOR.sub("", text)):
             self._mark_unclear("computes_unknown")
 
     def _read_command(self, node: Node) -> None:
@@ -389,17 +391,22 @@ class _ScriptReader:
         text = self._read_word(target)
         if sign in {">&", "<&"} and re.fullmatch(r"\d+-?|-", text):
             return
+        if re.search(r"[*?\[]", text):
+            text = UNKNOWN_TEXT
         (self._script.read_files if sign == "<" else self._script.written_files).append(text)
 
     def _read_heredoc(self, node: Node) -> None:
         if node.type == "herestring_redirect":
             self._script.stdin_texts += [self._read_word(child) for child in node.named_children]
             return
-        body = "".join(_node_text(one) for one in node.named_children if one.type == "heredoc_body")
+        bodies = [one for one in node.named_children if one.type == "heredoc_body"]
+        body = "".join(map(_node_text, bodies))
         if not _heredoc_ends_cleanly(node, body):
             self._mark_unclear("heredoc_end")
         if any(child.type in _WORD_NODES for child in node.named_children):
             self._mark_unclear("heredoc_words")
+        if not _has_quoted_delimiter(node) and any(map(_has_unread_expansion, bodies)):
+            self._mark_unclear("heredoc_expands")
         self._script.stdin_texts.append(body)
 
     def _read_word(self, node: Node) -> str:
@@ -413,6 +420,23 @@ class _ScriptReader:
         """Only the first reason is kept."""
         if self._script.unclear_reason is None:
             self._script.unclear_reason = build_reason(f"unclear.{key}", **facts)
+
+
+def _has_quoted_delimiter(node: Node) -> bool:
+    """Return True if the shell expands nothing in the here-document."""
+    starts = (_node_text(one) for one in node.named_children if one.type == "heredoc_start")
+    return any(re.search(r"[\\'\"]", start) for start in starts)
+
+
+def _has_unread_expansion(body: Node) -> bool:
+    """Return True if the shell expands something that the parser takes as text: in backquotes, or
+    after tabs."""
+    text, at = body.text or b"", body.start_byte
+    for child in body.named_children:
+        if child.type != "heredoc_content":
+            start, end = child.start_byte - at, child.end_byte - at
+            text = text[:start] + b" " * (end - start) + text[end:]
+    return bool(re.search(rb"`|\$[({\[]", re.sub(rb"\\.", b"", text, flags=re.DOTALL)))
 
 
 def _heredoc_ends_cleanly(node: Node, body: str) -> bool:
