@@ -555,6 +555,14 @@ class StartRepairTask(CardAction):
     kind: Literal["start_repair_task"] = "start_repair_task"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProveButtons(CardAction):
+    """Show that presses on cards of this chat arrive."""
+
+    required_role: ClassVar[PersonRole] = PersonRole.OWNER
+    kind: Literal["prove_buttons"] = "prove_buttons"
+
+
 ScheduleAction: TypeAlias = DecideSchedule | ControlSchedule | AnswerReminder | DecideMissedFiring
 TaskAction: TypeAlias = (
     PauseTask | ResumeTask | StopTask | RetryTask | SetPriority | StartTaskAnyway
@@ -586,4 +594,5 @@ Action: TypeAlias = (
     | EndWebSession
     | EndOtherWebSessions
     | StartRepairTask
+    | ProveButtons
 )

@@ -7,6 +7,7 @@ from cards.views.system import HelpLine, help_card
 from handlers import (
     approvals,
     chat,
+    doctor,
     heartbeat,
     journal,
     mcp,
@@ -70,6 +71,7 @@ COMMANDS = CommandRegistry.merge(
     session_commands,
     system.commands,
     self_check.commands,
+    doctor.commands,
     reports.commands,
     mcp.commands,
     heartbeat.commands,

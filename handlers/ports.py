@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeAlias
 from cards.courier import Courier
 from cards.model import Card, FormBlock
 from handlers.ports_autonomy import (
+    DoctorPort,
     DrivePort,
     HeartbeatPort,
     PromptVersionPort,
@@ -487,6 +488,7 @@ class HandlerServices:
     workflows: WorkflowPort
     schedules: SchedulePort
     self_check: SelfCheckPort
+    doctor: DoctorPort
     drive: DrivePort
     heartbeat: HeartbeatPort
     reports: ReportPort

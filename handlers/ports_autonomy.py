@@ -9,7 +9,7 @@ from typing import Protocol
 
 from cards.catalog import TextCatalog
 from storage.records.heartbeat import HeartbeatRun, HeartbeatStatus
-from storage.records.people import ChatId, Language, Person
+from storage.records.people import Channel, ChatId, Language, Person
 from storage.records.prompt_versions import (
     CycleReport,
     EvolutionAnalysis,
@@ -71,6 +71,17 @@ class SelfCheckPort(Protocol):
     ) -> tuple[Incident, Task | None]:
         """Create the task that a problem's card proposes, once; None if the problem is over. Raises
         NotFound."""
+
+
+class DoctorPort(Protocol):
+    """Callers check that an owner asks."""
+
+    async def examine(self, *, by: Person, fix: bool) -> HealthReport:
+        """Run the self-check, call each model in use, and ask each platform. With `fix`, make the
+        repairs that are safe."""
+
+    async def record_press(self, channel: Channel, milliseconds: int) -> None:
+        """Buttons on cards of this channel reach us, this long after the platform sent them on."""
 
 
 class DrivePort(Protocol):

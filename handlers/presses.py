@@ -133,17 +133,17 @@ async def _perform(  # noqa: C901, PLR0911, PLR0912 - one line for each action o
             return await _send_message_form(request, task_id, form, card_key)
         case actions.RequestApprovalAgain(approval_id=approval_id):
             return await approvals.request_again(request, approval_id)
-        case actions.DecideApproval(approval_id=approval_id, approve=approve, scope=scope):
+        case actions.DecideApproval(approval_id=id_, approve=approve, scope=scope):
             return await approvals.decide_by_button(
-                request, approval_id, approve=approve, card_key=card_key, scope=scope
+                request, id_, approve=approve, card_key=card_key, scope=scope
             )
         case actions.AnswerQuestion(question_id=question_id):
             answer = action.value or form.get("text", "") or value
             return await approvals.decide_by_button(
                 request, question_id, approve=True, card_key=card_key, answer=answer
             )
-        case actions.StartRepairTask(incident_id=incident_id):
-            return await self_check.start_repair(request, incident_id)
+        case actions.StartRepairTask() | actions.ProveButtons():
+            return await self_check.handle_self_press(request, action)
         case actions.ConfirmPersonChange():
             return await people.confirm_person_change(request, action)
         case actions.ApplyPersonChange():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+from cards import actions
 from cards.views.self_checks import (
     drive_card,
     drive_data,
@@ -16,6 +17,7 @@ from cards.views.self_checks import (
     report_data,
     self_card,
 )
+from handlers.doctor import prove_buttons
 from handlers.errors import UsageError, UserError
 from handlers.prompts import evolve
 from handlers.request import CommandRegistry, Reply, Request
@@ -39,6 +41,14 @@ async def show_self(request: Request) -> Reply:
     if subcommand is None:
         raise UsageError("self")
     return await subcommand(request, rest.strip())
+
+
+async def handle_self_press(
+    request: Request, action: actions.StartRepairTask | actions.ProveButtons
+) -> Reply:
+    if isinstance(action, actions.ProveButtons):
+        return await prove_buttons(request)
+    return await start_repair(request, action.incident_id)
 
 
 async def start_repair(request: Request, incident_id: int) -> Reply:

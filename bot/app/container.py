@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from bot.app.autonomy import AutonomyDeps, AutonomyServices, build_autonomy
+from bot.app.doctor import build_doctor
 from bot.app.engine import EngineServices, build_engine_services
 from bot.app.memory import build_memory_port, build_retriever
 from bot.app.reports import build_reports
@@ -19,6 +20,7 @@ from bot.app.workers import build_masker
 from bot.config.settings import Settings
 from bot.engine.agent.budget import CostReportService
 from bot.engine.agent.session_transcript import TranscriptService
+from bot.engine.agent.skills import SkillDrafter
 from bot.engine.mcp.server.memory_access import McpMemoryDeps
 from bot.engine.mcp.server.memory_server import McpMemoryServer
 from bot.engine.memory.context_builder import MemoryContextBuilder
@@ -131,7 +133,6 @@ async def build_container(settings: Settings, db: Database) -> Container:
     clock, language = SystemClock(), settings.fixed_language
     store = build_repositories(db, clock, language, settings.approval_lifetime, zone=settings.zone)
     await _register_owners(settings, store, clock.now())
-
     alerts = ChannelAlerts(_configured_channels(settings))
     transports: dict[Channel, Transport] = {}
     quota = _build_quota(settings, store, alerts, clock)
@@ -163,6 +164,7 @@ async def build_container(settings: Settings, db: Database) -> Container:
         alerts=alerts,
         held=held,
         web_sessions=web_sessions,
+        quota=quota,
     )
     router = Router(
         services,
@@ -346,6 +348,7 @@ def _build_handler_services(
     alerts: ChannelAlerts,
     held: HeldMessages,
     web_sessions: WebSessionService,
+    quota: MonthlyQuota,
 ) -> HandlerServices:
     workers, mask = engine.workers, engine.workers.redactor.mask
     return HandlerServices(
@@ -382,10 +385,11 @@ def _build_handler_services(
         traces=engine.traces,
         projects=build_project_folders(settings, store),
         skills=workers.skills,
-        skill_writer=engine.skill_drafter,
+        skill_writer=SkillDrafter(db=store.db, gateway=engine.gateway, library=workers.skills),
         workflows=engine.evolution.workflows,
         schedules=engine.schedule.service,
         self_check=autonomy.self_check,
+        doctor=build_doctor(settings, store, clock, engine=engine, autonomy=autonomy, quota=quota),
         drive=autonomy.drive,
         heartbeat=engine.heartbeat,
         reports=build_reports(settings, store, clock, courier=courier, schedule=engine.schedule),

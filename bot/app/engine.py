@@ -48,7 +48,6 @@ from bot.engine.agent.memory_hooks.turn_recorder import RecordedConversation
 from bot.engine.agent.model_gateway import ModelGateway, ReplyRecorder
 from bot.engine.agent.pricing import PRICES_FILE, load_prices
 from bot.engine.agent.session_history import SessionHistory
-from bot.engine.agent.skills import SkillDrafter
 from bot.engine.agent.subagents.service import SubagentDeps, SubagentService
 from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.autonomy.heartbeat.service import HeartbeatService
@@ -115,6 +114,7 @@ class EngineServices:
     reports of subagents, `on_decided` must be called after a decision."""
 
     workers: WorkerServices
+    gateway: ModelGateway
     memory: MemoryRetrieval
     conversations: RecordedConversation
     memory_writer: MemoryWriter
@@ -125,7 +125,6 @@ class EngineServices:
     journal: TaskJournal
     dispatcher: LocalDispatcher
     notifier: TaskNotifier
-    skill_drafter: SkillDrafter
     traces: TraceCardUpdater
     caps: SpendingCaps
     on_report: Signal[[InboxRow]]
@@ -164,6 +163,7 @@ def build_engine_services(
     on_decided.connect(store.candidate_review.publish_changes)
     return EngineServices(
         workers=shared.workers,
+        gateway=shared.gateway,
         memory=shared.memory,
         conversations=conversations,
         memory_writer=writing.writer,
@@ -174,9 +174,6 @@ def build_engine_services(
         journal=_build_journal(shared, dispatcher),
         dispatcher=dispatcher,
         notifier=notifier,
-        skill_drafter=SkillDrafter(
-            db=store.db, gateway=shared.gateway, library=shared.workers.skills
-        ),
         traces=traces,
         caps=shared.caps,
         on_report=on_report,

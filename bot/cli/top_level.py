@@ -1,5 +1,4 @@
-"""Top-level commands: say, pair, trace, status, inbox, cost, report, persona, prompt, sessions,
-approvals and self."""
+"""Top-level commands such as say, status, doctor, cost, report, prompt, sessions and self."""
 
 from __future__ import annotations
 
@@ -155,6 +154,16 @@ def sessions(
     execute(command_line("sessions", *(words or ())), as_json=as_json)
 
 
+def doctor(
+    *,
+    fix: Annotated[bool, typer.Option("--fix", help="Make the repairs that are safe.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    report = execute(command_line("doctor", "fix" if fix else ""), as_json=as_json)
+    if report["grade"] == "fail":
+        raise typer.Exit(1)
+
+
 def remind(
     words: Annotated[list[str], typer.Argument(metavar="TIME TEXT")], as_json: JsonOption = False
 ) -> None:
@@ -216,6 +225,7 @@ def add_commands(cli: typer.Typer) -> None:
     add_chat_command(cli, "status", "status", needs_worker=True)
     add_chat_command(cli, "inbox", "inbox", optional("number", _COUNT))
     add_chat_command(cli, "cost", "cost", optional("what", _PERIOD), optional("model", _MODEL))
+    cli.command("doctor", help=help_text("doctor"))(doctor)
     cli.command("trace", help=help_text("trace"))(trace)
     cli.command("persona", help=help_text("persona"))(persona)
     add_chat_command(cli, "dashboard", "dashboard")

@@ -67,9 +67,13 @@ class MonthlyQuota:
     def level(self) -> QuotaLevel:
         if not self.quota:
             return QuotaLevel.FULL
-        saved = self._saved if self._month == self._current_month else 0
-        left = 1 - (saved + self._unsaved) / self.quota
+        left = 1 - self.calls / self.quota
         return next(each for each in reversed(QuotaLevel) if left < each.below)
+
+    @property
+    def calls(self) -> int:
+        """Calls of this month so far."""
+        return self._unsaved + (self._saved if self._month == self._current_month else 0)
 
     async def load(self) -> None:
         """Take up the count of an earlier process."""

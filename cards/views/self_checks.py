@@ -30,8 +30,8 @@ _MAX_FACT = 200
 _MAX_TITLE = 60
 _MAX_SHOWN = 12
 _MAX_PROPOSED = 3
-_SYMBOLS = {HealthGrade.GOOD: "✅", HealthGrade.WARN: "⚠️", HealthGrade.FAIL: "❌"}
-_TONES = {
+GRADE_SYMBOLS = {HealthGrade.GOOD: "✅", HealthGrade.WARN: "⚠️", HealthGrade.FAIL: "❌"}
+GRADE_TONES = {
     HealthGrade.GOOD: model.CardTone.GOOD,
     HealthGrade.WARN: model.CardTone.WARN,
     HealthGrade.FAIL: model.CardTone.BAD,
@@ -82,9 +82,9 @@ def incidents_card(
     lines = [_news_line(*each, words) for each in news[:_MAX_SHOWN]]
     if len(news) > _MAX_SHOWN:
         lines.append(words("self.more", n=len(news) - _MAX_SHOWN))
-    lines += [_repair_line(each, words) for each in report.repairs]
+    lines += [repair_line(each, words) for each in report.repairs]
     if worse:
-        title, tone = words("self.problems", n=len(worse)), _TONES[report.grade]
+        title, tone = words("self.problems", n=len(worse)), GRADE_TONES[report.grade]
     elif news:
         title, tone = words("self.recovered", n=len(news)), model.CardTone.GOOD
     else:
@@ -102,13 +102,13 @@ def health_report_card(report: HealthReport, words: TextCatalog, *, zone: ZoneIn
     """The score of each check, then what they found."""
     heads = [_result_head(each, words) for each in report.results]
     found = [line for each in report.results for line in _finding_lines(each, words)]
-    found += [_repair_line(each, words) for each in report.repairs]
+    found += [repair_line(each, words) for each in report.repairs]
     return model.titled_card(
         words("self.report", score=report.score, grade=words(f"self.grade.{report.grade}")),
         model.TextBlock(" · ".join(heads)),
         *((model.TextBlock("\n".join(found)),) if found else ()),
         model.NoteBlock(words("self.report_note", at=formats.date_time(report.at, zone))),
-        tone=_TONES[report.grade],
+        tone=GRADE_TONES[report.grade],
     )
 
 
@@ -121,7 +121,7 @@ def self_card(
     else:
         health = words(
             "self.health_line",
-            symbol=_SYMBOLS[report.grade],
+            symbol=GRADE_SYMBOLS[report.grade],
             grade=words(f"self.grade.{report.grade}"),
             score=report.score,
             problems=words("self.open_problems", n=len(open_)),
@@ -169,7 +169,7 @@ def report_data(report: HealthReport, words: TextCatalog) -> Mapping[str, Any]:
                         "subject": found.subject,
                         "points": found.points,
                         "text": finding_text(found, words),
-                        "next": next_step_text(found, words),
+                        "next": next_step_text(found, words) if found.points else "",
                     }
                     for found in each.findings
                 ],
@@ -228,7 +228,7 @@ def _news_line(news: IncidentNews, incident: Incident, words: TextCatalog) -> st
     return f"{line} → {next_step_text(incident.finding, words)}"
 
 
-def _repair_line(repair: RepairOutcome, words: TextCatalog) -> str:
+def repair_line(repair: RepairOutcome, words: TextCatalog) -> str:
     return f"- 🔧 {words(f'self.repair.{repair.repair}', n=repair.count)}"
 
 
@@ -246,7 +246,7 @@ def _proposal_blocks(incident: Incident, words: TextCatalog) -> Sequence[model.B
 
 
 def _result_head(result: CheckResult, words: TextCatalog) -> str:
-    head = f"{_SYMBOLS[result.grade]} {words(f'self.check.{result.name}')}"
+    head = f"{GRADE_SYMBOLS[result.grade]} {words(f'self.check.{result.name}')}"
     return f"{head} {result.score}" if result.findings else head
 
 

@@ -75,6 +75,12 @@ _PRIVATE_OF = (
     .order_by(chats.c.thread != literal(""), chats.c.created_at.desc(), chats.c.id)
 )
 
+_GROUPS = (
+    select(chats)
+    .where(chats.c.channel == bindparam("channel"), chats.c.kind == ChatKind.GROUP.value)
+    .order_by(chats.c.created_at.desc(), chats.c.id)
+)
+
 _GIVE_ADDRESS = (
     update(chats)
     .where(
@@ -174,6 +180,11 @@ class ChatRepo:
         for row in await self._db.fetch_all(_PRIVATE, {"role": role.value}):
             first.setdefault((row.person_id, row.channel), chat_from_row(row))
         return tuple(first.values())
+
+    async def list_groups(self, channel: Channel) -> Sequence[Chat]:
+        """Groups of the channel, each once without its threads, the newest first."""
+        rows = await self._db.fetch_all(_GROUPS, {"channel": channel.value})
+        return tuple({row.external_id: chat_from_row(row) for row in reversed(rows)}.values())[::-1]
 
     async def set_partner(
         self, tx: Transaction, channel: Channel, external_id: str, person_id: str

@@ -14,7 +14,7 @@ NAMES = frozenset({
     "Node", "Agent", "Client", "Protocol", "AI", "API", "CLI", "MCP", "ID", "URL", "JSON", "YAML",
     "UTF-", "SKILL", "APPROVED", "REJECTED", "KB", "MB", "GB", "token", "tokens", "Token", "git",
     "npm", "auto", "true", "false", "skill_load", "model", "backend", "offline", "anthropic",
-    "openai", "acp", "English", "haiku", "PATH", "cron",
+    "openai", "acp", "webhook", "Python", "SQLite", "English", "haiku", "PATH", "cron",
 })  # fmt: skip
 """Names of products and formats, and words that are typed or written just so."""
 

@@ -1,4 +1,4 @@
-"""Fakes of the self-check and of drive: remember what they were asked, and check nothing."""
+"""Fakes of the self-check, doctor and drive: remember what they were asked, and check nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from cards.catalog import TextCatalog
 from storage.errors import NotFound
-from storage.records.people import ChatId, Person
+from storage.records.people import Channel, ChatId, Person
 from storage.records.self_checks import (
     CheckResult,
     DriveStatus,
@@ -129,3 +129,19 @@ class FakeDrive:
         for name, state in self.states.items():
             if state is seen:
                 self.states[name] = to
+
+
+class FakeDoctor:
+    """Finds what `report` says, and remembers who fixed and which presses arrived."""
+
+    def __init__(self) -> None:
+        self.report = HealthReport(at=NOW, results=[CheckResult(name="disk", findings=(LOW_DISK,))])
+        self.fixed: list[bool] = []
+        self.presses: list[tuple[Channel, int]] = []
+
+    async def examine(self, *, by: Person, fix: bool) -> HealthReport:
+        self.fixed.append(fix)
+        return self.report
+
+    async def record_press(self, channel: Channel, milliseconds: int) -> None:
+        self.presses.append((channel, milliseconds))

@@ -73,7 +73,7 @@ from tests.fakes.memory import FakeMemory
 from tests.fakes.prompts import FakePrompts
 from tests.fakes.reports import FakeReports
 from tests.fakes.schedules import FakeSchedules, make_schedule
-from tests.fakes.self_check import FakeDrive, FakeSelfCheck
+from tests.fakes.self_check import FakeDoctor, FakeDrive, FakeSelfCheck
 from tests.fakes.skills import FakeSkills
 from tests.fakes.task_journal import FakeTaskJournal
 from tests.fakes.tasks import FakeTasks
@@ -652,6 +652,7 @@ class FakeServices:
         self.schedules = FakeSchedules()
         self.schedules.add(make_schedule())
         self.self_check = FakeSelfCheck()
+        self.doctor = FakeDoctor()
         self.drive = FakeDrive()
         self.prompts = FakePrompts()
 
@@ -687,6 +688,7 @@ class FakeServices:
             workflows=self.workflows,
             schedules=self.schedules,
             self_check=self.self_check,
+            doctor=self.doctor,
             drive=self.drive,
             heartbeat=self.heartbeat,
             reports=self.reports,

@@ -34,6 +34,7 @@ from cards.actions import (
     MarkMemoriesHelpful,
     PauseTask,
     PinMemory,
+    ProveButtons,
     RequestApprovalAgain,
     ResumeTask,
     RetryTask,
@@ -125,6 +126,7 @@ EXAMPLES: dict[type, Action] = {
         AnswerReminder(firing_id=1),
         DecideMissedFiring(firing_id=1, run=True),
         StartRepairTask(incident_id=1),
+        ProveButtons(),
     )
 }
 

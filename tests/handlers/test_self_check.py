@@ -1,10 +1,10 @@
-"""/self: for owners in private; checks, problems, their tasks, and drive."""
+"""/self and /doctor: for owners in private; checks, problems, their tasks, and drive."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from cards.actions import StartRepairTask
+from cards.actions import ProveButtons, StartRepairTask
 from handlers.request import Reply
 from storage.records.self_checks import GoalName, GoalState
 from tests.builders import NOW
@@ -95,6 +95,29 @@ async def test_a_goal_that_is_missing_or_not_available_is_refused() -> None:
     assert "health-check, evolve, cleanup" in unknown
     assert "not available" in unavailable
     assert "/self" in nonsense
+
+
+async def test_the_doctor_says_what_to_do_and_repairs_when_asked() -> None:
+    desk = RouterHarness()
+
+    reply = await ask(desk, "/doctor")
+    await ask(desk, "/doctor fix")
+
+    assert "1 thing to do" in text_of(reply)
+    assert "Free some space" in text_of(reply)
+    assert desk.world.doctor.fixed == [False, True]
+    assert not (await ask(desk, "/doctor house")).good
+    assert not (await ask(desk, "/doctor", who="x-mia", chat="c2")).good
+
+
+async def test_a_press_on_the_doctors_card_is_its_proof() -> None:
+    desk = RouterHarness()
+    token = desk.world.post.add_button_card(ProveButtons(), chat="c0")
+
+    pressed = await desk.press(token, who="x-olga", chat="c0")
+
+    assert "This press arrived" in pressed.toast
+    assert len(desk.world.doctor.presses) == 1
 
 
 async def test_only_owners_see_it_and_only_in_private() -> None:

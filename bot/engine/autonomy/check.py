@@ -1,12 +1,18 @@
-"""Defines what a self-check is."""
+"""Defines what a self-check is, and runs one."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar, runtime_checkable
 
-from storage.records.self_checks import HealthFinding
+from storage.records.self_checks import CheckResult, HealthFinding
+
+log = logging.getLogger(__name__)
+
+_SLOW_POINTS = 5
+_RAISED_POINTS = 25
 
 _T = TypeVar("_T")
 
@@ -44,3 +50,28 @@ class BlockingWork:
         task = asyncio.create_task(asyncio.to_thread(work))
         self._running = task
         return await asyncio.shield(task)
+
+
+async def run_check(check: SelfCheck, *, seconds: float) -> CheckResult:
+    """What the check has found. One that takes longer than `seconds` or raises is a problem of its
+    own, and its result incomplete."""
+    try:
+        async with asyncio.timeout(seconds):
+            found = await check.find()
+    except TimeoutError:
+        log.warning("the check %s took longer than %g s", check.name, seconds)
+        slow = HealthFinding(
+            text="check_slow", points=_SLOW_POINTS, facts={"seconds": int(seconds)}
+        )
+        return CheckResult(name=check.name, findings=(slow,), is_complete=False)
+    except Exception as error:
+        # Error boundary: one check must not stop the others.
+        log.exception("the check %s failed", check.name)
+        raised = HealthFinding(
+            text="check_raised",
+            points=_RAISED_POINTS,
+            facts={"error": type(error).__name__, "detail": str(error)[:200]},
+            asks_task=True,
+        )
+        return CheckResult(name=check.name, findings=(raised,), is_complete=False)
+    return CheckResult(name=check.name, findings=tuple(found))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from bot.engine.agent.conversation.resumption import CardPoster
-from bot.engine.autonomy.check import RepairingCheck, SelfCheck
+from bot.engine.autonomy.check import RepairingCheck, SelfCheck, run_check
 from cards.catalog import TextCatalog, catalog_for
 from cards.views.self_checks import incidents_card, repair_instruction, repair_title
 from storage.db import Database, Transaction
@@ -19,7 +19,6 @@ from storage.records.people import ChatId, Language, Person
 from storage.records.schedules import Schedule
 from storage.records.self_checks import (
     CheckResult,
-    HealthFinding,
     HealthReport,
     Incident,
     IncidentNews,
@@ -36,7 +35,6 @@ SELF_CHECK = "self-check"
 _BACK_WITHIN = timedelta(days=1)
 _FLAPS_UNTIL = timedelta(hours=6)
 """A problem that comes and goes is over when it has stayed away for this long."""
-_RAISED_POINTS = 25
 
 
 @dataclass(kw_only=True, eq=False)
@@ -78,7 +76,7 @@ class SelfCheckService:
     async def check(self) -> HealthReport:
         """Run all checks. Those who ask meanwhile wait and run them again."""
         async with self._lock:
-            results = [await self._run(each) for each in self.checks]
+            results = [await run_check(each, seconds=self.seconds) for each in self.checks]
             if not self._is_running:
                 return HealthReport(at=self.now(), results=results)
             repairs: list[RepairOutcome] = []
@@ -124,26 +122,6 @@ class SelfCheckService:
         self.on_task()
         return replace(incident, task_id=task.id), task
 
-    async def _run(self, check: SelfCheck) -> CheckResult:
-        try:
-            async with asyncio.timeout(self.seconds):
-                found = await check.find()
-        except TimeoutError:
-            log.warning("the check %s took longer than %g s", check.name, self.seconds)
-            slow = HealthFinding(text="check_slow", points=5, facts={"seconds": int(self.seconds)})
-            return CheckResult(name=check.name, findings=(slow,), is_complete=False)
-        except Exception as error:
-            # Error boundary: one check must not stop the others.
-            log.exception("the check %s failed", check.name)
-            raised = HealthFinding(
-                text="check_raised",
-                points=_RAISED_POINTS,
-                facts={"error": type(error).__name__, "detail": str(error)[:200]},
-                asks_task=True,
-            )
-            return CheckResult(name=check.name, findings=(raised,), is_complete=False)
-        return CheckResult(name=check.name, findings=tuple(found))
-
     async def _repair(
         self, check: SelfCheck, result: CheckResult
     ) -> tuple[CheckResult, Sequence[RepairOutcome]]:
@@ -162,7 +140,7 @@ class SelfCheckService:
             except Exception:
                 # Error boundary: what cannot be repaired stays a problem that is told.
                 log.exception("the repair %s failed", repair)
-        after = await self._run(check)
+        after = await run_check(check, seconds=self.seconds)
         helped = [each for each in made if each.count and _has_helped(each.repair, result, after)]
         for each in helped:
             log.info("repaired: %s (%d)", each.repair, each.count)

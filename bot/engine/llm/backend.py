@@ -103,6 +103,7 @@ class RunPurpose(StrEnum):
     MEMORY = "memory"
     HEARTBEAT = "heartbeat"
     EVOLVE = "evolve"
+    CHECK = "check"
 
 
 class WorkerMode(StrEnum):

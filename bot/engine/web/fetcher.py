@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from functools import cache
 from socket import SOCK_STREAM, gaierror
 from types import MappingProxyType
-from typing import TypeAlias
-
-import httpx
+from typing import TYPE_CHECKING, TypeAlias
 
 from bot.engine.web.urls import FetchRefused, HostUnreachable, WebPage, WebUrl, parse_url
+
+if TYPE_CHECKING:
+    import httpx
 
 IpAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 IpNetwork: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -58,6 +59,9 @@ async def request_page(
 ) -> WebPage:
     """GET the page, or POST `body`. Raises HostUnreachable if the connection fails, else
     FetchRefused."""
+    # Slow to import, so loaded on first use, here and below.
+    import httpx
+
     try:
         async with _open_response(url, address, headers, body) as response:
             return await _read_response(url, response)
@@ -72,6 +76,8 @@ async def _open_response(
     url: WebUrl, address: str, headers: Mapping[str, str], body: bytes | None
 ) -> AsyncIterator[httpx.Response]:
     """Connect to `address` with the host's name and certificate."""
+    import httpx
+
     shown = f"[{address}]" if ":" in address else address
     target = f"{url.scheme}://{shown}:{url.effective_port}{url.path}"
     async with (
@@ -94,6 +100,8 @@ async def _open_response(
 
 @cache
 def tls_context() -> ssl.SSLContext:
+    import httpx
+
     return httpx.create_ssl_context(trust_env=False)
 
 

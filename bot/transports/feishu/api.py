@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 from bot.transports import ports
+
+log = logging.getLogger(__name__)
 
 _INNER_CODE = re.compile(r"ErrCode:\s*(\d+)")
 _CARD_CODES = range(200200, 201000)
@@ -386,3 +389,17 @@ def _retry_after(headers: httpx.Headers) -> float:
 def _error_type(error: Exception) -> str:
     """The error's type only, since addresses and headers must not be logged."""
     return type(error).__name__
+
+
+_HTTP_TIMEOUT = httpx.Timeout(20.0, connect=8.0)
+
+
+def build_http_client(domain: str) -> httpx.AsyncClient:
+    """One client for all requests, using the environment's proxy except for local addresses."""
+    trust_env = not is_loopback(domain)
+    base_url = domain.rstrip("/")
+    try:
+        return httpx.AsyncClient(base_url=base_url, timeout=_HTTP_TIMEOUT, trust_env=trust_env)
+    except (ImportError, ValueError) as error:
+        log.warning("feishu: the proxy of the environment cannot be used: %s", error)
+        return httpx.AsyncClient(base_url=base_url, timeout=_HTTP_TIMEOUT, trust_env=False)

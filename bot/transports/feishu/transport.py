@@ -15,15 +15,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import httpx
-
 from bot.transports import ports
 from bot.transports.feishu.api import (
     FeishuApi,
     FeishuConnectionError,
     FeishuError,
     FeishuErrorKind,
-    is_loopback,
+    build_http_client,
     translate_error,
 )
 from bot.transports.feishu.cardkit import FeishuCardKit, FeishuStreams
@@ -89,7 +87,6 @@ class FeishuAlerts:
 
 log = logging.getLogger(__name__)
 
-_HTTP_TIMEOUT = httpx.Timeout(20.0, connect=8.0)
 _MAX_REMEMBERED = 500
 # Delivery paces messages, but not their parts; five a second are allowed.
 _PART_INTERVAL = 0.25
@@ -116,7 +113,7 @@ class FeishuTransport:
     ) -> None:
         self._alerts = FeishuAlerts(partial(inbox.alert, self.channel))
         self._sleep = sleep
-        self._client = _build_http_client(domain)
+        self._client = build_http_client(domain)
         self._api = FeishuApi(
             client=self._client, app_id=app_id, app_secret=app_secret, now=now, on_call=on_call
         )
@@ -329,14 +326,3 @@ class FeishuTransport:
             self._alerts.report(FeishuAlertArea.CARDS, "")
         elif error.kind is FeishuErrorKind.SCOPE:
             self._alerts.report(FeishuAlertArea.CARDS, "scope", {"detail": error.msg[:200]})
-
-
-def _build_http_client(domain: str) -> httpx.AsyncClient:
-    """One client for all requests, using the environment's proxy except for local addresses."""
-    trust_env = not is_loopback(domain)
-    base_url = domain.rstrip("/")
-    try:
-        return httpx.AsyncClient(base_url=base_url, timeout=_HTTP_TIMEOUT, trust_env=trust_env)
-    except (ImportError, ValueError) as error:
-        log.warning("feishu: the proxy of the environment cannot be used: %s", error)
-        return httpx.AsyncClient(base_url=base_url, timeout=_HTTP_TIMEOUT, trust_env=False)

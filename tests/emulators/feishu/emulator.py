@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
@@ -19,6 +20,39 @@ from tests.emulators.feishu.users import FeishuUser
 from tests.waiting import WAIT_SECONDS
 
 
+@dataclass
+class AppConfiguration:
+    """What the developer console says of the app. `may_read` permits it to ask for its events."""
+
+    scopes: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(
+            ("im:message", "im:message:send_as_bot", "im:resource", "cardkit:card:write"), 1
+        )
+    )
+    may_read: bool = True
+    event_mode: str = "websocket"
+    events: list[str] = field(default_factory=lambda: ["im.message.receive_v1"])
+    callback_mode: str = "websocket"
+    callbacks: list[str] = field(default_factory=lambda: ["card.action.trigger"])
+
+    def list_scopes(self, _request: HttpRequest) -> dict[str, Any]:
+        return {
+            "scopes": [
+                {"scope_name": name, "grant_status": status, "scope_type": "tenant"}
+                for name, status in self.scopes.items()
+            ]
+        }
+
+    def describe(self, _request: HttpRequest) -> dict[str, Any]:
+        if not self.may_read:
+            raise FeishuApiError(
+                99991672, "Access denied. One of the following scopes is required", status=400
+            )
+        event = {"subscription_type": self.event_mode, "subscribed_events": self.events}
+        callback = {"callback_type": self.callback_mode, "subscribed_callbacks": self.callbacks}
+        return {"app": {"app_name": "Shiftboss", "event": event, "callback": callback}}
+
+
 class FeishuEmulator:
     """`async with FeishuEmulator("cli_x", "secret") as fs:` then point FEISHU_DOMAIN at
     `fs.domain`. Time windows of the platform pass by `fs.advance(seconds)`."""
@@ -32,6 +66,7 @@ class FeishuEmulator:
         self.bot_name = "Shiftboss"
         self.world.people[self.bot_id] = self.bot_name
         self.all_group_messages = False
+        self.app = AppConfiguration()
         self.tokens = TenantTokens(self.clock)
         self.rates = RateLimits(self.clock)
         self.events = FeishuEvents(app_id, self.world, self.clock)

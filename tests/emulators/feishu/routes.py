@@ -148,6 +148,8 @@ def _routes(fs: FeishuEmulator) -> list[tuple[str, str, RouteHandler]]:
         ("POST", "/callback/ws/endpoint", fs.discovery),
         ("POST", "/open-apis/auth/v3/tenant_access_token/internal", fs.issue_token),
         ("GET", "/open-apis/bot/v3/info", lambda _: {"bot": fs.bot}),
+        ("GET", "/open-apis/application/v6/scopes", data(fs.app.list_scopes)),
+        ("GET", "/open-apis/application/v6/applications/me", data(fs.app.describe)),
         ("POST", f"{im}/messages", data(messages.create)),
         ("POST", f"{im}/messages/{{}}/reply", data(messages.reply)),
         ("PATCH", f"{im}/messages/{{}}", data(messages.patch)),

@@ -162,6 +162,7 @@ class TelegramChat:
     drafts: list[MessageDraft] = field(default_factory=list, repr=False)
     actions: list[ChatAction] = field(default_factory=list, repr=False)
     closed_reason: str = ""
+    bot_is_muted: bool = False
     migrated_to: int | None = None
 
     @property

@@ -57,6 +57,7 @@ METHODS: dict[str, Method] = {
         ("getMyCommands", service.get_my_commands),
         ("setChatMenuButton", service.set_chat_menu_button),
         ("getChat", service.get_chat),
+        ("getChatMember", service.get_chat_member),
     )
 }
 

@@ -37,7 +37,6 @@ from bot.engine.mcp.server.tool_server import ToolLender
 from bot.engine.redaction import MASK, redact_tool
 from bot.engine.sandbox.spec import SandboxedCommand, SandboxKind, SandboxLaunch
 from bot.engine.tools.shell_exec import CommandShell
-from bot.engine.web.fetcher import WebFetcher
 from bot.engine.workers.mcp_config import McpConfigFile
 from storage.records.workers import McpConsent, McpServerStatus
 
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from bot.engine.mcp.client.session import McpSession, ServerTool
+    from bot.engine.web.fetcher import WebFetcher
 
 _DIGEST_CHARS = 16
 

@@ -110,6 +110,31 @@ async def get_chat(world: TelegramState, form: RequestForm) -> Any:
     }
 
 
+_RESTRICTED = (
+    *("messages", "audios", "documents", "photos", "videos", "video_notes", "voice_notes"),
+    *("polls", "other_messages"),
+)
+_OTHER_RIGHTS = (
+    *("add_web_page_previews", "change_info", "invite_users", "pin_messages", "manage_topics"),
+    *("edit_tag", "react_to_messages"),
+)
+
+
+async def get_chat_member(world: TelegramState, form: RequestForm) -> Any:
+    """Only the bot itself is asked about here."""
+    chat = world.open_chat(form.text("chat_id"))
+    if form.integer("user_id") != world.bot["id"]:
+        raise bad_request("user not found")
+    if chat.bot_is_muted:
+        rights = {
+            **{f"can_send_{kind}": False for kind in _RESTRICTED},
+            **{f"can_{right}": False for right in _OTHER_RIGHTS},
+        }
+        member = {"is_member": True, "until_date": 0, **rights}
+        return {"status": "restricted", "user": world.bot, **member}
+    return {"status": "member", "user": world.bot}
+
+
 def _check_command(name: str, description: str) -> None:
     if not _COMMAND.fullmatch(name):
         raise bad_request("BOT_COMMAND_INVALID")

@@ -1,0 +1,132 @@
+"""Builds the doctor."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from functools import partial
+from importlib.metadata import version
+
+from bot.app.autonomy import AutonomyServices
+from bot.app.engine import EngineServices
+from bot.app.repositories import RepositorySet
+from bot.config.settings import Settings
+from bot.engine.autonomy.check import SelfCheck
+from bot.engine.autonomy.doctor import (
+    CodingCliProbe,
+    DoctorService,
+    HostProbe,
+    ModelCallProbe,
+    RemarkProbe,
+    describe_backups,
+    describe_buttons,
+    describe_disk,
+    describe_sandbox,
+)
+from bot.engine.llm.offline.backend import OFFLINE_NAME
+from bot.engine.upkeep.scheduled_backups import get_backup_state
+from bot.engine.workers.spec import CostAccount
+from bot.transports.ports import Clock
+from bot.transports.quota import MonthlyQuota
+from storage.records.people import Channel, Person
+from storage.records.system import ModelChoice
+
+
+def build_doctor(
+    settings: Settings,
+    store: RepositorySet,
+    clock: Clock,
+    *,
+    engine: EngineServices,
+    autonomy: AutonomyServices,
+    quota: MonthlyQuota,
+) -> DoctorService:
+    def probes(by: Person) -> Sequence[SelfCheck]:
+        return (
+            *_model_probes(settings, store, engine, by),
+            *_host_probes(settings, store, clock, engine),
+            *_channel_probes(settings, store, clock, quota),
+        )
+
+    return DoctorService(
+        self_check=autonomy.self_check, probes=probes, key_values=store.key_values, now=clock.now
+    )
+
+
+def _model_probes(
+    settings: Settings, store: RepositorySet, engine: EngineServices, by: Person
+) -> Sequence[SelfCheck]:
+    models = engine.workers.models
+    others = [models.resolve_choice(each) for each in settings.fallbacks]
+    choices = dict.fromkeys([models.default, *(each for each in others if each is not None)])
+
+    def is_api(choice: ModelChoice) -> bool:
+        return choice.backend != OFFLINE_NAME and models.shares_history(choice.backend)
+
+    return (
+        ModelCallProbe(
+            gateway=engine.gateway,
+            db=store.db,
+            choices=lambda: tuple(choices),
+            account=CostAccount(person=by.id, chat=None),
+            is_api=is_api,
+        ),
+        CodingCliProbe(
+            report=models.report,
+            in_use=lambda: [
+                each.backend
+                for each in choices
+                if each.backend != OFFLINE_NAME and not is_api(each)
+            ],
+        ),
+    )
+
+
+def _host_probes(
+    settings: Settings, store: RepositorySet, clock: Clock, engine: EngineServices
+) -> Sequence[SelfCheck]:
+    state = partial(
+        get_backup_state, settings.backup_folder, settings.backup_hours, store.key_values
+    )
+    return (
+        HostProbe(home=settings.home, version=version("shiftboss")),
+        RemarkProbe(name="sandbox", read=partial(describe_sandbox, engine.workers.sandbox)),
+        RemarkProbe(name="backups", read=partial(describe_backups, state, clock.now)),
+        RemarkProbe(
+            name="disk",
+            read=partial(describe_disk, lambda: shutil.disk_usage(settings.home).free),
+        ),
+    )
+
+
+def _channel_probes(
+    settings: Settings, store: RepositorySet, clock: Clock, quota: MonthlyQuota
+) -> Sequence[SelfCheck]:
+    found: list[SelfCheck] = []
+    if token := settings.telegram_bot_token.get_secret_value():
+        from bot.transports.telegram.diagnosis import TelegramDiagnosis
+
+        groups = partial(store.chats.list_groups, Channel.TELEGRAM)
+        found += [
+            TelegramDiagnosis(token=token, base_url=settings.telegram_base_url, groups=groups),
+            _button_probe(Channel.TELEGRAM, store, clock),
+        ]
+    if settings.feishu_app_id:
+        from bot.transports.feishu.diagnosis import FeishuDiagnosis
+
+        found += [
+            FeishuDiagnosis(
+                app_id=settings.feishu_app_id,
+                app_secret=settings.feishu_app_secret.get_secret_value(),
+                domain=settings.feishu_domain,
+                quota=lambda: (quota.calls, quota.quota),
+                on_call=quota.count,
+            ),
+            _button_probe(Channel.FEISHU, store, clock),
+        ]
+    return found
+
+
+def _button_probe(channel: Channel, store: RepositorySet, clock: Clock) -> SelfCheck:
+    read = partial(describe_buttons, store.key_values, channel, clock.now)
+    return RemarkProbe(name=channel.value, read=read)

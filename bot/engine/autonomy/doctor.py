@@ -1,0 +1,278 @@
+"""The doctor: the self-check, and probes that reach out: models, coding CLIs, platforms."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import platform
+import shutil
+import sqlite3
+import stat
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from bot.engine.agent.model_calls import ModelRequest
+from bot.engine.agent.model_gateway import ModelGateway
+from bot.engine.autonomy.check import BlockingWork, RepairingCheck, SelfCheck, run_check
+from bot.engine.autonomy.self_check import SelfCheckService
+from bot.engine.llm.backend import (
+    BackendError,
+    BudgetExceeded,
+    RunLimits,
+    RunPurpose,
+    WorkerMode,
+)
+from bot.engine.sandbox.spec import Sandbox
+from bot.engine.workers.spec import CostAccount
+from storage.db import Database
+from storage.key_value import KeyValueStore
+from storage.records.people import Channel, Language, Person
+from storage.records.self_checks import CheckResult, HealthFinding, HealthReport, RepairOutcome
+from storage.records.system import BackendHealth, BackendReport, BackupState, ModelChoice
+
+log = logging.getLogger(__name__)
+
+_PROBE_SECONDS = 45.0
+_CALL_LIMITS = RunLimits(turns=1, output_tokens=200, seconds=30.0)
+_PROMPT = "Reply with the single word OK."
+_PRIVATE = 0o077
+MAKE_PRIVATE = "make_private"
+
+
+@dataclass(kw_only=True, eq=False)
+class DoctorService:
+    """Implements handlers.ports_autonomy.DoctorPort. `probes` may call models and platforms, and
+    cost a little."""
+
+    self_check: SelfCheckService
+    probes: Callable[[Person], Sequence[SelfCheck]]
+    key_values: KeyValueStore
+    now: Callable[[], datetime]
+    seconds: float = _PROBE_SECONDS
+
+    async def examine(self, *, by: Person, fix: bool) -> HealthReport:
+        """One result a subject: those of the self-check with what the probes have found."""
+        probes = self.probes(by)
+        report = await self.self_check.check()
+        probed = await asyncio.gather(*(run_check(each, seconds=self.seconds) for each in probes))
+        repairs = list(report.repairs)
+        if fix:
+            for at, (probe, result) in enumerate(zip(probes, probed, strict=True)):
+                if isinstance(probe, RepairingCheck):
+                    repairs += await self._repair(probe, result)
+                    probed[at] = await run_check(probe, seconds=self.seconds)
+        results: dict[str, CheckResult] = {}
+        for each in (*report.results, *probed):
+            known = results.get(each.name, CheckResult(name=each.name))
+            results[each.name] = CheckResult(
+                name=each.name,
+                findings=(*known.findings, *each.findings),
+                is_complete=known.is_complete and each.is_complete,
+            )
+        return HealthReport(at=self.now(), results=list(results.values()), repairs=repairs)
+
+    async def record_press(self, channel: Channel, milliseconds: int) -> None:
+        """Buttons of this channel's cards reach us."""
+        at = self.now().isoformat()
+        await self.key_values.put(_press_key(channel), {"at": at, "ms": milliseconds})
+
+    async def _repair(self, probe: RepairingCheck, result: CheckResult) -> Sequence[RepairOutcome]:
+        made: list[RepairOutcome] = []
+        for repair in dict.fromkeys(each.repair for each in result.findings if each.repair):
+            findings = [each for each in result.findings if each.repair == repair]
+            try:
+                async with asyncio.timeout(self.seconds):
+                    made.append(
+                        RepairOutcome(repair=repair, count=await probe.repair(repair, findings))
+                    )
+            except Exception:
+                # Error boundary: what cannot be repaired is found again.
+                log.exception("the repair %s failed", repair)
+        return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCallProbe:
+    """Makes a real call to each model API in use. It is charged to `account`, against its caps."""
+
+    name = "models"
+
+    gateway: ModelGateway
+    db: Database
+    choices: Callable[[], Collection[ModelChoice]]
+    account: CostAccount
+    is_api: Callable[[ModelChoice], bool]
+
+    async def find(self) -> Sequence[HealthFinding]:
+        return [await self._call(each) for each in self.choices() if self.is_api(each)]
+
+    async def _call(self, choice: ModelChoice) -> HealthFinding:
+        try:
+            chosen = self.gateway.select_backend(choice.model, choice.backend)
+            if chosen.instead_of:
+                return _refused(choice, chosen.fallback_reason)
+            key = f"doctor:{choice.name}"
+            begun = time.monotonic()
+            session = await self.gateway.open_session(key, chosen)
+            try:
+                reply = await self.gateway.call_model(self._request(), chosen, session)
+                milliseconds = round((time.monotonic() - begun) * 1000)
+                async with self.db.write() as tx:
+                    await self.gateway.record_reply(tx, reply)
+            finally:
+                await self.gateway.close_session(key)
+        except BudgetExceeded:
+            return HealthFinding(text="model_capped", subject=choice.name, points=5)
+        except BackendError as error:
+            return _refused(choice, error.hint, str(error)[:200])
+        facts: dict[str, str | int] = {"model": choice.name, "ms": milliseconds}
+        return HealthFinding(text="model_answers", subject=choice.name, points=0, facts=facts)
+
+    def _request(self) -> ModelRequest:
+        return ModelRequest(
+            purpose=RunPurpose.CHECK,
+            prompt=_PROMPT,
+            system_prompt="",
+            language=Language.ENGLISH,
+            account=self.account,
+            facts={"text": _PROMPT},
+            limits=_CALL_LIMITS,
+            mode=WorkerMode.REVIEW,
+        )
+
+
+def _refused(choice: ModelChoice, reason_key: str, detail: str = "") -> HealthFinding:
+    facts = {"model": choice.name, "reason_key": reason_key, "detail": detail or "-"}
+    return HealthFinding(text="model_refuses", subject=choice.name, points=30, facts=facts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodingCliProbe:
+    """Starts each coding CLI in use and asks for its version. `report` starts the one it names."""
+
+    name = "models"
+
+    report: Callable[[str], Awaitable[BackendReport | None]]
+    in_use: Callable[[], Collection[str]]
+
+    async def find(self) -> Sequence[HealthFinding]:
+        found = [await self.report(name) for name in dict.fromkeys(self.in_use())]
+        return [_cli_finding(each) for one in found if one for each in one.backends if each.is_cli]
+
+
+def _cli_finding(health: BackendHealth) -> HealthFinding:
+    facts = {**health.facts, "model": health.name}
+    if health.problem:
+        facts["reason_key"] = health.problem
+        return HealthFinding(text="cli_fails", subject=health.name, points=30, facts=facts)
+    facts["version"] = health.version or "-"
+    return HealthFinding(text="cli_works", subject=health.name, points=0, facts=facts)
+
+
+@dataclass(kw_only=True, eq=False)
+class HostProbe:
+    """Who may read the data directory, and which versions are used."""
+
+    name = "version"
+
+    home: Path
+    version: str
+
+    def __post_init__(self) -> None:
+        self._work = BlockingWork()
+
+    async def find(self) -> Sequence[HealthFinding]:
+        return await self._work.run(self._look)
+
+    async def repair(self, repair: str, findings: Sequence[HealthFinding]) -> int:
+        def make_private() -> int:
+            open_ = self._list_open()
+            for each in open_:
+                each.chmod(each.stat().st_mode & ~_PRIVATE)
+            return len(open_)
+
+        return await self._work.run(make_private)
+
+    def _look(self) -> Sequence[HealthFinding]:
+        facts: dict[str, str | int] = {
+            "version": self.version,
+            "python": platform.python_version(),
+            "sqlite": sqlite3.sqlite_version,
+        }
+        found = [HealthFinding(text="versions", points=0, facts=facts)]
+        if open_ := self._list_open():
+            names: dict[str, str | int] = {"n": len(open_), "first": open_[0].name}
+            found.append(
+                HealthFinding(text="home_readable", points=20, facts=names, repair=MAKE_PRIVATE)
+            )
+        if shutil.which("git") is None:
+            found.append(HealthFinding(text="git_missing", points=10))
+        return found
+
+    def _list_open(self) -> Sequence[Path]:
+        """What of the data directory's first level others may read, itself included."""
+        places = (self.home, *sorted(self.home.iterdir()))
+        return [
+            each
+            for each in places
+            if not each.is_symlink() and stat.S_IMODE(each.stat().st_mode) & _PRIVATE
+        ]
+
+
+@dataclass(kw_only=True, eq=False)
+class RemarkProbe:
+    """Says of what is fine how it is: the sandbox, the disk, or the backups."""
+
+    name: str
+    read: Callable[[], Awaitable[Sequence[HealthFinding]]]
+
+    async def find(self) -> Sequence[HealthFinding]:
+        return await self.read()
+
+
+async def describe_sandbox(detect: Callable[[], Awaitable[Sandbox]]) -> Sequence[HealthFinding]:
+    sandbox = await detect()
+    if not sandbox.kind.confines:
+        return ()
+    facts = {
+        "kind": sandbox.kind.value,
+        "program": str(sandbox.program or "-"),
+        "limits_key": f"doctor.limits.{sandbox.limits.enforcement.value}",
+    }
+    return [HealthFinding(text=f"sandbox_{sandbox.kind.value}", points=0, facts=facts)]
+
+
+async def describe_backups(
+    state: Callable[[], Awaitable[BackupState]], now: Callable[[], datetime]
+) -> Sequence[HealthFinding]:
+    last = (await state()).last_at
+    if last is None:
+        return ()
+    hours = max(0, int((now() - last).total_seconds() // 3600))
+    return [HealthFinding(text="backup_age", points=0, facts={"hours": hours})]
+
+
+async def describe_disk(free_bytes: Callable[[], int]) -> Sequence[HealthFinding]:
+    free = await asyncio.to_thread(free_bytes)
+    return [HealthFinding(text="disk_free", points=0, facts={"free_bytes": free})]
+
+
+async def describe_buttons(
+    key_values: KeyValueStore, channel: Channel, now: Callable[[], datetime]
+) -> Sequence[HealthFinding]:
+    """Whether a press on a card of this channel has ever reached us, proven by the doctor's own
+    button."""
+    proof = await key_values.get(_press_key(channel))
+    if proof is None:
+        facts: dict[str, str | int] = {"channel": channel.value}
+        return [HealthFinding(text="buttons_unproven", subject=channel, points=5, facts=facts)]
+    days = max(0, (now() - datetime.fromisoformat(proof["at"])).days)
+    facts = {"ms": int(proof["ms"]), "days": days}
+    return [HealthFinding(text="buttons_proven", subject=channel, points=0, facts=facts)]
+
+
+def _press_key(channel: Channel) -> str:
+    return f"doctor:press:{channel}"

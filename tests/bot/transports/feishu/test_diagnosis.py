@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+
+import pytest
+import pytest_asyncio
+
+from bot.transports.feishu.diagnosis import FeishuDiagnosis
+from storage.records.self_checks import HealthFinding
+from tests.emulators.feishu.emulator import FeishuEmulator
+from tests.emulators.feishu.refusals import FeishuApiError
+
+
+@pytest_asyncio.fixture
+async def feishu() -> AsyncGenerator[FeishuEmulator, None]:
+    async with FeishuEmulator() as emulator:
+        yield emulator
+
+
+def diagnosis(feishu: FeishuEmulator, **changed: str) -> FeishuDiagnosis:
+    facts = {
+        "app_id": feishu.app_id,
+        "app_secret": feishu.app_secret,
+        "domain": feishu.domain,
+        **changed,
+    }
+    return FeishuDiagnosis(**facts, quota=lambda: (120, 10_000), on_call=lambda: None)
+
+
+def problems(found: list[HealthFinding]) -> list[tuple[str, str]]:
+    return [(each.text, each.subject) for each in found if each.points]
+
+
+async def test_an_app_that_has_all_it_needs_is_fine(feishu: FeishuEmulator) -> None:
+    found = list(await diagnosis(feishu).find())
+
+    assert problems(found) == []
+    assert [each.text for each in found] == ["feishu_connects", "feishu_quota"]
+    assert found[-1].facts == {"calls": 120, "quota": 10_000}
+
+
+def no_bot(feishu: FeishuEmulator) -> None:
+    refusal = FeishuApiError(11205, "app do not have bot")
+    feishu.inject_fault("GET", "/open-apis/bot/v3/info", error=refusal)
+
+
+def set_app(**changes: object) -> Callable[[FeishuEmulator], None]:
+    def plant(feishu: FeishuEmulator) -> None:
+        for name, value in changes.items():
+            setattr(feishu.app, name, value)
+
+    return plant
+
+
+def deny_scope(name: str) -> Callable[[FeishuEmulator], None]:
+    return lambda feishu: feishu.app.scopes.update({name: 2})
+
+
+@pytest.mark.parametrize(
+    ("plant", "found"),
+    [
+        (no_bot, ("feishu_no_bot", "")),
+        (deny_scope("cardkit:card:write"), ("feishu_scope", "cardkit:card:write")),
+        (set_app(scopes={"im:message": 1}), ("feishu_scope", "cardkit:card:write")),
+        (set_app(event_mode="webhook"), ("feishu_events_mode", "")),
+        (set_app(callback_mode="webhook"), ("feishu_callback_mode", "")),
+        (set_app(events=["im.chat.updated_v1"]), ("feishu_event", "im.message.receive_v1")),
+        (set_app(callbacks=[]), ("feishu_callback", "card.action.trigger")),
+    ],
+)
+async def test_a_planted_fault_is_found_alone(
+    feishu: FeishuEmulator, plant: Callable[[FeishuEmulator], None], found: tuple[str, str]
+) -> None:
+    plant(feishu)
+
+    assert problems(list(await diagnosis(feishu).find())) == [found]
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        ({"app_secret": "another"}, "feishu_credentials"),
+        ({"app_id": "cli_another"}, "feishu_credentials"),
+        ({"domain": "http://127.0.0.1:9"}, "feishu_unreachable"),
+    ],
+)
+async def test_what_is_set_wrongly_is_found(
+    feishu: FeishuEmulator, changed: dict[str, str], found: str
+) -> None:
+    assert problems(list(await diagnosis(feishu, **changed).find())) == [(found, "")]
+
+
+async def test_finer_permissions_are_enough(feishu: FeishuEmulator) -> None:
+    finer = (
+        "im:message:send_as_bot",
+        "im:message.p2p_msg:readonly",
+        "im:message.group_at_msg:readonly",
+        "im:resource",
+        "cardkit:card:write",
+    )
+    feishu.app.scopes = dict.fromkeys(finer, 1)
+
+    assert problems(list(await diagnosis(feishu).find())) == []
+
+
+async def test_what_the_app_may_not_ask_is_said_to_be_unknown(feishu: FeishuEmulator) -> None:
+    feishu.app.may_read = False
+
+    found = list(await diagnosis(feishu).find())
+
+    assert problems(found) == []
+    assert "feishu_events_unknown" in [each.text for each in found]

@@ -1,0 +1,56 @@
+"""The doctor on the real program: what is planted is found, what is safe is repaired, and a press
+proves the buttons."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.emulators.models.script import ReceivedRequest, ScriptedFailure, ScriptedReply
+from tests.journeys.model_world import model_world
+from tests.journeys.platform_world import label, press_outcome
+
+
+async def test_faults_are_found_repaired_where_it_is_safe_and_buttons_proven(
+    tmp_path: Path,
+) -> None:
+    async with model_world(tmp_path, "openai") as world:
+        chat, boss = world.telegram_chat, world.telegram_owner
+
+        fine = await world.ask("/doctor", expects="Doctor")
+        assert "local-model answers, in" in fine
+        assert "@" in fine
+        assert "The long connection is offered" in fine
+        assert "not known whether buttons on cards arrive" in fine
+
+        # The press on its own card is the proof.
+        card = next(m for m in chat.from_bot if "Doctor" in m.text)
+        press = boss.press(card, label(card, "Test the buttons"))
+        assert "This press arrived" in await press_outcome(press, "This press arrived")
+
+        world.telegram.world.updates.webhook = "https://elsewhere.example/hook"
+        world.feishu.app.callbacks = []
+        world.models.replies(_refuse_key)
+        (world.program.home / "shiftboss.db").chmod(0o644)
+        status, printed = await world.program.run_to_end("doctor", "--json")
+        assert status == 1
+        found = {
+            each["kind"]: each["next"]
+            for check in json.loads(printed)["checks"]
+            for each in check["findings"]
+        }
+        planted = {"model_refuses", "telegram_webhook", "feishu_callback", "home_readable"}
+        assert planted <= set(found)
+        assert all(found[each] for each in planted)
+        assert "buttons_proven" in found
+
+        status, printed = await world.program.run_to_end("doctor", "--fix")
+        assert "Removed the webhook" in printed
+        assert "Made the data directory private" in printed
+        assert not world.telegram.world.updates.webhook
+        assert (world.program.home / "shiftboss.db").stat().st_mode & 0o077 == 0
+        assert "rejected the key" in printed
+
+
+def _refuse_key(_asked: ReceivedRequest) -> ScriptedReply:
+    return ScriptedReply(failure=ScriptedFailure(status=401, message="bad key"))
