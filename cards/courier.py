@@ -1,13 +1,15 @@
-"""Defines the port through which the engine and the handlers send cards."""
+"""Defines the port through which cards are sent, and sends them to the owners."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from cards.catalog import TextCatalog, catalog_for
 from cards.model import Card
 from storage.records.messages import DeliveryUrgency
-from storage.records.people import ChatId
+from storage.records.people import Chat, ChatId, Language
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,3 +35,20 @@ class Courier(Protocol):
     async def stream(self, ref: CardRef, markdown: str) -> None:
         """Show a partial answer in the card. Best effort and never stored: the answer is final once
         it is sent as a card."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerCardSender:
+    """Sends cards to the private chats of the owners, each in the language of its reader."""
+
+    list_chats: Callable[[], Awaitable[Sequence[Chat]]]
+    language_of: Callable[[Chat], Awaitable[Language]]
+    courier: Courier
+
+    async def notify(self, key: str, draw: Callable[[TextCatalog], Card]) -> None:
+        """The same key is the same notice: repeating it sends nothing."""
+        for chat in await self.list_chats():
+            card = draw(catalog_for(await self.language_of(chat)))
+            await self.courier.send(
+                chat.id, card, key=f"{key}:{chat.id}", urgency=DeliveryUrgency.NOTICE
+            )

@@ -47,6 +47,18 @@ async def language_of_chat(people: PeoplePort, chat: Chat) -> Language | None:
     return (partner.language if partner else None) or chat.settings.language
 
 
+class ChatLanguageResolver:
+    """The language of what is sent to a chat unasked: `fixed` if given, else that of the chat's
+    reader, else English."""
+
+    def __init__(self, people: PeoplePort, fixed: Language | None) -> None:
+        self._people = people
+        self._fixed = fixed
+
+    async def __call__(self, chat: Chat) -> Language:
+        return self._fixed or await language_of_chat(self._people, chat) or Language.ENGLISH
+
+
 class CardLanguageResolver:
     """The language of a transport's additions to a card: `fixed` if given, else that of the chat's
     reader, else that of the card. Never raises."""

@@ -48,7 +48,7 @@ from bot.engine.workflow.step_approvals import CapExtensionRequester, StepApprov
 from bot.engine.workflow.step_executor import AttachImages, RunnerDeps
 from bot.engine.workflow.task_store import TaskStore
 from bot.engine.workspaces.artifacts import TaskArtifacts
-from cards.courier import CardRef
+from cards.courier import CardRef, Courier, OwnerCardSender
 from cards.model import Card
 from storage import schema
 from storage.db import Database, Transaction
@@ -224,6 +224,18 @@ class _FakeRun:
         self._result = await self._backend.respond(self._request)
         for word in self._result.text.split():
             yield TextDelta(text=word + " ")
+
+
+def owner_cards(courier: Courier, chats: Sequence[Chat]) -> OwnerCardSender:
+    """In English, to the chats that are in the list when a card is sent."""
+
+    async def list_chats() -> Sequence[Chat]:
+        return chats
+
+    async def english(_chat: Chat) -> Language:
+        return Language.ENGLISH
+
+    return OwnerCardSender(list_chats=list_chats, language_of=english, courier=courier)
 
 
 class RecordingCourier:

@@ -37,7 +37,6 @@ from bot.engine.llm.offline.backend import OFFLINE_NAME
 from bot.engine.memory.quality_metrics import QualityMetrics
 from bot.engine.tasks.recovery import requeue_interrupted
 from bot.engine.tasks.system_status import measure_disk_use
-from bot.engine.upkeep.owner_notices import OwnerCardSender
 from bot.engine.upkeep.retention import RetentionService
 from bot.engine.upkeep.scheduled_backups import get_backup_state
 from bot.engine.workspaces.artifacts import TaskArtifacts
@@ -83,7 +82,6 @@ class AutonomyDeps:
 def build_autonomy(deps: AutonomyDeps) -> AutonomyServices:
     """Adds its parts to those that schedules run."""
     settings, store, clock, engine = deps.settings, deps.store, deps.clock, deps.engine
-    owners = _Owners(deps)
     repo = SelfCheckRepo(store.db)
     retention = _build_retention(deps)
     quiet = engine.schedule.service.due_times.quiet_hours
@@ -92,7 +90,7 @@ def build_autonomy(deps: AutonomyDeps) -> AutonomyServices:
         db=store.db,
         repo=repo,
         poster=deps.courier,
-        owner_chats=owners.list_chats,
+        owner_chats=store.list_owner_chats,
         create_task=engine.tasks.create_within,
         on_task=engine.dispatcher.wake,
         is_quiet=lambda: quiet is not None and quiet.contains(clock.now()),
@@ -110,7 +108,7 @@ def build_autonomy(deps: AutonomyDeps) -> AutonomyServices:
         repo=repo,
         db=store.db,
         budget=budget,
-        report_to=owners.find_first,
+        report_to=partial(_find_owner_chat, store),
         can_work=lambda: engine.workers.models.default.backend != OFFLINE_NAME,
         create_task=engine.tasks.create_within,
         on_task=engine.dispatcher.wake,
@@ -135,30 +133,11 @@ def build_autonomy(deps: AutonomyDeps) -> AutonomyServices:
     return AutonomyServices(self_check=self_check, drive=drive, retention=retention)
 
 
-class _Owners:
-    """The private chats of the owners."""
-
-    def __init__(self, deps: AutonomyDeps) -> None:
-        store = deps.store
-        self._chats = store.chats
-        self._sender = OwnerCardSender(
-            chats=store.chats,
-            people=store.people,
-            courier=deps.courier,
-            language=deps.settings.fixed_language,
-        )
-
-    async def list_chats(self) -> Sequence[tuple[ChatId, Language]]:
-        return [(chat.id, language) for chat, language in await self._list()]
-
-    async def find_first(self) -> tuple[Chat, Language] | None:
-        """That on a platform where they are told of news, if there is one."""
-        found = sorted(await self._list(), key=lambda each: each[0].channel is Channel.WEB)
-        return found[0] if found else None
-
-    async def _list(self) -> Sequence[tuple[Chat, Language]]:
-        chats = await self._chats.list_private(PersonRole.OWNER)
-        return [(each, await self._sender.language_of(each)) for each in chats]
+async def _find_owner_chat(store: RepositorySet) -> tuple[Chat, Language] | None:
+    """That on a platform where they are told of news, if there is one."""
+    chats = await store.chats.list_private(PersonRole.OWNER)
+    found = min(chats, key=lambda each: each.channel is Channel.WEB, default=None)
+    return None if found is None else (found, await store.chat_language(found))
 
 
 def _build_retention(deps: AutonomyDeps) -> RetentionService:

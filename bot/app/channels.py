@@ -23,7 +23,7 @@ from bot.app.running_program import save_address
 from bot.config.settings import Settings
 from bot.engine.mcp.server import protocol
 from bot.engine.mcp.server.memory_server import ForbiddenScope, McpMemoryServer
-from bot.engine.upkeep.owner_notices import OwnerCardSender, RestoreNotice
+from bot.engine.upkeep.owner_notices import RestoreNotice
 from bot.engine.upkeep.scheduled_backups import BackupScheduler
 from bot.transports.inbox import InboxService
 from bot.transports.ports import Transport
@@ -189,14 +189,10 @@ def _build_feishu(core: Container, inbox: InboxService) -> Transport:
 
 def _build_upkeep(core: Container) -> tuple[AppService, ...]:
     store, settings = core.repositories, core.settings
-    owners = OwnerCardSender(
-        chats=store.chats,
-        people=store.people,
-        courier=core.courier,
-        language=settings.fixed_language,
-    )
+    owners = store.owner_cards(core.courier)
     notice = RestoreNotice(
         db=store.db,
+        chats=store.chats,
         key_values=store.key_values,
         owners=owners,
         zone=settings.zone,

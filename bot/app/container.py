@@ -146,7 +146,7 @@ async def build_container(settings: Settings, db: Database) -> Container:
         language=language,
     )
     _report_undeliverable(store, sender, courier, approval_cards)
-    _report_quota(quota, store, courier, language)
+    _report_quota(quota, store, courier)
     engine = build_engine_services(settings, store, courier, clock, approval_cards)
     sender.on_chat_closed = _chat_closed_listener(sender.on_chat_closed, engine)
     held = HeldMessages(db=db, inbox=store.inbox, courier=courier, zone=settings.zone, clock=clock)
@@ -276,13 +276,9 @@ def _build_quota(
     )
 
 
-def _report_quota(
-    quota: MonthlyQuota, store: RepositorySet, courier: OutboxCourier, language: Language | None
-) -> None:
+def _report_quota(quota: MonthlyQuota, store: RepositorySet, courier: OutboxCourier) -> None:
     """Tell the owners when much of it is used."""
-    quota.on_level = QuotaNotifier(
-        quota=quota, chats=store.chats, people=store.people, courier=courier, language=language
-    )
+    quota.on_level = QuotaNotifier(quota=quota, owners=store.owner_cards(courier))
 
 
 def _build_courier(

@@ -8,7 +8,6 @@ import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from socket import gethostname
 
 from bot.app.conversation_archive import (
@@ -81,7 +80,6 @@ from bot.transports.outbox import OutboxCourier
 from bot.transports.ports import Clock
 from handlers.approval_cards import ApprovalCards
 from storage.records.messages import InboxRow
-from storage.records.people import PersonRole
 from storage.records.tasks import Task, TaskEvent
 from storage.usage import BudgetRepo
 
@@ -542,10 +540,7 @@ def _build_skill_review(shared: _Shared) -> SkillReviewNotifier:
     return SkillReviewNotifier(
         library=shared.workers.skills,
         key_values=store.key_values,
-        owner_chats=partial(store.chats.list_private, PersonRole.OWNER),
-        people=store.people,
-        courier=shared.courier,
-        language=shared.settings.fixed_language,
+        owners=store.owner_cards(shared.courier),
         sleep=asyncio.sleep,
     )
 

@@ -8,7 +8,6 @@ from functools import partial
 from random import randrange
 
 from bot.app.repositories import RepositorySet
-from bot.app.schedule import list_owner_chats
 from bot.app.workers import WorkerServices
 from bot.config.settings import Settings
 from bot.engine.agent.memory_hooks.background_calls import BackgroundModelCalls
@@ -55,7 +54,7 @@ def build_evolution(
         versions=store.work.versions,
         approvals=store.approvals,
         poster=courier,
-        owner_chats=partial(list_owner_chats, settings, store),
+        owner_chats=store.list_owner_chats,
         show_request=cards.publish,
         update_cards=cards.update_cards,
         now=clock.now,

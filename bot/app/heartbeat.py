@@ -17,9 +17,8 @@ from bot.engine.autonomy.heartbeat.run import HeartbeatRunner, HeartbeatSituatio
 from bot.engine.autonomy.heartbeat.service import NAME, HeartbeatService
 from bot.transports.ports import Clock
 from cards import formats
-from handlers.language import language_of_chat
 from storage.heartbeat import HeartbeatRepo
-from storage.records.people import Chat, Language
+from storage.records.people import Chat
 from storage.records.usage import BudgetScope, parse_cap
 
 _FILE = "HEARTBEAT.md"
@@ -70,10 +69,6 @@ def _build_service(
         found = await runner.runs.find_owner_chat()
         return None if found is None else await store.chats.get(found)
 
-    async def language_of(chat: Chat) -> Language:
-        fixed = settings.fixed_language
-        return fixed or await language_of_chat(store.people, chat) or Language.ENGLISH
-
     caps = SpendingCaps(
         zone=settings.zone,
         by_scope={BudgetScope.HEARTBEAT: parse_cap(settings.cap_heartbeat)},
@@ -101,7 +96,7 @@ def _build_service(
         ),
         hours_text=settings.heartbeat_hours,
         find_chat=find_chat,
-        language_of=language_of,
+        language_of=store.chat_language,
         spent_and_cap=spent_and_cap,
         now=clock.now,
         on_change=schedule.service.on_change,

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from importlib.util import find_spec
 
 from bot.app.lifecycle import AppService
@@ -56,7 +55,6 @@ from bot.engine.tasks.approvals import ApprovalCardPublisher
 from bot.transports.outbox import OutboxCourier
 from bot.transports.ports import Clock
 from cards.catalog import catalog_for
-from handlers.language import language_of_chat
 from storage.memory.access_stats import DecayRepo, MemoryCounts, MemoryUsePruner, MemoryUseRepo
 from storage.memory.bulk_import import BackupRestorer, EntryBatchWriter
 from storage.memory.cells import ChatCellRepo
@@ -64,7 +62,7 @@ from storage.memory.entries import MemoryLinkRepo
 from storage.memory.jobs import ExtractionJobRepo, FinishedTaskRepo
 from storage.memory.markdown.folder import MarkdownFolder
 from storage.memory.markdown.sync_store import FileSnapshotRepo, SyncedEntryRepo
-from storage.records.people import ChatId, Language, PersonRole
+from storage.records.people import ChatId, Language
 from storage.records.system import ModelChoice
 from storage.records.tasks import TaskId
 from storage.search.vectors import VectorRepo, VectorSamples
@@ -364,8 +362,7 @@ def build_memory_services(
     language = settings.fixed_language
 
     async def language_of(chat_id: ChatId) -> Language:
-        chat = await store.people.get_chat(chat_id)
-        return language or await language_of_chat(store.people, chat) or Language.ENGLISH
+        return await store.chat_language(await store.chats.get(chat_id))
 
     requester = CandidateApprovalRequester(
         db=store.db,
@@ -400,12 +397,7 @@ def _build_markdown_sync(
     names, feed = ScopeNames(store.people, language), store.memory.feed
     folder, repo = MarkdownFolder(settings.home), SyncedEntryRepo(store.db)
     pages = MemoryPageMapper(words=catalog_for(Language.ENGLISH), zone=settings.zone)
-    notify_owners = OwnerNoticeSender(
-        owners=partial(store.chats.list_private, PersonRole.OWNER),
-        people=store.people,
-        courier=courier,
-        language=language,
-    )
+    notify_owners = OwnerNoticeSender(owners=store.owner_cards(courier))
     return MarkdownSyncService(
         folder=folder,
         bases=FileSnapshotRepo(store.db),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, timedelta, tzinfo
+from functools import partial
 
 from bot.engine.agent.budget import grant_cap_extension
 from bot.engine.autonomy.evolution.decisions import PromptDecisions
@@ -16,7 +18,8 @@ from bot.engine.tasks.approvals import TaskApprovalEffects
 from bot.engine.workflow.task_store import TaskStore
 from bot.engine.workspaces.projects import RepositoryAdoption
 from bot.transports.ports import Clock
-from handlers.language import TaskLanguageResolver
+from cards.courier import Courier, OwnerCardSender
+from handlers.language import ChatLanguageResolver, TaskLanguageResolver
 from storage.approvals import ApprovalRepo
 from storage.db import Database
 from storage.ids import IdGenerator
@@ -29,7 +32,7 @@ from storage.messages.inbox import InboxRepo
 from storage.messages.outbox import OutboxRepo
 from storage.people import PairingRepo, PeopleRepo
 from storage.records.approvals import ApprovalKind
-from storage.records.people import Language, PersonId
+from storage.records.people import ChatId, Language, PersonId, PersonRole
 from storage.search.inverted_index import InvertedIndex
 from storage.sessions import SessionRepo
 from storage.tools import PermissionGrantRepo, ToolCallRepo
@@ -71,6 +74,7 @@ class RepositorySet:
     usage: UsageRepo
     sessions: SessionRepo
     work: TaskStore
+    chat_language: ChatLanguageResolver
     task_language: TaskLanguageResolver
     tool_calls: ToolCallRepo
     grants: PermissionGrantRepo
@@ -83,6 +87,18 @@ class RepositorySet:
     def adoption(self) -> RepositoryAdoption:
         tasks, now = self.work.tasks, self.clock.now
         return RepositoryAdoption(tasks=tasks, key_values=self.key_values, now=now)
+
+    def owner_cards(self, courier: Courier) -> OwnerCardSender:
+        return OwnerCardSender(
+            list_chats=partial(self.chats.list_private, PersonRole.OWNER),
+            language_of=self.chat_language,
+            courier=courier,
+        )
+
+    async def list_owner_chats(self) -> Sequence[tuple[ChatId, Language]]:
+        """The private chats of the owners with their languages."""
+        chats = await self.chats.list_private(PersonRole.OWNER)
+        return [(each.id, await self.chat_language(each)) for each in chats]
 
 
 def build_repositories(
@@ -135,6 +151,7 @@ def build_repositories(
         usage=UsageRepo(db),
         sessions=SessionRepo(db),
         work=work,
+        chat_language=ChatLanguageResolver(people, language),
         task_language=task_language,
         tool_calls=calls,
         grants=grants,

@@ -24,9 +24,8 @@ from bot.engine.workspaces.projects import ProjectFolderService
 from bot.engine.workspaces.worktrees import TaskWorktrees
 from bot.transports.ports import Clock
 from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER
-from handlers.language import language_of_chat
 from storage.records.messages import ChatAddress
-from storage.records.people import Channel, Chat, ChatId, ChatKind, Language, PersonId, PersonRole
+from storage.records.people import Channel, ChatId, ChatKind, PersonId
 from storage.records.schedules import ScheduleKind
 from storage.records.self_checks import GoalName
 from storage.schedules import ScheduleRepo
@@ -80,7 +79,7 @@ def build_schedule(
         due_times=due_times,
         services=parts,
         language_of=store.task_language.resolve,
-        owner_chats=partial(list_owner_chats, settings, store),
+        owner_chats=store.list_owner_chats,
         in_git=in_git,
         now=clock.now,
         on_tasks=on_tasks,
@@ -99,19 +98,6 @@ def build_schedule(
     )
     builtin = _build_builtin(settings, store, clock, service)
     return ScheduleServices(service=service, firer=firer, builtin=builtin, parts=parts)
-
-
-async def list_owner_chats(
-    settings: Settings, store: RepositorySet
-) -> Sequence[tuple[ChatId, Language]]:
-    """The private chats of the owners with their languages."""
-
-    async def language_of(chat: Chat) -> Language:
-        fixed = settings.fixed_language
-        return fixed or await language_of_chat(store.people, chat) or Language.ENGLISH
-
-    chats = await store.chats.list_private(PersonRole.OWNER)
-    return [(each.id, await language_of(each)) for each in chats]
 
 
 def _build_builtin(

@@ -8,16 +8,12 @@ from datetime import datetime
 from enum import Enum
 
 from bot.transports.alerts import AlertSource, ChannelAlerts
-from cards.catalog import catalog_for
-from cards.courier import Courier
-from cards.model import CardTone, TextBlock, titled_card
-from handlers.language import language_of_chat
+from cards.catalog import TextCatalog
+from cards.courier import OwnerCardSender
+from cards.model import Card, CardTone, TextBlock, titled_card
 from storage.db import Transaction
 from storage.key_value import KeyValueStore
-from storage.messages.chats import ChatRepo
-from storage.people import PeopleRepo
-from storage.records.messages import DeliveryUrgency
-from storage.records.people import Channel, Language, PersonRole
+from storage.records.people import Channel
 
 _ALERT_SHARE = 0.8
 
@@ -122,21 +118,15 @@ class MonthlyQuota:
 
 @dataclass(frozen=True, kw_only=True)
 class QuotaNotifier:
-    """Notifies every owner in private of a level that was reached, once a month. `language` is the
-    fixed language of all cards, None for each reader's own."""
+    """Notifies the owners of a level that was reached, once a month."""
 
     quota: MonthlyQuota
-    chats: ChatRepo
-    people: PeopleRepo
-    courier: Courier
-    language: Language | None
+    owners: OwnerCardSender
 
     async def __call__(self, level: QuotaLevel, month: str) -> None:
-        for chat in await self.chats.list_private(PersonRole.OWNER):
-            spoken = self.language or await language_of_chat(self.people, chat)
-            words = catalog_for(spoken or Language.ENGLISH)
+        def draw(words: TextCatalog) -> Card:
             text = words(f"quota.{level.name.lower()}", left=level.percent, quota=self.quota.quota)
-            card = titled_card(words("quota.title"), TextBlock(text), tone=CardTone.WARN)
-            # The key makes a second notice of the same level impossible.
-            key = f"quota:{self.quota.channel}:{month}:{level.name}:{chat.id}"
-            await self.courier.send(chat.id, card, key=key, urgency=DeliveryUrgency.NOTICE)
+            return titled_card(words("quota.title"), TextBlock(text), tone=CardTone.WARN)
+
+        # The key makes a second notice of the same level impossible.
+        await self.owners.notify(f"quota:{self.quota.channel}:{month}:{level.name}", draw)

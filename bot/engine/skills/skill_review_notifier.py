@@ -5,18 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 
 from bot.engine.skills.skill_library import SkillLibrary
-from cards.catalog import TextCatalog, catalog_for
-from cards.courier import Courier
-from cards.model import Card
+from cards.catalog import TextCatalog
+from cards.courier import OwnerCardSender
+from cards.model import Card, FileBlock
 from cards.views.skills import exceeds_card, skill_card, skills_card
-from handlers.language import language_of_chat
-from handlers.ports import PeoplePort
 from storage.errors import StoreUnavailable
 from storage.key_value import KeyValueStore
-from storage.records.messages import DeliveryUrgency
-from storage.records.people import Chat, Language
 from storage.records.skills import SkillCatalog, SkillListing, SkillState
 
 log = logging.getLogger(__name__)
@@ -35,8 +32,8 @@ _UNREVIEWED = {SkillState.NEW, SkillState.CHANGED}
 class SkillReviewNotifier:
     """Satisfies `app.lifecycle.AppService`; covers the Boss's own skills, not those of projects.
 
-    A skill is announced once two scans found it unchanged, so that no half-copied folder is shown.
-    `owner_chats` returns the owners' private chats."""
+    A skill is announced once two scans found it unchanged, so that no half-copied folder is
+    shown."""
 
     name = "skill review"
 
@@ -45,18 +42,12 @@ class SkillReviewNotifier:
         *,
         library: SkillLibrary,
         key_values: KeyValueStore,
-        owner_chats: Callable[[], Awaitable[Sequence[Chat]]],
-        people: PeoplePort,
-        courier: Courier,
-        language: Language | None,
+        owners: OwnerCardSender,
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         self._library = library
         self._key_values = key_values
-        self._owner_chats = owner_chats
-        self._people = people
-        self._courier = courier
-        self._language = language
+        self._owners = owners
         self._sleep = sleep
         self._seen_last: frozenset[str] = frozenset()
         self._announced: list[str] | None = None
@@ -82,13 +73,11 @@ class SkillReviewNotifier:
         self._seen_last = frozenset(waiting)
         if not settled:
             return
-        chats = await self._owner_chats()
-        if not chats:
+        if not await self._owners.list_chats():
             return
         news = tuple(waiting[each] for each in sorted(settled))
         try:
-            for chat in chats:
-                await self._notify(chat, news)
+            await self._notify(news)
         except StoreUnavailable:
             raise
         except Exception:
@@ -98,27 +87,24 @@ class SkillReviewNotifier:
         await self._key_values.put(_ANNOUNCED_KEY, announced)
         self._announced = announced
 
-    async def _notify(self, chat: Chat, news: Sequence[SkillListing]) -> None:
-        words = await self._words(chat)
+    async def _notify(self, news: Sequence[SkillListing]) -> None:
         if len(news) > MAX_CARDS:
-            card = skills_card(SkillCatalog(skills=tuple(news)), words, owner=True)
-            await self._send(chat, card, f"skills:{_skill_id(news[0])}")
+            catalog = SkillCatalog(skills=tuple(news))
+            key = f"skills:{_skill_id(news[0])}"
+            await self._owners.notify(key, lambda words: skills_card(catalog, words, owner=True))
             return
         for each in news:
             whole = (
                 await self._library.bundle_files(each.skill) if exceeds_card(each.skill) else None
             )
-            note = words(f"skill.announced_{each.state}")
-            card = skill_card(each, words, owner=True, full_text=whole, note=note)
-            await self._send(chat, card, f"skill:{_skill_id(each)}")
+            await self._owners.notify(
+                f"skill:{_skill_id(each)}", partial(_announcement, each, full_text=whole)
+            )
 
-    async def _send(self, chat: Chat, card: Card, key: str) -> None:
-        key = f"{key}:{chat.id}"
-        await self._courier.send(chat.id, card, key=key, urgency=DeliveryUrgency.NOTICE)
 
-    async def _words(self, chat: Chat) -> TextCatalog:
-        spoken = self._language or await language_of_chat(self._people, chat)
-        return catalog_for(spoken or Language.ENGLISH)
+def _announcement(listed: SkillListing, words: TextCatalog, *, full_text: FileBlock | None) -> Card:
+    note = words(f"skill.announced_{listed.state}")
+    return skill_card(listed, words, owner=True, full_text=full_text, note=note)
 
 
 def _skill_id(listed: SkillListing) -> str:

@@ -8,39 +8,13 @@ from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 from cards.catalog import TextCatalog, catalog_for
-from cards.courier import Courier
-from cards.model import Card
+from cards.courier import OwnerCardSender
 from cards.views.system import restored_card
-from handlers.language import language_of_chat
 from storage.db import Database, Transaction
 from storage.key_value import KeyValueStore
 from storage.messages.chats import ChatRepo
-from storage.people import PeopleRepo
-from storage.records.messages import DeliveryUrgency
-from storage.records.people import Chat, ChatId, Language, PersonRole
+from storage.records.people import ChatId
 from storage.restored_store import find_restore, list_chats_with_held, mark_restore_told
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnerCardSender:
-    """`language` is the fixed language of all cards, None for each reader's own."""
-
-    chats: ChatRepo
-    people: PeopleRepo
-    courier: Courier
-    language: Language | None
-
-    async def notify(self, key: str, draw: Callable[[TextCatalog], Card]) -> None:
-        """Send a card to every owner in private. The same key is the same notice: repeating it
-        sends nothing."""
-        for chat in await self.chats.list_private(PersonRole.OWNER):
-            card = draw(catalog_for(await self.language_of(chat)))
-            await self.courier.send(
-                chat.id, card, key=f"{key}:{chat.id}", urgency=DeliveryUrgency.NOTICE
-            )
-
-    async def language_of(self, chat: Chat) -> Language:
-        return self.language or await language_of_chat(self.people, chat) or Language.ENGLISH
 
 
 @dataclass(kw_only=True, eq=False)
@@ -50,6 +24,7 @@ class RestoreNotice:
     name = "restore notice"
 
     db: Database
+    chats: ChatRepo
     key_values: KeyValueStore
     owners: OwnerCardSender
     zone: ZoneInfo
@@ -63,7 +38,7 @@ class RestoreNotice:
             f"restored:{record.id}", lambda words: restored_card(record, words, zone=self.zone)
         )
         for chat_id in await list_chats_with_held(self.db):
-            language = await self.owners.language_of(await self.owners.chats.get(chat_id))
+            language = await self.owners.language_of(await self.chats.get(chat_id))
             async with self.db.write() as tx:
                 await self.offer(tx, chat_id, catalog_for(language))
         async with self.db.write() as tx:

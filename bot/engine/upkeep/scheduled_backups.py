@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from bot.engine.upkeep.owner_notices import OwnerCardSender
+from cards.courier import OwnerCardSender
 from cards.views.system import backup_failed_card
 from storage.backup_archive import BackupSource, create_backup, list_backups, prune_backups
 from storage.errors import BackupFailed, StoreUnavailable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,14 +11,11 @@ import pytest
 from bot.engine.skills.skill_review_notifier import MAX_CARDS, SkillReviewNotifier
 from cards.model import ButtonsBlock, Card, FileBlock, TextBlock
 from storage.db import Database
-from storage.ids import IdGenerator
 from storage.key_value import KeyValueStore
-from storage.messages.chats import ChatRepo
-from storage.people import PeopleRepo
-from storage.records.people import Chat, Language
+from storage.records.people import Chat
 from tests.bot.engine.skills.builders import SkillSetup, set_up_skills, write_skill
 from tests.builders import make_chat
-from tests.engine_harness import RecordingCourier, no_sleep
+from tests.engine_harness import RecordingCourier, no_sleep, owner_cards
 from tests.migrated_database import open_database
 
 
@@ -32,16 +29,10 @@ class NotifierSetup:
     chats: list[Chat] = field(default_factory=lambda: [make_chat("home"), make_chat("office")])
 
     def notifier(self) -> SkillReviewNotifier:
-        async def owners() -> Sequence[Chat]:
-            return self.chats
-
         return SkillReviewNotifier(
             library=self.shop.library,
             key_values=KeyValueStore(self.db),
-            owner_chats=owners,
-            people=PeopleRepo(self.db, IdGenerator(), ChatRepo(self.db, IdGenerator())),
-            courier=self.courier,
-            language=Language.ENGLISH,
+            owners=owner_cards(self.courier, self.chats),
             sleep=no_sleep,
         )
 
@@ -144,12 +135,13 @@ async def test_of_many_at_once_one_card_tells(house: NotifierSetup) -> None:
 
 
 async def test_nobody_to_tell_is_no_reason_to_forget_it(house: NotifierSetup) -> None:
-    chats, house.chats = house.chats, []
+    chats = list(house.chats)
+    house.chats.clear()
     write_skill(house.shop.user_folder / "fresh")
     life = house.notifier()
     await life.notify_new()
     await life.notify_new()
-    house.chats = chats
+    house.chats.extend(chats)
     await life.notify_new()
 
     assert len(house.cards) == 1

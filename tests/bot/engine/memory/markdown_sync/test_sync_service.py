@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,15 +15,12 @@ from bot.engine.memory.markdown_sync.owner_notices import OwnerNoticeSender
 from bot.engine.memory.markdown_sync.reconciler import ReconcileResult
 from cards.catalog import catalog_for
 from storage.errors import StoreUnavailable
-from storage.ids import IdGenerator
-from storage.messages.chats import ChatRepo
-from storage.people import PeopleRepo
 from storage.records.memory import GLOBAL_SCOPE, MemoryCategory, MemoryKind
-from storage.records.people import Chat, Language
+from storage.records.people import Language
 from storage.records.workers import ContextPartState
 from tests.bot.engine.memory.markdown_sync.sync_builders import ANN, TEAM, SyncSetup
 from tests.builders import make_chat
-from tests.engine_harness import RecordingCourier
+from tests.engine_harness import RecordingCourier, owner_cards
 from tests.waiting import WAIT_SECONDS
 
 OLD = "# What I told you\n\n- likes tea\n- 喜欢猫\n\nA paragraph\nof two lines.\n"
@@ -304,15 +300,8 @@ async def test_what_goes_wrong_with_one_file_keeps_no_other_from_being_written(
 async def test_owners_are_told_once_of_each_state_of_a_file(desk: SyncSetup) -> None:
     courier = RecordingCourier()
 
-    async def owners() -> Sequence[Chat]:
-        return [make_chat("home"), make_chat("office")]
-
-    tell = OwnerNoticeSender(
-        owners=owners,
-        people=PeopleRepo(desk.db, IdGenerator(), ChatRepo(desk.db, IdGenerator())),
-        courier=courier,
-        language=None,
-    )
+    owners = owner_cards(courier, [make_chat("home"), make_chat("office")])
+    tell = OwnerNoticeSender(owners=owners)
 
     await tell("MEMORY.md", "held", "one state", n=3)
     await tell("MEMORY.md", "held", "one state", n=3)
