@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import secrets
+import sqlite3
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +23,20 @@ def migrated_url(folder: Path) -> str:
     if not path.exists():
         path.write_bytes(_template())
     return f"sqlite:///{path}"
+
+
+def lay_out_store(home: Path) -> None:
+    """Give a data directory an empty store with an id of its own, as its first start would, unless
+    it has one."""
+    if not database_file(home).exists():
+        home.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(migrated_url(home).removeprefix("sqlite:///"))) as store:
+            store.execute(
+                "UPDATE marks SET value = ? WHERE name = 'store.id'",
+                (json.dumps(secrets.token_hex(8)),),
+            )
+            store.commit()
+        database_file(home).chmod(0o600)
 
 
 def database_file(folder: Path) -> Path:

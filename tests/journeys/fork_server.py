@@ -2,8 +2,9 @@
 
 Loading them is most of what a start costs, and the gate has hundreds of starts. Everything that
 the program does is done by each fork for itself, from its command line on. What loading itself
-may get wrong is seen by all who begin a program anew: SHIFTBOSS_THOROUGH=1, the benchmarks, the
-tests of commands, and whoever gives it an environment that only a new interpreter reads.
+may get wrong is seen by all who begin a program anew: SHIFTBOSS_THOROUGH=1, the benchmarks,
+`tests/test_imports.py`, the refused starts, and whoever gives it an environment that only a new
+interpreter reads.
 """
 
 from __future__ import annotations
@@ -32,10 +33,25 @@ _PRELOADED = (
     "bot.__main__",
     "bot.app.program",
     "bot.app.channels",
-    "bot.transports.web.transport",
+    "bot.transports.feishu.transport",
+    "bot.transports.telegram.session",
     "bot.transports.telegram.transport",
+    "bot.transports.web.transport",
+    # What libraries load when they are first used, at every start.
+    "alembic.config",
+    "anyio._backends._asyncio",
+    "apscheduler.executors.asyncio",
+    "apscheduler.schedulers.asyncio",
+    "apscheduler.triggers.date",
+    "httpcore",
+    "lark_oapi.ws.pb.pbbp2_pb2",
+    "telegramify_markdown.rich",
+    "uvicorn.lifespan.off",
+    "uvicorn.protocols.http.auto",
+    "uvicorn.protocols.websockets.websockets_sansio_impl",
     # Loaded on first use, and by nearly every test of a model: 2.2 s CPU.
     "bot.engine.llm.api.agent_loop",
+    "genai_prices.data",
     "pydantic_ai.models.anthropic",
     "pydantic_ai.models.openai",
 )

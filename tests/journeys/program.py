@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,17 +104,11 @@ class ShiftbossProcess:
 
     async def run_to_end(self, *args: str) -> tuple[int, str]:
         """Run another `shiftboss` command on the same home: its exit status and output."""
-        process = await asyncio.create_subprocess_exec(
-            _SHIFTBOSS,
-            *args,
-            env=self.environment,
-            cwd=self.home,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
+        process = await self._begin((str(_SHIFTBOSS), *args))
+        assert process.stdout is not None
         async with asyncio.timeout(WAIT_SECONDS):
-            printed, _ = await process.communicate()
-        return process.returncode or 0, printed.decode(errors="replace")
+            printed = await process.stdout.read()
+            return await process.wait(), printed.decode(errors="replace")
 
     async def wait_for_output(self, wanted: str) -> None:
         """Wait until its output contains this."""
@@ -122,19 +116,20 @@ class ShiftbossProcess:
 
     async def _spawn(self) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
-        command, environment = (*self.command, "run"), self.environment
-        if self.use_fork_server and can_fork(environment):
-            self._process = await spawn_fork(command, environment, self.home)
-        else:
-            self._process = await asyncio.create_subprocess_exec(
-                *command,
-                env=environment,
-                cwd=self.home,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-            )
+        self._process = await self._begin((*self.command, "run"))
         assert self._process.stdout is not None
         self._readers.append(asyncio.create_task(self._read(self._process.stdout)))
+
+    async def _begin(self, command: Sequence[str]) -> asyncio.subprocess.Process | ForkedProcess:
+        if self.use_fork_server and can_fork(self.environment):
+            return await spawn_fork(command, self.environment, self.home)
+        return await asyncio.create_subprocess_exec(
+            *command,
+            env=self.environment,
+            cwd=self.home,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
 
     async def _read(self, printed: asyncio.StreamReader) -> None:
         async for line in printed:
