@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from tests.journeys.fork_server import ForkedProcess, can_fork, spawn_fork
+from tests.journeys.fork_server import ForkedProcess, can_fork, run_fork, spawn_fork
 from tests.waiting import WAIT_SECONDS, wait_until
 
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/\?token=\S+")
@@ -142,6 +143,20 @@ class ShiftbossProcess:
             await asyncio.gather(*self._readers)
         self._readers.clear()
         return status
+
+
+def run_command(
+    *args: str, environment: Mapping[str, str], folder: Path, said: bytes = b""
+) -> subprocess.CompletedProcess[str]:
+    """Run a `shiftboss` command to its end, with this on its standard input. Blocking."""
+    command = [str(_SHIFTBOSS), *args]
+    if ShiftbossProcess.use_fork_server and can_fork(environment):
+        return run_fork(command, environment, folder, said)
+    done = subprocess.run(
+        command, env=environment, cwd=folder, input=said, capture_output=True, check=False
+    )
+    told = (done.stdout.decode(), done.stderr.decode())
+    return subprocess.CompletedProcess(command, done.returncode, *told)
 
 
 @asynccontextmanager

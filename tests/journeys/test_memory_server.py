@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -20,7 +21,7 @@ from mcp_types import TextContent
 
 from bot.engine.mcp.client.stdio_transport import open_stdio
 from bot.engine.sandbox.spec import SandboxLaunch
-from tests.journeys.program import ShiftbossProcess
+from tests.journeys.program import ShiftbossProcess, run_command
 from tests.thoroughness import thorough_only
 
 SECONDS = 60.0
@@ -70,19 +71,9 @@ async def call_tool(session: ClientSession, tool: str, **arguments: Any) -> str:
 async def hook(
     program: ShiftbossProcess, name: str, said: bytes, *options: str
 ) -> tuple[str, str, int]:
-    process = await asyncio.create_subprocess_exec(
-        *program.command,
-        "hook",
-        name,
-        *options,
-        env=program.environment,
-        cwd=program.home,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    told, complained = await process.communicate(said)
-    return told.decode(), complained.decode(), process.returncode or 0
+    run = partial(run_command, environment=program.environment, folder=program.home, said=said)
+    done = await asyncio.to_thread(run, "hook", name, *options)
+    return done.stdout, done.stderr, done.returncode
 
 
 def prompt(words: str, folder: Path) -> bytes:

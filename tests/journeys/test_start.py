@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.journeys.program import running_program
+from tests.journeys.program import run_command, running_program
 
 _SHIFTBOSS = Path(sys.executable).parent / "shiftboss"
 
@@ -103,14 +103,8 @@ def environment(home: Path) -> dict[str, str]:
 def refused(home: Path, *command: str, **settings: str) -> str:
     """The output of a failed start: short besides the log, without a traceback, with exit status
     2."""
-    done = subprocess.run(
-        [_SHIFTBOSS, *(command or ("run",))],
-        env=environment(home) | settings,
-        cwd="/",
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    done = run_command(
+        *(command or ("run",)), environment=environment(home) | settings, folder=Path("/")
     )
     assert done.returncode == 2, done.stdout + done.stderr
     assert "Traceback" not in done.stderr

@@ -17,8 +17,10 @@ from typer.testing import CliRunner
 
 from bot.cli import memory, memory_bulk
 from storage.data_directory import DataDirectoryLock
+from tests.journeys.program import run_command
 from tests.migrated_database import migrated_url
 
+_ROOT = Path(__file__).parents[3]
 ROWS = [
     {"id": "a1", "text": "I went to the lake with Tom", "sender": "Ann", "at": "2024-05-05"},
     {"id": "a2", "text": "我喜欢喝茉莉花茶", "sender": "Bob", "at": "2024-05-08"},
@@ -39,11 +41,12 @@ class Shell:
 
     def __init__(self, home: Path) -> None:
         self.home = home
+        self.environment = {"SHIFTBOSS_HOME": str(home), "PATH": "/usr/bin:/bin", "TZ": "UTC"}
 
     def __call__(self, *args: str, said: str = "") -> subprocess.CompletedProcess[str]:
-        with self.begun(*args) as running:
-            out, errors = running.communicate(said)
-        return subprocess.CompletedProcess(args, running.returncode, out, errors)
+        return run_command(
+            *("memory", *args), environment=self.environment, folder=_ROOT, said=said.encode()
+        )
 
     def begun(self, *args: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -52,8 +55,8 @@ class Shell:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            cwd=Path(__file__).parents[3],
-            env={"SHIFTBOSS_HOME": str(self.home), "PATH": "/usr/bin:/bin", "TZ": "UTC"},
+            cwd=_ROOT,
+            env=self.environment,
         )
 
 
