@@ -98,10 +98,9 @@ async def spawn_fork(
     """Begin the program: `command` is a script of this environment, or this Python and a file."""
     out, out_of_it = os.pipe()
     try:
-        with open(os.devnull, "rb") as nothing:
-            pid, end = _order(
-                command, environment, folder, [nothing.fileno(), out_of_it, out_of_it]
-            )
+        with Path(os.devnull).open("rb") as nothing:
+            streams = [nothing.fileno(), out_of_it, out_of_it]
+            pid, end = _order(command, environment, folder, streams)
     finally:
         os.close(out_of_it)
     return ForkedProcess(pid, await _reader(out), await _reader(end))
