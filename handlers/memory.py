@@ -32,8 +32,12 @@ async def explain_rejection(answer: Awaitable[Reply]) -> Reply:
     try:
         return await answer
     except MemoryRequestRejected as error:
-        detail = formats.single_line(error.detail, _MAX_LINE)
-        raise UserError(f"memory_{error.reason}", detail=detail) from error
+        raise rejection_error(error) from error
+
+
+def rejection_error(error: MemoryRequestRejected) -> UserError:
+    detail = formats.single_line(error.detail, _MAX_LINE)
+    return UserError(f"memory_{error.reason}", detail=detail)
 
 
 def entry_reply(request: Request, key: str, entry: MemoryEntry, **facts: object) -> Reply:

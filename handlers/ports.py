@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -53,6 +53,7 @@ from storage.records.tasks import (
     NewTask,
     Task,
     TaskEvent,
+    TaskGraph,
     TaskId,
     TaskPage,
     TaskPriority,
@@ -151,6 +152,30 @@ class TaskPort(Protocol):
         self, *, by: Person, chat: ChatId, status: TaskStatus | None, page: int, size: int
     ) -> TaskPage:
         """Unfinished first, then newest first; a page beyond the end gives the last one."""
+
+    async def list_newest(
+        self,
+        *,
+        by: Person,
+        chat: ChatId,
+        limit: int,
+        statuses: Collection[TaskStatus] = (),
+        text: str = "",
+        before: tuple[datetime, TaskId] | None = None,
+    ) -> Sequence[Task]:
+        """Newest first, from the one after `before` on, which is the creation time and id of a
+        task. `text` occurs in the title or instruction. Not changed by what happens to tasks."""
+
+    async def list_events(
+        self, *, by: Person, chat: ChatId, after: int, limit: int, task_id: TaskId | None = None
+    ) -> Sequence[TaskEvent]:
+        """Events with higher ids than `after`, oldest first."""
+
+    async def newest_event_id(self) -> int:
+        """0 if there is none."""
+
+    async def get_graph(self, task: Task) -> TaskGraph | None:
+        """The current plan; None while there is none."""
 
     async def view(self, task_id: TaskId) -> TaskView: ...
 

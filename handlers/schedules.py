@@ -67,7 +67,8 @@ async def remind(request: Request) -> Reply:
         raise UsageError("remind")
     asked = request.services.schedules.read_request(request.args)
     if asked is not None and asked.subject.strip():
-        return await _propose_request(request, replace(asked, asks_reminder=True))
+        asked = replace(asked, asks_reminder=True)
+        return _proposal_reply(request, await propose_request(request, asked))
     timing, text = request.services.schedules.split_timing(request.args)
     if not text.strip():
         raise UsageError("remind")
@@ -92,16 +93,18 @@ async def propose_by_words(request: Request) -> Reply | None:
     asked = request.services.schedules.read_request(request.args)
     if asked is None or not asked.subject.strip() or request.files:
         return None
-    return await _propose_request(request, asked)
+    return _proposal_reply(request, await propose_request(request, asked))
 
 
-async def _propose_request(request: Request, asked: TimedRequest) -> Reply:
+async def propose_request(request: Request, asked: TimedRequest) -> ScheduleView:
+    """Store what was asked for in words. It fires once it is confirmed."""
     subject = asked.subject.strip()
     if asked.asks_reminder:
         new = _new_reminder(request, asked.timing, subject)
     else:
         new = await _new_job(request, asked.timing, TaskBody(instruction=subject))
-    return await _propose(request, replace(new, zone=asked.zone_name or new.zone))
+    new = replace(new, zone=asked.zone_name or new.zone)
+    return await request.services.schedules.propose(new)
 
 
 async def propose_timed_task(request: Request, proposal: TaskProposal) -> Reply | None:
@@ -155,7 +158,10 @@ async def handle_schedule_press(request: Request, action: ScheduleAction, card_k
 
 
 async def _propose(request: Request, new: NewSchedule) -> Reply:
-    view = await request.services.schedules.propose(new)
+    return _proposal_reply(request, await request.services.schedules.propose(new))
+
+
+def _proposal_reply(request: Request, view: ScheduleView) -> Reply:
     card = schedule_proposed_card(view.schedule, view.upcoming, request.words)
     return Reply(card=card, data=schedule_data(view.schedule, view.upcoming))
 
@@ -211,7 +217,7 @@ async def _add(request: Request, rest: str) -> Reply:
         asked = schedules.read_request(flags.text)
         if asked is not None and asked.subject.strip():
             if asked.asks_reminder:
-                return await _propose_request(request, asked)
+                return _proposal_reply(request, await propose_request(request, asked))
             timing, text = asked.timing, asked.subject
         else:
             timing, text = schedules.split_timing(flags.text)

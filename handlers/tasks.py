@@ -77,7 +77,7 @@ async def start_proposed_task(
 ) -> Reply:
     """Start a proposed task and turn the proposal's card into a record. One proposal creates one
     task, whichever control is used."""
-    new = await _new_task(
+    new = await new_task(
         replace(request, files=action.files, message_id=action.message_id),
         action.text,
         TaskPriority.parse(value) or action.priority,
@@ -92,7 +92,7 @@ async def submit_task_form(request: Request, text: str, priority: str, card_key:
     """Handle the form for a new task."""
     task_priority = TaskPriority.parse(priority) or TaskPriority.IMPORTANT
     source = f"start:{card_key}"
-    new = await _new_task(request, text, task_priority, MessageDirectives(), source=source)
+    new = await new_task(request, text, task_priority, MessageDirectives(), source=source)
     return await _start_task(request, new, card_key)
 
 
@@ -122,7 +122,7 @@ def _parse_run_args(request: Request) -> _RunOptions:
 
 async def _create_task(request: Request, options: _RunOptions) -> Reply:
     await check_backend_usable(request, options.chosen.backend)
-    new = await _new_task(
+    new = await new_task(
         request,
         options.text,
         options.priority,
@@ -170,7 +170,7 @@ async def _start_task(request: Request, new: NewTask, card_key: str) -> Reply:
     )
 
 
-async def _new_task(
+async def new_task(
     request: Request,
     text: str,
     priority: TaskPriority,
@@ -371,7 +371,7 @@ async def inject_command(request: Request) -> Reply:
     if not titles:
         raise UsageError("inject")
     task = await find_task(request, task_id)
-    return await task_changed_reply(request, task, await _inject_steps(request, task, titles))
+    return await task_changed_reply(request, task, await inject_steps(request, task, titles))
 
 
 @steering_commands("replan", aliases=("重新规划",), immediate=True)
@@ -392,7 +392,7 @@ async def _send_message(request: Request, task: Task, text: str) -> str:
     return request.words("moved.told")
 
 
-async def _inject_steps(request: Request, task: Task, titles: tuple[str, ...]) -> str:
+async def inject_steps(request: Request, task: Task, titles: tuple[str, ...]) -> str:
     await request.services.tasks.inject(task, titles, **request.author)
     in_rounds = await request.services.tasks.repeats_in_loop(task, titles)
     return request.words("moved.injected_each" if in_rounds else "moved.injected", n=len(titles))
@@ -413,7 +413,7 @@ async def submit_message_form(
     """Send the form's text as a message or as steps; the form becomes a record of it."""
     task = await find_task(request, task_id)
     if delivery == "step" and (titles := split_steps(text)):
-        outcome = await _inject_steps(request, task, titles)
+        outcome = await inject_steps(request, task, titles)
     else:
         outcome = await _send_message(request, task, text)
     card = views.task_message_sent_card(task, text, outcome)

@@ -17,6 +17,7 @@ from cards.actions import (
     SubmitWorkflowInputs,
     WorkflowAction,
 )
+from cards.catalog import TextCatalog
 from cards.json_data import task_view_data
 from cards.model import notice_card
 from cards.views.task_card import task_card
@@ -73,13 +74,21 @@ async def explain_rejection(request: Request, answer: Awaitable[Reply]) -> Reply
         error = refused
     words, name = request.words, formats.single_line(error.name, _MAX_NAME)
     if error.reason is not WorkflowRefusalReason.BROKEN:
-        lines = [fault_line(each, words) for each in error.errors] or [error.detail]
-        detail = formats.single_line(" · ".join(lines), _MAX_DETAIL)
-        raise UserError(f"workflow_{error.reason}", name=name, detail=detail) from error
+        raise refusal_error(error, words) from error
     faults = [fault_data(each, words) for each in error.errors]
     card = invalid_workflow_card(name, error.errors, words)
     data = {"error": card.summary, "name": name, "good": False, "faults": faults}
     return Reply(card=card, good=False, data=data)
+
+
+def refusal_error(refused: WorkflowRefused, words: TextCatalog) -> UserError:
+    """The refusal as an error with texts."""
+    lines = [fault_line(each, words) for each in refused.errors] or [refused.detail]
+    detail = formats.single_line(" · ".join(lines), _MAX_DETAIL)
+    name = formats.single_line(refused.name, _MAX_NAME)
+    if refused.reason is WorkflowRefusalReason.BROKEN:
+        return UserError("workflow_input", name=name, problems=detail)
+    return UserError(f"workflow_{refused.reason}", name=name, detail=detail)
 
 
 _MAX_TITLE = 80

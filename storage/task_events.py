@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Self
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import ColumnElement, func, insert, select, update
 
 from storage import schema
 from storage.db import Database, Transaction, records_from
@@ -121,6 +121,27 @@ class TaskEventRepo:
             select(schema.events).where(_E.task_id == task_id).order_by(_E.id.desc()).limit(limit)
         )
         return records_from(TaskEvent, reversed(await self._db.fetch_all(query)))
+
+    async def list_after(
+        self,
+        event_id: int,
+        of_tasks: ColumnElement[bool],
+        *,
+        limit: int,
+        task_id: TaskId | None = None,
+    ) -> Sequence[TaskEvent]:
+        """Events after this one, oldest first, of tasks that are not deleted and fulfil the
+        condition."""
+        query = select(schema.events).join(schema.tasks, schema.tasks.c.id == _E.task_id)
+        query = query.where(_E.id > event_id, schema.tasks.c.deleted_at.is_(None), of_tasks)
+        if task_id is not None:
+            query = query.where(_E.task_id == task_id)
+        query = query.order_by(_E.id).limit(limit)
+        return records_from(TaskEvent, await self._db.fetch_all(query))
+
+    async def newest_id(self) -> int:
+        """0 if there is none."""
+        return await self._db.fetch_value(select(func.max(_E.id))) or 0
 
     async def list_unnotified(self, limit: int) -> Sequence[TaskEvent]:
         """The oldest events that no card shows yet."""

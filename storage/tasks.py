@@ -148,6 +148,28 @@ class TaskRepo:
             rows = await connection.execute(ordered.limit(size).offset((page - 1) * size))
         return TaskPage(tasks=records_from(Task, rows), page=page, pages=pages, total=total)
 
+    async def list_newest(
+        self,
+        visibility: TaskVisibility,
+        *,
+        limit: int,
+        statuses: Collection[TaskStatus] = (),
+        text: str = "",
+        before: tuple[datetime, TaskId] | None = None,
+    ) -> Sequence[Task]:
+        """Newest first, from the one after `before` on; `text` is in the title or instruction."""
+        query = select(schema.tasks).where(NOT_DELETED, visibility.where_clause)
+        if statuses:
+            query = query.where(_T.status.in_(tuple(statuses)))
+        if text:
+            found = (each.icontains(text, autoescape=True) for each in (_T.title, _T.instruction))
+            query = query.where(or_(*found))
+        if before is not None:
+            at, task_id = before
+            query = query.where(or_(_T.created_at < at, and_(_T.created_at == at, _T.id > task_id)))
+        query = query.order_by(_T.created_at.desc(), _T.id).limit(limit)
+        return records_from(Task, await self._db.fetch_all(query))
+
     async def count_by_status(self) -> Mapping[TaskStatus, int]:
         query = select(_T.status, func.count()).where(NOT_DELETED).group_by(_T.status)
         return {TaskStatus(status): n for status, n in await self._db.fetch_all(query)}

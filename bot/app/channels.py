@@ -3,6 +3,7 @@ endpoint of the MCP server) and the services that look after the store."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -125,6 +126,7 @@ def _build_inbox(core: Container, *, resume_unfinished: bool) -> InboxService:
 def _build_web(settings: Settings, core: Container, inbox: InboxService) -> WebTransport:
     """`settings` may differ from the container's in host and port."""
     store, endpoint = core.repositories, McpHttpEndpoint(core.memory_server)
+    stopping = asyncio.Event()
     web = WebTransport(
         host=settings.web_host,
         port=settings.web_port,
@@ -136,8 +138,9 @@ def _build_web(settings: Settings, core: Container, inbox: InboxService) -> WebT
         say_handler=WebChatSender(inbox),
         alerts=core.alerts,
         sessions=core.web_sessions,
-        routes=(endpoint.route, *build_dashboard_routes(core)),
+        routes=(endpoint.route, *build_dashboard_routes(core, stopping)),
         public_url=settings.web_url,
+        stopping=stopping,
         language=settings.fixed_language,
         on_guessing=partial(_tell_owners_of_guessing, core),
     )

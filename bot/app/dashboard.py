@@ -8,24 +8,28 @@ import secrets
 from collections.abc import Sequence
 from functools import partial
 
+from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bot.app.container import Container
+from bot.transports.web.access import VISITOR, get_bearer_token
 from bot.transports.web.pages import WebPages, negotiate_language
 from storage.records.people import Chat, WebVisitor
 
 
-def build_dashboard_routes(core: Container) -> Sequence[BaseRoute]:
-    app = _LazyDashboard(core)
+def build_dashboard_routes(core: Container, stopping: asyncio.Event) -> Sequence[BaseRoute]:
+    """`stopping` is set before the server waits for open requests."""
+    app = _LazyDashboard(core, stopping)
     # Routes, not mounts: with these, the application sees whole paths.
     paths = ("/dashboard", "/dashboard/{rest:path}", "/api/v1/{rest:path}")
     return [Route(path, app) for path in paths]
 
 
 class _LazyDashboard:
-    def __init__(self, core: Container) -> None:
+    def __init__(self, core: Container, stopping: asyncio.Event) -> None:
         self._core = core
+        self._stopping = stopping
         self._loading: asyncio.Future[ASGIApp] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,8 +54,14 @@ class _LazyDashboard:
                 fixed_language=settings.fixed_language,
                 version=WebPages.version(),
                 new_incident=lambda: secrets.token_hex(4),
+                is_welcome=partial(_is_welcome, core),
+                stopping=self._stopping,
             )
         )
+
+
+async def _is_welcome(core: Container, request: Request) -> bool:
+    return await core.web_sessions.is_welcome(request.scope[VISITOR], get_bearer_token(request))
 
 
 async def _get_chat(core: Container, visitor: WebVisitor) -> Chat:

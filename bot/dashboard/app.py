@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
+from bot.dashboard.api.table import build_api
 from bot.dashboard.pages import home
 from bot.dashboard.pages.layout import (
     STATIC_TYPES,
@@ -17,7 +18,7 @@ from bot.dashboard.pages.layout import (
     render_problem,
     static_file,
 )
-from bot.dashboard.problems import status_of
+from bot.dashboard.problems import as_told, status_of
 from bot.dashboard.request import DashboardDeps, find_words, read_request
 from handlers.middleware import explain_error
 from storage.errors import NotFound
@@ -31,11 +32,12 @@ PAGES = (Page(path=ROOT, name="home", show=home.show_home),)
 
 def build_app(deps: DashboardDeps) -> Starlette:
     """Expects a WebVisitor in each scope. Paths are whole ones, beginning with /dashboard."""
-    routes = [Route(f"{ROOT}/static/{{name}}", _show_static)]
+    routes: list[BaseRoute] = [Route(f"{ROOT}/static/{{name}}", _show_static)]
     for page in PAGES:
         routes.append(Route(page.path, _endpoint(deps, page, page.show), methods=["GET"]))
         if page.post is not None:
             routes.append(Route(page.path, _endpoint(deps, page, page.post), methods=["POST"]))
+    routes += build_api(deps)
     routes.append(Route("/{rest:path}", _not_found(deps)))
     app = Starlette(routes=routes)
     app.state.menu = [page for page in PAGES if page.in_menu]
@@ -62,7 +64,9 @@ def _not_found(deps: DashboardDeps) -> Callable[[Request], Awaitable[Response]]:
 
 
 def _problem_page(deps: DashboardDeps, http: Request, error: Exception) -> Response:
-    explanation = explain_error(error, find_words(deps, http), deps.new_incident())
+    words = find_words(deps, http)
+    error = as_told(error, words)
+    explanation = explain_error(error, words, deps.new_incident())
     return render_problem(deps, http, explanation, status_of(error))
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from cards.catalog import TextCatalog
 from handlers.errors import ActionForbidden, BackendFailure, UserError
+from handlers.memory import rejection_error
+from handlers.ports_workers import MemoryRequestRejected
+from handlers.workflows import refusal_error
 from storage import errors
+from storage.records.workflows import WorkflowRefused
 
 _STATUS_CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.TooManyAttempts, 429),
@@ -18,7 +23,34 @@ _STATUS_CODES: tuple[tuple[type[Exception], int], ...] = (
     (BackendFailure, 502),
     (errors.StoreUnavailable, 503),
 )
+_CODES_BY_KEY = {
+    **dict.fromkeys(("memory_unknown", "memory_not_yours", "workflow_unknown"), 404),
+    **dict.fromkeys(("memory_ambiguous", "memory_changed", "memory_wrong_state"), 409),
+    **dict.fromkeys(("memory_forgotten", "workflow_exists"), 409),
+}
+
+
+def as_told(error: Exception, words: TextCatalog) -> Exception:
+    """Refusals of memory and workflows as errors with texts, any other error as it is."""
+    match error:
+        case MemoryRequestRejected():
+            return rejection_error(error)
+        case WorkflowRefused():
+            return refusal_error(error, words)
+        case _:
+            return error
+
+
+def kind_of(error: Exception) -> str:
+    """A short name that programs can tell apart."""
+    if isinstance(error, UserError):
+        return error.key
+    found = next((kind for kind, _ in _STATUS_CODES if isinstance(error, kind)), None)
+    name = found.__name__ if found else "Unexpected"
+    return "".join(f"-{each.lower()}" if each.isupper() else each for each in name).strip("-")
 
 
 def status_of(error: Exception) -> int:
+    if isinstance(error, UserError) and error.key in _CODES_BY_KEY:
+        return _CODES_BY_KEY[error.key]
     return next((code for kind, code in _STATUS_CODES if isinstance(error, kind)), 500)

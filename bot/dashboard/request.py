@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import HTTPConnection
+from starlette.requests import Request as HttpRequest
 
 from cards.catalog import TextCatalog, catalog_for
+from cards.courier import CardRef
 from handlers.errors import ActionForbidden
 from handlers.ports import Clock, HandlerServices
+from handlers.request import Request
 from storage.records.people import Chat, Language, Person, PersonRole, WebVisitor
 
 VISITOR = "visitor"
@@ -23,7 +27,8 @@ class DashboardDeps:
     """`negotiate` finds the language of a request; its second argument is the one to take before
     the browser's preference. `get_chat` returns the visitor's own private chat, and raises NotFound
     if there is none. `fixed_language` is that of everyone. `version` changes with the files under
-    `/static/`."""
+    `/static/`. `is_welcome` says whether whoever sent a request that lasts still has the same
+    access; `stopping` ends such requests."""
 
     services: HandlerServices
     now: Clock
@@ -33,6 +38,8 @@ class DashboardDeps:
     fixed_language: Language | None
     version: str
     new_incident: Callable[[], str]
+    is_welcome: Callable[[HttpRequest], Awaitable[bool]]
+    stopping: asyncio.Event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +47,7 @@ class DashboardRequest:
     """One request of a person with access. `chat` is their own private chat: what they create here
     belongs to it, and what they may see is decided for it."""
 
-    http: Request
+    http: HttpRequest
     deps: DashboardDeps
     visitor: WebVisitor
     chat: Chat
@@ -58,6 +65,22 @@ class DashboardRequest:
     def by_owner(self) -> bool:
         return self.person.role.allows(PersonRole.OWNER)
 
+    def command(self, source: str = "", *, args: str = "") -> Request:
+        """The same request as handlers of commands get it. Changes are recorded under `source`."""
+        return Request(
+            person=self.person,
+            chat=self.chat,
+            words=self.words,
+            args=args,
+            source=source,
+            origin=source,
+            now=self.now,
+            zone=self.deps.zone,
+            services=self.services,
+            answer_ref=CardRef(key="", revision=0),
+            web_session=self.visitor.session_id,
+        )
+
     @property
     def now(self) -> datetime:
         return self.deps.now()
@@ -72,7 +95,7 @@ def find_words(deps: DashboardDeps, http: HTTPConnection) -> TextCatalog:
 
 
 async def read_request(
-    deps: DashboardDeps, http: Request, *, needs: PersonRole = PersonRole.MEMBER
+    deps: DashboardDeps, http: HttpRequest, *, needs: PersonRole = PersonRole.MEMBER
 ) -> DashboardRequest:
     """Raises ActionForbidden without that role."""
     visitor: WebVisitor = http.scope[VISITOR]

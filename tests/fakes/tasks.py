@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from storage.errors import AmbiguousId, NotFound, WrongState
@@ -13,6 +14,7 @@ from storage.records.tasks import (
     Task,
     TaskControl,
     TaskEvent,
+    TaskGraph,
     TaskId,
     TaskPage,
     TaskPriority,
@@ -37,6 +39,30 @@ class FakeTasks:
         self.messages: list[str] = []
         self.workflows: dict[TaskId, Mapping[str, Any]] = {}
         self._by_source: dict[str, TaskId] = {}
+
+    async def list_newest(
+        self,
+        *,
+        by: Person,
+        chat: ChatId,
+        limit: int,
+        statuses: Collection[TaskStatus] = (),
+        text: str = "",
+        before: tuple[datetime, TaskId] | None = None,
+    ) -> Sequence[Task]:
+        return tuple(self.tasks.values())[:limit]
+
+    async def list_events(
+        self, *, by: Person, chat: ChatId, after: int, limit: int, task_id: TaskId | None = None
+    ) -> Sequence[TaskEvent]:
+        events = [each for log in self.event_log.values() for each in log]
+        return [each for each in events if each.id > after][:limit]
+
+    async def newest_event_id(self) -> int:
+        return max((each.id for log in self.event_log.values() for each in log), default=0)
+
+    async def get_graph(self, task: Task) -> TaskGraph | None:
+        return None
 
     async def run_workflow(self, new: NewTask, workflow: Mapping[str, Any]) -> Task:
         task = await self.create(new)

@@ -3,7 +3,7 @@ message, and checks the person's rights and the task's state."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -28,6 +28,7 @@ from storage.records.tasks import (
     NodeStatus,
     Task,
     TaskEvent,
+    TaskGraph,
     TaskId,
     TaskPage,
     TaskPhase,
@@ -88,6 +89,35 @@ class TaskService:
     ) -> TaskPage:
         sight = await self.access.visibility_for(by, chat)
         return await self.store.tasks.list_page(sight, status, page, size)
+
+    async def list_newest(
+        self,
+        *,
+        by: Person,
+        chat: ChatId,
+        limit: int,
+        statuses: Collection[TaskStatus] = (),
+        text: str = "",
+        before: tuple[datetime, TaskId] | None = None,
+    ) -> Sequence[Task]:
+        sight = await self.access.visibility_for(by, chat)
+        return await self.store.tasks.list_newest(
+            sight, limit=limit, statuses=statuses, text=text, before=before
+        )
+
+    async def list_events(
+        self, *, by: Person, chat: ChatId, after: int, limit: int, task_id: TaskId | None = None
+    ) -> Sequence[TaskEvent]:
+        sight = await self.access.visibility_for(by, chat)
+        return await self.store.events.list_after(
+            after, sight.where_clause, limit=limit, task_id=task_id
+        )
+
+    async def newest_event_id(self) -> int:
+        return await self.store.events.newest_id()
+
+    async def get_graph(self, task: Task) -> TaskGraph | None:
+        return await self.store.graphs.find_latest(task.id)
 
     async def view(self, task_id: TaskId) -> TaskView:
         return await self.views.view(task_id)

@@ -274,7 +274,7 @@ class WebAccessControl:
     ) -> WebVisitor | None:
         if is_local:
             return await self.sessions.get_local_visitor() if shared else None
-        return await self.sessions.find_by_token(_bearer_token(connection))
+        return await self.sessions.find_by_token(get_bearer_token(connection))
 
     async def _exchange_token(self, request: Request) -> Response:
         """Redirect to the URL without the token, so that no history or screenshot shows it. A
@@ -325,11 +325,11 @@ def _carries_token(connection: HTTPConnection) -> bool:
 
 
 def has_bearer_token(connection: HTTPConnection, token: str) -> bool:
-    given = _bearer_token(connection)
+    given = get_bearer_token(connection)
     return bool(given) and tokens_equal(given, token)
 
 
-def _bearer_token(connection: HTTPConnection) -> str:
+def get_bearer_token(connection: HTTPConnection) -> str:
     scheme, _, given = connection.headers.get("authorization", "").partition(" ")
     return given.strip() if scheme.lower() == "bearer" else ""
 

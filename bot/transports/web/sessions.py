@@ -70,6 +70,14 @@ class WebSessionService:
             await self._note_use(known.seen_at, lambda at: self.repo.touch_token(known.id, now=at))
         return visitor
 
+    async def is_welcome(self, visitor: WebVisitor, token: str) -> bool:
+        """Whether a visitor still has the access that they had. `token` is a program's."""
+        if visitor.session_id:
+            return await self.is_live(visitor.session_id)
+        now = await self.find_by_token(token)
+        local = visitor.is_local and hmac.compare_digest(token.encode(), self._token.encode())
+        return local or (now is not None and now.person.role is visitor.person.role)
+
     async def get_local_visitor(self) -> WebVisitor:
         return await self.repo.get_local_visitor()
 

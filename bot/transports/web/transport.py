@@ -100,13 +100,16 @@ class EmbeddedServer(uvicorn.Server):
         await self.stop.wait()
 
 
-async def serve_app(app: ASGIApp, sock: socket.socket) -> None:
-    """Serve until cancelled, then close all connections and the socket."""
+async def serve_app(
+    app: ASGIApp, sock: socket.socket, *, on_stop: Callable[[], None] = lambda: None
+) -> None:
+    """Serve until cancelled, then call `on_stop` and close all connections and the socket."""
     server = EmbeddedServer(app)
     serving = asyncio.create_task(server.serve(sockets=[sock]), name="web-server")
     try:
         await asyncio.shield(serving)
     finally:
+        on_stop()
         server.stop.set()
         await serving
 
@@ -126,7 +129,8 @@ def _new_id() -> str:
 class WebTransport:
     """An empty `token` is replaced at the start by one stored in `home`, on loopback addresses
     only. `routes` are additional pages behind the same access control. `language` None follows the
-    browser. `public_url` is the address for other devices, empty for none. `on_guessing` tells
+    browser. `public_url` is the address for other devices, empty for none. `stopping` ends
+    requests of `routes` that last. `on_guessing` tells
     owners that somebody at this address guesses the token."""
 
     channel = Channel.WEB
@@ -144,6 +148,7 @@ class WebTransport:
     on_guessing: Callable[[str], Coroutine[object, object, None]]
     routes: Sequence[BaseRoute] = ()
     public_url: str = ""
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
     language: Language | None = None
     now: Callable[[], datetime] = _utc_now
     new_id: Callable[[], str] = _new_id
@@ -197,7 +202,8 @@ class WebTransport:
     async def run(self) -> None:
         """Serve until cancelled. Can be called again after a failure."""
         sock, self._sock = self._sock or open_listening_socket(self.host, self.port), None
-        await serve_app(self._build_access_control(), sock)
+        self.stopping.clear()
+        await serve_app(self._build_access_control(), sock, on_stop=self.stopping.set)
         raise RuntimeError("the web server ended by itself")
 
     async def deliver(self, message: OutboundMessage) -> DeliveryResult:

@@ -1,0 +1,71 @@
+"""Approvals: what waits for you, and your decisions."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from bot.dashboard.api.routing import ApiCall, ApiModel, ApiRoutes, Words
+from handlers.approvals import check_may_decide, settle_approval
+from storage.errors import NotFound
+from storage.records.approvals import Approval, ApprovalKind, ApprovalState
+
+routes = ApiRoutes("approvals")
+
+
+class ApprovalModel(ApiModel):
+    id: str
+    kind: ApprovalKind
+    state: ApprovalState
+    task_id: str | None
+    title: str
+    detail: str
+    reason: str
+    created_at: datetime
+    expires_at: datetime
+    decided_at: datetime | None
+
+
+class ApprovalList(ApiModel):
+    approvals: list[ApprovalModel]
+
+
+class DecisionBody(ApiModel):
+    """`reason` is the answer to a question. `scope` is how far the approval of a tool call reaches:
+    only this one, its task or chat, or always (owners)."""
+
+    approve: bool
+    reason: Words = ""
+    scope: Literal["", "task", "chat", "always"] = ""
+
+
+@routes("GET", "/approvals")
+async def list_approvals(call: ApiCall) -> ApprovalList:
+    """Requests that wait for your decision, oldest first"""
+    waiting = await call.request.services.approvals.list_waiting(by=call.request.person, chat=None)
+    return ApprovalList(approvals=[ApprovalModel.model_validate(each) for each in waiting])
+
+
+@routes("GET", "/approvals/{approval_id}")
+async def show_approval(call: ApiCall, approval_id: str) -> ApprovalModel:
+    """A request that you may decide"""
+    return ApprovalModel.model_validate(await _find(call, approval_id))
+
+
+@routes("POST", "/approvals/{approval_id}/decision")
+async def decide_approval(call: ApiCall, approval_id: str, body: DecisionBody) -> ApprovalModel:
+    """Approve or reject; the first decision counts"""
+    approval = await _find(call, approval_id)
+    await check_may_decide(call.command, approval.id, body.scope)
+    decided = await settle_approval(
+        call.command, approval, approve=body.approve, reason=body.reason, scope=body.scope
+    )
+    return ApprovalModel.model_validate(decided)
+
+
+async def _find(call: ApiCall, approval_id: str) -> Approval:
+    """Raises NotFound also for requests that others decide."""
+    approval = await call.request.services.approvals.find(approval_id)
+    if not (call.request.by_owner or approval.can_be_decided_by(call.request.person)):
+        raise NotFound("approval", approval_id)
+    return approval

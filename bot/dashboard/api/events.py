@@ -1,0 +1,76 @@
+"""What happens to tasks, as a stream of server-sent events.
+
+Not a WebSocket: this works with curl and plain HTTP clients, and resuming after the last id is
+part of it. Pages had better use a socket: browsers allow six streams an origin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from pydantic import Field
+from starlette.responses import StreamingResponse
+
+from bot.dashboard.api.routing import ApiCall, ApiModel, ApiProblem, ApiRoutes
+from bot.dashboard.api.tasks import EventModel, find_task
+from storage.records.tasks import TaskId
+
+routes = ApiRoutes("events")
+_BATCH = 200
+_INTERVAL = 1.0
+_KEEP_ALIVE_ROUNDS = 15
+
+
+class EventQuery(ApiModel):
+    """Without `after` and the header `Last-Event-ID`, only what happens from now on."""
+
+    after: int | None = Field(default=None, ge=0, le=2**62)
+    task: str = Field(default="", max_length=40)
+
+
+@routes("GET", "/events", media="text/event-stream")
+async def stream_events(call: ApiCall, query: EventQuery) -> StreamingResponse:
+    """Follow what happens to the tasks that you may see"""
+    task_id = (await find_task(call, query.task)).id if query.task else None
+    after = query.after
+    if last := call.request.http.headers.get("last-event-id", ""):
+        if not (last.isascii() and last.isdigit() and len(last) < 19):  # noqa: PLR2004 - 64 bits
+            raise ApiProblem(400, "bad_cursor")
+        after = int(last)
+    if after is None:
+        after = await call.request.services.tasks.newest_event_id()
+    return StreamingResponse(
+        _follow(call, after, task_id),
+        media_type="text/event-stream",
+        headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+    )
+
+
+async def _follow(call: ApiCall, after: int, task_id: TaskId | None) -> AsyncIterator[str]:
+    """Until the client leaves, loses its access, or Shiftboss stops."""
+    request, deps = call.request, call.request.deps
+    yield f"retry: 1000\nid: {after}\n\n"
+    quiet = 0
+    while not deps.stopping.is_set() and await deps.is_welcome(request.http):
+        events = await request.services.tasks.list_events(
+            by=request.person, chat=request.chat.id, after=after, limit=_BATCH, task_id=task_id
+        )
+        for each in events:
+            after = each.id
+            data = EventModel.model_validate(each).model_dump_json()
+            yield f"id: {each.id}\nevent: {each.kind}\ndata: {data}\n\n"
+        quiet = 0 if events else quiet + 1
+        if quiet >= _KEEP_ALIVE_ROUNDS:
+            quiet = 0
+            yield ": nothing new\n\n"
+        if len(events) < _BATCH:
+            await _pause(deps.stopping)
+
+
+async def _pause(stopping: asyncio.Event) -> None:
+    try:
+        async with asyncio.timeout(_INTERVAL):
+            await stopping.wait()
+    except TimeoutError:
+        pass

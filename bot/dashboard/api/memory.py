@@ -1,0 +1,119 @@
+"""Memory: list, search, add, edit and forget what you may see."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, StringConstraints
+
+from bot.dashboard.api.routing import ApiCall, ApiModel, ApiRoutes, Line, Words
+from handlers.ports_workers import MemoryRequestRejected
+from storage.records.memory import MAX_ENTRY_TEXT, MemoryListFilter
+
+routes = ApiRoutes("memory")
+_Fact = Annotated[Words, StringConstraints(min_length=1, max_length=MAX_ENTRY_TEXT, pattern=r"\S")]
+
+
+class MemoryModel(ApiModel):
+    """`revision` grows with each change: name the one that an edit is based on."""
+
+    id: str
+    revision: int
+    kind: str
+    scope: Annotated[str, BeforeValidator(str)]
+    text: str
+    category: str
+    state: str
+    pinned: bool
+    created_at: datetime
+    updated_at: datetime
+
+
+class MemoryList(ApiModel):
+    """`page` and `has_more` are those of a list; a search has one page."""
+
+    memories: list[MemoryModel]
+    total: int
+    page: int = 1
+    has_more: bool = False
+
+
+class MemoryQuery(ApiModel):
+    text: Line = Field(default="", description="search by words and meaning; without it, a list")
+    kind: MemoryListFilter = MemoryListFilter.KNOWN
+    scope: Line = ""
+    page: int = Field(default=1, ge=1, le=100_000)
+
+
+class NewMemoryBody(ApiModel):
+    """`scope` is `me`, `chat`, `project`, `global` or a scope's name."""
+
+    text: _Fact
+    scope: Line = ""
+
+
+class MemoryBody(ApiModel):
+    text: _Fact
+    revision: int = Field(ge=1)
+
+
+@routes("GET", "/memory")
+async def list_memories(call: ApiCall, query: MemoryQuery) -> MemoryList:
+    """Memories, newest first, or those that a search finds"""
+    request, memory = call.request, call.request.services.memory
+    if query.text.strip():
+        found = await memory.search(request.person, request.chat, query.text, limit=50)
+        entries = [MemoryModel.model_validate(each.entry) for each in found]
+        return MemoryList(memories=entries, total=len(entries))
+    page = await memory.list(
+        request.person, request.chat, query.kind, scope=query.scope, page=query.page
+    )
+    return MemoryList(
+        memories=[MemoryModel.model_validate(each) for each in page.entries],
+        total=page.total,
+        page=page.page,
+        has_more=page.has_more,
+    )
+
+
+@routes("POST", "/memory", status=201)
+async def add_memory(call: ApiCall, body: NewMemoryBody) -> MemoryModel:
+    """Remember something"""
+    request = call.request
+    entry = await request.services.memory.add(
+        request.person, request.chat, body.text, scope=body.scope, source=call.source
+    )
+    return MemoryModel.model_validate(entry)
+
+
+@routes("GET", "/memory/{entry_id}")
+async def show_memory(call: ApiCall, entry_id: str) -> MemoryModel:
+    """A memory"""
+    request = call.request
+    detail = await request.services.memory.show(request.person, request.chat, entry_id)
+    return MemoryModel.model_validate(detail.entry)
+
+
+@routes("PUT", "/memory/{entry_id}")
+async def edit_memory(call: ApiCall, entry_id: str, body: MemoryBody) -> MemoryModel:
+    """Reword a memory, unless it has changed since that revision"""
+    request = call.request
+    entry = await request.services.memory.edit(
+        request.person, request.chat, entry_id, body.text, revision=body.revision
+    )
+    return MemoryModel.model_validate(entry)
+
+
+@routes("DELETE", "/memory/{entry_id}")
+async def forget_memory(call: ApiCall, entry_id: str) -> None:
+    """Forget a memory for good"""
+    request = call.request
+    try:
+        await request.services.memory.forget(
+            request.person, request.chat, entry_id, source=call.source
+        )
+    except MemoryRequestRejected as rejected:
+        # `forgotten` by the same call before, whose answer was lost.
+        if rejected.reason != "forgotten":
+            raise

@@ -1,0 +1,379 @@
+"""The HTTP API: what each route answers, and to whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from openapi_spec_validator import validate
+
+from bot.dashboard.api.table import ROUTES, document
+from storage.records.approvals import ApprovalKind
+from storage.records.people import Channel, PersonRole
+from tests.bot.dashboard.world import DashboardWorld
+
+API = "/api/v1"
+HOSTILE = "<img src=x onerror=1> '; DROP TABLE tasks; -- \u202e{0} {{x}} %00 ../../etc 漢字 🙂"
+
+
+async def create(api: httpx.AsyncClient, text: str = "water the plants", **more: Any) -> str:
+    made = await api.post(f"{API}/tasks", json={"text": text, **more})
+    assert made.status_code == 201, made.text
+    return str(made.json()["task"]["id"])
+
+
+def check_problem(answer: httpx.Response, status: int) -> dict[str, Any]:
+    problem: dict[str, Any] = answer.json()
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert problem["status"] == status
+    assert problem["type"].startswith("urn:shiftboss:problem:")
+    assert problem["title"]
+    assert problem["detail"]
+    return problem
+
+
+def test_the_document_is_valid_and_has_every_route() -> None:
+    validate(document())
+
+    paths = document()["paths"]
+    assert {(path, method.upper()) for path in paths for method in paths[path]} == {
+        (each.path, each.method) for each in ROUTES
+    }
+    names = [paths[each.path][each.method.lower()]["operationId"] for each in ROUTES]
+    assert len(set(names)) == len(names)
+    assert all(each.summary for each in ROUTES)
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda each: f"{each.method} {each.path}")
+async def test_every_route_refuses_strangers_and_what_is_not_theirs(
+    world: DashboardWorld, route: Any
+) -> None:
+    parts = dict.fromkeys(("task_id", "approval_id", "entry_id", "schedule_id"), "zzzzzz")
+    path = route.path.format(**parts, name="no-such-workflow")
+
+    check_problem(await world.client().request(route.method, path, content=b"{}"), 401)
+    wrong = world.client(authorization="Bearer sbt_no")
+    check_problem(await wrong.request(route.method, path), 401)
+    if route.media == "text/event-stream":
+        return
+    ann = world.program("ann", content_type="application/json")
+    member = await ann.request(route.method, path)
+    if route.role is PersonRole.OWNER:
+        check_problem(member, 403)
+    elif "{" in route.path and route.body is None:
+        check_problem(member, 404)
+    assert member.status_code < 500
+    if route.body is None:
+        return
+    for rubbish in (b"{", b"[]", b'"x"', b"\xff", b'{"x": "\\ud800"}', b'{"nope": 1}', b"NaN"):
+        answer = await ann.request(route.method, path, content=rubbish)
+        check_problem(answer, 422 if rubbish in {b"[]", b'"x"', b'{"nope": 1}'} else 400)
+    huge = b'{"text": "' + b"x" * 10_000_000 + b'"}'
+    check_problem(await ann.request(route.method, path, content=huge), 413)
+    plain = world.program("ann", content_type="text/plain")
+    check_problem(await plain.request(route.method, path, content=b"{}"), 415)
+
+
+async def test_tasks_are_created_listed_shown_and_steered(world: DashboardWorld) -> None:
+    api = world.program()
+    id_ = await create(api, title="Plants", priority="urgent")
+
+    shown = (await api.get(f"{API}/tasks/{id_}")).json()
+    steps = [
+        await api.post(f"{API}/tasks/{id_}/pause", json={"reason": "later"}),
+        await api.post(f"{API}/tasks/{id_}/priority", json={"priority": "normal"}),
+        await api.post(f"{API}/tasks/{id_}/messages", json={"text": "use rain water"}),
+        await api.post(f"{API}/tasks/{id_}/resume", json={}),
+        await api.post(f"{API}/tasks/{id_}/stop"),
+    ]
+    again = await api.post(f"{API}/tasks/{id_}/pause", json={}, headers={"accept-language": "zh"})
+    retried = await api.post(f"{API}/tasks/{id_}/retry")
+    events = (await api.get(f"{API}/tasks/{id_}/events")).json()["events"]
+    graph = (await api.get(f"{API}/tasks/{id_}/graph")).json()
+    trace = (await api.get(f"{API}/tasks/{id_}/trace")).json()
+
+    assert (shown["task"]["title"], shown["task"]["priority"]) == ("Plants", "urgent")
+    assert [each.status_code for each in steps] == [200] * 5, [each.text for each in steps]
+    assert [each.json()["status"] for each in steps][-1] == "cancelled"
+    problem = check_problem(again, 409)
+    assert problem["type"] == "urn:shiftboss:problem:wrong-state"
+    assert any("\u4e00" <= char <= "\u9fff" for char in problem["detail"])
+    assert retried.json()["status"] == "pending"
+    assert events[0]["kind"] == "created"
+    assert graph["version"] == 0
+    assert trace["spans"]
+
+
+async def test_the_same_idempotency_key_is_the_same_change(world: DashboardWorld) -> None:
+    api = world.program()
+    key = {"idempotency-key": "a key of mine"}
+
+    made = [
+        (await api.post(f"{API}/tasks", json={"text": "once"}, headers=key)).json()["task"]["id"]
+        for _ in range(3)
+    ]
+    other = await create(api, "once")
+    told = [
+        await api.post(f"{API}/tasks/{other}/messages", json={"text": "x"}, headers=key)
+        for _ in range(2)
+    ]
+    of_ann = await world.program("ann").post(f"{API}/tasks", json={"text": "b"}, headers=key)
+    bad = await api.post(f"{API}/tasks", json={"text": "x"}, headers={"idempotency-key": "k" * 300})
+
+    assert len(set(made)) == 1
+    assert of_ann.json()["task"]["id"] not in made
+    assert [each.status_code for each in told] == [200, 200]
+    check_problem(bad, 400)
+    assert len((await api.get(f"{API}/tasks")).json()["tasks"]) == 3
+
+
+async def test_pages_stay_the_same_while_tasks_come_and_change(world: DashboardWorld) -> None:
+    api = world.program()
+    ids = [await create(api, f"task {n}") for n in range(7)]
+
+    first = (await api.get(f"{API}/tasks", params={"limit": 3})).json()
+    await api.post(f"{API}/tasks/{ids[6]}/stop")
+    await create(api, "newer")
+    second = (await api.get(f"{API}/tasks", params={"limit": 3, "cursor": first["next"]})).json()
+    third = (await api.get(f"{API}/tasks", params={"limit": 3, "cursor": second["next"]})).json()
+    seen = [each["id"] for page in (first, second, third) for each in page["tasks"]]
+
+    assert seen == ids[::-1]
+    assert third["next"] is None
+
+
+async def test_tasks_are_filtered_and_searched(world: DashboardWorld) -> None:
+    api = world.program()
+    plants, report = await create(api, "Water 100% of the plants"), await create(api, "写周报")
+    await api.post(f"{API}/tasks/{report}/stop")
+
+    async def found(**query: str) -> list[str]:
+        answer = await api.get(f"{API}/tasks", params=query)
+        return [each["id"] for each in answer.json()["tasks"]]
+
+    assert await found(text="100%") == [plants]
+    assert await found(text="周报") == [report]
+    assert await found(text="_") == []
+    assert await found(status="cancelled") == [report]
+    assert await found(status="cancelled, pending") == [report, plants]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("cursor=x", "cursor=W10", "cursor=WyJhIiwiYiJd", "cursor=WyIyMDI2LTAxLTAxIiwiYiJd"),
+        *("cursor=%FF", "limit=0", "limit=1e9", "limit=x", "status=nope", "nope=1"),
+        f"text={'x' * 300}",
+    ],
+)
+async def test_rubbish_in_the_query_is_refused(world: DashboardWorld, query: str) -> None:
+    answer = await world.program().get(f"{API}/tasks?{query}")
+
+    assert answer.status_code in {400, 422}
+    check_problem(answer, answer.status_code)
+
+
+async def test_members_see_and_steer_their_own_tasks_only(world: DashboardWorld) -> None:
+    ann, bob, olga = (world.program(name) for name in ("ann", "bob", "olga"))
+    of_ann, of_bob = await create(ann, "a"), await create(bob, "b")
+
+    lists = [
+        {each["id"] for each in (await api.get(f"{API}/tasks")).json()["tasks"]}
+        for api in (ann, bob, olga)
+    ]
+    foreign = [
+        await ann.get(f"{API}/tasks/{of_bob}{part}") for part in ("", "/events", "/graph", "/trace")
+    ]
+    foreign += [
+        await ann.post(f"{API}/tasks/{of_bob}/{verb}", json=body)
+        for verb, body in (
+            *(("pause", {}), ("resume", {}), ("replan", {}), ("messages", {"text": "x"})),
+            *(("priority", {"priority": "normal"}), ("steps", {"steps": ["x"]})),
+        )
+    ]
+    foreign += [await ann.post(f"{API}/tasks/{of_bob}/{verb}") for verb in ("stop", "retry")]
+    foreign.append(await ann.get(f"{API}/events", params={"task": of_bob}))
+
+    assert lists == [{of_ann}, {of_bob}, {of_ann, of_bob}]
+    for each in foreign:
+        check_problem(each, 404)
+    assert (await olga.post(f"{API}/tasks/{of_bob}/pause", json={})).status_code == 200
+
+
+async def test_hostile_texts_come_back_as_they_were(world: DashboardWorld) -> None:
+    api = world.program()
+
+    id_ = await create(api, HOSTILE, title=HOSTILE)
+    shown = (await api.get(f"{API}/tasks/{id_}")).json()
+    nul = await api.post(f"{API}/tasks", json={"text": "a\0b"})
+    remembered = await api.post(f"{API}/memory", json={"text": HOSTILE})
+
+    assert shown["instruction"] == HOSTILE
+    check_problem(nul, 422)
+    assert remembered.status_code == 201
+
+
+async def test_a_browser_needs_the_same_origin_and_a_program_none(world: DashboardWorld) -> None:
+    browser = await world.browser("olga")
+    body = {"text": "from a page"}
+
+    same = await browser.post(f"{API}/tasks", json=body)
+    foreign = await browser.post(
+        f"{API}/tasks", json=body, headers={"origin": "https://evil.example"}
+    )
+    del browser.headers["origin"]
+    none = await browser.post(f"{API}/tasks", json=body)
+    with_token = await world.program("olga", origin="https://evil.example").get(f"{API}/tasks")
+
+    assert same.status_code == 201
+    check_problem(foreign, 403)
+    check_problem(none, 403)
+    assert with_token.status_code == 200  # reading is safe: there is no CORS
+
+
+async def test_only_approvers_see_and_decide_requests(world: DashboardWorld) -> None:
+    store, now = world.core.repositories, world.core.clock.now()
+    chat = await world.core.get_local_chat()
+    await store.pairings.get_or_create(Channel.TELEGRAM, "x9", "Stranger", chat.id, now=now)
+    ann, olga = world.program("ann"), world.program("olga")
+    (waiting,) = (await olga.get(f"{API}/approvals")).json()["approvals"]
+
+    hidden = [await ann.get(f"{API}/approvals"), await ann.get(f"{API}/approvals/{waiting['id']}")]
+    refused = await ann.post(f"{API}/approvals/{waiting['id']}/decision", json={"approve": True})
+    decided = await olga.post(f"{API}/approvals/{waiting['id']}/decision", json={"approve": True})
+    second = await olga.post(f"{API}/approvals/{waiting['id']}/decision", json={"approve": False})
+
+    assert waiting["kind"] == ApprovalKind.PAIRING
+    assert hidden[0].json() == {"approvals": []}
+    check_problem(hidden[1], 404)
+    check_problem(refused, 404)
+    assert decided.json()["state"] == "approved"
+    check_problem(second, 409)
+
+
+async def test_memory_is_added_searched_edited_and_forgotten(world: DashboardWorld) -> None:
+    olga, ann = world.program("olga"), world.program("ann")
+    key = {"idempotency-key": "k1"}
+    added = [
+        (await olga.post(f"{API}/memory", json={"text": "The cat is Tilly"}, headers=key)).json()
+        for _ in range(2)
+    ]
+    path = f"{API}/memory/{added[0]['id']}"
+
+    found = (await olga.get(f"{API}/memory", params={"text": "Tilly"})).json()["memories"]
+    of_ann = (await ann.get(f"{API}/memory", params={"text": "Tilly"})).json()["memories"]
+    foreign = [
+        await ann.get(path),
+        await ann.put(path, json={"text": "x", "revision": 1}),
+        await ann.delete(path),
+    ]
+    # Finding it counted as a use.
+    revision = (await olga.get(path)).json()["revision"]
+    edited = await olga.put(path, json={"text": "The cat is Otto", "revision": revision})
+    stale = await olga.put(path, json={"text": "x", "revision": revision})
+    gone = await olga.delete(path)
+
+    assert added[0]["id"] == added[1]["id"]
+    assert [each["id"] for each in found] == [added[0]["id"]]
+    assert of_ann == []
+    for each in foreign:
+        check_problem(each, 404)
+    assert edited.status_code == 200, edited.text
+    assert edited.json()["text"] == "The cat is Otto"
+    check_problem(stale, 409)
+    assert gone.status_code == 204
+    check_problem(await olga.get(path), 404)
+
+
+async def test_schedules_are_made_from_words_and_changed(world: DashboardWorld) -> None:
+    ann, bob = world.program("ann"), world.program("bob")
+    made = await ann.post(f"{API}/schedules", json={"text": "every day at 9 write the report"})
+    path = f"{API}/schedules/{made.json()['id']}"
+
+    unclear = await ann.post(f"{API}/schedules", json={"text": "hello"})
+    paused = await ann.post(f"{path}/actions", json={"action": "pause"})
+    resumed = await ann.post(f"{path}/actions", json={"action": "resume"})
+    log = await ann.get(f"{path}/firings")
+    foreign = [await bob.get(path), await bob.delete(path), await bob.get(f"{path}/firings")]
+    deleted = await ann.delete(path)
+
+    assert made.status_code == 201
+    assert made.json()["next_due"]
+    check_problem(unclear, 422)
+    assert paused.json()["state"] == "paused"
+    assert resumed.json()["next_due"]
+    assert log.json() == {"firings": []}
+    for each in foreign:
+        check_problem(each, 404)
+    assert deleted.status_code == 204
+
+
+WORKFLOW = """
+name: Greeting
+description: says hello
+inputs:
+  who: {type: text}
+nodes:
+  - {id: hello, type: task, prompt: "Say hello to {{ inputs.who }}"}
+"""
+
+
+async def test_workflows_are_validated_and_run(world: DashboardWorld) -> None:
+    api = world.program("ann")
+    folder = world.core.settings.home / "workflows"
+    folder.mkdir(exist_ok=True)
+
+    bad = (await api.post(f"{API}/workflows/validate", json={"text": "nodes: [{id: a}"})).json()
+    bomb = "a: &a [x,x]\nb: &b [*a,*a]\n" + "\n".join(f"c{n}: [*b,*b]" for n in range(50))
+    bombed = await api.post(f"{API}/workflows/validate", json={"text": bomb})
+    listed = (await api.get(f"{API}/workflows")).json()
+    unknown = [await api.get(f"{API}/workflows/nope"), await api.get(f"{API}/workflows/..%2Fx")]
+
+    assert bad["workflow"] is None
+    assert bad["faults"]
+    assert bombed.json()["workflow"] is None
+    for each in listed["workflows"][:1]:
+        one = (await api.get(f"{API}/workflows/{each['name']}")).json()
+        assert one == each
+    for each in unknown:
+        check_problem(each, 404)
+
+
+async def test_people_costs_and_health(world: DashboardWorld) -> None:
+    olga, ann = world.program("olga"), world.program("ann")
+
+    people = (await olga.get(f"{API}/people")).json()["people"]
+    me = (await ann.get(f"{API}/people/me")).json()
+    costs = (await ann.get(f"{API}/costs", params={"period": "today"})).json()
+    health = (await olga.get(f"{API}/health")).json()
+
+    assert {each["person"]["name"] for each in people} >= {"Olga", "Ann", "Bob"}
+    assert (me["name"], me["role"]) == ("Ann", "member")
+    assert costs["total"]["calls"] == 0
+    assert health["channels"][0] == {"channel": "web", "problem": ""}
+
+
+async def test_unknown_paths_and_methods_are_problems_too(world: DashboardWorld) -> None:
+    api = world.program()
+
+    check_problem(await api.get(f"{API}/nope"), 404)
+    check_problem(await api.get(f"{API}/"), 404)
+    wrong = await api.delete(f"{API}/tasks")
+    check_problem(wrong, 405)
+    assert wrong.headers["allow"] == "GET, HEAD, POST"
+    check_problem(await api.post(f"{API}/tasks", content=b"[" * 100_000), 415)
+    deep = {"content-type": "application/json"}
+    check_problem(await api.post(f"{API}/tasks", content=b"[" * 100_000, headers=deep), 400)
+
+
+async def test_rights_end_for_a_token_that_is_in_use(world: DashboardWorld) -> None:
+    olga, store = world.program("olga"), world.core.repositories
+    before = await olga.get(f"{API}/people")
+
+    await store.people.demote(world.people["olga"].id)
+
+    assert before.status_code == 200
+    check_problem(await olga.get(f"{API}/people"), 403)
+    assert (await olga.get(f"{API}/tasks")).status_code == 200
