@@ -29,7 +29,7 @@ TOOLS: list[Any] = [
 
 STATEFUL: list[Any] = [
     {"name": name, "description": name, "inputSchema": {"type": "object"}}
-    for name in ("count", "note", "huge", "stream", "ask", "stray", "stall", "die")
+    for name in ("count", "note", "huge", "stream", "ask", "stray", "stall", "die", "elicit")
 ]
 """The tools of `stateful`: they count calls, and misbehave on request."""
 
@@ -89,6 +89,11 @@ def stateful_call(number: object, name: str, arguments: dict[str, Any]) -> None:
             for wrong in (None, 4.5, "nobody", 10**9, [1]):
                 answer(wrong, text("not yours"))
             answer(number, text("yours"))
+        case "elicit":
+            asked = {"method": "elicitation/create", "params": arguments["params"]}
+            write_line(json.dumps({"jsonrpc": "2.0", "id": "q1", **asked}))
+            told = json.loads(sys.stdin.readline())
+            answer(number, text(json.dumps(told.get("result", told.get("error")))))
         case "stall":
             answer(number, text("from now on nothing"))
             time.sleep(600)

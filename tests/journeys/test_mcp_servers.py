@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -100,6 +101,41 @@ async def test_the_next_message_finds_the_server_running_and_a_killed_one_is_sta
     assert "MCP server tiny stopped" in third.text
     assert "was restarted" in third.text
     assert "stopped" not in first.text + second.text
+
+
+async def test_what_a_server_asks_is_a_question_in_the_chat_and_never_a_secret(
+    world: ModelWorld,
+) -> None:
+    boss, chat = world.new_owner()
+
+    def asks(cue: str, **fields: Any) -> None:
+        params = {
+            "message": "About the order",
+            "requestedSchema": {"type": "object", "properties": fields},
+        }
+        call = ScriptedCall(name="mcp__tiny__elicit", arguments={"params": params})
+        end = ScriptedReply(text=f"{cue} is over")
+        world.script.script(cue, "talk", ScriptedReply(calls=[call]), end)
+
+    def answer_to(cue: str) -> str:
+        return str(world.script.requests_for(cue, "talk")[-1].tool_results[-1][1])
+
+    await ask(boss, chat, "/persona tracker", "tracker")
+    asks("cue-size", size={"type": "string", "enum": ["Small", "Large"]}, count={"type": "integer"})
+    await boss.says(chat, "cue-size")
+    first = await wait_for_message(chat, "MCP server tiny asks: About the order", "(1/2)")
+    await boss.presses(first, label_with(first.buttons, "Large"))
+    second = await wait_for_message(chat, "(2/2)", "a number")
+    await boss.says(chat, second.text.split("Or type ")[1].replace("answer.", "7"))
+    await wait_for_message(chat, "cue-size is over")
+    answered = answer_to("cue-size")
+    asks("cue-secret", password={"type": "string"})
+    await boss.says(chat, "cue-secret")
+    declined = await wait_for_message(chat, "cue-secret is over")
+
+    assert '{"action": "accept", "content": {"size": "Large", "count": 7}}' in answered
+    assert '{"action": "decline"}' in answer_to("cue-secret")
+    assert "asked for a secret in chat, which was declined" in declined.text
 
 
 async def test_a_projects_servers_start_only_after_an_owner_allowed_them_as_they_are(

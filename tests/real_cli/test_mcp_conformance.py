@@ -42,7 +42,9 @@ async def conformance(folder: Path, *arguments: str) -> str:
     return text
 
 
-@pytest.mark.parametrize("scenario", ["initialize", "tools_call", "sse-retry"])
+@pytest.mark.parametrize(
+    "scenario", ["initialize", "tools_call", "sse-retry", "elicitation-sep1034-client-defaults"]
+)
 async def test_the_client_conforms(scenario: str, tmp_path: Path) -> None:
     command = f"{sys.executable} {CLIENT}"
 

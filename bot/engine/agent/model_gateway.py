@@ -37,6 +37,7 @@ from bot.engine.llm.backend import (
 )
 from bot.engine.llm.failover import BackendSelector
 from bot.engine.llm.stored_messages import TimeTeller
+from bot.engine.mcp.client.elicitation import Elicitor
 from bot.engine.mcp.client.server_config import ConnectedServers, McpScope
 from bot.engine.mcp.client.server_pool import McpServerPool
 from bot.engine.permissions.requests import SuspendedCalls
@@ -379,7 +380,8 @@ class ModelGateway:
             yield ConnectedServers()
             return
         scope = McpScope.of(ask.account, ask.workspace, ask.mode, ask.persona)
-        async with self._mcp_servers.connect(ask.mcp_servers, scope, on_event) as connected:
+        connecting = self._mcp_servers.connect(ask.mcp_servers, scope, on_event, _elicitor(ask))
+        async with connecting as connected:
             await _forward_notes(on_event, connected)
             yield replace(connected, servers=ask.mcp_servers)
 
@@ -471,6 +473,13 @@ class ModelGateway:
         elif call.span is not None:
             await self._span_recorder.end_unbilled(call.span, ending)
         call.reservation.release()
+
+
+def _elicitor(ask: ModelRequest) -> Elicitor | None:
+    """Sub-agents ask nobody."""
+    if ask.permit is None or ask.account.chat is None or ask.purpose is RunPurpose.HELPER:
+        return None
+    return Elicitor(permit=ask.permit, language=ask.language)
 
 
 async def _forward_notes(on_event: EventListener | None, connected: ConnectedServers) -> None:

@@ -84,7 +84,8 @@ class CallAuthorizer(Protocol):
     async def record_outcome(
         self, call_id: str, *, succeeded: bool, outcome: str, size: int = 0
     ) -> None:
-        """Audit the outcome of an allowed call; `size` is in bytes."""
+        """Audit the outcome of an allowed or answered call; `size` is in bytes. The request of a
+        call that nobody has decided is withdrawn."""
         ...
 
     def restart(self) -> CallAuthorizer:

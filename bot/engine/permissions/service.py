@@ -34,6 +34,7 @@ from bot.engine.permissions.requests import (
 from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import WorkerSpec
 from cards.permission_reasons import build_reason
+from storage.approvals import find_approval, withdraw_approval
 from storage.db import Database, Transaction, retry_until_stored
 from storage.records.approvals import Approval
 from storage.records.tasks import TaskId
@@ -91,6 +92,7 @@ class _WorkerAuthorizer:
         self._spec = spec
         self._persona = persona
         self._call_rows: dict[str, int] = {}
+        self._awaited_rows: set[int] = set()
         self._interrupted_calls = InterruptedTurnCalls(spec)
 
     async def __call__(self, call: ToolCall, *, wait_seconds: float = 0.0) -> CallDecision:
@@ -125,6 +127,8 @@ class _WorkerAuthorizer:
         kept = service.mask(outcome)[:_MAX_STORED_CHARS]
         size = size or len(outcome.encode("utf-8", "replace"))
 
+        withdrawn = await self._withdraw_question(row)
+
         async def note(tx: Transaction) -> None:
             await service.calls.mark_ended(
                 tx, row, succeeded=succeeded, outcome=kept, size=size, now=service.now()
@@ -133,6 +137,21 @@ class _WorkerAuthorizer:
         await retry_until_stored(
             lambda: service.db.write_together(note), service.sleep, "the result of a tool"
         )
+        if withdrawn is not None:
+            await service.show_request(withdrawn)
+
+    async def _withdraw_question(self, row: int) -> Approval | None:
+        """Withdraw the request of a call that has ended undecided; None if there is none."""
+        if row not in self._awaited_rows:
+            return None
+        service, now = self._service, self._service.now()
+        self._awaited_rows.discard(row)
+        async with service.db.write() as tx:
+            record = await service.calls.get(row, tx=tx)
+            if record.state is not ToolCallState.OPEN or not record.approval_id:
+                return None
+            await withdraw_approval(tx, record.approval_id, reason_key="approval.gone_on", now=now)
+            return await find_approval(tx, record.approval_id, now=now)
 
     async def _register(
         self, call: ToolCall, seen: CallSnapshot
@@ -289,6 +308,7 @@ class _WorkerAuthorizer:
             if record.state is not ToolCallState.OPEN:
                 return await self._answer_known(tx, call, record, seen)
             approval = await service.requester.request(tx, record, about)
+        self._awaited_rows.add(row)
         await service.show_request(approval)
         with suppress(TimeoutError):
             async with asyncio.timeout(patience):

@@ -113,8 +113,9 @@ def propose_task_tool(question: ChatQuestion, proposals: list[TaskProposal]) -> 
 log = logging.getLogger(__name__)
 
 _MAX_CALLS = 12
-_SHOWN_NOTICES = {"mcp.failed", "mcp.restarted"}
 """Model calls per answer, including those between tool calls."""
+_SHOWN_NOTICES = "mcp."
+"""Text keys of the notices that are shown with the answer."""
 _MAX_TRIES = 3
 _RETRY_DELAY = 1.0
 _MAX_RETRY_DELAY = 15.0
@@ -518,7 +519,7 @@ class _AnswerInProgress:
             notice = formats.notice_text(event.key, event.facts, self.words)
             if event.passing:
                 await self._show(f"{self.text}\n\n{notice}".strip())
-            elif event.key in _SHOWN_NOTICES:
+            elif event.key.startswith(_SHOWN_NOTICES):
                 self.notices.append(notice)
 
     def clear(self) -> None:

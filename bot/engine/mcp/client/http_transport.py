@@ -24,7 +24,7 @@ from bot.engine.web.urls import FetchRefused, WebUrl, parse_url
 MAX_RESPONSE_BYTES = 8_000_000
 _MAX_STREAM_SECONDS = 600.0
 _MAX_RESUMPTIONS = 20
-"""Resumed streams between two of our requests."""
+"""Streams that are opened or resumed between two of our requests."""
 
 CLOSED_MESSAGE = "Connection closed"
 """With the code CONNECTION_CLOSED it is the SDK's own error for a session that has ended. Servers
@@ -95,13 +95,12 @@ class _GuardedTransport(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
     def _is_wanted(self, request: httpx2.Request) -> bool:
-        """A stream for the server's own requests is not: we offer it nothing. Resuming the answer
-        to one of ours is."""
+        """Streams, of the server's own requests or resumed, are opened so often only."""
         if request.method != "GET":
             self._resumptions = 0
             return True
         self._resumptions += 1
-        return "last-event-id" in request.headers and self._resumptions <= _MAX_RESUMPTIONS
+        return self._resumptions <= _MAX_RESUMPTIONS
 
     def _pinned(self, request: httpx2.Request) -> httpx2.Request:
         headers = httpx2.Headers(request.headers)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.engine.llm.backend import RunNotice
 from bot.engine.llm.tool_calls import ERROR_PREFIX
+from bot.engine.mcp.client.elicitation import ElicitationDeclined, Elicitor, InputHandler
 from bot.engine.mcp.client.server_config import McpError, McpScope
 from storage.records.workers import McpServerState, McpServerStatus
 
@@ -36,11 +37,51 @@ class ServerTimeouts:
 
 
 NoticeListener = Callable[[RunNotice], Awaitable[None]]
-SessionOpener = Callable[[], AbstractAsyncContextManager[tuple["McpSession", asyncio.Event]]]
+SessionOpener = Callable[
+    [InputHandler], AbstractAsyncContextManager[tuple["McpSession", asyncio.Event]]
+]
 
 
 async def ignore_notice(notice: RunNotice) -> None:
     """A `NoticeListener` for runs that show nothing."""
+
+
+class _CallInProgress:
+    """A call, during which its server may ask for input. Time of questions does not count."""
+
+    def __init__(self, elicitor: Elicitor | None, seconds: float) -> None:
+        self.limit = asyncio.timeout(seconds)
+        self.declined = ""
+        self._elicitor = elicitor
+        self._seconds = seconds
+        self._questions: set[asyncio.Task[dict[str, Any]]] = set()
+
+    async def answer(self, server: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        if self._elicitor is None or len(self._questions) >= _MAX_QUESTIONS:
+            self.declined = "nobody"
+            return {"action": "decline"}
+        question = asyncio.create_task(self._elicitor.answer(server, request))
+        self._questions.add(question)
+        self.limit.reschedule(None)
+        try:
+            await asyncio.wait((question,))
+            return question.result()
+        except ElicitationDeclined as error:
+            self.declined = str(error)
+            return {"action": "decline"}
+        except asyncio.CancelledError:
+            if question.cancelled():
+                return {"action": "cancel"}
+            raise
+        finally:
+            question.cancel()
+            self._questions.discard(question)
+            if not self._questions and not self.limit.expired():
+                self.limit.reschedule(asyncio.get_running_loop().time() + self._seconds)
+
+    def end(self) -> None:
+        for each in self._questions:
+            each.cancel()
 
 
 class LiveMcpServer:
@@ -75,7 +116,7 @@ class LiveMcpServer:
         self._session: McpSession | None = None
         self._settled = asyncio.Event()
         self._stop = asyncio.Event()
-        self._calls_under_way = 0
+        self._calls: list[_CallInProgress] = []
         self._calls_since_start = 0
         self._last_used = now()
         self._last_error = ""
@@ -107,8 +148,15 @@ class LiveMcpServer:
                 await self._start(notify)
             self.touch()
 
-    async def call(self, tool: str, arguments: Mapping[str, Any], notify: NoticeListener) -> str:
-        """Return the result, or an error text for the model. A call is never repeated."""
+    async def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        notify: NoticeListener,
+        elicitor: Elicitor | None = None,
+    ) -> str:
+        """Return the result, or an error text for the model. A call is never repeated. Without an
+        `elicitor` nobody is asked what the server wants to know."""
         try:
             await self.ensure_running(notify)
         except McpError as error:
@@ -116,10 +164,11 @@ class LiveMcpServer:
         session = self._session
         if session is None:
             return self._error_text("it has ended")
-        self._calls_under_way += 1
+        call = _CallInProgress(elicitor, self._timeouts.call)
+        self._calls.append(call)
         self._calls_since_start += 1
         try:
-            async with asyncio.timeout(self._timeouts.call):
+            async with call.limit:
                 text = await session.call_tool(tool, arguments)
         except TimeoutError:
             self._is_suspect = True
@@ -131,13 +180,16 @@ class LiveMcpServer:
             self._retire(session, str(error))
             return self._error_text(f"{error}; {_UNSURE}")
         finally:
-            self._calls_under_way -= 1
+            self._calls.remove(call)
+            call.end()
             self.touch()
+            if call.declined:
+                await notify(self._notice(f"input_{call.declined}"))
         self._failures = 0
         if not text.startswith(ERROR_PREFIX):
             note, self._restart_note = self._restart_note, ""
             text = f"{note}{text}"
-        return text
+        return f"{text}\n{_DECLINED}" if call.declined else text
 
     async def close(self, *, forgive: bool = False) -> None:
         """Stop it; the next use starts it again. `forgive` forgets earlier failures."""
@@ -169,7 +221,7 @@ class LiveMcpServer:
     @property
     def _state(self) -> McpServerState:
         if self._session is not None:
-            return McpServerState.BUSY if self._calls_under_way else McpServerState.READY
+            return McpServerState.BUSY if self._calls else McpServerState.READY
         if self.is_running and not self._settled.is_set():
             return McpServerState.STARTING
         return McpServerState.FAILED if self._failures else McpServerState.STOPPED
@@ -177,7 +229,7 @@ class LiveMcpServer:
     def _is_check_due(self) -> bool:
         """A busy server is not checked: many answer one request at a time."""
         idle = self._now() - self._last_used
-        return not self._calls_under_way and (self._is_suspect or idle > CHECK_AFTER_SECONDS)
+        return not self._calls and (self._is_suspect or idle > CHECK_AFTER_SECONDS)
 
     async def _check(self, session: McpSession) -> None:
         """List the tools, which shows both its health and what it offers now."""
@@ -238,7 +290,7 @@ class LiveMcpServer:
         """None if it could not be started. Inside the stack, which would wrap the errors."""
         try:
             async with asyncio.timeout(self._timeouts.start):
-                session, ended = await stack.enter_async_context(self._open_session())
+                session, ended = await stack.enter_async_context(self._open_session(self._answer))
                 await session.initialize()
                 self.tools = await session.list_tools()
         except TimeoutError:
@@ -248,6 +300,12 @@ class LiveMcpServer:
         else:
             return session, ended
         return None
+
+    async def _answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask whoever made the latest call; all runs of a scope are of the same person and chat."""
+        if not self._calls:
+            return {"action": "decline"}
+        return await self._calls[-1].answer(self.name, request)
 
     def _started(self, session: McpSession) -> None:
         if self._calls_since_start:
@@ -275,6 +333,13 @@ class LiveMcpServer:
         return f"{ERROR_PREFIX}the MCP server {self.name}: {why}"
 
 
+_MAX_QUESTIONS = 1
+"""At the same time, in one call."""
+
+_DECLINED = (
+    "[the server asked the person for input during this call; it was declined without asking,"
+    " because it asked for a secret, for too much, or where nobody can be asked]"
+)
 _UNSURE = "the call may have taken effect and was not repeated"
 _RESTARTED = (
     "[the MCP server {server} was started again since its last call:"

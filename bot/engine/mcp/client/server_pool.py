@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from bot.engine.llm.backend import McpServer, RunNotice, WorkerMode
 from bot.engine.llm.tool_calls import AgentTool, CallKind
+from bot.engine.mcp.client.elicitation import Elicitor, InputHandler
 from bot.engine.mcp.client.live_server import (
     LiveMcpServer,
     NoticeListener,
@@ -120,6 +121,14 @@ class KeptServers:
     idle_seconds: float = 900.0
 
 
+@dataclass(frozen=True, slots=True)
+class _ServerUser:
+    """A run: who is told about its servers, and who is asked."""
+
+    notify: NoticeListener
+    elicitor: Elicitor | None
+
+
 class McpServerPool:
     """Keeps each server of a scope running between its runs. Satisfies `app.lifecycle.AppService`
     and `handlers.ports_workers.McpPort`.
@@ -180,12 +189,14 @@ class McpServerPool:
         servers: Sequence[McpServer],
         scope: McpScope,
         on_event: NoticeListener | None = None,
+        elicitor: Elicitor | None = None,
     ) -> AsyncGenerator[ConnectedServers, None]:
-        """Yield the servers' tools, starting those that do not run; failures become notices."""
-        notify = on_event or ignore_notice
+        """Yield the servers' tools, starting those that do not run; failures become notices.
+        `elicitor` asks the person what servers want to know."""
+        run = _ServerUser(on_event or ignore_notice, elicitor)
         async with AsyncExitStack() as stack:
             connected = await asyncio.gather(
-                *(self._use_server(stack, server, scope, notify) for server in servers)
+                *(self._use_server(stack, server, scope, run) for server in servers)
             )
             tools = {tool.name: tool for each in connected for tool in each.tools}
             notes = tuple(note for each in connected for note in each.notes)
@@ -265,7 +276,7 @@ class McpServerPool:
                 del self._servers[key]
 
     async def _use_server(
-        self, stack: AsyncExitStack, server: McpServer, scope: McpScope, notify: NoticeListener
+        self, stack: AsyncExitStack, server: McpServer, scope: McpScope, run: _ServerUser
     ) -> ConnectedServers:
         if server.withheld is not None:
             return ConnectedServers(notes=(server.withheld,))
@@ -274,10 +285,10 @@ class McpServerPool:
             live = await self._get_server(server, scope, mask)
             live.users += 1
             stack.callback(self._release, live)
-            await live.ensure_running(notify)
+            await live.ensure_running(run.notify)
         except (McpError, OSError) as error:
             return ConnectedServers(notes=(_failure(server, mask(str(error))),))
-        tools = (_wrap_tool(live, each, notify) for each in live.tools)
+        tools = (_wrap_tool(live, each, run) for each in live.tools)
         return ConnectedServers(
             tools=tuple(redact_tool(tool, scope.workspace, mask) for tool in tools)
         )
@@ -311,20 +322,22 @@ class McpServerPool:
 
     @asynccontextmanager
     async def _open_session(
-        self, written: McpServer, server: McpServer, scope: McpScope
+        self, written: McpServer, server: McpServer, scope: McpScope, answer: InputHandler
     ) -> AsyncGenerator[tuple[McpSession, asyncio.Event], None]:
         """`server` is the `written` one with its variables filled in."""
         await asyncio.to_thread(check_files, written, scope.workspace)
         sdk = await asyncio.to_thread(_load_sdk)
         if server.url:
-            opened = sdk.open_http_session(server.name, server.url, server.headers, self._fetcher)
+            opened = sdk.open_http_session(
+                server.name, server.url, server.headers, self._fetcher, answer
+            )
             async with opened as session:
                 yield session
             return
         name = await asyncio.to_thread(home_name, server.name, scope, self._data_dir)
         async with self._shell.homes.acquire(name) as home:
             launch = await build_launch(self._shell, server, scope, home)
-            async with sdk.open_stdio_session(server.name, launch) as session:
+            async with sdk.open_stdio_session(server.name, launch, answer) as session:
                 yield session
 
     def _release(self, live: LiveMcpServer) -> None:
@@ -367,9 +380,9 @@ def _load_sdk() -> ModuleType:
     return session
 
 
-def _wrap_tool(live: LiveMcpServer, tool: ServerTool, notify: NoticeListener) -> AgentTool:
+def _wrap_tool(live: LiveMcpServer, tool: ServerTool, user: _ServerUser) -> AgentTool:
     async def run(arguments: Mapping[str, object]) -> str:
-        return await live.call(tool.name, arguments, notify)
+        return await live.call(tool.name, arguments, user.notify, user.elicitor)
 
     return AgentTool(
         name=tool_name(live.name, tool.name),

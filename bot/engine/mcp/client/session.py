@@ -10,9 +10,10 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
 
-from mcp.client.session import ClientSession
+from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
@@ -21,7 +22,12 @@ from mcp_types import (
     METHOD_NOT_FOUND,
     PARSE_ERROR,
     UNSUPPORTED_PROTOCOL_VERSION,
+    ElicitRequestParams,
+    ElicitResult,
+    ErrorData,
     Implementation,
+    InputRequiredResult,
+    InputResponses,
     PaginatedRequestParams,
     PaginatedResult,
     TextContent,
@@ -30,6 +36,7 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from bot.engine.llm.tool_calls import object_schema
+from bot.engine.mcp.client.elicitation import InputHandler
 from bot.engine.mcp.client.http_transport import CLOSED_MESSAGE, open_http
 from bot.engine.mcp.client.server_config import McpError
 from bot.engine.mcp.client.stdio_transport import open_stdio
@@ -52,6 +59,8 @@ _MAX_LISTING_CHARS = 200_000
 """Descriptions and schemas of all tools; the model reads them at each call."""
 
 _MAX_ERROR_CHARS = 300
+_MAX_INPUT_ROUNDS = 5
+"""Rounds of requests for input in one call, and requests in one round."""
 _NEWER_ONLY = {METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION}
 
 
@@ -134,8 +143,30 @@ class McpSession:
         data = json.dumps(dict(arguments), ensure_ascii=False, default=str)
         plain = json.loads(data.encode("utf-8", "replace"))
         with self._translated("answer"):
-            result = await self._session.call_tool(name, plain)
+            result = await self._session.call_tool(name, plain, allow_input_required=True)
+            for _ in range(_MAX_INPUT_ROUNDS):
+                if not isinstance(result, InputRequiredResult):
+                    break
+                result = await self._session.call_tool(
+                    name,
+                    plain,
+                    input_responses=await self._answer_requests(result),
+                    request_state=result.request_state,
+                    allow_input_required=True,
+                )
+        if isinstance(result, InputRequiredResult):
+            raise McpError("the server asks for input without end")
         return "".join(each.text for each in result.content if isinstance(each, TextContent))
+
+    async def _answer_requests(self, asked: InputRequiredResult) -> InputResponses:
+        answers: InputResponses = {}
+        for key, request in islice((asked.input_requests or {}).items(), _MAX_INPUT_ROUNDS):
+            context = ClientRequestContext(session=self._session, request_id=key)
+            answer = await self._session.dispatch_input_request(context, request)
+            if isinstance(answer, ErrorData):
+                raise MCPError.from_error_data(answer)
+            answers[key] = answer
+        return answers
 
     async def _list_resources(self) -> str:
         found: list[tuple[str, str, str]] = []
@@ -179,24 +210,24 @@ class McpSession:
 
 @asynccontextmanager
 async def open_stdio_session(
-    server: str, launch: SandboxLaunch
+    server: str, launch: SandboxLaunch, answer: InputHandler
 ) -> AsyncGenerator[tuple[McpSession, asyncio.Event], None]:
     """Yield the session with a started process, and an event that is set when it has ended."""
     async with open_stdio(launch) as connection:
         dispatcher = _SanitizingDispatcher(server, connection.incoming, connection.outgoing)
-        async with ClientSession(dispatcher=dispatcher, client_info=_CLIENT) as session:
+        async with _client_session(dispatcher, answer) as session:
             yield McpSession(server, session, lambda: connection.end_reason), connection.ended
 
 
 @asynccontextmanager
 async def open_http_session(
-    server: str, url: str, headers: Mapping[str, str], fetcher: WebFetcher
+    server: str, url: str, headers: Mapping[str, str], fetcher: WebFetcher, answer: InputHandler
 ) -> AsyncGenerator[tuple[McpSession, asyncio.Event], None]:
     """Yield the session with a server at a URL. The event is never set: a lost connection shows at
     the next request."""
     async with open_http(url, headers, fetcher) as (incoming, outgoing):
         dispatcher = _SanitizingDispatcher(server, incoming, outgoing)
-        async with ClientSession(dispatcher=dispatcher, client_info=_CLIENT) as session:
+        async with _client_session(dispatcher, answer) as session:
             yield McpSession(server, session), asyncio.Event()
 
 
@@ -215,7 +246,20 @@ async def _pages(
             return
 
 
-_CLIENT = Implementation(name="shiftboss", version="1")
+def _client_session(
+    dispatcher: JSONRPCDispatcher[TransportContext], answer: InputHandler
+) -> ClientSession:
+    async def on_elicitation(
+        context: ClientRequestContext,  # noqa: ARG001 - the SDK's signature
+        params: ElicitRequestParams,
+    ) -> ElicitResult:
+        return ElicitResult(**await answer(params.model_dump(by_alias=True, mode="json")))
+
+    return ClientSession(
+        dispatcher=dispatcher,
+        client_info=Implementation(name="shiftboss", version="1"),
+        elicitation_callback=on_elicitation,
+    )
 
 
 class _SanitizingDispatcher(JSONRPCDispatcher[TransportContext]):

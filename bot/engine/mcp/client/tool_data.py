@@ -75,7 +75,9 @@ def _usable_tools(listed: list[Any]) -> Iterator[dict[str, Any]]:
 
 
 def sanitize_result(server: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a result of `tools/call` as one text."""
+    """Return a result of `tools/call` as one text; requests for input stay as they are."""
+    if data.get("resultType") == "input_required":
+        return dict(data)
     text = render_result(server, data)
     return {
         **_protocol_fields(data),
@@ -143,8 +145,6 @@ def render_result(server: str, data: Any) -> str:
     """Render a call's result as text, marked as untrusted."""
     if not isinstance(data, Mapping):
         return f"{ERROR_PREFIX}the server's answer is invalid"
-    if data.get("resultType") == "input_required":
-        return f"{ERROR_PREFIX}the server asks for input, which is not offered"
     content = data.get("content")
     parts = [_render_part(each) for each in content] if isinstance(content, list) else []
     if not any(parts) and data.get("structuredContent") is not None:

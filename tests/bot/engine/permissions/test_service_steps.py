@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bot.engine.llm.api.access import ApiProvider
+from bot.engine.llm.tool_calls import CallKind
 from cards.catalog import catalog_for
 from cards.permission_reasons import describe_reason
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
@@ -310,6 +312,24 @@ async def test_leave_asked_live_is_given_at_once_or_later(
         assert again.verdict == "allow", "the decision was for exactly this"
         third = await permit(tool_call("c4", "b"), wait_seconds=0.01)
         assert third.verdict == "later", "and for once"
+
+
+async def test_a_question_that_ends_without_an_answer_is_withdrawn_and_its_card_says_so(
+    tmp_path: Path, models: ModelEmulator
+) -> None:
+    async with permission_setup(
+        tmp_path, models, staged(), ScriptedWorker(), start_dispatcher=False
+    ) as here:
+        permit = await live_permit(here)
+        question = replace(tool_call("q1", ""), kind=CallKind.ASK, detail="Which size?")
+        given = await permit(question, wait_seconds=0.01)
+        assert given.verdict == "later"
+        await permit.record_outcome("q1", succeeded=False, outcome="not answered")
+
+        first, last = here.shown
+        assert (first.kind, first.state) == (ApprovalKind.QUESTION, ApprovalState.WAITING)
+        assert (last.id, last.state) == (first.id, ApprovalState.EXPIRED)
+        assert last.reason == "approval.gone_on"
 
 
 async def _shown(here: PermissionSetup) -> Approval:

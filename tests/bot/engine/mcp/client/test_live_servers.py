@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -17,6 +18,7 @@ import pytest
 
 from bot.engine.llm.backend import McpServer, RunNotice, WorkerMode
 from bot.engine.llm.tool_calls import ERROR_PREFIX
+from bot.engine.mcp.client.elicitation import Elicitor
 from bot.engine.mcp.client.live_server import CHECK_AFTER_SECONDS, ServerTimeouts
 from bot.engine.mcp.client.server_config import McpScope
 from bot.engine.mcp.client.server_pool import KeptServers, McpServerPool, home_name
@@ -25,9 +27,10 @@ from bot.engine.sandbox.command_homes import CommandHomes
 from bot.engine.sandbox.spec import Sandbox
 from bot.engine.tools.shell_exec import CommandShell
 from bot.engine.web.fetcher import WebFetcher
-from storage.records.people import ChatId, PersonId
+from storage.records.people import ChatId, Language, PersonId
 from storage.records.tasks import TaskId
 from storage.records.workers import McpServerState
+from tests.bot.engine.mcp.client.test_elicitation import Person
 
 SERVER = str(Path(__file__).parents[4] / "emulators" / "mcp_server.py")
 SANDBOX = detect_sandbox()
@@ -377,3 +380,44 @@ async def test_a_servers_resources_are_listed_and_read_as_data(tmp_path: Path) -
     assert said["huge"].startswith(ERROR_PREFIX)
     assert "too large" in said["huge"]
     assert "there is no note://none" in said["none"]
+
+
+@pytest.mark.parametrize("ending", ["answer", "late", "nobody", "cut off"])
+async def test_a_server_that_asks_during_a_call_gets_what_the_person_of_that_run_said(
+    tmp_path: Path, ending: str
+) -> None:
+    answers: list[str | None] = ["Large"] if ending == "answer" else []
+    person = Person(answers, waits=ending == "cut off")
+    elicitor = None if ending == "nobody" else Elicitor(permit=person, language=Language.ENGLISH)
+    size = {"type": "string", "enum": ["Small", "Large"]}
+    schema = {"type": "object", "properties": {"size": size}}
+    params = {"message": "Which size?", "requestedSchema": schema}
+    shown: list[RunNotice] = []
+
+    async def show(notice: RunNotice) -> None:
+        shown.append(notice)
+
+    async with (
+        opened(tmp_path, timeouts=ServerTimeouts(start=60, call=60)) as here,
+        here.pool.connect((here.server(),), here.scope, show, elicitor) as brought,
+    ):
+        run = next(each.run for each in brought.tools if each.name == "mcp__tiny__elicit")
+        calling = asyncio.create_task(run({"params": params}))
+        if ending == "cut off":
+            await person.was_asked.wait()
+            calling.cancel()
+            await asyncio.wait((calling,))
+            await person.has_ended.wait()
+            return
+        said = await calling
+
+    result = json.loads(next(line for line in said.splitlines() if line.startswith("{")))
+    match ending:
+        case "answer":
+            assert result == {"action": "accept", "content": {"size": "Large"}}
+        case "late":
+            assert result == {"action": "cancel"}
+        case _:
+            assert result == {"action": "decline"}
+            assert "declined without asking" in said
+            assert shown[-1].key == "mcp.input_nobody"
