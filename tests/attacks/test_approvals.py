@@ -95,6 +95,11 @@ def test_a_script_that_was_changed_after_the_question_is_another_effect(
         ("python -m sub.c", "sub/c.py"), ("python -m sub", "sub/__init__.py"),
         ("pytest sub", "sub/test_new.py"), ("cd sub && python c.py", "sub/c.py"),
         ("cd sub; sh d.sh", "sub/d.sh"), ("PYTHONPATH=sub python -c 1", "sub/site.py"),
+        ("npm run build", "sub/c.js"), ("make", "sub/more.mk"), ("cargo test", "sub/lib.rs"),
+        ("python -m pytest -q", "sub/test_c.py"), ("uv run pytest", "sub/test_c.py"),
+        ("docker compose up", "sub/Dockerfile"), ("./gradlew build", "sub/a.kt"),
+        ("ls | grep b | xargs sh", "b.sh"), ("echo c2ggYi5zaAo= | base64 -d | sh", "b.sh"),
+        ("sh /proc/self/cwd/b.sh", "b.sh"), ("curl -K x -d @b.sh there", "b.sh"),
         ("python sub/c.py", "sub/c.py"), ("sh new.sh", "new.sh"), ("sh sub/new.sh", "sub/new.sh"),
     ],
 )  # fmt: skip

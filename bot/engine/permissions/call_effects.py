@@ -46,6 +46,18 @@ _BUILD_FILES = (
 )  # fmt: skip
 """Files that build tools run without being given their names."""
 
+_RUNNERS = {
+    "make", "gmake", "just", "task", "rake", "scons", "cmake", "ctest", "ninja", "meson", "bazel",
+    "buck", "npm", "npx", "pnpm", "yarn", "bun", "deno", "jest", "vitest", "mocha", "tsc", "tox",
+    "nox", "pytest", "unittest", "hatch", "pdm", "poetry", "pre-commit", "cargo", "go", "mvn",
+    "mvnw", "gradle", "gradlew", "ant", "sbt", "lein", "mix", "swift", "dotnet", "composer",
+    "bundle", "docker", "docker-compose", "podman", "flask", "manage.py", "uvicorn", "gunicorn",
+    "celery", "terraform", "tofu", "ansible-playbook",
+}  # fmt: skip
+"""Programs that run what their project names, or all code of a certain kind in it."""
+_FED = re.compile(r"\|&?\s*(?:\S*/)?(?:xargs|(?:ba|da|z|k)?sh|python|node|perl|ruby)\b|/proc/")
+"""What is run comes through a pipe, or by a name that the kernel makes up."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSnapshot:
@@ -76,11 +88,17 @@ def take_snapshot(call: ToolCall, workspace: Path) -> CallSnapshot:
         f"─── {path.relative_to(seen.root)} ───\n{text}"
         for path, text in islice(texts.items(), _MAX_SHOWN_FILES)
     )
-    if _EXPANDED.search(subject.command):
+    if _EXPANDED.search(subject.command) or _runs_any_file(subject.command):
         seen.add(workspace)
     for name in (*_BUILD_FILES, *_GIT_FILES):
         seen.add(workspace / name)
     return CallSnapshot(hash=seen.digest(), scripts=scripts)
+
+
+def _runs_any_file(command: str) -> bool:
+    """Return True if the command may run files that neither it nor its scripts name."""
+    words = _SEPARATORS.split(command)
+    return bool(_FED.search(command)) or any(each.rpartition("/")[2] in _RUNNERS for each in words)
 
 
 def hash_program_files(words: Sequence[str], workspace: Path) -> str:
@@ -177,6 +195,8 @@ def _named_files(command: str, workspace: Path) -> Iterator[Path]:
 def _spellings(word: str) -> Iterator[str]:
     """A word as a path, and as a Python module."""
     yield word
+    if word.startswith("@"):
+        yield word.lstrip("@")
     if word.startswith("/"):
         # Behind something that the shell puts in: "$here"/lib.sh
         yield word.lstrip("/") or word
