@@ -29,10 +29,6 @@ RUN = HELP | {
     "h11",
     "httptools",
     "idna",
-    "jinja2",
-    "markdown_it",
-    "markupsafe",
-    "mdurl",
     "pydantic",
     "pydantic_core",
     "pydantic_settings",
@@ -47,7 +43,18 @@ RUN = HELP | {
     "websockets",
     "yaml",
 }
-ONCE = {"alembic", "mako", "pygments"}
+LATER = {
+    "bot.dashboard.app",
+    "bot.engine.agent.requested_files",
+    "bot.engine.llm.offline.backend",
+    "bot.engine.memory.explicit_statements",
+    "bot.engine.memory.self_statements",
+    "bot.engine.schedule.time_phrases",
+    "cards.render.web",
+}
+"""Our own modules with many patterns or a large library, for a first message, task or page."""
+
+ONCE = {"alembic", "mako", "markupsafe", "pygments"}
 """To make the database, and not at later starts."""
 
 HTTPX = {"certifi", "httpcore", "httpx"}
@@ -65,7 +72,7 @@ import atexit, json, os, sys
 def tell():
     with open(os.environ["LOADED"], "w") as file:
         there = [name for name, module in sys.modules.items() if module is not None]
-        json.dump(sorted({name.partition(".")[0] for name in there}), file)
+        json.dump(there, file)
 atexit.register(tell)
 from bot.__main__ import main
 main()
@@ -73,8 +80,8 @@ main()
 
 
 async def loaded(home: Path, *command: str, **settings: str) -> frozenset[str]:
-    """The modules that a life of the program has loaded, without the standard library. `run` is
-    stopped as soon as it is ready."""
+    """The packages that a life of the program has loaded, without the standard library, and those
+    of our modules that it should not have. `run` is stopped as soon as it is ready."""
     note = home.parent / f"{home.name}.loaded"
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -94,8 +101,9 @@ async def loaded(home: Path, *command: str, **settings: str) -> frozenset[str]:
             if b"is ready" in line:
                 process.terminate()
         assert await process.wait() == 0, printed.decode()
-    names = frozenset(json.loads(note.read_text()))
-    return frozenset(n for n in names - sys.stdlib_module_names if not n.startswith("_"))
+    modules = frozenset(json.loads(note.read_text()))
+    packages = {name.partition(".")[0] for name in modules} - sys.stdlib_module_names
+    return frozenset(name for name in packages if not name.startswith("_")) | modules & LATER
 
 
 def environment(home: Path, note: Path, settings: Mapping[str, str]) -> dict[str, str]:

@@ -23,7 +23,7 @@ from bot.engine.autonomy.doctor import (
     describe_disk,
     describe_sandbox,
 )
-from bot.engine.llm.offline.backend import OFFLINE_NAME
+from bot.engine.llm.backend import OFFLINE_NAME
 from bot.engine.upkeep.scheduled_backups import get_backup_state
 from bot.engine.workers.spec import CostAccount
 from bot.transports.ports import Clock

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 from unicodedata import combining, east_asian_width
-
-from markdown_it import MarkdownIt
-from markdown_it.tree import SyntaxTreeNode
 
 from cards import formats, model
 from cards.formats import clean_line, strip_controls
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.tree import SyntaxTreeNode
 
 _TABLE_WIDTH = 72
 _MAX_PARSED_CHARACTERS = 50_000
@@ -49,6 +50,9 @@ def markdown_to_text(markdown: str) -> str:
     parsing it would block the event loop for a second."""
     if len(markdown) > _MAX_PARSED_CHARACTERS:
         return strip_controls(markdown)
+    # Imported on first use: many cards have no Markdown.
+    from markdown_it.tree import SyntaxTreeNode
+
     tree = SyntaxTreeNode(_parser().parse(strip_controls(markdown)))
     return "\n\n".join("\n".join(_markdown_lines(node)) for node in tree.children)
 
@@ -211,4 +215,6 @@ def _link(node: SyntaxTreeNode) -> str:
 
 @cache
 def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
     return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])

@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from bot.engine.agent.model_calls import ModelReply, ModelRequest
 from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.agent.worker_context import ContextBlock, ToolFactory, is_tool_allowed
+from bot.engine.llm.backend import OFFLINE_NAME as OFFLINE
 from bot.engine.llm.backend import BackendDenied, BackendError, RunLimits, RunPurpose, WorkerMode
-from bot.engine.llm.offline.backend import OFFLINE_NAME as OFFLINE
 from bot.engine.llm.tool_calls import AgentTool
 from bot.engine.llm.workspace_files import PathRefused
 from bot.engine.skills.skill_library import SkillLibrary

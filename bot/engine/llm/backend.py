@@ -87,6 +87,8 @@ AgentEvent: TypeAlias = (
 
 
 MAX_ANSWER_TOKENS = 16_000
+OFFLINE_NAME = "offline"
+"""The name of the backend that works without a model."""
 """Tokens per answer that most models support."""
 
 

@@ -8,15 +8,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
 
 from bot.engine.llm.acp.backend import AcpBackends
 from bot.engine.llm.api.access import ApiAccess, ApiProvider, LearnedToolForms, ToolForm
 from bot.engine.llm.api.backend import ApiBackend
+from bot.engine.llm.backend import OFFLINE_NAME as OFFLINE
 from bot.engine.llm.backend import BackendDenied, BackendError, BackendNotReady, SelectedBackend
 from bot.engine.llm.failover import BackendCooldowns, fails_over
-from bot.engine.llm.offline.backend import OFFLINE_NAME as OFFLINE
-from bot.engine.llm.offline.backend import OfflineBackend
 from storage.records.system import AUTO_MODEL, BackendHealth, BackendReport, ModelChoice
+
+if TYPE_CHECKING:
+    from bot.engine.llm.offline.backend import OfflineBackend
 
 # Models by short name; the first is the backend's default.
 _MODEL_NAMES: Mapping[ApiProvider, Mapping[str, str]] = {
@@ -44,7 +48,6 @@ class BackendRegistry:
     def __init__(
         self,
         backends: Sequence[ApiBackend],
-        offline: OfflineBackend,
         acp_backends: AcpBackends,
         *,
         model: str,
@@ -56,7 +59,6 @@ class BackendRegistry:
 
         `fallbacks` stand in for a backend that is unavailable, in this order."""
         self._api_backends = {backend.name: backend for backend in backends}
-        self._offline = offline
         self._acp_backends = acp_backends
         self._configured_model = model
         self._fallbacks = tuple(fallbacks)
@@ -258,7 +260,7 @@ class BackendRegistry:
 
     def _select(self, choice: ModelChoice) -> SelectedBackend:
         if choice.backend == OFFLINE:
-            return SelectedBackend(backend=self._offline, model=OFFLINE)
+            return SelectedBackend(backend=_offline_backend(), model=OFFLINE)
         backend = self._acp_backends.backend(choice.backend) or self._api_backends[choice.backend]
         return SelectedBackend(backend=backend, model=choice.model)
 
@@ -282,7 +284,7 @@ class BackendRegistry:
             health = await (cli.probe() if thorough else cli.check_with_refusals())
             note = self._acp_backends.config(name).limitation
         else:
-            backend = self._offline if name == OFFLINE else self._api_backends[name]
+            backend = _offline_backend() if name == OFFLINE else self._api_backends[name]
             health, note = await backend.check(), ""
         problem = health.problem or self._cooldowns.problem_of(name, "")
         instead = self._stand_in(self._fallbacks, name, problem)
@@ -329,6 +331,14 @@ class BackendRegistry:
         return None
 
 
+@cache
+def _offline_backend() -> OfflineBackend:
+    # Imported on first use: with a model, nobody needs its many patterns.
+    from bot.engine.llm.offline.backend import OfflineBackend
+
+    return OfflineBackend()
+
+
 def build_registry(
     *,
     model: str = "",
@@ -366,6 +376,4 @@ def build_registry(
             tool_forms=tool_forms,
         ),
     )
-    return BackendRegistry(
-        backends, OfflineBackend(), acp_backends, model=model, fallbacks=fallbacks, clock=clock
-    )
+    return BackendRegistry(backends, acp_backends, model=model, fallbacks=fallbacks, clock=clock)

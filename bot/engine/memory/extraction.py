@@ -12,12 +12,6 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
-from bot.engine.memory.explicit_statements import (
-    attributed_text,
-    infer_valid_until,
-    is_dynamic,
-    personal_key,
-)
 from bot.engine.memory.noise_filter import NoiseKind, classify_fact_noise, to_storable_text
 from bot.engine.memory.similarity import is_near_duplicate
 from cards.formats import truncate
@@ -342,6 +336,14 @@ def _build_fact(
     ):
         # The person cannot be determined.
         return None
+    # Imported on first use: its many patterns cost the start.
+    from bot.engine.memory.explicit_statements import (
+        attributed_text,
+        infer_valid_until,
+        is_dynamic,
+        personal_key,
+    )
+
     key = _build_key(category, drawn.topic)
     detail = redact(to_storable_text(drawn.detail))[:_MAX_DETAIL]
     whole = f"{text}\n{detail}"

@@ -14,11 +14,6 @@ from typing import TypeAlias
 from bot.engine.memory.access import MemoryReader
 from bot.engine.memory.change_feed import MemoryChangeFeed
 from bot.engine.memory.consolidation import MemoryConsolidator, NotedStatement
-from bot.engine.memory.explicit_statements import (
-    asks_to_remember,
-    build_statement_entry,
-    find_explicit_statements,
-)
 from bot.engine.memory.noise_filter import (
     NoiseKind,
     classify_noise,
@@ -102,6 +97,13 @@ class MemoryRecorder:
         """Store a turn in its person's or group's scope, and append explicit statements to
         `recorded`. None for noise, duplicates and forgotten turns. Call `publish_change` after the
         commit."""
+        # Imported on first use: its many patterns cost the start.
+        from bot.engine.memory.explicit_statements import (
+            asks_to_remember,
+            build_statement_entry,
+            find_explicit_statements,
+        )
+
         said = self._clean(turn.user_text, MAX_USER_TEXT)
         answer = self._clean(without_failure_texts(turn.assistant_text), MAX_ASSISTANT_TEXT)
         if len(answer) < _LONG_ANSWER and is_denial(answer):

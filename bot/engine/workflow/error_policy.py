@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from bot.engine.agent.requested_files import says_unchanged
 from bot.engine.llm.answer_schemas import StepAnswer
 from bot.engine.llm.backend import (
     BackendDenied,
@@ -143,6 +142,9 @@ def decide_on_answer(
     exist, `unchanged_files` those that were to be written or changed and are as before. It may say
     that they were right already. `spoilt_files` can't be parsed any more, each with the reason,
     `untranslated_files` are not in the language that was asked for."""
+    # Imported on first use: its many patterns cost the start.
+    from bot.engine.agent.requested_files import says_unchanged
+
     error = ""
     if answer.status == "done":
         problems = {

@@ -15,7 +15,6 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Generic, Self, TypeVar, assert_never
 
 from bot.engine.agent.model_calls import ModelReply, ModelRequest
-from bot.engine.agent.requested_files import find_named_files
 from bot.engine.agent.worker_team import WorkerTeam, persona_purposes
 from bot.engine.llm.answer_schemas import StepAnswer, plan_answer_for
 from bot.engine.llm.backend import BackendDenied, BackendError, BudgetExceeded, RunPurpose
@@ -264,6 +263,9 @@ class _TaskRun:
     async def _make_plan(self, begun: PlanningStarted) -> NextAction:
         """Request a plan once; if there is none, planning starts again unless that was the last
         attempt."""
+        # Imported on first use: its many patterns cost the start.
+        from bot.engine.agent.requested_files import find_named_files
+
         run, recalled = begun.run, await self._deps.recall(self._task)
         prompt = prompts.plan_prompt(self._task, messages=begun.messages, memories=recalled)
         try:

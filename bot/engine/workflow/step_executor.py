@@ -15,11 +15,6 @@ from zoneinfo import ZoneInfo
 
 from bot.engine.agent.model_calls import ModelReply, ModelRequest
 from bot.engine.agent.model_gateway import ModelGateway
-from bot.engine.agent.requested_files import (
-    find_files_to_change,
-    find_named_files,
-    find_untranslated,
-)
 from bot.engine.agent.worker_context import WorkerContext, WorkerContextBuilder
 from bot.engine.agent.worker_team import AssignedWorker, WorkerTeam
 from bot.engine.llm.answer_schemas import StepAnswer
@@ -242,6 +237,13 @@ class StepExecutor:
     ) -> StepAttempt:
         """Look at the files that the worker claims, and at those that its step was to make or
         change."""
+        # Imported on first use: its many patterns cost the start.
+        from bot.engine.agent.requested_files import (
+            find_files_to_change,
+            find_named_files,
+            find_untranslated,
+        )
+
         artifacts, answer = self._deps.artifacts, reply.result.value
         claimed = tuple(answer.files) if isinstance(answer, StepAnswer) else ()
         named: tuple[str, ...] = ()

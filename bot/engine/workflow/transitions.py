@@ -17,7 +17,6 @@ from datetime import datetime, timedelta
 from typing import Any, assert_never
 
 from bot.engine.agent.model_calls import ModelReply
-from bot.engine.agent.requested_files import find_named_files
 from bot.engine.workflow import checkpoint_events as events
 from bot.engine.workflow import report_delivery, scheduler, step_approvals
 from bot.engine.workflow.checkpoint_events import Deciding, NextAction, ReplanRequest, StartedStep
@@ -339,6 +338,9 @@ class _Transition:
         have said something about them since."""
         if self.memory.files_checked or is_chain(self._state.workflow):
             return ()
+        # Imported on first use: its many patterns cost the start.
+        from bot.engine.agent.requested_files import find_named_files
+
         said = "\n".join(self._state.orders.messages)
         named = find_named_files(self._state.task.instruction)
         return tuple(name for name in named if name not in said)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -185,7 +185,7 @@ class WebAccessControl:
     cookie: str
     sessions: WebSessionService
     hosts: AllowedHosts
-    deny_response: Callable[[Request, AccessVerdict], Response]
+    deny_response: Callable[[Request, AccessVerdict], Awaitable[Response]]
     throttle: LoginThrottle
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -207,7 +207,8 @@ class WebAccessControl:
                 response = await self._exchange_token(request)
                 await response(request.scope, receive, send)
             case _:
-                await self.deny_response(request, verdict)(request.scope, receive, send)
+                response = await self.deny_response(request, verdict)
+                await response(request.scope, receive, send)
 
     async def _evaluate(self, connection: HTTPConnection, *, safe: bool) -> AccessVerdict:
         """Tokens are not even compared while their address has to wait; a cookie can't be guessed
@@ -286,7 +287,7 @@ class WebAccessControl:
             )
         except StorageError:
             _log.exception("cannot store the session of a browser")
-            return self.deny_response(request, AccessVerdict.UNAVAILABLE)
+            return await self.deny_response(request, AccessVerdict.UNAVAILABLE)
         rest = [(key, value) for key, value in request.query_params.multi_items() if key != "token"]
         path = "/" + request.url.path.lstrip("/")
         target = f"{path}?{urlencode(rest)}" if rest else path

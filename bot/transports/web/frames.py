@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Annotated, Any, Literal, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -16,8 +16,10 @@ from bot.transports.web.files import build_attachment_card
 from bot.transports.web.ports import ShownCard
 from cards.catalog import TextCatalog
 from cards.model import Card
-from cards.render.web import WebFragment, render, render_markdown
 from storage.records.messages import IncomingMessage, OutboxId
+
+if TYPE_CHECKING:
+    from cards.render.web import WebFragment
 
 MAX_TEXT = 400_000
 MAX_FILES = 10
@@ -134,6 +136,9 @@ def render_frame(shown: PageUpdate, words: TextCatalog) -> OutboundFrame:
 @lru_cache(maxsize=128)
 def render_fragment(card: Card, words: TextCatalog) -> WebFragment:
     """Render once for all open pages of a language."""
+    # Imported on first use, with its template engine: many never open a page.
+    from cards.render.web import render
+
     return render(card, words)
 
 
@@ -164,6 +169,8 @@ def _item_fields(shown: ShownCard | IncomingMessage, words: TextCatalog) -> Outb
 
 
 def _partial_fields(shown: PartialAnswer) -> OutboundFrame:
+    from cards.render.web import render_markdown
+
     return {
         "id": card_element_id(shown.outbox_id),
         "revision": shown.revision,

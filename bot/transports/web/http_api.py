@@ -98,24 +98,24 @@ class WebHttpApi:
     async def show_link(self, request: Request) -> Response:
         """Looking at a link does not use it up: chat platforms fetch the links that they show."""
         link = await self.sessions.find_link(request.path_params["secret"])
-        return self.pages.link_page(request, link, status=200 if link else 410)
+        return await self.pages.link_page(request, link, status=200 if link else 410)
 
     async def use_link(self, request: Request) -> Response:
         """Sign in, or show the new token, once. A cookie that came along is never taken over."""
         link = await self.sessions.find_link(request.path_params["secret"])
         try:
             if link is None:
-                return self.pages.link_page(request, None, status=410)
+                return await self.pages.link_page(request, None, status=410)
             if link.kind is WebKeyKind.NEW_TOKEN:
                 token = await self.sessions.create_token(link.person_id, link.name, link=link.id)
                 if request.headers.get("accept", "") == "application/json":
                     return JSONResponse({"name": link.name, "token": token}, status_code=201)
-                return self.pages.link_page(request, link, token=token)
+                return await self.pages.link_page(request, link, token=token)
             agent = request.headers.get("user-agent", "")
             replaced = request.cookies.get(self.cookie, "")
             cookie = await self.sessions.sign_in(link, agent, replaced=replaced)
         except NotFound:
-            return self.pages.link_page(request, None, status=410)
+            return await self.pages.link_page(request, None, status=410)
         return redirect_with_cookie(request, "/dashboard", self.cookie, cookie)
 
     async def say(self, request: Request) -> Response:

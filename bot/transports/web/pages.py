@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Mapping
 from functools import cache
 from http import HTTPStatus
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
-from jinja2 import DictLoader, Environment, StrictUndefined
-from markupsafe import Markup
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import (
     HTMLResponse,
@@ -24,8 +24,10 @@ from bot.transports.web.access import AccessVerdict
 from bot.transports.web.files import MAX_FILE_BYTES
 from bot.transports.web.frames import MAX_FILES, MAX_TEXT
 from cards.catalog import TextCatalog, catalog_for
-from cards.render.web import render_markdown
 from storage.records.people import Language, WebLink
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 LANGUAGE_COOKIE = "shiftboss_lang"
 
@@ -86,16 +88,13 @@ class WebPages:
 
     @staticmethod
     def preload() -> None:
-        """Load templates and files, so that no request waits for the disk."""
-        WebPages.version()
-        _environment()
-        render_markdown("")
+        """Load the texts of all languages, so that no request waits for the disk."""
         for language in Language:
             catalog_for(language)
 
     async def chat(self, request: Request) -> Response:
         words = self.words(request)
-        page = _template("chat.html", words, boot=self._boot_data(words))
+        page = await _template("chat.html", words, boot=self._boot_data(words))
         return HTMLResponse(page, headers={"cache-control": _NO_STORE})
 
     async def static(self, request: Request) -> Response:
@@ -103,7 +102,8 @@ class WebPages:
         if name not in _TYPES:
             return PlainTextResponse(self.words(request)("web.no_such_page"), status_code=404)
         headers = {"cache-control": _CACHE_FOREVER if "v" in request.query_params else "no-cache"}
-        return Response(_static(name), media_type=_TYPES[name], headers=headers)
+        content = await asyncio.to_thread(_static, name)
+        return Response(content, media_type=_TYPES[name], headers=headers)
 
     async def health(self, _request: Request) -> Response:
         return JSONResponse({"ok": True})
@@ -116,7 +116,7 @@ class WebPages:
         text = self.words(request)("web.broken")
         return JSONResponse({"error": text}, status_code=500)
 
-    def deny_response(self, request: Request, verdict: AccessVerdict) -> Response:
+    async def deny_response(self, request: Request, verdict: AccessVerdict) -> Response:
         words, path = self.words(request), request.url.path
         status, key = _DENIED.get(verdict, (401, "needs_token"))
         headers = {"cache-control": _NO_STORE, **_DENIED_HEADERS.get(status, {})}
@@ -135,16 +135,16 @@ class WebPages:
             return RedirectResponse("/dashboard", status_code=303, headers=headers)
         if verdict in _DENIED or request.method != "GET" or path.startswith("/api/"):
             return PlainTextResponse(text, status_code=status, headers=headers)
-        page = _template("denied.html", words, wrong=verdict is AccessVerdict.WRONG_TOKEN)
+        page = await _template("denied.html", words, wrong=verdict is AccessVerdict.WRONG_TOKEN)
         return HTMLResponse(page, status_code=status, headers={"cache-control": _NO_STORE})
 
-    def link_page(
+    async def link_page(
         self, request: Request, link: WebLink | None, *, token: str = "", status: int = 200
     ) -> Response:
         """What a link that works once is for, with a button that uses it, and then the `token` that
         it made. None: it works no more."""
         facts = {"link": link, "token": token}
-        page = _template("sign_in.html", self.words(request), **facts)
+        page = await _template("sign_in.html", self.words(request), **facts)
         return HTMLResponse(page, status_code=status, headers={"cache-control": _NO_STORE})
 
     def words(self, request: Request) -> TextCatalog:
@@ -178,14 +178,23 @@ _DENIED_HEADERS: Mapping[int, Mapping[str, str]] = {
 }
 
 
-def _template(name: str, words: TextCatalog, **facts: object) -> str:
-    return (
-        _environment().get_template(name).render(words=words, version=WebPages.version(), **facts)
-    )
+async def _template(name: str, words: TextCatalog, **facts: object) -> str:
+    # In a thread, because the first page loads the template engine and the files.
+    return await asyncio.to_thread(_render, name, words, facts)
+
+
+def _render(name: str, words: TextCatalog, facts: Mapping[str, object]) -> str:
+    page = _environment().get_template(name)
+    return page.render(words=words, version=WebPages.version(), **facts)
 
 
 @cache
 def _environment() -> Environment:
+    from jinja2 import DictLoader, Environment, StrictUndefined
+    from markupsafe import Markup
+
+    from cards.render.web import render_markdown
+
     folder = files("bot.transports.web").joinpath("templates")
     sources = {name: folder.joinpath(name).read_text(encoding="utf-8") for name in _TEMPLATES}
     environment = Environment(

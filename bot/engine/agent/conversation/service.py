@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bot.engine.agent.budget import request_cap_extension
 from bot.engine.agent.conversation.chat_files import (
@@ -28,7 +28,6 @@ from bot.engine.agent.conversation.turn_taking import ConversationExpiry, Stoppe
 from bot.engine.agent.model_calls import ModelReply, ModelRequest
 from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.agent.partial_turns import can_resume
-from bot.engine.agent.requested_files import RequestedFiles
 from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.llm.answer_schemas import PROPOSE_TASK
 from bot.engine.llm.backend import (
@@ -67,6 +66,9 @@ from storage.records.system import ModelChoice
 from storage.records.tasks import TaskPriority
 from storage.records.workers import ModelSession
 from storage.sessions import SessionRepo
+
+if TYPE_CHECKING:
+    from bot.engine.agent.requested_files import RequestedFiles
 
 _PROPOSAL_SCHEMA: Mapping[str, Any] = object_schema(
     "title",
@@ -573,6 +575,8 @@ async def _look_at_files(
 ) -> RequestedFiles:
     goes_on = question.is_continuation or can_resume(session, _turn_key(question))
     since = None if goes_on else begun
+    from bot.engine.agent.requested_files import RequestedFiles  # many patterns: on first use
+
     return await RequestedFiles.before(workspace, question.text, since=since)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from bot.engine.agent.context_window import ContextWindows
 from bot.engine.agent.model_calls import ModelRequest
 from bot.engine.agent.model_gateway import ModelGateway
+from bot.engine.llm.backend import OFFLINE_NAME as OFFLINE
 from bot.engine.llm.backend import (
     BackendDenied,
     BackendError,
@@ -18,7 +19,6 @@ from bot.engine.llm.backend import (
     SelectedBackend,
     WorkerMode,
 )
-from bot.engine.llm.offline.backend import OFFLINE_NAME as OFFLINE
 from bot.engine.memory.conversation_archive.service import (
     chat_of_session,
     subagent_of_session,

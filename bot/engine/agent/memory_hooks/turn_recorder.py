@@ -12,9 +12,8 @@ from pydantic import TypeAdapter
 
 from bot.engine.agent.conversation.resumption import CommitStep, PrepareCommit
 from bot.engine.agent.conversation.service import ConversationService
-from bot.engine.llm.offline.backend import OFFLINE_NAME as OFFLINE
+from bot.engine.llm.backend import OFFLINE_NAME as OFFLINE
 from bot.engine.memory.consolidation import NotedStatement
-from bot.engine.memory.explicit_statements import find_explicit_statements
 from bot.engine.memory.ingestion import ConversationTurn, MemoryRecorder
 from cards import formats
 from cards.catalog import TextCatalog, catalog_for
@@ -70,6 +69,9 @@ class RecordedConversation:
         stream: AnswerStream,
         prepare_commit: PrepareCommit | None = None,
     ) -> ChatAnswer:
+        # Imported on first use: its many patterns cost the start.
+        from bot.engine.memory.explicit_statements import find_explicit_statements
+
         if (stored := await self._find_answer(question)) is not None:
             return stored
         heard = _RecordedTurn()

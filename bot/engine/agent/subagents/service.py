@@ -9,10 +9,10 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bot.engine.agent.model_calls import ModelReply, ModelRequest
 from bot.engine.agent.model_gateway import ModelGateway
-from bot.engine.agent.requested_files import RequestedFiles
 from bot.engine.agent.subagents import spawning
 from bot.engine.agent.subagents.spawning import SubagentParents
 from bot.engine.agent.worker_context import WorkerContextBuilder
@@ -32,6 +32,9 @@ from storage.records.tasks import SubagentStatus
 from storage.records.workers import Subagent
 from storage.subagents import SubagentRepo
 from storage.tools import ToolCallRepo, cut_off_session_calls
+
+if TYPE_CHECKING:
+    from bot.engine.agent.requested_files import RequestedFiles
 
 log = logging.getLogger(__name__)
 
@@ -179,6 +182,9 @@ class SubagentRun:
         )
 
     async def _work(self) -> None:
+        # Imported on first use: its many patterns cost the start.
+        from bot.engine.agent.requested_files import RequestedFiles
+
         deps, helper = self._deps, self._helper
         workspace = await deps.parents.workspace(helper)
         async with self._slot() as free:

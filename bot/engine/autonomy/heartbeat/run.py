@@ -16,6 +16,7 @@ from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.autonomy.heartbeat.answer import HeartbeatAnswer, check_claims, clean_message
 from bot.engine.autonomy.heartbeat.task_list import TaskFile
 from bot.engine.llm.backend import (
+    OFFLINE_NAME,
     BackendError,
     BackendUnavailable,
     BudgetExceeded,
@@ -24,7 +25,6 @@ from bot.engine.llm.backend import (
     SelectedBackend,
     WorkerMode,
 )
-from bot.engine.llm.offline.backend import OFFLINE_NAME
 from bot.engine.llm.tool_calls import CallAuthorizer, CallDecision, CallVerdict, ToolCall
 from bot.engine.workers.spec import CostAccount, WorkerSpec
 from cards.catalog import catalog_for

@@ -22,6 +22,7 @@ from bot.engine.llm.answer_schemas import (
     find_faults,
 )
 from bot.engine.llm.backend import (
+    OFFLINE_NAME,
     AgentEvent,
     BackendDenied,
     BackendReadiness,
@@ -60,7 +61,6 @@ from bot.engine.llm.tool_calls import CallDecision, CallKind, CallVerdict, ToolC
 from cards.catalog import catalog_for
 from storage.records.people import Language
 
-OFFLINE_NAME = "offline"
 MAX_DELTAS = 200
 _CALL_IDS = tuple(f"offline-{number}" for number in range(1, 21))
 _CALL_ID = _CALL_IDS[0]
