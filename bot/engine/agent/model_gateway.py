@@ -128,6 +128,13 @@ class ModelGateway:
         )
         return self._backends.select_next(failed, error, keeps_history=keeps_history)
 
+    async def has_called_tools(
+        self, session: ModelSession, *, path: str, since: datetime | None
+    ) -> bool:
+        """Return True if the session has started a call of one of our tools there since then."""
+        calls = self._suspended_calls.calls
+        return bool(await calls.list_started(session.id, path=path, since=since))
+
     def _can_move(self, backend: str, chosen: SelectedBackend) -> bool:
         """Return True if a conversation can continue on that backend."""
         names = {backend, chosen.backend.name}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
@@ -127,6 +128,20 @@ class RetryOptions:
 DEFAULT_RETRY = RetryOptions()
 
 
+_UNFILLED = re.compile(
+    r"(?<![`\"'\w/])(?:\$\{\{?\s*[A-Za-z_][\w.]*\s*\}\}?|\{\{\s*[A-Za-z_][\w.]*\s*\}\})(?![`\"'\w/])"
+    r"|\[(?:insert|your|enter|fill in)\b[^\]\n]{0,60}\]",
+    re.IGNORECASE,
+)
+
+
+def find_placeholder(report: str, known_words: str) -> str:
+    """What is left of a template in a report, where its value was to stand; empty if nothing is.
+    A quoted one, or one that stands in the words of the task, is none."""
+    found = (each[0] for each in _UNFILLED.finditer(report))
+    return next((each for each in found if each not in known_words), "")
+
+
 def decide_on_answer(
     answer: StepAnswer,
     *,
@@ -134,6 +149,8 @@ def decide_on_answer(
     unchanged_files: Sequence[str] = (),
     spoilt_files: Sequence[str] = (),
     untranslated_files: Sequence[str] = (),
+    called_nothing: bool = False,
+    known_words: str = "",
     history: FailureHistory,
     words: TextCatalog,
     options: RetryOptions = DEFAULT_RETRY,
@@ -141,17 +158,21 @@ def decide_on_answer(
     """Decide after a worker's report. `missing_files` are files that it claims and that do not
     exist, `unchanged_files` those that were to be written or changed and are as before. It may say
     that they were right already. `spoilt_files` can't be parsed any more, each with the reason,
-    `untranslated_files` are not in the language that was asked for."""
+    `untranslated_files` are not in the language that was asked for. With `called_nothing` it had
+    tools and used none in this attempt. `known_words` are those of its task."""
     # Imported on first use: its many patterns cost the start.
     from bot.engine.agent.requested_files import says_unchanged
 
     error = ""
     if answer.status == "done":
+        # Asked about once only: a report may speak of templates.
+        unfilled = "" if history.consecutive else find_placeholder(answer.summary, known_words)
         problems = {
             "work.missing_files": missing_files,
             "work.unchanged_files": () if says_unchanged(answer.summary) else unchanged_files,
             "work.spoilt_files": spoilt_files,
             "work.untranslated_files": untranslated_files,
+            "work.unfilled_report": (unfilled,) if unfilled else (),
         }
         found = ((key, files) for key, files in problems.items() if files)
         error = next((words(key, files=", ".join(files)) for key, files in found), "")
@@ -170,7 +191,10 @@ def decide_on_answer(
         case "blocked":
             return _blocked(answer.summary, answer.summary)
         case "error":
-            return _after_failed_attempt(answer.summary, history, words, options)
+            told = answer.summary
+            if called_nothing:
+                told = words("work.called_nothing", error=told)
+            return _after_failed_attempt(told, history, words, options)
         case never:
             assert_never(never)
 

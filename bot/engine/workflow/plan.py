@@ -280,6 +280,12 @@ def merge_with_finished(old: Workflow, runs: Mapping[str, NodeRun], new: Workflo
     return replace(whole, outputs={**kept, **whole.outputs})
 
 
+def repeats_open_steps(new: Workflow, old: Workflow, runs: Mapping[str, NodeRun]) -> bool:
+    """Whether a new plan for the rest consists of the very steps that are to be replaced."""
+    open_ = [node.title for node in old.nodes if not _status_at(runs, node.id).is_settled]
+    return len(open_) > 1 and [node.title for node in new.nodes] == open_
+
+
 def _refers_only_to(text: str, kept: Sequence[WorkflowNode]) -> bool:
     """Whether the expression can be evaluated with only these nodes left."""
     known = {name for node in kept for name in (node.id, node.id.replace("-", "_"))}

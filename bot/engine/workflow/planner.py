@@ -104,7 +104,15 @@ def _longest_json(text: str) -> Any:
     return None
 
 
-_NOT_IN_PATHS = ("*", "?", "{", "}", "<", ">", "://", "\\", "\n", "\0")
+_NOT_IN_PATHS = ("*", "?", "{", "}", "<", ">", "`", "://", "\\", "\n", "\0")
+_FILE_SUFFIX = re.compile(r"\.[A-Za-z0-9_-]{1,12}")
+_BARE_FILES = frozenset(
+    (
+        *("makefile", "justfile", "dockerfile", "containerfile", "procfile", "jenkinsfile"),
+        *("gemfile", "rakefile", "vagrantfile", "codeowners", "license", "licence", "copying"),
+        *("notice", "readme", "changelog", "authors"),
+    )
+)
 DEFAULT_MAX_LOOPS = 5
 """Loop limit for back edges for which the planner gave none."""
 
@@ -156,10 +164,13 @@ def plan_from_steps(answer: PlanAnswer) -> Workflow | None:
 
 
 def _is_workspace_file(path: str) -> bool:
-    """Whether it can be a relative path of a file in the workspace."""
-    parts = PurePosixPath(path).parts
+    """Whether it can be a relative path of a file in the workspace. Weak models name variables and
+    results here, which are not taken for files."""
+    place = PurePosixPath(path)
     whole = not path.startswith(("/", "~")) and not path.endswith("/")
-    return whole and ".." not in parts and not any(each in path for each in _NOT_IN_PATHS)
+    is_named = bool(_FILE_SUFFIX.fullmatch(place.suffix)) or place.name.casefold() in _BARE_FILES
+    is_plain = ".." not in place.parts and not any(each in path for each in _NOT_IN_PATHS)
+    return whole and is_plain and (is_named or "/" in path)
 
 
 def _looks_like_workflow(data: Any) -> bool:

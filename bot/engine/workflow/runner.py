@@ -42,13 +42,14 @@ from bot.engine.workflow.error_policy import (
 )
 from bot.engine.workflow.node_runs import PLANNING_PATH, VALUES_KEY
 from bot.engine.workflow.output_schema import TypedStepAnswer
+from bot.engine.workflow.plan import repeats_open_steps
 from bot.engine.workflow.planner import (
     UnreadablePlan,
     defer_first_questions,
     one_step_plan,
     request_valid_plan,
 )
-from bot.engine.workflow.step_executor import RunnerDeps, StepExecutor
+from bot.engine.workflow.step_executor import RunnerDeps, StepExecutor, words_of
 from cards import formats
 from cards.catalog import TextCatalog, catalog_for
 from storage.db import retry_until_stored
@@ -366,6 +367,8 @@ class _TaskRun:
             unchanged_files=attempt.unchanged_files,
             spoilt_files=attempt.spoilt_files,
             untranslated_files=attempt.untranslated_files,
+            called_nothing=attempt.called_nothing,
+            known_words=words_of(step),
             history=self._failure_history(step),
             words=self._words,
             options=self._retry_options(step.node.retry),
@@ -471,6 +474,9 @@ class _TaskRun:
                 )
             self._checkpoint.decline_replan(asked.order_number)
             return await self._attempt_step(step)
+        if not asked.order_number and repeats_open_steps(plan, step.workflow, step.runs):
+            # What has failed twice fails again; the task itself may not.
+            plan = one_step_plan(self._task, self._words("workflow.same_plan"), self._words)
         return await self._commit_with_retry(events.PlanReplaced(step, reply, plan))
 
     async def _wait_for_budget(self, run: NodeRun, reached: BudgetExceeded) -> NextAction:

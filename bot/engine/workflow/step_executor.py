@@ -90,7 +90,8 @@ class StepAttempt:
     """How an attempt ended. `step` has the messages that its worker received meanwhile, too;
     `unchanged_files` were to be written or changed and are as they were before the task;
     `spoilt_files` could be parsed before and can't be now, each with the reason;
-    `untranslated_files` are not in the language that was asked for."""
+    `untranslated_files` are not in the language that was asked for. With `called_nothing` its
+    worker had tools and used none."""
 
     step: StartedStep
     reply: ModelReply
@@ -98,6 +99,7 @@ class StepAttempt:
     unchanged_files: tuple[str, ...] = ()
     spoilt_files: tuple[str, ...] = ()
     untranslated_files: tuple[str, ...] = ()
+    called_nothing: bool = False
 
 
 class StepExecutor:
@@ -138,7 +140,7 @@ class StepExecutor:
         known = step.stored_sound_files
         if known is None:
             workspace = await self._deps.artifacts.workspace(step.task)
-            text = _words_of(step)
+            text = words_of(step)
             if step.run.attempt == 1:
                 known = await asyncio.to_thread(self._scanner.find_sound, workspace, text)
             else:
@@ -230,7 +232,13 @@ class StepExecutor:
         watch = self._deps.progress.watch(step.task.id, step.node.id)
         reply = await self._deps.gateway.call_model(ask, worker.chosen, worker.session, watch)
         step = replace(step, messages=steering.delivered)
-        return await self._check_files(step, reply, workspace)
+        attempt = await self._check_files(step, reply, workspace)
+        if not context.tools or reply.result.suspended:
+            return attempt
+        has_called = await self._deps.gateway.has_called_tools(
+            worker.session, path=step.node.id, since=step.run.started_at
+        )
+        return replace(attempt, called_nothing=not has_called)
 
     async def _check_files(
         self, step: StartedStep, reply: ModelReply, workspace: Path
@@ -258,7 +266,7 @@ class StepExecutor:
             judged = _files_to_parse(step, claimed)
             spoilt = await asyncio.to_thread(describe_faults, workspace, judged)
             untranslated = await asyncio.to_thread(
-                find_untranslated, workspace, _words_of(step), named
+                find_untranslated, workspace, words_of(step), named
             )
         return StepAttempt(
             step=step,
@@ -305,7 +313,8 @@ def _files_asked_for(step: StartedStep, find: Callable[..., tuple[str, ...]]) ->
     return tuple(name for name in dict.fromkeys(found) if name not in said)
 
 
-def _words_of(step: StartedStep) -> str:
+def words_of(step: StartedStep) -> str:
+    """Those of the step and of its task."""
     return f"{step.node.title}\n{step.node.detail}\n{step.task.instruction}"
 
 

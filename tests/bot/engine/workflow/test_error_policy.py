@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, Literal
 
 import pytest
 
@@ -266,3 +267,46 @@ def test_an_unchanged_file_is_right_only_if_the_report_says_that_it_was(
     )
 
     assert (verdict.status is NodeStatus.DONE) is believed
+
+
+def decide(summary: str, status: Literal["done", "error"], **known: Any) -> RetryDecision:
+    answer = StepAnswer(status=status, summary=summary)
+    facts: dict[str, Any] = {"history": FailureHistory(), **known}
+    return decide_on_answer(answer, words=WORDS, **facts)
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        "The total sales are ${{total_sales}}.",
+        "The total is ${total}.",
+        "Found {{ count }} lines.",
+        "The answer is [insert the number here].",
+    ],
+)
+def test_a_report_with_an_unfilled_placeholder_is_asked_about_once(report: str) -> None:
+    first = decide(report, "done")
+    assert first.status is NodeStatus.FAILED
+    assert first.may_retry
+    assert "placeholder" in first.error
+
+    again = decide(report, "done", history=FailureHistory(consecutive=1))
+    assert again.status is NodeStatus.DONE
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        "The token is now `${{ secrets.TOKEN }}` in ci.yml.",
+        'It prints "${HOME}" as it is.',
+        "The total is 4711.",
+        "Costs: [1] 5 €, [2] 7 €.",
+    ],
+)
+def test_a_report_that_quotes_a_template_is_taken_as_it_is(report: str) -> None:
+    assert decide(report, "done").status is NodeStatus.DONE
+
+
+def test_who_gives_up_without_a_call_is_told_of_its_tools() -> None:
+    assert "called none of its tools" in decide("It failed.", "error", called_nothing=True).error
+    assert decide("It failed.", "error").error == "It failed."

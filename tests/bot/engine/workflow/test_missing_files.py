@@ -11,6 +11,7 @@ import pytest
 from bot.engine.agent.requested_files import find_named_files
 from bot.engine.llm.answer_schemas import PlanAnswer, StepAnswer
 from bot.engine.llm.backend import RunPurpose
+from bot.engine.workflow.planner import plan_from_answer
 from cards.catalog import catalog_for
 from storage.records.people import Language
 from storage.records.tasks import TaskStatus
@@ -215,3 +216,36 @@ async def test_a_file_that_people_have_called_off_is_not_asked_for(tmp_path: Pat
         view = await world.until(task)
 
     assert view.task.status is TaskStatus.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("named", "kept"),
+    [
+        ("report.md", True),
+        ("out/data", True),
+        ("Makefile", True),
+        (".env.example", True),
+        ("sales_data", False),
+        ("total_sales", False),
+        ("The number of lines in `names.txt`", False),
+    ],
+)
+def test_a_plan_names_files_and_not_results(named: str, kept: bool) -> None:
+    step = {"title": "Look", "detail": "", "deliverables": [named]}
+    plan = plan_from_answer(PlanAnswer.model_validate({"plan": "", "steps": [step]}))
+
+    assert plan.nodes[0].deliverables == ((named,) if kept else ())
+
+
+async def test_a_new_plan_that_is_the_failed_one_becomes_one_step(tmp_path: Path) -> None:
+    def work(title: str) -> StepAnswer | None:
+        if title == "open it":
+            return StepAnswer(status="error", summary="there is no such thing")
+        return None
+
+    backend = FakeBackend(steps=("open it", "read it"), on_step=work)
+    async with run_engine(tmp_path, backend) as world:
+        view = await world.until(await world.create_task("Read the door"))
+
+    assert view.task.status is TaskStatus.COMPLETED
+    assert backend.started_steps == ["open it", "open it", "open it", "Read the door"]
