@@ -22,14 +22,17 @@ class Stream:
         if last_id:
             headers.append((b"last-event-id", last_id.encode()))
         scope = {
-            "type": "http", "method": "GET", "path": f"{API}/events", "raw_path": b"/",
-            "query_string": query.encode(), "headers": headers, "client": ("127.0.0.1", 1),
-
-                "scheme": "http",
-                "server": ("127.0.0.1", 80),
-                "root_path": "",
-                "http_version": "1.1"
-            ,
+            "type": "http",
+            "method": "GET",
+            "path": f"{API}/events",
+            "raw_path": b"/",
+            "query_string": query.encode(),
+            "headers": headers,
+            "client": ("127.0.0.1", 1),
+            "scheme": "http",
+            "server": ("127.0.0.1", 80),
+            "root_path": "",
+            "http_version": "1.1",
         }
         self.text = ""
         self.left = asyncio.Event()
