@@ -45,7 +45,9 @@ class AcpAgentConfig:
     `modes` maps our modes to the CLI's. `files` are written to a new home. `model_env` passes the
     model where the protocol can't. `path` is searched before PATH. `command_in_title` is set if
     permission requests carry the command only in their title. `limitation` is the text key of a
-    warning. `session_folders` hold only sessions and what can be made again."""
+    warning. `session_folders` hold only sessions and what can be made again. `session_database` is
+    a SQLite file whose table `session` has the time of its last change in `time_updated`, with all
+    that belongs to a session deleted with it."""
 
     name: str
     command: tuple[str, ...]
@@ -64,6 +66,7 @@ class AcpAgentConfig:
     command_in_title: bool = False
     limitation: str = ""
     session_folders: tuple[str, ...] = ()
+    session_database: str = ""
 
 
 def _mode_names(plan: str, execute: str) -> Mapping[WorkerMode, str]:
@@ -109,6 +112,7 @@ BUILT_IN_AGENTS: Mapping[str, AcpAgentConfig] = {
                 f".local/share/opencode/{each}"
                 for each in ("storage", "snapshot", "log", "tool-output")
             ),
+            session_database=".local/share/opencode/opencode.db",
         ),
         AcpAgentConfig(
             name="codex",

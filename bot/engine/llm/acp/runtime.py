@@ -26,6 +26,7 @@ from bot.engine.llm.acp.process import (
 )
 from bot.engine.llm.backend import BackendError, BackendReadiness, RunLimits
 from storage.file_trees import walk_folders
+from storage.retention import delete_cli_sessions
 
 AGENTS_FOLDER = "agents"
 _UNSAFE = re.compile(r"[^\w-]")
@@ -263,8 +264,8 @@ class AcpRuntime:
 def delete_old_files(
     root: Path, agents: Mapping[str, AcpAgentConfig], before: Mapping[str, float], default: float
 ) -> int:
-    """Delete files of the CLIs' sessions and caches, and their logs, that were last changed before
-    the time given for the CLI; returns how many. Logins, settings and everything else stay.
+    """Delete the CLIs' sessions, caches and logs that were last changed before the time given for
+    the CLI; returns how many files and sessions. Logins, settings and everything else stay.
     Blocking."""
     gone = 0
     for folder in _subfolders(root / AGENTS_FOLDER):
@@ -277,6 +278,10 @@ def delete_old_files(
             for place in places:
                 if not _has_link(home, place):
                     gone += _delete_files(place, {home / each for each in kept}, limit)
+            if agent and agent.session_database:
+                database = home / agent.session_database
+                if database.is_file() and not _has_link(home, database):
+                    gone += delete_cli_sessions(database, limit)
         for log in folder.glob(f"*{_LOG}"):
             gone += _delete_file(log.name, None, log, limit)
     return gone

@@ -450,6 +450,91 @@ async def test_a_session_with_a_call_that_waits_keeps_its_files(tmp_path: Path) 
     assert "agents/codex/ann/.codex/sessions/2025/old.jsonl" in left(tmp_path)
 
 
+OPENCODE = "agents/opencode/default/.local/share/opencode/opencode.db"
+OPENCODE_TABLES = """
+CREATE TABLE session (id TEXT PRIMARY KEY, parent_id TEXT, time_updated INTEGER NOT NULL);
+CREATE TABLE message (id TEXT PRIMARY KEY, data TEXT,
+    session_id TEXT NOT NULL REFERENCES session ON DELETE CASCADE);
+CREATE TABLE part (id TEXT PRIMARY KEY, data TEXT,
+    message_id TEXT NOT NULL REFERENCES message ON DELETE CASCADE);
+CREATE TABLE account (id TEXT PRIMARY KEY);
+INSERT INTO account VALUES ('a');
+"""
+
+
+def fill_opencode(home: Path, **sessions: datetime) -> sqlite3.Connection:
+    """Its sessions by the times of their last change. As in life, it has its database open."""
+    database = home / OPENCODE
+    database.parent.mkdir(parents=True)
+    opened = sqlite3.connect(database, isolation_level=None)
+    opened.execute("PRAGMA journal_mode = wal")
+    opened.executescript(OPENCODE_TABLES)
+    for name, at in sessions.items():
+        opened.execute(
+            "INSERT INTO session VALUES (?, NULL, ?)", (name, round(at.timestamp() * 1000))
+        )
+        opened.execute("INSERT INTO message VALUES ('m' || ?, '', ?)", (name, name))
+        opened.execute("INSERT INTO part VALUES ('p' || ?, '', 'm' || ?)", (name, name))
+    return opened
+
+
+def listed(opened: sqlite3.Connection, table: str) -> list[str]:
+    return [row[0] for row in opened.execute(f"SELECT id FROM {table} ORDER BY id")]
+
+
+@pytest.mark.parametrize("resumable", [False, True])
+async def test_old_sessions_in_a_cli_s_database_go_unless_one_can_go_on(
+    tmp_path: Path, *, resumable: bool
+) -> None:
+    began = round((LONG_AGO - timedelta(days=1)).timestamp() * 1_000_000)
+    async with open_database(tmp_path) as db:
+        fill(tmp_path)
+        with closing(sqlite3.connect(database_file(tmp_path))) as raw, raw:
+            raw.execute(
+                "INSERT INTO sessions (id, key, backend, model, external_id, started_at,"
+                " last_used_at, closed_at) VALUES ('new', 'k9', 'opencode', 'm', 'e1', ?, ?, ?)",
+                (began, began, None if resumable else began),
+            )
+        opened = fill_opencode(tmp_path, old=LONG_AGO, older=FIVE_YEARS_AGO, young=NOW)
+        with closing(opened):
+            await clean(db, tmp_path, RetentionSettings())
+
+            kept = ["old", "young"] if resumable else ["young"]
+            assert listed(opened, "session") == kept
+            assert listed(opened, "part") == [f"p{x}" for x in kept]
+            assert listed(opened, "account") == ["a"]
+
+
+@pytest.mark.parametrize("damage", ["text", "link", "other", "trigger"])
+async def test_a_cli_s_database_that_is_none_stays_and_stops_nothing(
+    tmp_path: Path, damage: str
+) -> None:
+    async with open_database(tmp_path) as db:
+        fill(tmp_path)
+        fill_cli_homes(tmp_path)
+        opened = fill_opencode(tmp_path, old=LONG_AGO)
+        match damage:
+            case "trigger":
+                opened.execute(
+                    "CREATE TRIGGER t BEFORE DELETE ON session BEGIN DELETE FROM account; END"
+                )
+            case "other":
+                opened.execute("ALTER TABLE session RENAME TO sessions")
+        opened.close()
+        match damage:
+            case "text":
+                (tmp_path / OPENCODE).write_text("no database")
+            case "link":
+                (tmp_path / OPENCODE).rename(tmp_path / "elsewhere.db")
+                (tmp_path / OPENCODE).symlink_to(tmp_path / "elsewhere.db")
+        before = (tmp_path / OPENCODE).read_bytes()
+
+        await clean(db, tmp_path, RetentionSettings())
+
+    assert (tmp_path / OPENCODE).read_bytes() == before
+    assert f"{QWEN}/.cache/x/y" not in left(tmp_path)
+
+
 async def test_files_of_coding_clis_are_kept_for_ever_if_a_setting_says_so(tmp_path: Path) -> None:
     async with open_database(tmp_path) as db:
         fill(tmp_path)
