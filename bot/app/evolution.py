@@ -59,7 +59,8 @@ def build_evolution(
         update_cards=cards.update_cards,
         now=clock.now,
     )
-    versions = _build_versions(store, retirer)
+    mode = EvolutionMode(settings.evolve)
+    versions = _build_versions(store, retirer, mode)
     workflows = WorkflowLibrary(settings.home, store.work.graphs, versions)
     model = BackgroundModelCalls(
         gateway, lambda: workers.models.default, purpose=RunPurpose.EVOLVE, limits=_LIMITS
@@ -78,7 +79,7 @@ def build_evolution(
         writer=ProposalWriter(db=store.db, model=model, mask=workers.redactor.mask),
         retirer=retirer,
         limits=EvolutionLimits(
-            mode=EvolutionMode(settings.evolve),
+            mode=mode,
             share=settings.evolve_share,
             lifetime=settings.approval_lifetime,
         ),
@@ -88,7 +89,9 @@ def build_evolution(
     return EvolutionServices(service=service, versions=versions, workflows=workflows)
 
 
-def _build_versions(store: RepositorySet, retirer: VersionRetirer) -> PromptVersions:
+def _build_versions(
+    store: RepositorySet, retirer: VersionRetirer, mode: EvolutionMode
+) -> PromptVersions:
     async def created_at(task_id: TaskId) -> datetime:
         return (await store.work.tasks.get(task_id)).created_at
 
@@ -97,4 +100,5 @@ def _build_versions(store: RepositorySet, retirer: VersionRetirer) -> PromptVers
         created_at=created_at,
         retire=retirer.retire,
         roll=partial(randrange, PERCENT),
+        tries=mode is not EvolutionMode.OFF,
     )

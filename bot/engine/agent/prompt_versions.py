@@ -51,27 +51,20 @@ def choose_version(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptVersions:
     """`created_at` tells when a task was created. `retire` ends versions made from a text that
-    people have changed since, and tells the owners. `roll` returns a random number below
-    PERCENT."""
+    people have changed since, and tells the owners. `roll` returns a random number below PERCENT.
+    Without `tries`, as nobody would judge a trial, only adopted versions are used."""
 
     repo: PromptVersionRepo
     created_at: Callable[[TaskId], Awaitable[datetime]]
     retire: Callable[[Sequence[PromptVersion], str], Awaitable[None]]
     roll: Callable[[], int]
+    tries: bool = True
 
-    async def apply_to_persona(
-        self, persona: Persona, task_id: TaskId | None
-    ) -> tuple[Persona, tuple[UsedVersion, ...]]:
-        """The persona with the prompt for this task, or for a chat if None, and the version used.
-        None is listed if there is nothing but the text as it is written."""
+    async def apply_to_persona(self, spec: WorkerSpec, persona: Persona) -> Persona:
+        """The persona with the prompt for this worker. Stores what was used, if it has versions."""
         ref = PromptRef(PromptKind.PERSONA, persona.name)
-        found = await self._list_in_effect(ref, persona.prompt)
-        if not found:
-            return persona, ()
-        version = choose_version(found, await self._tries_of(task_id))
-        return (replace(persona, prompt=version.content) if version else persona), (
-            _used(ref, version),
-        )
+        content = await self._choose(spec, ref, persona.prompt, stores_always=False)
+        return persona if content is None else replace(persona, prompt=content)
 
     async def apply_to_skill(
         self, spec: WorkerSpec, skill: Skill, files: Mapping[str, bytes], *, is_loaded: bool
@@ -82,13 +75,8 @@ class PromptVersions:
         if skill.source is SkillSource.WORKSPACE:
             return skill, files
         ref = PromptRef(PromptKind.SKILL, skill.name)
-        found = await self._list_in_effect(ref, skill.body)
-        task = spec.account.task
-        version = choose_version(found, await self._tries_of(task)) if found else None
-        if task is not None and (is_loaded or found):
-            used = (_used(ref, version),)
-            await self.repo.record_attempt(task, spec.step_path, spec.attempt, used)
-        return (skill, files) if version is None else _with_body(skill, files, version.content)
+        content = await self._choose(spec, ref, skill.body, stores_always=is_loaded)
+        return (skill, files) if content is None else _with_body(skill, files, content)
 
     async def apply_to_workflow(self, name: str, text: str) -> tuple[str, UsedVersion]:
         """The text of a named workflow for a task that is about to be created, and its version."""
@@ -96,6 +84,18 @@ class PromptVersions:
         found = await self._list_in_effect(ref, text)
         version = choose_version(found, lambda each: self.roll() < each.share)
         return (version.content if version else text), _used(ref, version)
+
+    async def _choose(
+        self, spec: WorkerSpec, ref: PromptRef, written: str, *, stores_always: bool
+    ) -> str | None:
+        """The text for this worker, None for the one that is written."""
+        found = await self._list_in_effect(ref, written)
+        task = spec.account.task
+        version = choose_version(found, await self._tries_of(task)) if found else None
+        if task is not None and (stores_always or found):
+            used = (_used(ref, version),)
+            await self.repo.record_attempt(task, spec.step_path, spec.attempt, used)
+        return None if version is None else version.content
 
     async def _list_in_effect(self, ref: PromptRef, written: str) -> Sequence[PromptVersion]:
         """The versions made from the text as it is written now; ends all others."""
@@ -107,7 +107,11 @@ class PromptVersions:
             # Another step may have noticed first.
             with suppress(ConcurrentUpdate):
                 await self.retire(outdated, "changed")
-        return [each for each in found if each.base_hash == base]
+        return [
+            each
+            for each in found
+            if each.base_hash == base and (self.tries or each.state is VersionState.ACTIVE)
+        ]
 
     async def _tries_of(self, task_id: TaskId | None) -> Callable[[PromptVersion], bool]:
         if task_id is None:

@@ -12,8 +12,6 @@ from bot.engine.llm.tool_calls import AgentTool, CallAuthorizer
 from bot.engine.redaction import redact_tool
 from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import WorkerSpec
-from storage.records.prompt_versions import UsedVersion
-from storage.records.tasks import TaskId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +20,7 @@ class WorkerContext:
 
     `system_prompt` goes before the caller's own system prompt and stays the same across turns, so
     that it is cached. `prompt_prefix` goes before the message, applies to this turn only and ends
-    with a blank line unless empty. `versions` are those of the prompts in it, none for texts that
-    have no versions."""
+    with a blank line unless empty."""
 
     persona: Persona
     tools: tuple[AgentTool, ...]
@@ -31,14 +28,10 @@ class WorkerContext:
     permit: CallAuthorizer
     mcp_servers: tuple[McpServer, ...]
     prompt_prefix: str
-    versions: tuple[UsedVersion, ...] = ()
 
 
-PersonaVersionChooser: TypeAlias = Callable[
-    [Persona, TaskId | None], Awaitable[tuple[Persona, tuple[UsedVersion, ...]]]
-]
-"""Returns a persona in the version for this task, or for a chat if None, and what was chosen."""
-
+PersonaVersionChooser: TypeAlias = Callable[[WorkerSpec, Persona], Awaitable[Persona]]
+"""Returns a persona in the version for this worker, and stores which it was."""
 
 ToolFactory: TypeAlias = Callable[[WorkerSpec, Persona], Sequence[AgentTool]]
 """Creates tools of one kind for a worker; returns none where they don't apply."""
@@ -95,9 +88,9 @@ class WorkerContextBuilder:
 
     async def build(self, spec: WorkerSpec) -> WorkerContext:
         persona = await self.personas.get(spec.persona)
-        versions: tuple[UsedVersion, ...] = ()
         if self._choose_version is not None:
-            persona, versions = await self._choose_version(persona, spec.account.task)
+            # Before the paid call: trials are judged by what was used.
+            persona = await self._choose_version(spec, persona)
         made = [tool for make in self._tool_factories for tool in make(spec, persona)]
         blocks = [await block_of(spec, persona) for block_of in self._system_blocks]
         prompt_texts = [await block_of(spec, persona) for block_of in self._prompt_blocks]
@@ -112,7 +105,6 @@ class WorkerContextBuilder:
             permit=self._authorizer_factory.create_authorizer(spec, persona),
             mcp_servers=choose_servers(persona, await self._list_servers(spec)),
             prompt_prefix="".join(f"{block}\n\n" for block in prompt_texts if block),
-            versions=versions,
         )
 
     async def _list_servers(self, spec: WorkerSpec) -> Sequence[McpServer]:

@@ -295,12 +295,7 @@ class StepExecutor:
             request_text=f"{step.node.title}\n{step.node.detail}",
             uses_memory=step.task.use_memory,
         )
-        context = await self._deps.worker_context.build(spec)
-        # Before the paid call: trials of prompts are judged by what was used.
-        await self._deps.store.versions.record_attempt(
-            step.task.id, step.node.id, step.run.attempt, context.versions
-        )
-        return context
+        return await self._deps.worker_context.build(spec)
 
 
 def _files_asked_for(step: StartedStep, find: Callable[..., tuple[str, ...]]) -> tuple[str, ...]:

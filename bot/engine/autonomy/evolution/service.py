@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -300,11 +300,16 @@ class EvolutionService:
         used = (VersionState.DRAFT, VersionState.TRIAL, VersionState.ACTIVE)
         for version in await self.versions.list_in_state(*used):
             text = written.get(version.ref)
+            reason = ""
             if text is None or text_hash(text) != version.base_hash:
-                await self.retirer.retire([version], "changed")
+                reason = "changed"
             elif version.state is VersionState.DRAFT and version.subject not in asked:
                 # A restored backup has no open requests.
-                await self.retirer.retire([version], "no_answer")
+                reason = "no_answer"
+            if reason:
+                # Decided or rolled back meanwhile.
+                with suppress(ConcurrentUpdate):
+                    await self.retirer.retire([version], reason)
 
     async def list_prompts(self) -> Sequence[PromptInfo]:
         versions: dict[PromptRef, list[PromptVersion]] = defaultdict(list)
