@@ -112,6 +112,26 @@ class HeartbeatRepo:
         query = sa.select(_R.id).where(_R.ended_at > since, _R.text == text).limit(1)
         return await tx.scalar(query) is not None
 
+    async def is_stopped_by_cap(self, *, since: datetime) -> bool:
+        """Whether the newest run since then ended at a spending cap."""
+        query = sa.select(_R.outcome).where(_R.started_at >= since).order_by(_R.id.desc()).limit(1)
+        return bool(await self._db.fetch_value(query) == HeartbeatOutcome.CAP_REACHED)
+
+    async def list_told_in(
+        self, chat: ChatId, *, since: datetime, limit: int
+    ) -> Sequence[tuple[datetime, str]]:
+        """The texts that this chat was told since then and their times, the oldest first."""
+        message = schema.outbox.c
+        key = sa.literal("heartbeat:", sa.String) + sa.cast(_R.id, sa.String)
+        query = (
+            sa.select(_R.ended_at, _R.text)
+            .join(schema.outbox, message.key == key)
+            .where(_R.ended_at > since, _R.text != "", message.chat_id == chat)
+            .order_by(_R.id.desc())
+            .limit(limit)
+        )
+        return [(row.ended_at, row.text) for row in reversed(await self._db.fetch_all(query))]
+
     async def list_told(self, *, since: datetime, limit: int) -> Sequence[str]:
         query = (
             sa.select(_R.text)

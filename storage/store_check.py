@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
@@ -116,15 +116,20 @@ def check_home(home: Path, database: Path, backups: Path) -> CheckReport:
     return CheckReport(findings=findings, schema=schema, store_id=store_id)
 
 
-def check_quickly(home: Path, database: Path, *, seconds: float) -> Sequence[CheckFinding]:
+def check_quickly(
+    home: Path, database: Path, *, seconds: float, is_stopped: Callable[[], bool]
+) -> Sequence[CheckFinding]:
     """Check pages, rows and files of a data directory beside the running program, without the order
-    of indexes and without backups. Blocking. Raises TimeoutError if it would take longer."""
+    of indexes and without backups. Blocking. Raises TimeoutError if it would take longer, or soon
+    after it `is_stopped`."""
     end = time.monotonic() + seconds
     findings: list[CheckFinding] = []
     try:
         uri = f"{database.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True)) as connection:
-            connection.set_progress_handler(lambda: time.monotonic() > end, _STEPS_BETWEEN_LOOKS)
+            connection.set_progress_handler(
+                lambda: time.monotonic() > end or is_stopped(), _STEPS_BETWEEN_LOOKS
+            )
             connection.execute("BEGIN")
             rows = connection.execute("PRAGMA quick_check(20)")
             findings += [CheckFinding(kind="page", text=row[0]) for row in rows if row[0] != "ok"]

@@ -44,6 +44,7 @@ from bot.transports.alerts import ChannelAlerts
 from bot.transports.outbox import OutboxCourier
 from bot.transports.ports import Clock
 from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER
+from storage.heartbeat import HeartbeatRepo
 from storage.migrate import HEAD_REVISION, sqlite_path
 from storage.records.people import Channel, Chat, ChatId, Language, PersonRole
 from storage.records.self_checks import GoalName
@@ -249,7 +250,13 @@ async def _weekly_costs(deps: AutonomyDeps) -> CostReport:
     store, caps = deps.store, configured_caps(deps.settings)
     owner = await store.people.find_by_account(LOCAL_PLACE.channel, LOCAL_SENDER.external_id)
     assert owner is not None
-    costs = CostReportService(store.usage, BudgetRepo(store.db), caps, deps.clock.now)
+    costs = CostReportService(
+        store.usage,
+        BudgetRepo(store.db),
+        caps,
+        deps.clock.now,
+        heartbeat_runs=HeartbeatRepo(store.db),
+    )
     return await costs.report(by=owner, chat=ChatId(""), query=CostQuery(period=CostPeriod.WEEK))
 
 

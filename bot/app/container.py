@@ -46,6 +46,7 @@ from handlers.language import CardLanguageResolver
 from handlers.ports import HandlerServices
 from handlers.router import Router
 from storage.db import Database
+from storage.heartbeat import HeartbeatRepo
 from storage.memory.jobs import ExtractionJobRepo
 from storage.messages.outbox import DeliveryAttempt
 from storage.migrate import sqlite_path
@@ -355,7 +356,13 @@ def _build_handler_services(
         pairings=store.pairings,
         web_sessions=web_sessions,
         approvals=ApprovalService(store.approvals, engine.on_decided),
-        costs=CostReportService(store.usage, BudgetRepo(store.db), engine.caps, clock.now),
+        costs=CostReportService(
+            store.usage,
+            BudgetRepo(store.db),
+            engine.caps,
+            clock.now,
+            heartbeat_runs=HeartbeatRepo(store.db),
+        ),
         system=_build_system_status(settings, store, clock, engine, alerts),
         buttons=ButtonClaimService(store.actions),
         held=held,

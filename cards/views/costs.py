@@ -8,7 +8,15 @@ from typing import Any
 from cards import formats, model
 from cards.catalog import TextCatalog
 from storage.records.tasks import UsageTotals
-from storage.records.usage import CapUsage, CostLine, CostPeriod, CostReport, SpendingCap, TaskCost
+from storage.records.usage import (
+    BudgetScope,
+    CapUsage,
+    CostLine,
+    CostPeriod,
+    CostReport,
+    SpendingCap,
+    TaskCost,
+)
 
 _PERCENT = 100
 _MAX_NAME = 60
@@ -66,15 +74,21 @@ def budget_lines(payload: Mapping[str, Any], words: TextCatalog) -> tuple[str, .
     allowed = _payload_cap(payload, "cap")
     used = _payload_cap(payload, "spent")
     lines = [
-        words(
-            f"budget.reached.{payload['scope']}",
-            used=_used_amount(used, allowed, words),
-            cap=_amount(allowed, words),
-        ),
+        cap_reached_text(BudgetScope(payload["scope"]), used, allowed, words),
         words("budget.extends", more=_amount(_payload_cap(payload, "more"), words)),
     ]
     lines.append(words("budget.opens" if payload.get("until") else "budget.stays"))
     return tuple(lines)
+
+
+def cap_reached_text(
+    scope: BudgetScope, used: SpendingCap, allowed: SpendingCap, words: TextCatalog
+) -> str:
+    return words(
+        f"budget.reached.{scope}",
+        used=_used_amount(used, allowed, words),
+        cap=_amount(allowed, words),
+    )
 
 
 def extend_label(payload: Mapping[str, Any], words: TextCatalog) -> str:
@@ -155,9 +169,9 @@ def _cap_left_text(cap: CapUsage, words: TextCatalog) -> str:
         left=_used_amount(cap.remaining, cap.allowed, words),
         cap=_amount(cap.allowed, words),
     )
-    if not cap.granted:
-        return text
-    return f"{text} {words('cost.granted', more=_amount(cap.granted, words))}"
+    if cap.granted:
+        text = f"{text} {words('cost.granted', more=_amount(cap.granted, words))}"
+    return f"{text} {words('cost.stopped')}" if cap.is_stopped else text
 
 
 def _uncertainty_notes(

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from cards import formats, model
 from cards.catalog import TextCatalog
 from cards.json_data import iso_timestamp
+from cards.views.costs import cap_reached_text
 from storage.records.heartbeat import (
     HeartbeatClaim,
     HeartbeatOutcome,
@@ -18,6 +19,7 @@ from storage.records.heartbeat import (
     HeartbeatTask,
     TaskFileState,
 )
+from storage.records.usage import BudgetScope, SpendingCap
 
 _MAX_LINE = 160
 _MAX_EVIDENCE = 80
@@ -46,6 +48,14 @@ def pending_card(pending: Sequence[HeartbeatTask], words: TextCatalog) -> model.
         words("heartbeat.title"),
         model.TextBlock(words("heartbeat.no_model_text")),
         model.TextBlock(_task_lines(pending, words)),
+    )
+
+
+def cap_reached_card(used: SpendingCap, cap: SpendingCap, words: TextCatalog) -> model.Card:
+    return model.notice_card(
+        words("heartbeat.title"),
+        words("heartbeat.cap_text", why=cap_reached_text(BudgetScope.HEARTBEAT, used, cap, words)),
+        tone=model.CardTone.WARN,
     )
 
 
@@ -127,8 +137,12 @@ def _claim_text(claim: HeartbeatClaim, words: TextCatalog) -> str:
     if not claim.is_backed:
         return words("heartbeat.claim_open", text=text, did=did)
     if claim.evidence == "told":
-        return words("heartbeat.claim_told", text=text)
+        return words(
+            "heartbeat.claim_told" if claim.is_verified else "heartbeat.claim_only_told", text=text
+        )
     shown = formats.escape_markdown(claim.evidence, _MAX_EVIDENCE)
+    if not claim.is_verified:
+        shown = words("heartbeat.unverified", evidence=shown)
     return words("heartbeat.claim_done", text=text, did=did, evidence=shown)
 
 

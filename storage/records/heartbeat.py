@@ -43,13 +43,14 @@ class HeartbeatOutcome(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatClaim:
     """A line of HEARTBEAT.md on which a run claims to have acted. `is_backed` says whether the
-    evidence was found."""
+    evidence was found, `is_verified` whether it also names what the line names."""
 
     line: int
     text: str
     did: str
     evidence: str
     is_backed: bool
+    is_verified: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

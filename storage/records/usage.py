@@ -47,12 +47,14 @@ class SpendingCap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapUsage:
-    """The usage of one cap. `allowed` includes `granted`, the amount added by approvals."""
+    """The usage of one cap. `allowed` includes `granted`, the amount added by approvals.
+    `is_stopped` says that nothing more is done until the next day."""
 
     scope: BudgetScope
     allowed: SpendingCap
     granted: SpendingCap
     used: SpendingCap
+    is_stopped: bool = False
 
     @property
     def remaining(self) -> SpendingCap:

@@ -80,6 +80,14 @@ async def test_it_is_silent_and_free_until_something_is_open_and_says_it_once(
         # Once this is answered, the message before it counts as delivered, and is not repeated.
         await ask(boss, chat, "/heartbeat log", "did something")
 
+        # The chat knows what was told, and hears it once.
+        for cue in ("mean-cue", "then-cue"):
+            world.script.script(cue, "talk", ScriptedReply(text=f"{cue}: the tide."))
+            await ask(boss, chat, f"{cue}: what did you mean?", f"{cue}: the tide.")
+        first, second = (world.script.requests_for(cue)[0] for cue in ("mean-cue", "then-cue"))
+        assert "you told the Boss: “The moon is full.”" in first.last_text
+        assert second.last_text.startswith("then-cue")
+
         # Somebody opens the line again: the same text is not sent again, and the line stays open.
         tasks.write_text(f"- [ ] {CUE}\n")
         again = [{"line": 1, "did": "Told you", "evidence": "told", "reference": ""}]

@@ -12,7 +12,10 @@ import pytest
 import pytest_asyncio
 
 from tests.emulators.telegram.chats import TelegramMessage
+from tests.emulators.telegram.errors import forbidden
+from tests.emulators.telegram.faults import RefusalFault
 from tests.journeys.platform_world import PlatformWorld, platform_world
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -37,6 +40,12 @@ def make_check_due(home: Path) -> None:
         round(due.timestamp() * 1_000_000),
     )
     assert moved == 1
+
+
+def count_dead(home: Path) -> int:
+    with closing(sqlite3.connect(home / "shiftboss.db", timeout=30)) as store:
+        (found,) = store.execute("SELECT count(*) FROM outbox WHERE state = 'dead'").fetchone()
+        return int(found)
 
 
 def shows(message: TelegramMessage, *parts: str) -> bool:
@@ -68,6 +77,22 @@ async def test_a_broken_file_is_told_once_looked_into_and_its_end_is_told(
     await chat.wait_for(lambda m: shows(m, "a problem is over", "mcp.json"))
     assert sum(shows(m, "Self-check: a problem", "Correct") for m in chat.from_bot) == 1
     assert "– now" not in await world.ask("/self history")
+
+
+async def test_what_was_given_up_is_sent_again_once_the_chat_is_back(world: PlatformWorld) -> None:
+    boss, chat, home = world.telegram_owner, world.telegram_chat, world.program.home
+    blocked = RefusalFault(error=forbidden("bot was blocked by the user"))
+    world.telegram.inject_fault("sendMessage", blocked)
+    await boss.says(chat, "/cost")
+    await wait_until(lambda: count_dead(home) >= 1)
+    # This answer shows that the chat is back.
+    await world.ask("/self history")
+
+    await boss.says(chat, "/self check")
+
+    await chat.wait_for(lambda m: shows(m, "again to"))
+    await chat.wait_for(lambda m: shows(m, "💰 Cost"))
+    assert count_dead(home) == 0
 
 
 async def test_the_shell_reports_without_a_running_program(world: PlatformWorld) -> None:

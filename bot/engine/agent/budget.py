@@ -22,6 +22,7 @@ from storage.approvals import (
     find_waiting_budget_request,
 )
 from storage.db import Transaction
+from storage.heartbeat import HeartbeatRepo
 from storage.ids import IdGenerator
 from storage.records.approvals import Approval, ApprovalKind
 from storage.records.people import ChatId, Person, PersonRole
@@ -447,8 +448,15 @@ class CostReportService:
     """Satisfies `handlers.ports.CostPort`."""
 
     def __init__(
-        self, usage: UsageRepo, grants: BudgetRepo, caps: SpendingCaps, now: Callable[[], datetime]
+        self,
+        usage: UsageRepo,
+        grants: BudgetRepo,
+        caps: SpendingCaps,
+        now: Callable[[], datetime],
+        *,
+        heartbeat_runs: HeartbeatRepo,
     ) -> None:
+        self._heartbeat_runs = heartbeat_runs
         self._usage = usage
         self._grants = grants
         self._caps = caps
@@ -535,6 +543,9 @@ class CostReportService:
         spent = await self._usage.sum_for_cap(limit.scope, limit.subject, limit.since)
         more = await self._grants.get_granted(limit.scope, limit.subject, limit.day)
         cap = limit.cap
+        is_stopped = False
+        if limit.scope is BudgetScope.HEARTBEAT and limit.since is not None:
+            is_stopped = await self._heartbeat_runs.is_stopped_by_cap(since=limit.since)
         return CapUsage(
             scope=limit.scope,
             allowed=SpendingCap(
@@ -543,6 +554,7 @@ class CostReportService:
             ),
             granted=more,
             used=SpendingCap(micros=spent.cost_micros, tokens=spent.tokens),
+            is_stopped=is_stopped,
         )
 
 

@@ -48,6 +48,7 @@ class BlockingWork:
         if self._running is not None and not self._running.done():
             raise TimeoutError
         task = asyncio.create_task(asyncio.to_thread(work))
+        task.add_done_callback(_forget_error)
         self._running = task
         return await asyncio.shield(task)
 
@@ -75,3 +76,9 @@ async def run_check(check: SelfCheck, *, seconds: float) -> CheckResult:
         )
         return CheckResult(name=check.name, findings=(raised,), is_complete=False)
     return CheckResult(name=check.name, findings=tuple(found))
+
+
+def _forget_error(done: asyncio.Task[object]) -> None:
+    """Nobody waits any more for what outlived its caller; whoever waits gets the error too."""
+    if not done.cancelled():
+        done.exception()

@@ -58,6 +58,7 @@ from handlers.ports import (
     TaskProposal,
 )
 from storage.db import Database, retry_until_stored
+from storage.heartbeat import HeartbeatRepo
 from storage.ids import IdGenerator
 from storage.key_value import KeyValueStore
 from storage.records.approvals import Approval
@@ -130,6 +131,9 @@ _STOPPED_PREFIX = "[Sent just before; your answer to it was stopped: “{text}�
 _INTERRUPTED_PREFIX = (
     "[Sent just before and not answered yet; answer it together with this message: “{text}”]\n"
 )
+_TOLD_PREFIX = "[At {at}, looking through HEARTBEAT.md by yourself, you told the Boss: “{text}”]\n"
+_TOLD_WITHIN = timedelta(days=1)
+_MAX_TOLD, _MAX_TOLD_CHARS = 3, 1000
 _MISSING_FILES = (
     "\n\n[The Boss sent these files too, but they could not be fetched, and the Boss was told so;"
     " you do not have them: {names}]"
@@ -189,6 +193,7 @@ class ConversationService:
         self._suspension = suspension
         self._expiry = expiry
         self._stopped = StoppedMessages(KeyValueStore(db))
+        self._heartbeat_runs = HeartbeatRepo(db)
 
     async def answer(
         self,
@@ -460,6 +465,7 @@ class ConversationService:
     ) -> ModelRequest:
         before = await self._stopped.get(question.chat.id)
         remembers = question.is_continuation or bool(session.open_turn)
+        told = "" if remembers else await self._describe_told(question.chat.id, session)
         lost = "" if remembers else await self._suspension.describe_lost_calls(session)
         spec = WorkerSpec(
             account=_cost_account(question),
@@ -480,6 +486,7 @@ class ConversationService:
             + (_STOPPED_PREFIX.format(text=before) if before else "")
             + "".join(_INTERRUPTED_PREFIX.format(text=each.text) for each in _joined(question))
             + (f"{lost}\n\n" if lost else "")
+            + told
             + context.prompt_prefix
             + question.text
             + _missing_files_text(question),
@@ -497,6 +504,19 @@ class ConversationService:
             limits=context.persona.limits.apply(RunLimits(turns=_MAX_CALLS)),
             resume_prompt="" if question.is_continuation else None,
             turn_key=_turn_key(question),
+        )
+
+    async def _describe_told(self, chat: ChatId, session: ModelSession) -> str:
+        """What the heartbeat has told this chat and the session does not know; empty if nothing."""
+        since = self._now() - _TOLD_WITHIN
+        if session.turns:
+            since = max(since, session.last_used_at)
+        told = await self._heartbeat_runs.list_told_in(chat, since=since, limit=_MAX_TOLD)
+        return "".join(
+            _TOLD_PREFIX.format(
+                at=at.isoformat(timespec="minutes"), text=formats.truncate(text, _MAX_TOLD_CHARS)
+            )
+            for at, text in told
         )
 
 

@@ -20,6 +20,7 @@ from bot.engine.llm.backend import (
     BackendError,
     BackendUnavailable,
     BudgetExceeded,
+    ReachedCap,
     RunLimits,
     RunPurpose,
     SelectedBackend,
@@ -28,7 +29,7 @@ from bot.engine.llm.backend import (
 from bot.engine.llm.tool_calls import CallAuthorizer, CallDecision, CallVerdict, ToolCall
 from bot.engine.workers.spec import CostAccount, WorkerSpec
 from cards.catalog import catalog_for
-from cards.views.heartbeat import heartbeat_card, pending_card
+from cards.views.heartbeat import cap_reached_card, heartbeat_card, pending_card
 from storage.db import Database, Transaction
 from storage.heartbeat import HeartbeatRepo
 from storage.key_value import KeyValueStore
@@ -41,6 +42,7 @@ from storage.records.heartbeat import (
 )
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import Chat, Language
+from storage.records.usage import BudgetScope, SpendingCap
 from storage.records.workers import ModelSession
 from storage.tools import ToolCallRepo
 
@@ -48,7 +50,7 @@ REPEAT_AFTER = timedelta(hours=24)
 """The same text is not sent again before."""
 CUT_OFF = "heartbeat.cut_off"
 
-_OFFLINE_DAY = "heartbeat.offline_day"
+_OFFLINE_DAY, _CAP_DAY = "heartbeat.offline_day", "heartbeat.cap_day"
 _LIMITS = RunLimits(turns=12, output_tokens=6_000, seconds=300.0)
 _TOOLS = frozenset(
     [
@@ -131,8 +133,8 @@ class HeartbeatRunner:
             run = await self.runs.add(tx, reasons, HeartbeatOutcome.RUNNING, now=self.now())
         try:
             return await self._ask(run, chosen, file, chat, language)
-        except BudgetExceeded:
-            return await self._settle(run, HeartbeatOutcome.CAP_REACHED)
+        except BudgetExceeded as error:
+            return await self._stop_at_cap(run, error.cap, chat, language)
         except BackendUnavailable as error:
             await self._settle(run, HeartbeatOutcome.FAILED, note=error.hint)
             raise
@@ -155,6 +157,27 @@ class HeartbeatRunner:
         async with self.db.write() as tx:
             await self.runs.settle(tx, run, outcome, now=self.now(), note=note)
         return outcome
+
+    async def _stop_at_cap(
+        self, run: HeartbeatRun, cap: ReachedCap, chat: Chat, language: Language
+    ) -> HeartbeatOutcome:
+        """The owner is told once a day that the heartbeat's own cap ends it."""
+        card = await self.poster.prepare(
+            cap_reached_card(
+                SpendingCap(micros=cap.spent_micros, tokens=cap.spent_tokens),
+                SpendingCap(micros=cap.cap_micros, tokens=cap.cap_tokens),
+                catalog_for(language),
+            )
+        )
+        async with self.db.write() as tx:
+            await self.runs.settle(tx, run, HeartbeatOutcome.CAP_REACHED, now=self.now())
+            told = await self.key_values.read(tx, _CAP_DAY)
+            if cap.scope == BudgetScope.HEARTBEAT and told != cap.day:
+                await self.key_values.write(tx, _CAP_DAY, cap.day)
+                key = f"heartbeat-cap:{cap.day}"
+                await self.poster.post(tx, chat.id, card, key=key, urgency=DeliveryUrgency.NOTICE)
+        self.poster.wake()
+        return HeartbeatOutcome.CAP_REACHED
 
     async def _show_pending(
         self, reasons: Sequence[WakeReason], file: TaskFile, chat: Chat, language: Language

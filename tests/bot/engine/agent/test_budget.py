@@ -32,6 +32,7 @@ from bot.engine.llm.backend import BudgetExceeded, ReachedCap, TokenUsage
 from storage.approvals import ApprovalRepo, find_waiting_budget_request
 from storage.db import Database
 from storage.errors import WrongState
+from storage.heartbeat import HeartbeatRepo
 from storage.ids import IdGenerator
 from storage.records.approvals import Approval, ApprovalKind
 from storage.records.people import ChatId, PersonId
@@ -501,7 +502,13 @@ async def cost_service(
         usage, grants = UsageRepo(world.db), BudgetRepo(world.db)
         yield (
             world,
-            CostReportService(usage, grants, SpendingCaps(zone=ZONE, by_scope=of), world.clock),
+            CostReportService(
+                usage,
+                grants,
+                SpendingCaps(zone=ZONE, by_scope=of),
+                world.clock,
+                heartbeat_runs=HeartbeatRepo(world.db),
+            ),
         )
 
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
 
 from bot.engine.autonomy.checks.store import StoreHealthCheck
+from storage.store_check import CheckFinding, check_quickly
 from tests.bot.engine.autonomy.checks.health_world import HealthWorld, found_by, health_world
 
 
@@ -51,3 +58,32 @@ async def test_a_store_too_large_to_read_in_time_is_no_problem(tmp_path: Path) -
 
         assert [*found] == ["store_unfinished"]
         assert found["store_unfinished"].points == 0
+
+
+async def test_a_stop_ends_the_look_at_the_store(tmp_path: Path) -> None:
+    begun, ended = Event(), Event()
+
+    def look(*_: Any, is_stopped: Callable[[], bool], **__: Any) -> Sequence[CheckFinding]:
+        begun.set()
+        try:
+            with pytest.raises(TimeoutError):
+                # The query is without an end.
+                check_quickly(tmp_path, world.database, seconds=1e9, is_stopped=is_stopped)
+        finally:
+            ended.set()
+        return ()
+
+    async with health_world(tmp_path) as world:
+        endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+        row = "SELECT '' AS task_id, '@plan' AS path, 'waiting' AS status FROM n"
+        world.run_sql("ALTER TABLE node_runs RENAME TO kept_runs")
+        world.run_sql(f"CREATE VIEW node_runs AS {endless} {row}")
+        check = StoreHealthCheck(home=world.home, database=world.database, look=look)
+        looking = asyncio.create_task(check.find())
+        await asyncio.to_thread(begun.wait)
+
+        looking.cancel()
+
+        await asyncio.to_thread(ended.wait)
+        with pytest.raises(asyncio.CancelledError):
+            await looking

@@ -7,7 +7,12 @@ from typing import Any, Literal
 
 import pytest
 
-from bot.engine.autonomy.heartbeat.answer import HeartbeatAction, check_claims, clean_message
+from bot.engine.autonomy.heartbeat.answer import (
+    HeartbeatAction,
+    check_claims,
+    clean_message,
+    find_named,
+)
 from storage.records.heartbeat import HeartbeatTask
 from storage.records.tools import ToolCallRecord, ToolCallState
 
@@ -121,6 +126,70 @@ def test_a_file_must_have_been_written_in_this_run_and_be_there() -> None:
     assert backed(action(3, "file", "a.md"), calls=wrote, file=False) == {3: False}
     assert backed(action(3, "file", "b.md"), calls=wrote) == {3: False}
     assert backed(action(3, "file", "a.md"), calls=[call("read", path="a.md")]) == {3: False}
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        (
+            "Tell me when https://Status.example.com/api?x=1 reports an outage",
+            {"status.example.com"},
+        ),
+        (
+            "Look through notes.md and ./plans/q4.txt again",
+            {"notes.md", "plans/q4.txt"},
+        ),
+        ("看看 https://a.example/x，再读notes.md", {"a.example", "notes.md"}),
+        ("Ask web_search for news at 9.30 a.m. and 3/4", {"web_search"}),
+        ("Look at the inbox and mail ann@b.example.", set()),
+    ],
+)
+def test_what_a_line_names(line: str, named: set[str]) -> None:
+    assert find_named(line) == named
+
+
+@pytest.mark.parametrize(
+    ("line", "evidence", "made", "is_backed", "is_verified"),
+    [
+        (
+            "Check https://a.example/x",
+            "tool",
+            call("web_fetch", url="https://a.example/"),
+            True,
+            True,
+        ),
+        (
+            "Check https://a.example/x",
+            "tool",
+            call("web_fetch", url="https://b.example"),
+            False,
+            False,
+        ),
+        ("Check https://a.example/x", "told", call("list", path="."), True, False),
+        (
+            "Check https://a.example/x",
+            "told",
+            call("web_fetch", url="https://a.example"),
+            True,
+            True,
+        ),
+        ("Check the weather", "tool", call("web_fetch", url="https://b.example"), True, False),
+        ("Drink water", "told", call("list", path="."), True, True),
+        ("Update notes.md", "file", call("write", path="notes.md"), True, True),
+        ("Update notes.md", "file", call("write", path="other.md"), False, False),
+    ],
+)
+def test_a_call_must_fit_what_the_line_names(
+    line: str, evidence: Any, made: ToolCallRecord, *, is_backed: bool, is_verified: bool
+) -> None:
+    reference = str(made.arguments["path"]) if evidence == "file" else made.tool
+    pending = [HeartbeatTask(line=3, text=line, is_done=False, checkbox=True)]
+
+    (claim,) = check_claims(
+        [action(3, evidence, reference)], pending, [made], is_told=True, is_file=lambda _: True
+    )
+
+    assert (claim.is_backed, claim.is_verified) == (is_backed, is_verified)
 
 
 def test_told_is_backed_only_by_a_message_that_is_sent() -> None:

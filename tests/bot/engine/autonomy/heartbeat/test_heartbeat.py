@@ -508,6 +508,12 @@ async def test_the_day_cap_stops_it_before_a_call(tmp_path: Path) -> None:
         assert here.model.answers == [told("Never said.", 3)]
         assert len(await here.sent()) == 0
         assert here.path.read_text() == LIST
+        # It is told once a day.
+        assert "500 tokens" in await here.schedule.poster.text("heartbeat-cap:2026-01-05")
+        assert await here.service.runs.is_stopped_by_cap(since=START)
+        assert not await here.schedule.poster.has("heartbeat-cap:2026-01-06")
+        await here.pass_time(days=1)
+        assert await here.schedule.poster.has("heartbeat-cap:2026-01-06")
 
 
 async def test_a_hostile_file_is_data_and_told_once(tmp_path: Path) -> None:
