@@ -39,6 +39,7 @@ from bot.engine.tasks.recovery import requeue_interrupted
 from bot.engine.tasks.system_status import measure_disk_use
 from bot.engine.upkeep.retention import RetentionService
 from bot.engine.upkeep.scheduled_backups import get_backup_state
+from bot.engine.workflow.presentation.drawing import prune_pictures
 from bot.engine.workspaces.artifacts import TaskArtifacts
 from bot.transports.alerts import ChannelAlerts
 from bot.transports.outbox import OutboxCourier
@@ -151,6 +152,10 @@ def _build_retention(deps: AutonomyDeps) -> RetentionService:
         spans=SpanRepo(store.db),
         remove_worktree=TaskArtifacts(settings.home, store.adoption.is_adopted).remove_worktree,
         agents=lambda: agents_file.current().by_name,
+        unused={
+            "homes of commands": deps.engine.workers.shell.homes.prune,
+            "pictures": partial(prune_pictures, settings.home),
+        },
         now=deps.clock.now,
         sleep=deps.clock.sleep,
     )

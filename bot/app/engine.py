@@ -66,7 +66,6 @@ from bot.engine.tasks.subagent_reports import SubagentReportDelivery
 from bot.engine.timing.due_timer import DueTimer
 from bot.engine.tracing.trace_card import TraceCardUpdater
 from bot.engine.workflow.live_progress import LiveProgress
-from bot.engine.workflow.presentation.drawing import DrawingCleaner
 from bot.engine.workflow.presentation.task_view import TaskViewLoader
 from bot.engine.workflow.runner import TaskRunner
 from bot.engine.workflow.step_approvals import (
@@ -560,17 +559,15 @@ def _build_memory_writing(shared: _Shared) -> MemoryWriting:
 def _background_services(
     shared: _Shared, writing: MemoryWriting, heartbeat: HeartbeatService
 ) -> tuple[AppService, ...]:
-    """Services that are independent of tasks: skills, traces, drawings and memory."""
+    """Services that are independent of tasks: skills, traces and memory."""
     settings, store, clock, workers = shared.settings, shared.store, shared.clock, shared.workers
     return (
         heartbeat,
         _build_skill_review(shared),
         shared.evolution.service,
-        workers.shell.homes,
         workers.mcp_servers,
         workers.models,
         *build_span_services(settings, store, clock, workers.redactor.mask),
-        DrawingCleaner(home=settings.home),
         shared.archive.build_compactor(shared.gateway, workers.models),
         *build_memory_services(
             settings, store, clock, writing, publisher=shared.publisher, courier=shared.courier

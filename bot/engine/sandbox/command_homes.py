@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from storage.file_trees import delete_tree
-
-log = logging.getLogger(__name__)
 
 MAX_UNUSED_DAYS = 30
 """Homes contain tools' caches and settings, which are recreated when needed."""
@@ -26,21 +23,11 @@ _TEMPORARY_SUFFIX = ".tmp"
 
 
 class CommandHomes:
-    """Home folders in `root`. Satisfies `app.lifecycle.AppService`; prunes at the start and
-    daily."""
+    """Home folders in `root`."""
 
-    name = "homes"
-
-    def __init__(
-        self,
-        root: Path,
-        *,
-        now: Callable[[], float] = time.time,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
+    def __init__(self, root: Path, *, now: Callable[[], float] = time.time) -> None:
         self._root = root
         self._now = now
-        self._sleep = sleep
         # Acquired and pruned in different threads.
         self._lock = threading.Lock()
         self._in_use: Counter[str] = Counter()
@@ -55,19 +42,8 @@ class CommandHomes:
             with self._lock:
                 self._in_use[name] -= 1
 
-    async def start(self, stack: AsyncExitStack) -> None:
-        """No preparation is needed."""
-
-    async def run(self) -> None:
-        while True:
-            try:
-                await asyncio.to_thread(self.prune)
-            except OSError as error:
-                log.warning("unused command homes cannot be removed now: %s", error)
-            await self._sleep(_DAY)
-
     def prune(self) -> int:
-        """Remove homes unused for long; return their number. Blocking."""
+        """Remove homes unused for long; return their number. Blocking. Raises OSError."""
         if not self._root.is_dir():
             return 0
         before = self._now() - MAX_UNUSED_DAYS * _DAY
@@ -75,8 +51,6 @@ class CommandHomes:
         gone = sum(self._set_aside(each, before) for each in homes)
         for each in self._root.glob(f"{_DELETED_PREFIX}*"):
             delete_tree(each)
-        if gone:
-            log.info("removed %d command homes unused for %d days", gone, MAX_UNUSED_DAYS)
         return gone
 
     def _acquire(self, name: str) -> Path:

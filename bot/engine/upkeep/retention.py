@@ -29,7 +29,8 @@ _RESULT_FOLDERS = ("files/tasks", "files/logs")
 @dataclass(kw_only=True, eq=False)
 class RetentionService:
     """`keep` has the days, 0 for ever. `remove_worktree` removes a task's worktree, whose unmerged
-    work stays on its branch."""
+    work stays on its branch. `unused` are blocking functions that delete what can be made again and
+    was not used for long, and return how much."""
 
     name = "retention"
 
@@ -39,6 +40,7 @@ class RetentionService:
     spans: SpanRepo
     remove_worktree: Callable[[Task], Awaitable[None]]
     agents: Callable[[], Mapping[str, AcpAgentConfig]]
+    unused: Mapping[str, Callable[[], int]]
     now: Callable[[], datetime]
     sleep: Callable[[float], Awaitable[None]]
 
@@ -87,6 +89,8 @@ class RetentionService:
             gone["results"] = await self._delete_results(before)
         if before := self._before(keep.agents_days):
             gone["files of coding CLIs"] = await self._delete_cli_files(before)
+        for kind, prune in self.unused.items():
+            gone[kind] = await asyncio.to_thread(prune)
         return gone
 
     def _before(self, days: float) -> datetime | None:

@@ -3,14 +3,12 @@ and the pictures stored in the data directory."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-import logging
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
 from itertools import accumulate, chain, pairwise, takewhile
@@ -38,7 +36,6 @@ from cards.formats import clean_line
 from storage.records.workflows import WorkflowDrawing
 
 # Attributes of the elements are for light mode and apply where a page blocks styles.
-log = logging.getLogger(__name__)
 
 SVG_STYLE = (
     "@media (prefers-color-scheme:dark){"
@@ -409,7 +406,7 @@ def save_drawing(home: Path, workflow: Workflow, words: TextCatalog) -> Workflow
 
 
 def store_picture(home: Path, folder: Path, picture: bytes, suffix: str) -> str:
-    """Store a picture in this folder of the data directory, where `DrawingCleaner` deletes it once
+    """Store a picture in this folder of the data directory, where `prune_pictures` deletes it once
     it is unused. Return its path there. Blocking. Raises OSError."""
     path = folder / f"{hashlib.sha256(picture).hexdigest()[:16]}{suffix}"
     with _FILES_LOCK:
@@ -428,38 +425,19 @@ def _write_picture(whole: Path, picture: bytes) -> None:
     new.replace(whole)
 
 
-@dataclass(slots=True, kw_only=True)
-class DrawingCleaner:
-    """Deletes unused pictures at start and once a day. Satisfies `lifecycle.Service`."""
+def prune_pictures(home: Path, now: Callable[[], float] = time.time) -> int:
+    """Delete unused pictures and incomplete files; return how many. Blocking. Raises OSError."""
+    before = now() - UNUSED_DAYS * _DAY_SECONDS
+    return sum(_prune(home / each, before) for each in (_DRAWINGS_FOLDER, REPORTS_FOLDER))
 
-    home: Path
-    now: Callable[[], float] = time.time
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    name: str = "drawings"
 
-    async def start(self, stack: AsyncExitStack) -> None:
-        """Nothing to prepare."""
-
-    async def run(self) -> None:
-        while True:
-            try:
-                await asyncio.to_thread(self.prune)
-            except OSError as error:
-                log.warning("cannot remove old workflow drawings now: %s", error)
-            await self.sleep(_DAY_SECONDS)
-
-    def prune(self) -> int:
-        """Delete unused pictures and incomplete files; return how many. Blocking."""
-        return sum(self._prune(self.home / each) for each in (_DRAWINGS_FOLDER, REPORTS_FOLDER))
-
-    def _prune(self, place: Path) -> int:
-        if place.is_symlink() or not place.is_dir():
-            return 0
-        before = self.now() - UNUSED_DAYS * _DAY_SECONDS
-        gone = 0
-        for each in (*place.glob("*.svg"), *place.glob("*.png"), *place.glob(".*.new")):
-            with _FILES_LOCK, suppress(FileNotFoundError):
-                if each.lstat().st_mtime < before:
-                    each.unlink()
-                    gone += 1
-        return gone
+def _prune(place: Path, before: float) -> int:
+    if place.is_symlink() or not place.is_dir():
+        return 0
+    gone = 0
+    for each in (*place.glob("*.svg"), *place.glob("*.png"), *place.glob(".*.new")):
+        with _FILES_LOCK, suppress(FileNotFoundError):
+            if each.lstat().st_mtime < before:
+                each.unlink()
+                gone += 1
+    return gone

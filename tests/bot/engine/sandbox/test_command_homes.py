@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from bot.engine.sandbox.command_homes import MAX_UNUSED_DAYS, CommandHomes
 from bot.engine.sandbox.spec import temporary_folder
-from tests.waiting import WAIT_SECONDS
 
 DAY = 24 * 60 * 60.0
 
 
 class Days:
-    """A clock that is set by the day, and who sleeps by it."""
+    """A clock that is set by the day."""
 
     def __init__(self) -> None:
         self.now = 1_000 * DAY
-        self.slept = asyncio.Event()
 
     def __call__(self) -> float:
         return self.now
-
-    async def sleep(self, _seconds: float) -> None:
-        self.slept.set()
-        await asyncio.Event().wait()
 
 
 @pytest.fixture
@@ -98,37 +90,11 @@ async def test_links_are_neither_followed_nor_taken(
     assert (tmp_path / "shell" / "elsewhere").is_symlink()
 
 
-async def test_it_looks_at_the_start_and_takes_up_what_a_death_left_half_done(
-    tmp_path: Path, days: Days
-) -> None:
-    homes = CommandHomes(tmp_path / "shell", now=days, sleep=days.sleep)
+def test_it_takes_up_what_a_death_left_half_done(homes: CommandHomes, tmp_path: Path) -> None:
     half = tmp_path / "shell" / ".gone-1234"
     half.mkdir(parents=True)
     (half / "file").write_text("x")
-    running = asyncio.create_task(homes.run())
-    async with asyncio.timeout(WAIT_SECONDS):
-        await days.slept.wait()
-    running.cancel()
-    with suppress(asyncio.CancelledError):
-        await running
+
+    homes.prune()
 
     assert not half.exists()
-
-
-async def test_a_disk_that_fails_ends_nothing(
-    tmp_path: Path, days: Days, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    homes = CommandHomes(tmp_path / "shell", now=days, sleep=days.sleep)
-
-    def fails() -> int:
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(homes, "prune", fails)
-    running = asyncio.create_task(homes.run())
-    async with asyncio.timeout(WAIT_SECONDS):
-        await days.slept.wait()
-
-    assert not running.done()
-    running.cancel()
-    with suppress(asyncio.CancelledError):
-        await running

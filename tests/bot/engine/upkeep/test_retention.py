@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -104,18 +106,30 @@ async def clean(db: Database, home: Path, keep: RetentionSettings) -> list[str]:
     async def sleep(_seconds: float) -> None:
         raise AssertionError
 
-    service = RetentionService(
+    await retention(db, home, keep, remove_worktree=remove_worktree, sleep=sleep).delete_old()
+    return removed
+
+
+def retention(
+    db: Database,
+    home: Path,
+    keep: RetentionSettings,
+    *,
+    remove_worktree: Callable[[Task], Awaitable[None]],
+    sleep: Callable[[float], Awaitable[None]],
+    **unused: Callable[[], int],
+) -> RetentionService:
+    return RetentionService(
         home=home,
         keep=keep,
         repo=RetentionRepo(db),
         spans=SpanRepo(db),
         remove_worktree=remove_worktree,
         agents=lambda: BUILT_IN_AGENTS,
+        unused=unused,
         now=lambda: NOW,
         sleep=sleep,
     )
-    await service.delete_old()
-    return removed
 
 
 def column(home: Path, query: str) -> set[str]:
@@ -543,3 +557,35 @@ async def test_files_of_coding_clis_are_kept_for_ever_if_a_setting_says_so(tmp_p
         await clean(db, tmp_path, RetentionSettings(agents_days=0))
 
     assert left(tmp_path) == set(CLI_FILES)
+
+
+async def test_a_disk_that_fails_is_tried_again_the_next_day(tmp_path: Path) -> None:
+    tried: list[str] = []
+    rests: list[float] = []
+
+    def fails() -> int:
+        tried.append("homes")
+        raise OSError(5, "Input/output error")
+
+    async def sleep(seconds: float) -> None:
+        rests.append(seconds)
+        if len(rests) > 2:
+            raise asyncio.CancelledError
+
+    async def keep_worktree(task: Task) -> None:
+        raise AssertionError(task)
+
+    async with open_database(tmp_path) as db:
+        service = retention(
+            db,
+            tmp_path,
+            RetentionSettings(),
+            remove_worktree=keep_worktree,
+            sleep=sleep,
+            homes=fails,
+        )
+        with pytest.raises(asyncio.CancelledError):
+            await service.run()
+
+    assert tried == ["homes", "homes"]
+    assert rests[1:] == [86_400.0, 86_400.0]

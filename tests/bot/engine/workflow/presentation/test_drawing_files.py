@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
-from bot.engine.workflow.presentation.drawing import UNUSED_DAYS, DrawingCleaner, save_drawing
+from bot.engine.workflow.presentation.drawing import UNUSED_DAYS, prune_pictures, save_drawing
 from bot.engine.workflow.serialization.reader import read_workflow
 from cards.catalog import catalog_for
 from storage.records.people import Language
@@ -27,8 +25,8 @@ def make_old(path: Path, days: float) -> Path:
     return path
 
 
-def make_cleaner(home: Path) -> DrawingCleaner:
-    return DrawingCleaner(home=home, now=lambda: NOW)
+def prune(home: Path) -> int:
+    return prune_pictures(home, now=lambda: NOW)
 
 
 def test_old_pictures_go_and_newer_ones_stay(tmp_path: Path) -> None:
@@ -37,7 +35,7 @@ def test_old_pictures_go_and_newer_ones_stay(tmp_path: Path) -> None:
     torn = make_old(_put(old.with_name(".x.svg.7.new")), UNUSED_DAYS + 1)
     other = make_old(_put(old.with_name("notes.txt")), UNUSED_DAYS + 1)
 
-    assert make_cleaner(tmp_path).prune() == 2
+    assert prune(tmp_path) == 2
 
     assert [each.exists() for each in (old, new, torn, other)] == [False, True, False, True]
 
@@ -53,7 +51,7 @@ def test_a_picture_that_is_asked_for_again_is_as_new(tmp_path: Path) -> None:
 
 def test_what_was_removed_is_drawn_again(tmp_path: Path) -> None:
     path = make_old(save_picture(tmp_path, "Old"), UNUSED_DAYS + 1)
-    make_cleaner(tmp_path).prune()
+    prune(tmp_path)
 
     assert save_picture(tmp_path, "Old").read_text(encoding="utf-8").startswith("<svg")
     assert path.exists()
@@ -66,26 +64,8 @@ def test_nothing_is_removed_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "files" / "workflows").symlink_to(away)
     mine = make_old(_put(away / "mine.svg"), UNUSED_DAYS + 1)
 
-    assert make_cleaner(tmp_path).prune() == 0
+    assert prune(tmp_path) == 0
     assert mine.exists()
-
-
-async def test_it_looks_at_the_start_and_every_day(tmp_path: Path) -> None:
-    path = make_old(save_picture(tmp_path, "Old"), UNUSED_DAYS + 1)
-    rests: list[float] = []
-
-    class Enough(Exception):
-        pass
-
-    async def sleep(seconds: float) -> None:
-        rests.append(seconds)
-        raise Enough
-
-    with pytest.raises(Enough):
-        await DrawingCleaner(home=tmp_path, now=lambda: NOW, sleep=sleep).run()
-
-    assert rests == [DAY]
-    assert not path.exists()
 
 
 def _put(path: Path) -> Path:
