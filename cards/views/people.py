@@ -287,7 +287,7 @@ def web_link_card(url: str, link: WebLink, words: TextCatalog, *, zone: ZoneInfo
     key = "dashboard.link" if link.kind is WebKeyKind.SIGN_IN else "sessions.token"
     name = formats.escape_markdown(link.name, _MAX_NAME)
     blocks: list[model.Block] = [
-        model.TextBlock(f"{words(f'{key}_text', name=name)}\n\n{url}"),
+        model.TextBlock(f"{words(f'{key}_text', name=name)}\n\n[{url}]({url})"),
         model.NoteBlock(words("dashboard.once", until=formats.time_of_day(link.expires_at, zone))),
     ]
     if urlsplit(url).hostname in _THIS_MACHINE:

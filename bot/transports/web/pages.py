@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import hashlib
 from collections.abc import Mapping
 from functools import cache
@@ -102,7 +103,11 @@ class WebPages:
         if name not in _TYPES:
             return PlainTextResponse(self.words(request)("web.no_such_page"), status_code=404)
         headers = {"cache-control": _CACHE_FOREVER if "v" in request.query_params else "no-cache"}
-        content = await asyncio.to_thread(_static, name)
+        headers["vary"] = "accept-encoding"
+        read = _static
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            headers["content-encoding"], read = "gzip", _zipped
+        content = await asyncio.to_thread(read, name)
         return Response(content, media_type=_TYPES[name], headers=headers)
 
     async def health(self, _request: Request) -> Response:
@@ -208,6 +213,11 @@ def _environment() -> Environment:
 @cache
 def _static(name: str) -> bytes:
     return files("bot.transports.web").joinpath("static", name).read_bytes()
+
+
+@cache
+def _zipped(name: str) -> bytes:
+    return gzip.compress(_static(name))
 
 
 @cache

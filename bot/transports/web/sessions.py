@@ -100,7 +100,8 @@ class WebSessionService:
     async def create_link(
         self, person_id: PersonId, *, token_name: str = ""
     ) -> tuple[str, WebLink]:
-        secret, now = secrets.token_urlsafe(32), self.now()
+        # Without characters that mean something in Markdown: the link is sent in chats.
+        secret, now = secrets.token_hex(32), self.now()
         link = WebLink(
             id=self.ids.token(),
             kind=WebKeyKind.NEW_TOKEN if token_name else WebKeyKind.SIGN_IN,
