@@ -15,6 +15,7 @@ from bot.dashboard.pages.layout import (
     STATIC_TYPES,
     Page,
     PageHandler,
+    preload,
     render_problem,
     static_file,
 )
@@ -31,7 +32,9 @@ PAGES = (Page(path=ROOT, name="home", show=home.show_home),)
 
 
 def build_app(deps: DashboardDeps) -> Starlette:
-    """Expects a WebVisitor in each scope. Paths are whole ones, beginning with /dashboard."""
+    """Expects a WebVisitor in each scope. Paths are whole ones, beginning with /dashboard or
+    /api/v1. Blocking."""
+    preload()
     routes: list[BaseRoute] = [Route(f"{ROOT}/static/{{name}}", _show_static)]
     for page in PAGES:
         routes.append(Route(page.path, _endpoint(deps, page, page.show), methods=["GET"]))

@@ -55,6 +55,13 @@ def render_problem(
     return _render(deps, http, words, "problem", person=None, facts=facts, status=status)
 
 
+def preload() -> None:
+    """Load templates and files, so that no request waits for the disk. Blocking."""
+    _version()
+    for name in _environment().list_templates():
+        _environment().get_template(name)
+
+
 @cache
 def static_file(name: str) -> bytes:
     return files("bot.dashboard").joinpath("static", name).read_bytes()
