@@ -194,7 +194,11 @@ class ScheduleFirer:
                 return
 
     async def run_now(self, schedule: Schedule, *, due_at: datetime) -> Firing | None:
-        """Fire once besides the due times; None if this moment has fired already."""
+        """Fire once besides the due times; None if this moment has fired already.
+
+        Due times are whole minutes: one that is asked for never is, even at such a moment."""
+        if not (due_at.second or due_at.microsecond):
+            due_at += timedelta(microseconds=1)
         prepared = await self._prepare(schedule, due_at)
         async with self.db.write() as tx:
             if await self.schedules.find_firing(tx, schedule.id, due_at) is not None:

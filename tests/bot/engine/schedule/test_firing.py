@@ -346,6 +346,9 @@ async def test_running_now_does_not_change_the_next_due_time(tmp_path: Path) -> 
 
         assert len(await here.tasks()) == 1
         assert (await here.get(made)).next_due == START + timedelta(hours=1)
+        # Asked for at a whole minute, it is told from what was due then.
+        (fired,) = await here.firings(made)
+        assert fired.due_at.microsecond
 
 
 async def test_others_can_neither_see_nor_change_a_schedule(tmp_path: Path) -> None:
