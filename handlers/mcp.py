@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import PurePath
+from urllib.parse import urlsplit
 
 from cards import formats
 from cards.model import notice_card
 from cards.views.mcp import mcp_servers_card
 from handlers.errors import UsageError, UserError
 from handlers.request import CommandRegistry, Reply, Request
-from storage.records.workers import McpServerState, McpServerStatus
+from storage.records.workers import McpServerState, McpServerStatus, SignInFailed
 
 _RESTART_WORDS = {"restart", "重启"}
 _REVOKE_WORDS = {"revoke", "撤销", "收回"}
+_LOGIN_WORDS, _LOGOUT_WORDS = {"login", "登录"}, {"logout", "退出"}
+_CODE_WORDS = {"code", "授权码"}
 _MAX_NAME = 40
+_MAX_FAILURE = 200
 
 commands = CommandRegistry("system")
 
@@ -26,6 +30,8 @@ async def manage_mcp_servers(request: Request) -> Reply:
         return await _restart(request, name.strip())
     if word.casefold() in _REVOKE_WORDS:
         return await _revoke(request, name.strip())
+    if word.casefold() in _LOGIN_WORDS | _LOGOUT_WORDS | _CODE_WORDS:
+        return await _sign_in(request, word.casefold(), name.strip())
     if word:
         raise UsageError("mcp")
     servers = await _list_servers(request)
@@ -40,6 +46,37 @@ async def manage_mcp_servers(request: Request) -> Reply:
             "faults": list(faults),
             "consents": [asdict(each) for each in consents],
         },
+    )
+
+
+async def _sign_in(request: Request, word: str, given: str) -> Reply:
+    """In private only: the page and the code are for the owner alone."""
+    request.require_owner()
+    if not request.in_private:
+        raise UserError("mcp_sign_in_private")
+    if not given:
+        raise UsageError("mcp")
+    mcp, name = request.services.mcp, formats.escape_markdown(given, _MAX_NAME)
+    try:
+        if word in _CODE_WORDS:
+            name = formats.escape_markdown(await mcp.finish_sign_in(given), _MAX_NAME)
+            return _sign_in_reply(request, "done", server=name)
+        if word in _LOGOUT_WORDS:
+            state = "out" if await mcp.sign_out(given) else "was_out"
+            return _sign_in_reply(request, state, server=name)
+        link = await mcp.start_sign_in(given)
+    except SignInFailed as error:
+        why = formats.escape_markdown(str(error), _MAX_FAILURE)
+        raise UserError("mcp_sign_in_failed", why=why) from error
+    if link is None:
+        raise UserError("unknown_mcp_server", name=formats.single_line(given, _MAX_NAME))
+    return _sign_in_reply(request, "open", server=name, host=urlsplit(link).netloc, link=link)
+
+
+def _sign_in_reply(request: Request, state: str, **facts: str) -> Reply:
+    text = request.words(f"mcp.sign_in.{state}", **facts)
+    return Reply(
+        card=notice_card(request.words("mcp.list.title"), text), data={"state": state, **facts}
     )
 
 

@@ -382,6 +382,17 @@ class McpPort(Protocol):
     async def revoke_consent(self, consent_id: str) -> McpConsent | None:
         """Forget a decision, so that it is asked for again; None if there is no such one."""
 
+    async def start_sign_in(self, server: str) -> str | None:
+        """Return the page where the person signs in; None if no such server has a URL. Raises
+        SignInFailed."""
+
+    async def finish_sign_in(self, pasted: str) -> str:
+        """Take the code or the address that the page gave; return the server's name. Raises
+        SignInFailed."""
+
+    async def sign_out(self, server: str) -> bool:
+        """Delete what a sign-in has stored; False if there was nothing."""
+
     async def restart(self, server: str, *, select: Callable[[McpServerStatus], bool]) -> int:
         """Stop the selected servers of this name, so that the next use starts them. Returns their
         number."""

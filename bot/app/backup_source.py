@@ -17,9 +17,9 @@ from storage.backup_archive import BackupSource
 from storage.errors import BackupFailed, BadBackup, RestoreRefused
 from storage.migrate import sqlite_path
 
-SECRET_FILES = frozenset({"web-token", "web-sessions", "agents"})
-"""Entries of the data directory that are secrets themselves: the web chat's token and sessions, and
-the homes of coding CLIs with their logins."""
+SECRET_FILES = frozenset({"web-token", "web-sessions", "agents", "mcp-tokens"})
+"""Entries of the data directory that are secrets themselves: the web chat's token and sessions, the
+homes of coding CLIs with their logins, and the sign-ins to MCP servers."""
 
 _SECRET_NAME = re.compile(
     r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|HEADERS|_URL$|_DSN$", re.IGNORECASE

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from bot.app.backup_source import backup_source
@@ -22,6 +22,8 @@ from bot.app.lifecycle import AppService
 from bot.app.preflight import report_unwritable_home
 from bot.app.running_program import save_address
 from bot.config.settings import Settings
+from bot.engine.mcp.client.server_pool import McpServerPool
+from bot.engine.mcp.client.sign_in import CALLBACK_PATH
 from bot.engine.mcp.server import protocol
 from bot.engine.mcp.server.memory_server import ForbiddenScope, McpMemoryServer
 from bot.engine.upkeep.owner_notices import RestoreNotice
@@ -40,6 +42,7 @@ from handlers.language import CardLanguageResolver
 from storage.errors import StorageError
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import Channel, PersonRole
+from storage.records.workers import SignInFailed
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +141,11 @@ def _build_web(settings: Settings, core: Container, inbox: InboxService) -> WebT
         say_handler=WebChatSender(inbox),
         alerts=core.alerts,
         sessions=core.web_sessions,
-        routes=(endpoint.route, *build_dashboard_routes(core, stopping)),
+        routes=(
+            endpoint.route,
+            _sign_in_route(core.engine.workers.mcp_servers),
+            *build_dashboard_routes(core, stopping),
+        ),
         public_url=settings.web_url,
         stopping=stopping,
         language=settings.fixed_language,
@@ -219,6 +226,20 @@ class _HttpRefusal(Exception):
         self.status = status
         self.code = code
         super().__init__(text)
+
+
+def _sign_in_route(servers: McpServerPool) -> Route:
+    """The page on which a sign-in to an MCP server ends. Whoever comes knows the secret in its
+    address."""
+
+    async def finish(request: Request) -> Response:
+        try:
+            server = await servers.finish_sign_in(f"?{request.url.query}")
+        except SignInFailed as error:
+            return PlainTextResponse(f"⚠️ {error}", status_code=400)
+        return PlainTextResponse(f"✅ {server}: signed in, close this page. 已登录，可以关闭本页。")
+
+    return Route(CALLBACK_PATH, finish)
 
 
 class McpHttpEndpoint:

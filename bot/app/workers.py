@@ -37,6 +37,7 @@ from bot.engine.llm.backend_registry import BackendRegistry, build_registry
 from bot.engine.llm.tool_calls import AgentTool
 from bot.engine.mcp.client.project_servers import McpConsents, ProjectServers
 from bot.engine.mcp.client.server_pool import KeptServers, McpServerPool
+from bot.engine.mcp.client.sign_in import CALLBACK_PATH, McpSignIns
 from bot.engine.mcp.server.tool_server import ToolLender
 from bot.engine.memory.ports import MemorySource, NoMemories
 from bot.engine.memory.retriever import MemoryRetriever
@@ -166,6 +167,12 @@ def _build_mcp_servers(
         data_dir=settings.home,
         config=config,
         consents=consents,
+        sign_ins=McpSignIns(
+            fetcher=fetcher,
+            folder=settings.home / "mcp-tokens",
+            redirect_uri=(settings.web_url or f"http://127.0.0.1:{settings.web_port}").rstrip("/")
+            + CALLBACK_PATH,
+        ),
         keep=KeptServers(count=settings.mcp_kept, idle_seconds=settings.mcp_idle_minutes * 60),
         lender=ToolLender(settings.home / "lent", lambda: secrets.token_hex(16)),
     )

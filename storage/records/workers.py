@@ -175,6 +175,10 @@ class McpServerStatus:
     restarts: int = 0
 
 
+class SignInFailed(Exception):
+    """A sign-in to an MCP server failed; the message is for people and partly the server's."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpConsent:
     """An owner's decision about the servers that a project's file names. `id` is that of the

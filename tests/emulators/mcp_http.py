@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import parse_qsl
 
 from tests.emulators.mcp_server import TOOLS
 
@@ -19,15 +20,58 @@ class McpHttpServer:
     """`heard` are all requests: their method, headers and message. `manners`: `events` answers in
     streams, `moved` sends away, `closed` refuses, `silent` says nothing, `flood` never stops,
     `packed` packs, `endless` streams for ever in calls, `dirty` makes no sense, `telling`
-    complains with what it was sent."""
+    complains with what it was sent, `private` wants people to sign in. `grants` are the requests
+    for tokens."""
 
     behaviour: str = ""
     port: int = 0
+    token_seconds: int = 3600
+    grants: list[dict[str, str]] = field(default_factory=list)
     requests: list[tuple[str, Mapping[str, str], Any]] = field(default_factory=list)
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/mcp"
+
+    def sign_in_page(self, path: str, headers: Mapping[str, str], message: Any) -> bytes:
+        """What an authorization server and a server that wants a token say; empty for the token
+        that was given last."""
+        if self.behaviour != "private":
+            return b""
+        here = f"http://127.0.0.1:{self.port}"
+        match path.partition("?")[0]:
+            case "/.well-known/oauth-protected-resource":
+                told: Any = {"resource": self.url, "authorization_servers": [f"{here}/tenant"]}
+            case "/.well-known/oauth-authorization-server/tenant":
+                told = {
+                    "issuer": f"{here}/tenant",
+                    "authorization_endpoint": f"{here}/tenant/authorize",
+                    "token_endpoint": f"{here}/tenant/token",
+                    "registration_endpoint": f"{here}/tenant/register",
+                    "response_types_supported": ["code"],
+                    "code_challenge_methods_supported": ["S256"],
+                }
+            case "/tenant/register":
+                told = {**message, "client_id": "client-1"}
+            case "/tenant/token":
+                self.grants.append(message)
+                if message.get("code") == "wrong":
+                    return reply(b'{"error": "invalid_grant"}', status="400 Bad Request")
+                told = {
+                    "access_token": f"access-{len(self.grants)}",
+                    "refresh_token": "refresh-1",
+                    "token_type": "Bearer",
+                    "expires_in": self.token_seconds,
+                }
+            case "/mcp":
+                if headers.get("authorization") == f"Bearer access-{len(self.grants)}":
+                    return b""
+                where = f'resource_metadata="{here}/.well-known/oauth-protected-resource"'
+                more = f"WWW-Authenticate: Bearer {where}\r\n"
+                return reply(b"no", status="401 Unauthorized", more=more)
+            case _:
+                return reply(b"{}", status="404 Not Found")
+        return reply(json.dumps(told).encode())
 
     def answer(self, headers: Mapping[str, str], message: Any) -> bytes:
         if not message or "id" not in message:
@@ -98,9 +142,16 @@ async def mcp_http_server(manners: str = "") -> AsyncIterator[McpHttpServer]:
                 name.lower(): value for name, _, value in (line.partition(": ") for line in lines)
             }
             body = await reader.readexactly(int(headers.get("content-length", 0)))
-            message = json.loads(body) if body else None
+            is_form = "urlencoded" in headers.get("content-type", "")
+            message = dict(parse_qsl(body.decode())) if is_form else json.loads(body or b"null")
             site.requests.append((first.split()[0], headers, message))
-            if site.behaviour == "silent":
+            path = first.split()[1]
+            if site.behaviour == "private" and (
+                special := site.sign_in_page(path, headers, message)
+            ):
+                writer.write(special)
+                await writer.drain()
+            elif site.behaviour == "silent":
                 await over.wait()
             elif site.behaviour == "endless" and message and message["method"] == "tools/call":
                 await stream_for_ever(writer)

@@ -51,6 +51,7 @@ from storage.records.workers import (
     McpServerStatus,
     PersonaList,
     SessionInfo,
+    SignInFailed,
 )
 from tests.builders import (
     GPT,
@@ -459,6 +460,15 @@ class FakeMcpServers:
         self.faults: list[str] = []
         self.stopped: list[str] = []
         self.consents: list[McpConsent] = []
+
+    async def start_sign_in(self, server: str) -> str | None:
+        return f"https://sign-in.example/{server}" if server in self.shared else None
+
+    async def finish_sign_in(self, pasted: str) -> str:
+        raise SignInFailed(f"no sign-in waits for {pasted}")
+
+    async def sign_out(self, server: str) -> bool:
+        return server in self.shared
 
     async def list_consents(self) -> Sequence[McpConsent]:
         return self.consents

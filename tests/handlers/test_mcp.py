@@ -163,3 +163,23 @@ async def test_an_owner_revokes_a_decision_by_its_id() -> None:
     assert "No decision has the ID nothing" in unknown
     assert "is forgotten" in told
     assert made.world.mcp.consents == []
+
+
+async def test_signing_in_is_for_owners_in_private() -> None:
+    made = desk()
+    made.world.mcp.shared = ["mail"]
+
+    link = text_of(await made.send_message("/mcp login mail", who="x-olga", chat="c0"))
+    unknown = text_of(await made.send_message("/mcp login nobody", who="x-olga", chat="c0"))
+    failed = text_of(await made.send_message("/mcp code *x*", who="x-olga", chat="c0"))
+    out = text_of(await made.send_message("/mcp logout mail", who="x-olga", chat="c0"))
+    group = text_of(await made.send_message("/mcp login mail", who="x-olga", chat="g1"))
+    member = text_of(await made.send_message("/mcp login mail"))
+
+    assert "https://sign-in.example/mail" in link
+    assert "a page of sign-in.example" in link
+    assert "No MCP server named nobody" in unknown
+    assert "The sign-in failed" in failed
+    assert "is deleted" in out
+    assert "private chat only" in group
+    assert "sign-in.example" not in member + group

@@ -12,10 +12,14 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
+import httpx2
 import pytest
 import pytest_asyncio
 
+from bot.engine.redaction import MASK
+from tests.emulators.mcp_http import mcp_http_server
 from tests.emulators.models.script import ReceivedRequest, ScriptedCall, ScriptedReply
 from tests.journeys.model_world import (
     ModelWorld,
@@ -43,7 +47,11 @@ LIST_FILES = ScriptedCall(name="list", arguments={})
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[ModelWorld, None]:
     home = tmp_path_factory.mktemp("home")
     async with model_world(
-        home, "anthropic", SHIFTBOSS_LANGUAGE="en", SHIFTBOSS_TOOLS_ALLOW="mcp__tiny__*"
+        home,
+        "anthropic",
+        SHIFTBOSS_LANGUAGE="en",
+        SHIFTBOSS_TOOLS_ALLOW="mcp__tiny__*; mcp__mail__*",
+        SHIFTBOSS_FETCH_PRIVATE="127.0.0.1",
     ) as made:
         folder = made.program.home / "personas"
         folder.mkdir(exist_ok=True)
@@ -136,6 +144,41 @@ async def test_what_a_server_asks_is_a_question_in_the_chat_and_never_a_secret(
     assert '{"action": "accept", "content": {"size": "Large", "count": 7}}' in answered
     assert '{"action": "decline"}' in answer_to("cue-secret")
     assert "asked for a secret in chat, which was declined" in declined.text
+
+
+async def test_an_owner_signs_in_to_a_server_and_out_again(world: ModelWorld) -> None:
+    boss, chat = world.new_owner()
+    config = world.program.home / "mcp.json"
+
+    async def use(cue: str) -> str:
+        call = ScriptedCall(name="mcp__mail__echo", arguments={"text": "hi"})
+        end = ScriptedReply(text=f"{cue} is over")
+        world.script.script(cue, "talk", ScriptedReply(calls=[call]), end)
+        await boss.says(chat, cue)
+        shown = await wait_for_message(chat, f"{cue} is over")
+        return f"{shown.text} {world.script.requests_for(cue, 'talk')[-1].tool_results[-1]}"
+
+    async with mcp_http_server("private") as site:
+        config.write_text(json.dumps({"mcpServers": {"mail": {"url": site.url}}}))
+        before = await use("cue-before")
+        shown = await ask(boss, chat, "/mcp login mail", "Sign in to MCP server mail")
+        query = parse_qs(urlsplit(shown.text.split("\n\n")[2]).query)
+        back = {"code": "good", "state": query["state"][0]}
+        async with httpx2.AsyncClient() as browser:
+            address = f"{world.program.address.partition('?')[0].rstrip('/')}/mcp/callback"
+            wrong = await browser.get(address, params={"code": "good", "state": "guessed"})
+            page = await browser.get(address, params=back)
+        during = await use("cue-during")
+        await ask(boss, chat, "/mcp logout mail", "Signed out")
+        after = await use("cue-after")
+    config.unlink()
+
+    assert "an owner can sign in with /mcp login NAME" in before
+    assert wrong.status_code == 400
+    assert (page.status_code, "mail: signed in" in page.text) == (200, True)
+    assert "unavailable" not in during
+    assert f"as Bearer {MASK}" in during
+    assert "unavailable" in after
 
 
 async def test_a_projects_servers_start_only_after_an_owner_allowed_them_as_they_are(

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from bot.engine.llm.backend import McpServer
 from bot.engine.mcp.client.session import open_http_session
 from bot.engine.web.fetcher import WebFetcher, parse_private_hosts
 
@@ -24,7 +25,7 @@ async def accept(request: Mapping[str, Any]) -> dict[str, Any]:
 
 async def main(url: str) -> None:
     fetcher = WebFetcher(private_hosts=parse_private_hosts(["localhost", "127.0.0.1"]))
-    async with open_http_session("suite", url, {}, fetcher, accept) as (session, _):
+    async with open_http_session(McpServer(name="suite", url=url), fetcher, accept) as (session, _):
         await session.initialize()
         for tool in await session.list_tools():
             print(tool.name, await session.call_tool(tool.name, ARGUMENTS.get(tool.name, {})))  # noqa: T201 - read with the suite's report

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -32,14 +33,35 @@ use the code alone for other things."""
 
 _CONNECT_SECONDS = 30.0
 _MAX_ERROR_CHARS = 300
-_NOT_FOUND, _NOT_ALLOWED, _MOVED, _FAILED = 404, 405, 300, 400
+_NOT_FOUND, _NOT_ALLOWED, _MOVED, _FAILED, _UNAUTHORIZED = 404, 405, 300, 400, 401
+_MAX_OTHER_SITES = 4
 
 
 @asynccontextmanager
 async def open_http(
-    url_text: str, headers: Mapping[str, str], fetcher: WebFetcher
+    url: str, headers: Mapping[str, str], fetcher: WebFetcher, auth: httpx2.Auth | None = None
 ) -> AsyncGenerator[tuple[Any, Any], None]:
     """Yield the streams of a session with the server at this URL. Raises McpError."""
+    async with guarded_client(url, headers, fetcher, auth=auth) as (client, target):
+        opened = streamable_http_client(
+            target, http_client=client, max_sse_event_size=MAX_RESPONSE_BYTES
+        )
+        async with opened as streams:
+            yield streams
+
+
+@asynccontextmanager
+async def guarded_client(
+    url_text: str,
+    headers: Mapping[str, str],
+    fetcher: WebFetcher,
+    *,
+    auth: httpx2.Auth | None,
+    shows_errors: bool = False,
+) -> AsyncGenerator[tuple[httpx2.AsyncClient, str], None]:
+    """Yield a client for the server at this URL, and the URL as it is sent. With `auth`, hosts that
+    sign people in are reached too; `shows_errors` passes on their error responses. Raises
+    McpError."""
     url = parse_url(url_text)
     if url is None:
         raise McpError("its address is no plain http or https URL")
@@ -49,20 +71,23 @@ async def open_http(
         hint = "; SHIFTBOSS_FETCH_PRIVATE names the places of your own that may be reached"
         raise McpError(f"{error}{hint}") from error
     verify = await asyncio.to_thread(tls_context)
+    transport = _GuardedTransport(
+        url,
+        address,
+        partial(httpx2.AsyncHTTPTransport, verify=verify),
+        fetcher=None if auth is None else fetcher,
+        shows_errors=shows_errors,
+    )
     client = httpx2.AsyncClient(
-        transport=_GuardedTransport(url, address, httpx2.AsyncHTTPTransport(verify=verify)),
+        transport=transport,
         headers=dict(headers),
+        auth=auth,
         trust_env=False,
         # Reading is limited by each request's own time.
         timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None),
     )
     async with client:
-        target = f"{url.scheme}://{url.site}{url.path}"
-        opened = streamable_http_client(
-            target, http_client=client, max_sse_event_size=MAX_RESPONSE_BYTES
-        )
-        async with opened as streams:
-            yield streams
+        yield client, f"{url.scheme}://{url.site}{url.path}"
 
 
 class _GuardedTransport(httpx2.AsyncBaseTransport):
@@ -70,17 +95,33 @@ class _GuardedTransport(httpx2.AsyncBaseTransport):
 
     A failure becomes a JSON-RPC error for its own request, so that it does not end the session."""
 
-    def __init__(self, url: WebUrl, address: str, inner: httpx2.AsyncHTTPTransport) -> None:
+    def __init__(
+        self,
+        url: WebUrl,
+        address: str,
+        create: Callable[[], httpx2.AsyncHTTPTransport],
+        *,
+        fetcher: WebFetcher | None,
+        shows_errors: bool,
+    ) -> None:
+        """`fetcher` checks the addresses of other hosts; without it none is reached."""
         self._url = url
         self._address = address
-        self._inner = inner
+        self._create = create
+        self._fetcher = fetcher
+        self._shows_errors = shows_errors
+        self._inner = create()
+        self._others: dict[str, httpx2.AsyncHTTPTransport] = {}
         self._resumptions = 0
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if self._is_elsewhere(request):
+            return await self._send_elsewhere(request)
         if not self._is_wanted(request):
             return httpx2.Response(_NOT_ALLOWED, request=request)
         try:
-            response = await self._inner.handle_async_request(self._pinned(request))
+            pinned = _pinned(request, self._url, self._address)
+            response = await self._inner.handle_async_request(pinned)
         except httpx2.TransportError as error:
             return _error(request, f"{self._url.site}: {type(error).__name__}")
         try:
@@ -92,7 +133,39 @@ class _GuardedTransport(httpx2.AsyncBaseTransport):
             raise
 
     async def aclose(self) -> None:
-        await self._inner.aclose()
+        for each in (self._inner, *self._others.values()):
+            await each.aclose()
+
+    def _is_elsewhere(self, request: httpx2.Request) -> bool:
+        """Whether it is no message for the server: with another path, or to another host."""
+        here = httpx2.URL(f"{self._url.scheme}://{self._url.site}{self._url.path}")
+        return request.url != here
+
+    async def _send_elsewhere(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request of a sign-in. Each host has connections of its own, so that none is
+        reached under the certificate of another."""
+        url = parse_url(str(request.url))
+        is_plain = url is not None and url.scheme == "http" and self._url.scheme == "https"
+        if self._fetcher is None or url is None or is_plain:
+            raise httpx2.ConnectError("the server names an address that is not reached")
+        try:
+            address, *_ = await self._fetcher.resolve_addresses(url)
+        except FetchRefused as error:
+            raise httpx2.ConnectError(str(error)) from error
+        site = f"{url.scheme}://{url.site}"
+        if site not in self._others and len(self._others) >= _MAX_OTHER_SITES:
+            raise httpx2.ConnectError("the server names too many addresses")
+        inner = self._others.get(site) or self._others.setdefault(site, self._create())
+        response = await inner.handle_async_request(_pinned(request, url, address))
+        if (problem := _problem(response)) and not _MOVED <= response.status_code < _FAILED:
+            await response.aclose()
+            raise httpx2.ReadError(problem)
+        return httpx2.Response(
+            response.status_code,
+            headers=response.headers,
+            stream=_LimitedStream(response),
+            request=request,
+        )
 
     def _is_wanted(self, request: httpx2.Request) -> bool:
         """Streams, of the server's own requests or resumed, are opened so often only."""
@@ -101,19 +174,6 @@ class _GuardedTransport(httpx2.AsyncBaseTransport):
             return True
         self._resumptions += 1
         return self._resumptions <= _MAX_RESUMPTIONS
-
-    def _pinned(self, request: httpx2.Request) -> httpx2.Request:
-        headers = httpx2.Headers(request.headers)
-        headers["Host"] = self._url.site
-        # Compressed responses could expand to any size.
-        headers["Accept-Encoding"] = "identity"
-        return httpx2.Request(
-            request.method,
-            request.url.copy_with(host=self._address, port=self._url.effective_port),
-            headers=headers,
-            stream=request.stream,
-            extensions={**request.extensions, "sni_hostname": self._url.host},
-        )
 
     async def _limited(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         if problem := _problem(response):
@@ -131,14 +191,32 @@ class _GuardedTransport(httpx2.AsyncBaseTransport):
             await response.aclose()
         if response.status_code == _NOT_FOUND and "mcp-session-id" in request.headers:
             return _error(request, CLOSED_MESSAGE, CONNECTION_CLOSED)
-        if response.status_code >= _FAILED and not _is_error_message(body):
-            return _error(request, f"the server answers with HTTP {response.status_code}")
+        status = response.status_code
+        if status >= _FAILED and not self._shows_errors:
+            if not _is_error_message(body):
+                return _error(request, _describe_status(status))
+            # In a run nobody can sign in, so no refusal starts that.
+            status = 502
         headers = {
             name: data
             for name, data in response.headers.multi_items()
             if name.lower() not in {"content-length", "transfer-encoding"}
         }
-        return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
+        return httpx2.Response(status, headers=headers, content=body, request=request)
+
+
+def _pinned(request: httpx2.Request, url: WebUrl, address: str) -> httpx2.Request:
+    headers = httpx2.Headers(request.headers)
+    headers["Host"] = url.site
+    # Compressed responses could expand to any size.
+    headers["Accept-Encoding"] = "identity"
+    return httpx2.Request(
+        request.method,
+        request.url.copy_with(host=address, port=url.effective_port),
+        headers=headers,
+        stream=request.stream,
+        extensions={**request.extensions, "sni_hostname": url.host},
+    )
 
 
 class _LimitedStream(httpx2.AsyncByteStream):
@@ -169,6 +247,11 @@ def _problem(response: httpx2.Response) -> str:
     if _MOVED <= response.status_code < _FAILED:
         return "the server sends us elsewhere, which is not followed"
     return ""
+
+
+def _describe_status(status: int) -> str:
+    hint = "; an owner can sign in with /mcp login NAME" if status == _UNAUTHORIZED else ""
+    return f"the server answers with HTTP {status}{hint}"
 
 
 def _is_error_message(body: bytes) -> bool:

@@ -32,6 +32,7 @@ from bot.engine.mcp.client.server_config import (
     find_project,
     server_secrets,
 )
+from bot.engine.mcp.client.sign_in import McpSignIns
 from bot.engine.mcp.client.tool_data import tool_description, tool_name
 from bot.engine.mcp.server.protocol import SERVER_NAME
 from bot.engine.mcp.server.tool_server import ToolLender
@@ -39,7 +40,7 @@ from bot.engine.redaction import MASK, redact_tool
 from bot.engine.sandbox.spec import SandboxedCommand, SandboxKind, SandboxLaunch
 from bot.engine.tools.shell_exec import CommandShell
 from bot.engine.workers.mcp_config import McpConfigFile
-from storage.records.workers import McpConsent, McpServerStatus
+from storage.records.workers import McpConsent, McpServerStatus, SignInFailed
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -147,6 +148,7 @@ class McpServerPool:
         data_dir: Path,
         config: McpConfigFile | None = None,
         consents: McpConsents | None = None,
+        sign_ins: McpSignIns | None = None,
         keep: KeptServers | None = None,
         timeouts: ServerTimeouts | None = None,
         variables: Mapping[str, str] = os.environ,
@@ -162,6 +164,7 @@ class McpServerPool:
         self._data_dir = data_dir
         self._config = config or McpConfigFile(data_dir)
         self._consents = consents
+        self._sign_ins = sign_ins
         self._keep = keep or KeptServers()
         self._timeouts = timeouts or ServerTimeouts()
         self._variables = variables
@@ -181,6 +184,8 @@ class McpServerPool:
 
     async def aclose(self) -> None:
         """Stop all servers."""
+        if self._sign_ins is not None:
+            await self._sign_ins.aclose()
         await asyncio.gather(*(each.close() for each in self._servers.values()), *self._closing)
 
     @asynccontextmanager
@@ -252,6 +257,40 @@ class McpServerPool:
             for each in [each for each in self._servers.values() if each.name in revoked.servers]:
                 self._close_soon(each)
         return revoked
+
+    async def start_sign_in(self, server: str) -> str | None:
+        """Return the page where the person signs in; None if no such server has a URL. Raises
+        SignInFailed."""
+        found = await self._find_at_url(server)
+        if found is None or self._sign_ins is None:
+            return None
+        try:
+            return await self._sign_ins.start(fill_variables(found, self._variables))
+        except McpError as error:
+            raise SignInFailed(self._mask(str(error))) from error
+
+    async def finish_sign_in(self, pasted: str) -> str:
+        """Take what the page gave; return the server's name. Raises SignInFailed."""
+        if self._sign_ins is None:
+            raise SignInFailed("nobody signs in here")
+        try:
+            server = await self._sign_ins.finish(pasted)
+        except McpError as error:
+            raise SignInFailed(self._mask(str(error))) from error
+        await self.restart(server, select=lambda _: True)
+        return server
+
+    async def sign_out(self, server: str) -> bool:
+        """Delete the tokens; False if there were none."""
+        gone = self._sign_ins is not None and await self._sign_ins.sign_out(server)
+        await self.restart(server, select=lambda _: gone)
+        return gone
+
+    async def _find_at_url(self, name: str) -> McpServer | None:
+        used = (each.config for each in self._servers.values())
+        known = (*await self._config.list_servers(), *used)
+        servers = (each for each in known if isinstance(each, McpServer))
+        return next((each for each in servers if each.name == name and each.url), None)
 
     async def restart(self, server: str, *, select: Callable[[McpServerStatus], bool]) -> int:
         """Stop the selected servers of this name and forget their failures, so that the next use
@@ -328,9 +367,8 @@ class McpServerPool:
         await asyncio.to_thread(check_files, written, scope.workspace)
         sdk = await asyncio.to_thread(_load_sdk)
         if server.url:
-            opened = sdk.open_http_session(
-                server.name, server.url, server.headers, self._fetcher, answer
-            )
+            auth = None if self._sign_ins is None else await self._sign_ins.create_auth(server)
+            opened = sdk.open_http_session(server, self._fetcher, answer, auth)
             async with opened as session:
                 yield session
             return
@@ -368,7 +406,7 @@ class McpServerPool:
         def mask(text: str) -> str:
             for secret in secrets:
                 text = text.replace(secret, MASK)
-            return self._mask(text)
+            return self._mask(text if self._sign_ins is None else self._sign_ins.mask(text))
 
         return mask
 

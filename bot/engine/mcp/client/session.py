@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
+import httpx2
 from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
@@ -35,6 +36,7 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
+from bot.engine.llm.backend import McpServer
 from bot.engine.llm.tool_calls import object_schema
 from bot.engine.mcp.client.elicitation import InputHandler
 from bot.engine.mcp.client.http_transport import CLOSED_MESSAGE, open_http
@@ -221,14 +223,14 @@ async def open_stdio_session(
 
 @asynccontextmanager
 async def open_http_session(
-    server: str, url: str, headers: Mapping[str, str], fetcher: WebFetcher, answer: InputHandler
+    server: McpServer, fetcher: WebFetcher, answer: InputHandler, auth: httpx2.Auth | None = None
 ) -> AsyncGenerator[tuple[McpSession, asyncio.Event], None]:
-    """Yield the session with a server at a URL. The event is never set: a lost connection shows at
-    the next request."""
-    async with open_http(url, headers, fetcher) as (incoming, outgoing):
-        dispatcher = _SanitizingDispatcher(server, incoming, outgoing)
+    """Yield the session with a server at a URL; `auth` is that of whoever signed in. The event is
+    never set: a lost connection shows at the next request."""
+    async with open_http(server.url, server.headers, fetcher, auth) as (incoming, outgoing):
+        dispatcher = _SanitizingDispatcher(server.name, incoming, outgoing)
         async with _client_session(dispatcher, answer) as session:
-            yield McpSession(server, session), asyncio.Event()
+            yield McpSession(server.name, session), asyncio.Event()
 
 
 _Page = TypeVar("_Page", bound=PaginatedResult)

@@ -1,0 +1,162 @@
+"""Owners sign in to MCP servers at a URL; tokens stay in a private file and are refreshed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from bot.engine.mcp.client.server_config import McpScope
+from bot.engine.mcp.client.server_pool import McpServerPool
+from bot.engine.mcp.client.sign_in import McpSignIns
+from bot.engine.redaction import MASK
+from bot.engine.sandbox.backends import detect_sandbox
+from bot.engine.sandbox.command_homes import CommandHomes
+from bot.engine.sandbox.spec import Sandbox
+from bot.engine.tools.shell_exec import CommandShell
+from bot.engine.web.fetcher import WebFetcher, parse_private_hosts
+from bot.engine.workers.mcp_config import McpConfigFile
+from storage.records.workers import SignInFailed
+from tests.emulators.mcp_http import McpHttpServer, mcp_http_server
+
+
+async def find_sandbox() -> Sandbox:
+    return detect_sandbox()
+
+
+@asynccontextmanager
+async def opened_pool(home: Path, site: McpHttpServer) -> AsyncIterator[McpServerPool]:
+    (home / "mcp.json").write_text(json.dumps({"mcpServers": {"mail": {"url": site.url}}}))
+    fetcher = WebFetcher(private_hosts=parse_private_hosts(["127.0.0.1"]))
+    shell = CommandShell(sandbox=find_sandbox, homes=CommandHomes(home / "shell"), env=lambda _: {})
+    sign_ins = McpSignIns(
+        fetcher=fetcher, folder=home / "tokens", redirect_uri="http://127.0.0.1:1/mcp/callback"
+    )
+    pool = McpServerPool(shell, str, fetcher, data_dir=home, variables={}, sign_ins=sign_ins)
+    try:
+        yield pool
+    finally:
+        await pool.aclose()
+
+
+async def call(pool: McpServerPool, home: Path) -> str:
+    """What a run gets from the server, or why it gets nothing."""
+    servers = await McpConfigFile(home).list_servers()
+    async with pool.connect(servers, McpScope(workspace=home)) as brought:
+        if brought.notes:
+            return brought.notes[0].facts["detail"]
+        return await next(each for each in brought.tools if each.name.endswith("echo")).run(
+            {"text": "hi"}
+        )
+
+
+def address_after(link: str, code: str = "good") -> str:
+    state = parse_qs(urlsplit(link).query)["state"][0]
+    return f"http://127.0.0.1:1/mcp/callback?code={code}&state={state}"
+
+
+async def test_after_a_sign_in_runs_use_the_token_until_it_is_forgotten(tmp_path: Path) -> None:
+    async with mcp_http_server("private") as site, opened_pool(tmp_path, site) as pool:
+        before = await call(pool, tmp_path)
+        link = await pool.start_sign_in("mail")
+        assert link is not None
+        name = await pool.finish_sign_in(address_after(link))
+        during = await call(pool, tmp_path)
+        file = tmp_path / "tokens" / "mail.json"
+        modes = (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777)
+        gone = (await pool.sign_out("mail"), await pool.sign_out("mail"))
+        after = await call(pool, tmp_path)
+
+    assert "HTTP 401; an owner can sign in with /mcp login NAME" in before
+    assert link.startswith(f"http://127.0.0.1:{site.port}/tenant/authorize?")
+    assert "code_challenge_method=S256" in link
+    assert name == "mail"
+    assert f"as Bearer {MASK}" in during, "the server says what it was sent"
+    assert any(sent.get("authorization") == "Bearer access-1" for _, sent, _ in site.requests)
+    assert modes == (0o600, 0o700)
+    assert gone == (True, False)
+    assert not file.exists()
+    assert "HTTP 401" in after
+
+
+async def test_an_expired_token_is_refreshed_also_by_the_next_process(tmp_path: Path) -> None:
+    async with mcp_http_server("private") as site:
+        site.token_seconds = -1
+        async with opened_pool(tmp_path, site) as pool:
+            link = await pool.start_sign_in("mail")
+            assert link is not None
+            await pool.finish_sign_in(address_after(link))
+        site.token_seconds = 3600
+        async with opened_pool(tmp_path, site) as pool:
+            said = await call(pool, tmp_path)
+
+    assert [each["grant_type"] for each in site.grants][-1] == "refresh_token"
+    assert f"as Bearer {MASK}" in said
+
+
+async def test_a_code_alone_is_enough_if_one_sign_in_is_open(tmp_path: Path) -> None:
+    async with mcp_http_server("private") as site, opened_pool(tmp_path, site) as pool:
+        await pool.start_sign_in("mail")
+
+        assert await pool.finish_sign_in(" good ") == "mail"
+
+
+@pytest.mark.parametrize("kind", ["state", "code", "refused", "nothing", "again"])
+async def test_a_wrong_answer_signs_nobody_in(tmp_path: Path, kind: str) -> None:
+    async with mcp_http_server("private") as site, opened_pool(tmp_path, site) as pool:
+        link = await pool.start_sign_in("mail")
+        assert link is not None
+        match kind:
+            case "state":
+                pasted = "http://127.0.0.1:1/mcp/callback?code=good&state=other"
+            case "code":
+                pasted = address_after(link, "wrong")
+            case "refused":
+                pasted = address_after(link).replace("code=good", "error=access_denied")
+            case "nothing":
+                pasted = "?state="
+            case _:
+                pasted = address_after(link)
+                await pool.finish_sign_in(pasted)
+
+        with pytest.raises(SignInFailed):
+            await pool.finish_sign_in(pasted)
+        if kind != "again":
+            assert "HTTP 401" in await call(pool, tmp_path)
+
+
+async def test_a_token_goes_to_no_other_address(tmp_path: Path) -> None:
+    async with (
+        mcp_http_server("private") as site,
+        mcp_http_server() as thief,
+        opened_pool(tmp_path, site) as pool,
+    ):
+        link = await pool.start_sign_in("mail")
+        assert link is not None
+        await pool.finish_sign_in(address_after(link))
+        (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"mail": {"url": thief.url}}}))
+        said = await call(pool, tmp_path)
+
+    assert "as None" in said
+    assert not any("authorization" in headers for _, headers, _ in thief.requests)
+
+
+async def test_what_needs_no_sign_in_or_is_not_known_says_so(tmp_path: Path) -> None:
+    async with mcp_http_server() as site, opened_pool(tmp_path, site) as pool:
+        assert await pool.start_sign_in("nobody") is None
+        with pytest.raises(SignInFailed, match="asks for no sign-in"):
+            await pool.start_sign_in("mail")
+
+
+async def test_closing_gives_up_open_sign_ins(tmp_path: Path) -> None:
+    async with mcp_http_server("private") as site:
+        async with opened_pool(tmp_path, site) as pool:
+            await pool.start_sign_in("mail")
+        left = {each.get_name() for each in asyncio.all_tasks()}
+
+    assert "mcp sign-in" not in left
