@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import hmac
 import json
+import re
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -197,6 +198,15 @@ async def test_an_owner_ends_sessions_in_chat_and_a_kill_changes_nothing(tmp_pat
         assert (code, out, still) == (1008, True, 200)
         assert await lost.is_out()
         assert await kept.get() == 200
+        sent = await here.ask("/dashboard", expects="/sign-in/")
+        (link,) = set(re.findall(r"http\S+/sign-in/[0-9a-f]+", sent))
+        async with httpx.AsyncClient(trust_env=False) as phone:
+            previews = [await phone.head(link), await phone.get(link)]
+            used = [await phone.post(link, headers={"origin": kept.url}) for _ in range(2)]
+            pages = [await phone.get(f"{kept.url}{path}") for path in ("/dashboard", "/files/x")]
+        assert [each.status_code for each in previews] == [200, 200]
+        assert [each.status_code for each in used] == [303, 410]
+        assert [each.status_code for each in pages] == [200, 403]
         repeated = await here.ask(f"/sessions end {session[0]}", expects="No web session")
         assert session[0] in repeated
         await here.ask("/sessions end others", expects="No browser is signed in")
