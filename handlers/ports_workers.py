@@ -408,7 +408,8 @@ class SkillPort(Protocol):
         """Like `list_skills`, after reading all files again."""
 
     async def load(self, name: str, *, project: str = "", arguments: str = "") -> LoadedSkill:
-        """A skill's text for a worker on a person's request, exactly as it was enabled."""
+        """A skill's text for a worker on a person's request: as it was enabled, or in the version
+        that was adopted."""
 
     async def find_triggered(self, text: str, *, project: str = "") -> Skill | None:
         """The skill whose triggers match the text."""

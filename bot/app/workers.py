@@ -23,7 +23,7 @@ from bot.engine.agent.memory_hooks.worker_memory import (
     WorkerHistory,
     WorkerMemoryLookup,
 )
-from bot.engine.agent.prompt_versions import PromptVersions
+from bot.engine.agent.prompt_versions import PromptVersions, get_adopted_skill
 from bot.engine.agent.skills import skill_catalogue_block, skill_tool_factory
 from bot.engine.agent.subagents.spawning import SubagentSpawner, sessions_spawn_tool
 from bot.engine.agent.worker_briefing import WorkerBriefing
@@ -125,6 +125,7 @@ def build_worker_services(settings: Settings, store: RepositorySet, clock: Clock
             paths=SkillPaths(home=settings.home, user_home=Path.home()),
             repo=SkillRepo(store.db),
             now=clock.now,
+            get_adopted=partial(get_adopted_skill, store.work.versions),
         ),
         sandbox=sandbox,
         shell=shell,

@@ -64,12 +64,13 @@ async def approve_trial(boss: TelegramUser, chat: TelegramChat, number: int) -> 
     await boss.presses(card, label_with(card.buttons, "Yes"))
 
 
-async def restart(world: ModelWorld, *changes: str) -> None:
+async def restart(world: ModelWorld, *changes: str, **settings: str) -> None:
     """Kill the program, change its store, and start it again."""
     await world.program.kill()
     with closing(sqlite3.connect(world.program.home / "shiftboss.db")) as store, store:
         for change in changes:
             store.execute(change)
+    world.program.settings = {**world.program.settings, **settings}
     await world.program.start()
 
 
@@ -86,7 +87,8 @@ async def test_a_change_of_a_workflow_is_tried_after_an_approval_and_taken_back(
             assert not await run_weekly(boss, chat, 1)
 
         await approve_trial(boss, chat, 1)
-        await restart(world)
+        # The two calls for this change have used more than that.
+        await restart(world, "DELETE FROM evolution_signals", SHIFTBOSS_CAP_SELF="100 tokens")
         await ask(boss, chat, "/prompt show weekly", "workflow:weekly", "on trial")
         await ask(boss, chat, "/prompt diff workflow:weekly", f"+{ADDED}")
 
@@ -98,7 +100,10 @@ async def test_a_change_of_a_workflow_is_tried_after_an_approval_and_taken_back(
         assert await run_weekly(boss, chat, 5)
         await ask(boss, chat, "/prompt list", "workflow:weekly: as written")
 
-        await restart(world, "DELETE FROM evolution_signals")
+        calls = len(world.script.requests)
+        await ask(boss, chat, "/evolve", "today's spending cap is reached")
+        assert len(world.script.requests) == calls
+        await restart(world, "DELETE FROM evolution_signals", SHIFTBOSS_CAP_SELF="1 USD")
         await approve_trial(boss, chat, 2)
         await ask(boss, chat, "/prompt show weekly", "on trial")
         await ask(boss, chat, "/prompt rollback weekly", "no longer on trial")

@@ -120,6 +120,17 @@ class PromptVersions:
         return lambda version: is_in_trial(version, task_id, created_at)
 
 
+async def get_adopted_skill(repo: PromptVersionRepo, skill: Skill) -> Skill:
+    """A skill that a person calls for, in the version that was adopted: which task it is for is not
+    known yet."""
+    if skill.source is SkillSource.WORKSPACE:
+        return skill
+    base = text_hash(skill.body)
+    found = await repo.list_in_effect(PromptRef(PromptKind.SKILL, skill.name))
+    version = choose_version([each for each in found if each.base_hash == base], lambda _: False)
+    return skill if version is None else _with_body(skill, {}, version.content)[0]
+
+
 def _used(ref: PromptRef, version: PromptVersion | None) -> UsedVersion:
     return UsedVersion(
         kind=ref.kind,

@@ -7,7 +7,7 @@ import difflib
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
@@ -74,10 +74,19 @@ _MAX_DIFF_LINES = 200
 class SkillLibrary:
     """`project` parameters are a folder with skills of its own; empty for none."""
 
-    def __init__(self, *, paths: SkillPaths, repo: SkillRepo, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        *,
+        paths: SkillPaths,
+        repo: SkillRepo,
+        now: Callable[[], datetime],
+        get_adopted: Callable[[Skill], Awaitable[Skill]] | None = None,
+    ) -> None:
+        """`get_adopted` returns a skill in the version that evolution has adopted."""
         self._paths = paths
         self._repo = repo
         self._now = now
+        self._get_adopted = get_adopted
 
     async def list_skills(self, project: str = "") -> SkillCatalog:
         """Return the current state of all skills."""
@@ -100,6 +109,8 @@ class SkillLibrary:
     async def load(self, name: str, *, project: str = "", arguments: str = "") -> LoadedSkill:
         """Load a skill for a person. Raises SkillRefused."""
         skill, _ = await self.open(name, project=project, by_model=False)
+        if self._get_adopted is not None:
+            skill = await self._get_adopted(skill)
         return LoadedSkill(name=skill.name, text=render_skill(skill, arguments=arguments))
 
     async def open(

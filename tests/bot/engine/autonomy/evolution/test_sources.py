@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from bot.engine.agent.prompt_versions import PromptVersions
+from bot.engine.agent.prompt_versions import PromptVersions, get_adopted_skill
 from bot.engine.agent.skills import skill_catalogue_block, skill_tool_factory
 from bot.engine.autonomy.evolution.sources import SkillTexts, WorkflowTexts
 from bot.engine.llm.backend import WorkerMode
+from bot.engine.skills.skill_library import SkillLibrary
 from bot.engine.skills.skill_parser import parse_skill
 from bot.engine.tools.skill_load import SKILLS_FOLDER
 from bot.engine.workers.personas import PRAGMATIST_PERSONA
@@ -28,6 +30,7 @@ from storage.records.prompt_versions import (
     text_hash,
 )
 from storage.records.tasks import TaskId
+from storage.skills import SkillRepo
 from tests.bot.engine.agent.test_skills import a_job
 from tests.bot.engine.skills.builders import SkillSetup, set_up_skills, write_skill
 from tests.engine_harness import EngineHarness, run_engine
@@ -257,6 +260,26 @@ async def test_a_worker_loads_a_skill_in_its_version_and_the_attempt_keeps_which
     assert "allowed-tools: read" in copied.partition("\n---\n")[0]
     on_disk = shop.skills.user_folder / "weekly" / "SKILL.md"
     assert "Read it twice." not in on_disk.read_text(encoding="utf-8")
+
+
+async def test_a_person_calls_for_a_skill_in_the_version_that_was_adopted(shop: Shop) -> None:
+    write_skill(shop.skills.user_folder / "weekly", SKILL)
+    await shop.skills.enable("weekly")
+    base = (await SkillTexts(library=shop.skills.library).list_texts())["weekly"]
+    library = SkillLibrary(
+        paths=shop.skills.paths,
+        repo=SkillRepo(shop.engine.db),
+        now=shop.engine.clock,
+        get_adopted=partial(get_adopted_skill, shop.engine.store.versions),
+    )
+    ref = PromptRef(PromptKind.SKILL, "weekly")
+    await shop.add(ref, base, f"{base} On trial.", trial=True)
+
+    assert "On trial." not in (await library.load("weekly")).text
+    async with shop.engine.db.write() as tx:
+        (trial,) = await shop.engine.store.versions.list_of(ref, tx=tx)
+        await shop.engine.store.versions.activate(tx, trial, now=shop.engine.clock())
+    assert "On trial." in (await library.load("weekly")).text
 
 
 async def test_a_project_s_skill_of_the_same_name_is_used_as_it_is_written(shop: Shop) -> None:
