@@ -459,6 +459,9 @@ class WorkflowPort(Protocol):
     async def render_diagram(self, name: str, language: Language) -> workflows.WorkflowDrawing:
         """Draw the workflow, with labels in that language."""
 
+    async def draw_task_plan(self, task: Task, language: Language) -> str:
+        """The task's plan as an SVG picture; empty while there is none, or if it is too large."""
+
     async def prepare_run(
         self, name: str, values: Mapping[str, workflows.WorkflowInputValue]
     ) -> workflows.PreparedWorkflow:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from bot.dashboard.api.table import build_api
-from bot.dashboard.pages import home
+from bot.dashboard.pages import home, tasks
 from bot.dashboard.pages.layout import (
     STATIC_TYPES,
     Page,
@@ -27,7 +27,23 @@ from storage.errors import NotFound
 ROOT = "/dashboard"
 _CACHE_FOREVER = "public, max-age=31536000, immutable"
 
-PAGES = (Page(path=ROOT, name="home", show=home.show_home),)
+PAGES = (
+    Page(path=ROOT, name="home", show=home.show_home),
+    Page(path=f"{ROOT}/tasks", name="tasks", show=tasks.show_tasks, post=tasks.create_task),
+    Page(
+        path=f"{ROOT}/tasks/{{task_id}}",
+        name="task",
+        show=tasks.show_task,
+        post=tasks.steer_task,
+        in_menu=False,
+    ),
+    Page(
+        path=f"{ROOT}/tasks/{{task_id}}/plan.svg",
+        name="plan",
+        show=tasks.show_plan_picture,
+        in_menu=False,
+    ),
+)
 """In the order of the menu."""
 
 

@@ -95,7 +95,7 @@ def task_history_card(
     task: Task, events: Sequence[TaskEvent], words: TextCatalog, *, zone: ZoneInfo
 ) -> model.Card:
     """The newest lines of a task's history, oldest first."""
-    text = "\n".join(_event_line(event, words, zone) for event in events)
+    text = "\n".join(event_line(event, words, zone) for event in events)
     body = (
         model.CodeBlock(formats.last_lines(text, _MAX_LOG))
         if text
@@ -268,7 +268,7 @@ def _step_text(step: TaskStep, words: TextCatalog, now: datetime) -> str:
     return "\n".join(part.rstrip() for part in parts)
 
 
-def _event_line(event: TaskEvent, words: TextCatalog, zone: ZoneInfo) -> str:
+def event_line(event: TaskEvent, words: TextCatalog, zone: ZoneInfo) -> str:
     kind = words(f"logs.kind.{event.kind}")
     text = formats.single_line(strip_offline_note(event.text), _MAX_LOG_LINE)
     if event.kind is EventKind.REORDERED and text in list(TaskPriority):

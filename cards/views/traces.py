@@ -82,7 +82,7 @@ def _trace_heading(title: str, trace: Trace, words: TextCatalog) -> str:
         "trace.head",
         mark=_STATE_ICONS[whole.state],
         title=formats.escape_markdown(title, _MAX_NAME),
-        took=_duration_text(whole.seconds(trace.taken_at), words),
+        took=span_duration(whole.seconds(trace.taken_at), words),
         spent=_spent_text(whole.spent, words) or "–",
     )
 
@@ -121,14 +121,14 @@ def _ancestors(span_id: str, parents: Mapping[str, str]) -> Iterator[str]:
 
 
 def _span_line(span: TraceSpan, now: datetime, words: TextCatalog) -> str:
-    facts = [_duration_text(span.seconds(now), words), _spent_text(span.spent, words)]
+    facts = [span_duration(span.seconds(now), words), _spent_text(span.spent, words)]
     if span.state.is_failure and span.parent:
         facts.append(formats.single_line(span.error, _MAX_NAME))
     text = "  ".join(fact for fact in facts if fact)
-    return f"{'  ' * span.depth}{_STATE_ICONS[span.state]} {_span_name(span, words)}  {text}"
+    return f"{'  ' * span.depth}{_STATE_ICONS[span.state]} {span_name(span, words)}  {text}"
 
 
-def _span_name(span: TraceSpan, words: TextCatalog) -> str:
+def span_name(span: TraceSpan, words: TextCatalog) -> str:
     tries = span.attributes.get("shiftboss.node.attempt")
     again = words("trace.again", n=tries) if isinstance(tries, int) and tries > 1 else ""
     return _span_name_without_attempt(span, words) + again
@@ -160,14 +160,14 @@ def _slow_blocks(trace: Trace, words: TextCatalog) -> Iterator[model.Block]:
         if span.parent:
             own[span.parent] -= span.seconds(trace.taken_at)
     slowest = sorted(trace.spans, key=lambda span: own[span.id], reverse=True)[:_MAX_ROWS]
-    names = {span.id: _span_name(span, words) for span in trace.spans}
+    names = {span.id: span_name(span, words) for span in trace.spans}
     columns = tuple(words(f"trace.column.{key}") for key in ("what", "within", "own", "took"))
     rows = tuple(
         (
             f"{_STATE_ICONS[span.state]} {names[span.id]}",
             names.get(span.parent, "–"),
-            _duration_text(max(0.0, own[span.id]), words),
-            _duration_text(span.seconds(trace.taken_at), words),
+            span_duration(max(0.0, own[span.id]), words),
+            span_duration(span.seconds(trace.taken_at), words),
         )
         for span in slowest
     )
@@ -179,13 +179,13 @@ def _error_blocks(trace: Trace, words: TextCatalog) -> Iterator[model.Block]:
     if not failures:
         yield model.TextBlock(words("trace.no_errors"))
         return
-    names = {span.id: _span_name(span, words) for span in trace.spans}
+    names = {span.id: span_name(span, words) for span in trace.spans}
     columns = tuple(words(f"trace.column.{key}") for key in ("what", "within", "took", "why"))
     rows = tuple(
         (
             f"{_STATE_ICONS[span.state]} {names[span.id]}",
             names.get(span.parent, "–"),
-            _duration_text(span.seconds(trace.taken_at), words),
+            span_duration(span.seconds(trace.taken_at), words),
             formats.single_line(span.error, _MAX_ERROR) or words(f"trace.state.{span.state}"),
         )
         for span in failures[-_MAX_ROWS:]
@@ -236,7 +236,7 @@ def _spent_text(usage: UsageTotals, words: TextCatalog) -> str:
     return f"{formats.spent_tokens(usage, words)}  {formats.spent_cost(usage, words)}"
 
 
-def _duration_text(seconds: float, words: TextCatalog) -> str:
+def span_duration(seconds: float, words: TextCatalog) -> str:
     if seconds < _BRIEF_SECONDS:
         return words("trace.tenths", s=f"{seconds:.1f}")
     return formats.duration(timedelta(seconds=seconds), words)

@@ -67,6 +67,9 @@ class FakeWorkflows:
             mermaid="flowchart TD\n  n0 --> n1\n", svg="files/workflows/a.svg", size=12
         )
 
+    async def draw_task_plan(self, task: Task, language: Language) -> str:
+        return "<svg xmlns='http://www.w3.org/2000/svg'/>"
+
     async def prepare_run(
         self, name: str, values: Mapping[str, WorkflowInputValue]
     ) -> PreparedWorkflow:

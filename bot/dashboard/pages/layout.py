@@ -21,7 +21,7 @@ from cards.render.web import render_markdown
 from handlers.middleware import ErrorExplanation
 from storage.records.people import Language, PersonRole
 
-STATIC_TYPES = {"dashboard.css": "text/css"}
+STATIC_TYPES = {"dashboard.css": "text/css", "dashboard.js": "text/javascript"}
 _NO_STORE = {"cache-control": "no-store"}
 
 PageHandler: TypeAlias = Callable[[DashboardRequest], Awaitable[Response]]
@@ -84,6 +84,7 @@ def _render(
             words=words,
             page=name,
             menu=http.app.state.menu,
+            current=_find_current(http),
             person=person,
             zone=deps.zone,
             version=deps.version,
@@ -93,6 +94,13 @@ def _render(
         )
     )
     return HTMLResponse(html, status_code=status, headers=_NO_STORE)
+
+
+def _find_current(http: Request) -> str:
+    """The name of the menu's page that this one belongs to."""
+    path, pages = http.url.path, http.app.state.menu
+    above = [each for each in pages if path == each.path or path.startswith(f"{each.path}/")]
+    return max(above, key=lambda each: len(each.path)).name if above else ""
 
 
 @cache

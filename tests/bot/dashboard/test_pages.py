@@ -12,7 +12,7 @@ HOSTILE = "<script>alert(1)</script> {{ 7 * 7 }} \u202e`x` [x](javascript:alert(
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-@pytest.mark.parametrize("path", [page.path for page in PAGES])
+@pytest.mark.parametrize("path", [page.path for page in PAGES if page.in_menu])
 async def test_a_page_opens_in_both_languages_within_its_bytes(
     world: DashboardWorld, path: str, language: str
 ) -> None:

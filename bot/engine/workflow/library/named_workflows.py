@@ -317,6 +317,16 @@ class WorkflowLibrary:
     async def render_diagram(self, name: str, language: Language) -> WorkflowDrawing:
         return await asyncio.to_thread(self.draw_workflow, name, language)
 
+    async def draw_task_plan(self, task: Task, language: Language) -> str:
+        graph = await self._graphs.find_latest(task.id) if self._graphs else None
+        if graph is None:
+            return ""
+        # Imported on first use.
+        from bot.engine.workflow.presentation.drawing import render_svg
+
+        plan = load_workflow(graph.body)
+        return await asyncio.to_thread(render_svg, plan, catalog_for(language))
+
     async def prepare_run(
         self, name: str, values: Mapping[str, WorkflowInputValue]
     ) -> PreparedWorkflow:

@@ -1,0 +1,263 @@
+"""Tasks: the list and the board with filter and search, and a page for each task."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.datastructures import FormData
+from starlette.responses import RedirectResponse, Response
+
+from bot.dashboard.pages.layout import render_page
+from bot.dashboard.request import DashboardRequest
+from cards import formats
+from cards.render.web import render
+from cards.views.backends import strip_offline_note
+from cards.views.task_buttons import STATUS_ICONS, priority_label, status_label
+from cards.views.task_card import can_start_anyway, task_card
+from cards.views.tasks import event_line
+from cards.views.traces import span_duration, span_name
+from handlers import tasks as commands
+from handlers.errors import UserError
+from handlers.parsing import MessageDirectives
+from handlers.request import Request
+from storage.records.tasks import Task, TaskControl, TaskId, TaskPriority, TaskStatus, TaskView
+from storage.records.traces import Trace
+
+_OPEN = (
+    *(TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.WAITING, TaskStatus.PAUSED),
+    TaskStatus.BLOCKED,
+)
+_ENDED = (TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED)
+_FILTERS: dict[str, tuple[TaskStatus, ...]] = {"open": _OPEN, "ended": _ENDED, "all": ()}
+_COLUMNS: dict[str, tuple[TaskStatus, ...]] = {
+    "queued": (TaskStatus.PENDING,),
+    "running": (TaskStatus.RUNNING,),
+    "waiting": (TaskStatus.WAITING, TaskStatus.PAUSED, TaskStatus.BLOCKED),
+    "ended": _ENDED,
+}
+_PAGE_SIZE = 50
+_COLUMN_SIZE = 25
+_MAX_SEARCH = 200
+_MAX_TITLE = 120
+_MAX_EVENTS = 60
+_MAX_SPANS = 150
+_MAX_INSTRUCTION = 4_000
+_WIDTH = 1000
+"""Of a trace, in units of its picture."""
+
+
+async def show_tasks(request: DashboardRequest) -> Response:
+    query = request.http.query_params
+    chosen = query.get("show", "")
+    shown = chosen if chosen in _FILTERS else "open"
+    text = formats.clean_line(query.get("text", ""))[:_MAX_SEARCH].strip()
+    facts: dict[str, Any] = {
+        "shown": shown,
+        "text": text,
+        "filters": list(_FILTERS),
+        "new_source": _new_source(),
+        "priorities": [(each.value, priority_label(each, request.words)) for each in TaskPriority],
+    }
+    if query.get("view") == "board":
+        columns = {
+            name: [_row(each, request) for each in await _list(request, statuses, text)]
+            for name, statuses in _COLUMNS.items()
+        }
+        return render_page(request, "tasks", **facts, view="board", columns=columns)
+    found = await request.services.tasks.list_newest(
+        by=request.person,
+        chat=request.chat.id,
+        statuses=_FILTERS[shown],
+        text=text,
+        before=_read_place(query.get("before", "")),
+        limit=_PAGE_SIZE + 1,
+    )
+    rows = [_row(each, request) for each in found[:_PAGE_SIZE]]
+    older = ""
+    if len(found) > _PAGE_SIZE:
+        last = found[_PAGE_SIZE - 1]
+        place = f"{last.created_at.isoformat()}~{last.id}"
+        older = "?" + urlencode({"show": shown, "text": text, "before": place})
+    return render_page(request, "tasks", **facts, view="table", rows=rows, older=older)
+
+
+async def create_task(request: DashboardRequest) -> Response:
+    form = await request.http.form()
+    command = request.command(_source(form))
+    text = _text(form, "text")
+    if not text:
+        raise UserError("form_incomplete", fields=request.words("dashboard.tasks.instruction"))
+    priority = TaskPriority.parse(_text(form, "priority")) or TaskPriority.IMPORTANT
+    new = await commands.new_task(
+        command, text, priority, MessageDirectives(), source=command.source
+    )
+    task = await request.services.tasks.create(new)
+    return RedirectResponse(f"/dashboard/tasks/{task.id}", status_code=303)
+
+
+async def show_task(request: DashboardRequest) -> Response:
+    task = await _find(request)
+    services, words = request.services, request.words
+    view = await services.tasks.view(task.id)
+    card = task_card(view, words, now=request.now, zone=request.deps.zone)
+    events = await services.tasks.events(task.id, _MAX_EVENTS)
+    trace = await services.traces.get_task_trace(task.id)
+    costs = await services.costs.report_task(view.task)
+    return render_page(
+        request,
+        "task",
+        task=view.task,
+        status=status_label(view.task.status, words),
+        priority=priority_label(view.task.priority, words),
+        card=render(card, words).html,
+        instruction=formats.truncate(view.task.instruction, _MAX_INSTRUCTION),
+        actions=_actions(view),
+        priorities=[(each.value, priority_label(each, words)) for each in TaskPriority],
+        new_source=_new_source(),
+        has_plan=bool(view.task.graph_version),
+        events=[event_line(each, words, request.deps.zone) for each in reversed(events)],
+        bars=_bars(trace, request),
+        spans_left_out=max(0, len(trace.spans) - _MAX_SPANS),
+        width=_WIDTH,
+        cost=formats.spent_cost(costs.total, words),
+        tokens=formats.spent_tokens(costs.total, words),
+    )
+
+
+async def show_plan_picture(request: DashboardRequest) -> Response:
+    """Loaded as an image, which runs no scripts."""
+    task = await _find(request)
+    picture = await request.services.workflows.draw_task_plan(task, request.words.language)
+    headers = {
+        "cache-control": "no-store",
+        "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
+    }
+    return Response(picture, media_type="image/svg+xml", headers=headers)
+
+
+async def steer_task(request: DashboardRequest) -> Response:
+    task = await _find(request)
+    form = await request.http.form()
+    await _steer(request.command(_source(form)), task, form)
+    return RedirectResponse(f"/dashboard/tasks/{task.id}", status_code=303)
+
+
+async def _steer(command: Request, task: Task, form: FormData) -> None:
+    text = _text(form, "text")
+    match _text(form, "order"):
+        case "pause":
+            await commands.pause_task(command, task, text)
+        case "resume":
+            await commands.resume_task(command, task, text)
+        case "stop":
+            await commands.stop_task(command, task)
+        case "retry":
+            await commands.retry_task(command, task)
+        case "start_anyway":
+            await commands.start_task_anyway(command, task)
+        case "priority":
+            priority = TaskPriority.parse(_text(form, "priority")) or task.priority
+            await commands.set_task_priority(command, task, priority)
+        case "message" if text:
+            await command.services.tasks.send_message(task, text, **command.author)
+        case "inject" if text:
+            titles = tuple(filter(None, map(str.strip, text.splitlines())))
+            await commands.inject_steps(command, task, titles)
+        case "replan":
+            await command.services.tasks.replan(task, text, **command.author)
+        case _:
+            raise UserError("form_incomplete", fields=command.words("dashboard.task.text"))
+
+
+def _actions(view: TaskView) -> Sequence[str]:
+    """The orders that the task can take now, as its card offers them."""
+    task = view.task
+    if task.status.is_final:
+        return () if task.status is TaskStatus.COMPLETED else ("retry",)
+    pausing = task.status is TaskStatus.RUNNING and task.control is TaskControl.PAUSE
+    halted = task.status in {TaskStatus.PAUSED, TaskStatus.BLOCKED} or pausing
+    first = "resume" if halted else "pause"
+    return (first, "stop", *(("start_anyway",) if can_start_anyway(view) else ()))
+
+
+def _row(task: Task, request: DashboardRequest) -> dict[str, Any]:
+    words = request.words
+    return {
+        "id": task.id,
+        "title": formats.single_line(task.title, _MAX_TITLE),
+        "icon": STATUS_ICONS[task.status],
+        "status": words(f"status.{task.status}"),
+        "priority": priority_label(task.priority, words),
+        "created_at": task.created_at,
+        "reason": formats.single_line(strip_offline_note(task.status_reason), _MAX_TITLE),
+    }
+
+
+def _bars(trace: Trace, request: DashboardRequest) -> Sequence[dict[str, Any]]:
+    """A line of the trace for each span: where it begins and how long it is, of `_WIDTH`."""
+    start = trace.root.started_at
+    whole = max(trace.root.seconds(trace.taken_at), 0.001)
+    bars: list[dict[str, Any]] = []
+    for span in trace.spans[:_MAX_SPANS]:
+        begun = (span.started_at - start).total_seconds() / whole
+        seconds = span.seconds(trace.taken_at)
+        x = min(_WIDTH - 2, max(0, round(begun * _WIDTH)))
+        bars.append(
+            {
+                "name": span_name(span, request.words),
+                "depth": min(span.depth, 6),
+                "kind": span.kind.value,
+                "failed": span.state.is_failure,
+                "x": x,
+                "width": max(2, min(_WIDTH - x, round(seconds / whole * _WIDTH))),
+                "took": span_duration(seconds, request.words),
+            }
+        )
+    return bars
+
+
+async def _list(
+    request: DashboardRequest, statuses: Sequence[TaskStatus], text: str
+) -> Sequence[Task]:
+    return await request.services.tasks.list_newest(
+        by=request.person,
+        chat=request.chat.id,
+        statuses=statuses,
+        text=text,
+        limit=_COLUMN_SIZE,
+    )
+
+
+async def _find(request: DashboardRequest) -> Task:
+    """Raises NotFound also for a task that may not be seen."""
+    task_id = request.http.path_params["task_id"]
+    return await request.services.tasks.find(task_id, by=request.person, chat=request.chat.id)
+
+
+def _read_place(text: str) -> tuple[datetime, TaskId] | None:
+    """Where a page of the list begins; what is no place begins at the newest."""
+    at, _, task_id = text.partition("~")
+    try:
+        time = datetime.fromisoformat(at)
+    except ValueError:
+        return None
+    return (time, TaskId(task_id)) if time.tzinfo is not None else None
+
+
+def _new_source() -> str:
+    """Made with a form, so that sending it twice changes things once."""
+    return secrets.token_hex(12)
+
+
+def _source(form: FormData) -> str:
+    given = _text(form, "source")
+    return f"page:{given}" if given.isalnum() and len(given) <= 64 else f"page:{_new_source()}"  # noqa: PLR2004 - longer than any of ours
+
+
+def _text(form: FormData, name: str) -> str:
+    value = form.get(name, "")
+    return value.strip() if isinstance(value, str) else ""

@@ -1,0 +1,75 @@
+// The dashboard: pages keep up with what happens, and a few keys. Works without it too.
+"use strict";
+
+const main = document.getElementById("main");
+
+// --- live: elements with data-part are replaced when something has happened
+
+// Only while the page is seen: browsers allow six streams for all pages of one origin.
+let stream = null;
+let waiting = 0;
+
+function follow() {
+  if (!("live" in main.dataset) || document.hidden || stream) return;
+  const task = main.dataset.live;
+  stream = new EventSource("/api/v1/events" + (task ? "?task=" + encodeURIComponent(task) : ""));
+  for (const kind of KINDS) stream.addEventListener(kind, refreshSoon);
+}
+
+const KINDS = [
+  "created", "started", "planned", "step_started", "step_done", "step_failed", "paused", "resumed",
+  "completed", "failed", "blocked", "cancelled", "reordered", "recovered", "waiting", "replanned",
+  "injected", "message", "note",
+];
+
+function refreshSoon() {
+  if (!waiting) waiting = setTimeout(refresh, 300);
+}
+
+async function refresh() {
+  waiting = 0;
+  let page;
+  try {
+    const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+    if (!answer.ok) return;
+    page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  } catch {
+    return; // The stream connects again, and the next event tries again.
+  }
+  for (const old of main.querySelectorAll("[data-part]")) {
+    const fresh = page.getElementById(old.id);
+    if (fresh && !isBusy(old) && old.outerHTML !== fresh.outerHTML) old.replaceWith(fresh);
+  }
+}
+
+// What somebody is using is left alone.
+function isBusy(part) {
+  const typed = [...part.querySelectorAll("textarea, input:not([type=hidden])")];
+  return part.contains(document.activeElement) || typed.some((each) => each.value !== each.defaultValue);
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) {
+    if (stream) stream.close();
+    stream = null;
+  } else if ("live" in main.dataset) {
+    follow();
+    refreshSoon();
+  }
+});
+follow();
+
+// --- keys and questions
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) return;
+  const field = document.querySelector(`[data-hotkey="${CSS.escape(event.key)}"]`);
+  if (!field) return;
+  event.preventDefault();
+  field.focus();
+});
+
+document.addEventListener("submit", (event) => {
+  const question = event.target.dataset.confirm;
+  if (question && !confirm(question)) event.preventDefault();
+});

@@ -1,0 +1,137 @@
+"""The pages of tasks: what they list, show and change, and for whom."""
+
+from __future__ import annotations
+
+import re
+
+import httpx
+import pytest
+
+from bot.dashboard.pages.tasks import _PAGE_SIZE
+from storage.records.tasks import NewTask, Task, TaskPriority, TaskStatus
+from tests.bot.dashboard.world import DashboardWorld
+
+PAGE = "/dashboard/tasks"
+HOSTILE = "<script>alert(1)</script> {{ 7 * 7 }} \u202e`x` [x](javascript:alert(1))"
+
+
+async def create(world: DashboardWorld, title: str, who: str = "olga", number: int = 0) -> Task:
+    chat = await world.core.repositories.chats.get_private(world.people[who].id)
+    return await world.core.services.tasks.create(
+        NewTask(
+            title=title,
+            instruction=title,
+            chat_id=chat.id,
+            created_by=world.people[who].id,
+            priority=TaskPriority.NORMAL,
+            source=f"test:{title}:{number}",
+        )
+    )
+
+
+async def state(world: DashboardWorld, task: Task) -> TaskStatus:
+    return (await world.core.services.tasks.view(task.id)).task.status
+
+
+def ids(page: httpx.Response) -> list[str]:
+    return list(dict.fromkeys(re.findall(r'href="/dashboard/tasks/(\w+)"', page.text)))
+
+
+async def test_tasks_are_filtered_searched_and_shown_as_a_board(world: DashboardWorld) -> None:
+    plants, report = await create(world, "Water the plants"), await create(world, "写周报")
+    browser = await world.browser("olga")
+    await browser.post(f"{PAGE}/{report.id}", data={"order": "stop", "source": "s1"})
+
+    assert ids(await browser.get(PAGE)) == [plants.id]
+    assert ids(await browser.get(PAGE, params={"show": "ended"})) == [report.id]
+    assert ids(await browser.get(PAGE, params={"show": "all"})) == [report.id, plants.id]
+    assert ids(await browser.get(PAGE, params={"show": "all", "text": "周报"})) == [report.id]
+    board = await browser.get(PAGE, params={"view": "board"})
+    assert ids(board) == [plants.id, report.id]
+    empty = await browser.get(PAGE, params={"text": "nothing like it"})
+    assert "No task matches" in empty.text
+
+
+async def test_the_list_goes_on_with_older_tasks(world: DashboardWorld) -> None:
+    made = [await create(world, f"task {n}") for n in range(_PAGE_SIZE + 3)]
+    browser = await world.browser("olga")
+
+    first = await browser.get(PAGE)
+    older = re.search(r'href="(\?show=open[^"]+)"', first.text)
+    assert older is not None
+    second = await browser.get(PAGE + older[1].replace("&amp;", "&"))
+
+    assert ids(first) + ids(second) == [each.id for each in reversed(made)]
+    for rubbish in ("x", "2026-01-01", "~", "9" * 400):
+        assert ids(await browser.get(PAGE, params={"before": rubbish})) == ids(first)
+
+
+async def test_a_task_is_created_once_however_often_its_form_is_sent(world: DashboardWorld) -> None:
+    browser = await world.browser("olga")
+    form = {"text": "Write a poem", "priority": "urgent", "source": "abc123"}
+
+    sent = [await browser.post(PAGE, data=form) for _ in range(2)]
+    empty = await browser.post(PAGE, data={"text": "  ", "source": "abc124"})
+
+    assert {each.status_code for each in sent} == {303}
+    assert len({each.headers["location"] for each in sent}) == 1
+    assert len(ids(await browser.get(PAGE))) == 1
+    assert empty.status_code >= 400
+    assert "What is to be done" in empty.text
+
+
+async def test_a_task_is_shown_and_steered(world: DashboardWorld) -> None:
+    task = await create(world, "Water the plants")
+    browser = await world.browser("olga")
+    page = f"{PAGE}/{task.id}"
+
+    async def order(name: str, **more: str) -> int:
+        return (await browser.post(page, data={"order": name, **more})).status_code
+
+    shown = await browser.get(page)
+    assert "Water the plants" in shown.text
+    assert 'class="trace"' in shown.text
+    assert await order("pause") == 303
+    assert await state(world, task) is TaskStatus.PAUSED
+    assert 'value="resume"' in (await browser.get(page)).text
+    assert await order("priority", priority="urgent") == 303
+    assert await order("message", text="Use rain water") == 303
+    assert "rain water" in (await browser.get(page)).text
+    assert await order("resume") == 303
+    assert await order("stop") == 303
+    assert await state(world, task) is TaskStatus.CANCELLED
+    assert await order("pause") == 409
+    assert await order("retry") == 303
+    for wrong in ("", "explode", "message"):
+        assert await order(wrong) >= 400
+    assert await state(world, task) is TaskStatus.PENDING
+
+
+async def test_the_plan_is_a_picture_without_scripts(world: DashboardWorld) -> None:
+    task = await create(world, "Water the plants")
+
+    picture = await (await world.browser("olga")).get(f"{PAGE}/{task.id}/plan.svg")
+
+    assert picture.headers["content-type"].startswith("image/svg+xml")
+    assert "sandbox" in picture.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize("part", ["", "/plan.svg"])
+async def test_only_owners_see_the_pages_of_tasks(world: DashboardWorld, part: str) -> None:
+    task = await create(world, "mine", "ann")
+
+    assert (await world.program("ann").get(f"{PAGE}/{task.id}{part}")).status_code == 403
+    assert (await world.client().get(f"{PAGE}/{task.id}{part}")).status_code == 401
+    assert (await (await world.browser("olga")).get(f"{PAGE}/zzzzzz{part}")).status_code == 404
+
+
+async def test_hostile_names_are_only_text(world: DashboardWorld) -> None:
+    task = await create(world, HOSTILE)
+    browser = await world.browser("olga")
+
+    for path in (PAGE, f"{PAGE}?view=board", f"{PAGE}/{task.id}"):
+        page = await browser.get(path)
+        assert page.status_code == 200
+        assert "<script>alert" not in page.text
+        assert 'href="javascript' not in page.text
+        assert " style=" not in page.text
