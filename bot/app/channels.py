@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
@@ -13,11 +14,11 @@ from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bot.app.backup_source import backup_source
 from bot.app.container import Container
-from bot.app.dashboard import build_dashboard_routes
 from bot.app.lifecycle import AppService
 from bot.app.preflight import report_unwritable_home
 from bot.app.running_program import save_address
@@ -31,8 +32,9 @@ from bot.engine.upkeep.scheduled_backups import BackupScheduler
 from bot.transports.inbox import InboxService
 from bot.transports.ports import Transport
 from bot.transports.supervisor import TransportSupervisor
-from bot.transports.web.access import has_bearer_token
+from bot.transports.web.access import VISITOR, get_bearer_token, has_bearer_token
 from bot.transports.web.chat_service import WebChatHistory, WebChatSender
+from bot.transports.web.pages import WebPages, negotiate_language
 from bot.transports.web.transport import WebTransport
 from cards import formats
 from cards.catalog import catalog_for
@@ -41,7 +43,7 @@ from handlers.command_table import platform_menu
 from handlers.language import CardLanguageResolver
 from storage.errors import StorageError
 from storage.records.messages import DeliveryUrgency
-from storage.records.people import Channel, PersonRole
+from storage.records.people import Channel, Chat, PersonRole, WebVisitor
 from storage.records.workers import SignInFailed
 
 log = logging.getLogger(__name__)
@@ -295,3 +297,58 @@ async def _read_body(request: Request) -> bytes:
         if len(found) > protocol.MAX_MESSAGE_BYTES:
             raise _HttpRefusal(413, f"no more than {protocol.MAX_MESSAGE_BYTES} bytes a message")
     return bytes(found)
+
+
+def build_dashboard_routes(core: Container, stopping: asyncio.Event) -> Sequence[BaseRoute]:
+    """`stopping` is set before the server waits for open requests."""
+    app = _LazyDashboard(core, stopping)
+    # Routes, not mounts: with these, the application sees whole paths.
+    paths = ("/dashboard", "/dashboard/{rest:path}", "/api/v1/{rest:path}")
+    return [Route(path, app) for path in paths]
+
+
+class _LazyDashboard:
+    """The dashboard and the HTTP API, loaded with the first request to them: who uses neither pays
+    for neither."""
+
+    def __init__(self, core: Container, stopping: asyncio.Event) -> None:
+        self._core = core
+        self._stopping = stopping
+        self._loading: asyncio.Future[ASGIApp] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._loading is None:
+            self._loading = asyncio.ensure_future(asyncio.to_thread(self._load))
+        # Shielded: it is for all requests, and this one may be cancelled.
+        app = await asyncio.shield(self._loading)
+        await app(scope, receive, send)
+
+    def _load(self) -> ASGIApp:
+        from bot.dashboard.app import build_app
+        from bot.dashboard.request import DashboardDeps
+
+        core, settings = self._core, self._core.settings
+        return build_app(
+            DashboardDeps(
+                services=core.services,
+                now=core.clock.now,
+                zone=settings.zone,
+                negotiate=negotiate_language,
+                get_chat=partial(_get_chat, core),
+                fixed_language=settings.fixed_language,
+                version=WebPages.version(),
+                new_incident=lambda: secrets.token_hex(4),
+                is_welcome=partial(_is_welcome, core),
+                stopping=self._stopping,
+            )
+        )
+
+
+async def _is_welcome(core: Container, request: Request) -> bool:
+    return await core.web_sessions.is_welcome(request.scope[VISITOR], get_bearer_token(request))
+
+
+async def _get_chat(core: Container, visitor: WebVisitor) -> Chat:
+    if visitor.is_local:
+        return await core.get_local_chat()
+    return await core.repositories.chats.get_private(visitor.person.id)

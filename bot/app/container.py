@@ -392,7 +392,7 @@ def _build_handler_services(
         workflows=engine.evolution.workflows,
         schedules=engine.schedule.service,
         self_check=autonomy.self_check,
-        doctor=build_doctor(settings, store, clock, engine=engine, autonomy=autonomy, quota=quota),
+        doctor=build_doctor(settings, store, clock, engine, autonomy.self_check, quota=quota),
         drive=autonomy.drive,
         heartbeat=engine.heartbeat,
         reports=build_reports(settings, store, clock, courier=courier, schedule=engine.schedule),

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from functools import partial
 from importlib.metadata import version
 
-from bot.app.autonomy import AutonomyServices
 from bot.app.engine import EngineServices
 from bot.app.repositories import RepositorySet
 from bot.config.settings import Settings
@@ -23,6 +22,7 @@ from bot.engine.autonomy.doctor import (
     describe_disk,
     describe_sandbox,
 )
+from bot.engine.autonomy.self_check import SelfCheckService
 from bot.engine.llm.backend import OFFLINE_NAME
 from bot.engine.upkeep.scheduled_backups import get_backup_state
 from bot.engine.workers.spec import CostAccount
@@ -36,9 +36,9 @@ def build_doctor(
     settings: Settings,
     store: RepositorySet,
     clock: Clock,
-    *,
     engine: EngineServices,
-    autonomy: AutonomyServices,
+    self_check: SelfCheckService,
+    *,
     quota: MonthlyQuota,
 ) -> DoctorService:
     def probes(by: Person) -> Sequence[SelfCheck]:
@@ -49,7 +49,7 @@ def build_doctor(
         )
 
     return DoctorService(
-        self_check=autonomy.self_check, probes=probes, key_values=store.key_values, now=clock.now
+        self_check=self_check, probes=probes, key_values=store.key_values, now=clock.now
     )
 
 

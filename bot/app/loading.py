@@ -24,7 +24,7 @@ _SHARED = ("__eq__", "__hash__", "__repr__", "__setattr__", "__delattr__")
 
 @contextmanager
 def loading_modules() -> Iterator[None]:
-    """What is loaded inside takes no part in garbage collection, then or later: a tenth of a start.
+    """Modules loaded inside take no part in garbage collection, then or later: a tenth of a start.
     Only what the dataclasses themselves leave is collected: with slots, each class is made twice.
     Frozen dataclasses share methods that the standard library compiles anew for each of some 700,
     which takes another fifth and 4 MiB. httpx's own command line, which would load rich and

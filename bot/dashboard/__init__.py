@@ -1,2 +1,2 @@
-"""Pages and HTTP API over `handlers.ports.HandlerServices`. `bot.app.dashboard` loads it with the
+"""Pages and HTTP API over `handlers.ports.HandlerServices`. `bot.app.channels` loads it with the
 first request."""

@@ -1,4 +1,4 @@
-"""What pages and the API know of one request."""
+"""One request, as pages and the API know it."""
 
 from __future__ import annotations
 

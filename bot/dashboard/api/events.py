@@ -1,4 +1,4 @@
-"""What happens to tasks, as a stream of server-sent events.
+"""Events of tasks, as a stream of server-sent events.
 
 Not a WebSocket: this works with curl and plain HTTP clients, and resuming after the last id is
 part of it. Pages had better use a socket: browsers allow six streams an origin.

@@ -54,7 +54,7 @@ class BlockingWork:
 
 
 async def run_check(check: SelfCheck, *, seconds: float) -> CheckResult:
-    """What the check has found. One that takes longer than `seconds` or raises is a problem of its
+    """The findings of the check. One that takes longer than `seconds` or raises is a problem of its
     own, and its result incomplete."""
     try:
         async with asyncio.timeout(seconds):

@@ -213,7 +213,7 @@ class HostProbe:
         return found
 
     def _list_open(self) -> Sequence[Path]:
-        """What of the data directory's first level others may read, itself included."""
+        """The data directory and the entries of its first level, if others may read them."""
         places = (self.home, *sorted(self.home.iterdir()))
         return [
             each

@@ -136,7 +136,7 @@ _UNFILLED = re.compile(
 
 
 def find_placeholder(report: str, known_words: str) -> str:
-    """What is left of a template in a report, where its value was to stand; empty if nothing is.
+    """The rest of a template in a report, where its value was to stand; empty if nothing is.
     A quoted one, or one that stands in the words of the task, is none."""
     found = (each[0] for each in _UNFILLED.finditer(report))
     return next((each for each in found if each not in known_words), "")

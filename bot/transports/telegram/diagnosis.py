@@ -81,7 +81,7 @@ class TelegramDiagnosis:
 
 
 async def _diagnose_group(bot: Bot, chat: Chat) -> HealthFinding | None:
-    """What the bot may not do in the group; None if it may write."""
+    """The right that the bot lacks in the group; None if it may write."""
     from telegram import ChatMemberRestricted
     from telegram.error import BadRequest, Forbidden
 

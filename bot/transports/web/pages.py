@@ -146,8 +146,8 @@ class WebPages:
     async def link_page(
         self, request: Request, link: WebLink | None, *, token: str = "", status: int = 200
     ) -> Response:
-        """What a link that works once is for, with a button that uses it, and then the `token` that
-        it made. None: it works no more."""
+        """The purpose of a link that works once, with a button that uses it, and then the `token`
+        that it made. None: it works no more."""
         facts = {"link": link, "token": token}
         page = await _template("sign_in.html", self.words(request), **facts)
         return HTMLResponse(page, status_code=status, headers={"cache-control": _NO_STORE})

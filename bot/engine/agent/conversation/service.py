@@ -507,7 +507,7 @@ class ConversationService:
         )
 
     async def _describe_told(self, chat: ChatId, session: ModelSession) -> str:
-        """What the heartbeat has told this chat and the session does not know; empty if nothing."""
+        """News of the heartbeat that the session does not know; empty if there are none."""
         since = self._now() - _TOLD_WITHIN
         if session.turns:
             since = max(since, session.last_used_at)

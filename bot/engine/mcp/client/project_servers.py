@@ -37,7 +37,7 @@ _MAX_NAMED_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class McpConsents:
-    """What owners have decided about the servers of projects, by the hash of what they saw."""
+    """Decisions of owners about the servers of projects, by the hash of what they saw."""
 
     db: Database
     key_values: KeyValueStore
