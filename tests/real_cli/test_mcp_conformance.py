@@ -54,6 +54,26 @@ async def test_the_client_conforms(scenario: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "scenario",
+    [
+        "metadata-default",
+        "metadata-var1",
+        "scope-from-www-authenticate",
+        "token-endpoint-auth-basic",
+        "token-endpoint-auth-none",
+    ],
+)
+async def test_signing_in_conforms(scenario: str, tmp_path: Path) -> None:
+    command = f"{sys.executable} {CLIENT} sign-in"
+
+    said = await conformance(
+        tmp_path, "client", "--command", command, "--scenario", f"auth/{scenario}"
+    )
+
+    assert "OVERALL: PASSED" in said
+
+
+@pytest.mark.parametrize(
     "scenario", ["server-initialize", "ping", "tools-list", "dns-rebinding-protection"]
 )
 async def test_the_memory_server_conforms_in_what_it_offers(scenario: str, tmp_path: Path) -> None:
