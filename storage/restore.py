@@ -117,6 +117,7 @@ def restore_backup(
             _stage(archive, staging, manifest, target, now=now, reason=reason)
         except BaseException:
             shutil.rmtree(staging, ignore_errors=True)
+            _partial(target.database).unlink(missing_ok=True)
             raise
         plan = _Plan(
             phase=_OLD,
@@ -164,11 +165,17 @@ def _stage(
         settle_restored(database, backup_at=manifest.created, now=now, reason=reason)
     except (DatabaseError, StoreUnavailable) as error:
         told = getattr(error, "orig", None) or error
+        if "disk is full" in str(told):
+            raise RestoreRefused(f"{staging}: no space left on the disk") from error
         raise BadBackup(f"the database in it cannot be used: {told}") from error
     facts = inspect_store(database)
     write_marker(home, StoreMarker(id=facts.store_id, schema=HEAD_REVISION))
-    if target.database.parent.resolve() == target.home.resolve():
-        database.rename(home / target.database.name)
+    inside = _place_in_home(target)
+    if inside is not None:
+        (home / inside).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        database.rename(home / inside)
+    else:
+        _move_beside(database, target.database)
     for each in new.rglob("*"):
         if each.is_dir():
             fsync_path(each)
@@ -178,10 +185,17 @@ def _stage(
 def _remove_other_databases(home: Path, target: RestoreTarget) -> None:
     """Remove staged files by the names of the database and its logs. They were of another one when
     the backup was made, and a log would be replayed into this one."""
-    place, inside = target.database.resolve(), target.home.resolve()
-    if place.is_relative_to(inside):
-        for each in _existing_database(home / place.relative_to(inside)):
-            each.unlink()
+    inside = _place_in_home(target)
+    for each in () if inside is None else _existing_database(home / inside):
+        each.unlink()
+
+
+def _place_in_home(target: RestoreTarget) -> Path | None:
+    """The database's path from the home; None if it is elsewhere."""
+    database, home = target.database.absolute(), target.home.absolute()
+    if not database.is_relative_to(home):
+        database, home = database.resolve(), home.resolve()
+    return database.relative_to(home) if database.is_relative_to(home) else None
 
 
 def _finish(home: Path, plan: _Plan) -> Path | None:
@@ -206,8 +220,9 @@ def _finish(home: Path, plan: _Plan) -> Path | None:
     for entry in sorted((new / HOME_PREFIX).iterdir()):
         if entry.name not in plan.kept:
             entry.rename(home / entry.name)
-    if (new / DATABASE).exists():
-        _copy_into_place(new / DATABASE, database)
+    if _partial(database).exists():
+        _partial(database).replace(database)
+        fsync_path(database.parent)
     aside = home / f"{_ASIDE_PREFIX}{plan.stamp}"
     if old.is_dir() and any(old.iterdir()):
         old.rename(aside)
@@ -217,15 +232,18 @@ def _finish(home: Path, plan: _Plan) -> Path | None:
     return aside if aside.is_dir() else None
 
 
-def _copy_into_place(copy: Path, database: Path) -> None:
-    """Another file system cannot be renamed into."""
-    partial = database.with_name(f"{database.name}.restoring")
+def _move_beside(staged: Path, database: Path) -> None:
+    """Only a rename is left then, also on another file system."""
+    partial = _partial(database)
     database.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    shutil.copyfile(copy, partial)
+    shutil.move(staged, partial)
     partial.chmod(0o600)
     fsync_path(partial)
-    partial.replace(database)
     fsync_path(database.parent)
+
+
+def _partial(database: Path) -> Path:
+    return database.with_name(f"{database.name}.restoring")
 
 
 def _entries(home: Path, kept: Iterable[str]) -> Iterator[Path]:

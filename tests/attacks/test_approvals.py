@@ -267,7 +267,9 @@ def test_the_end_of_a_command_is_on_the_front_whatever_is_before_it(gap: str) ->
         ("\u202e", "\\u202e"), ("\u2066", "\\u2066"), ("\u200b", "\\u200b"), ("\u200d", "\\u200d"),
         ("\ufeff", "\\ufeff"), ("\u00ad", "\\u00ad"), ("\x1b", "\\u001b"), ("\x07", "\\u0007"),
         ("\r", "\\u000d"), ("\u2028", "\\u2028"), ("\U000e0041", "\\udb40\\udc41"),
-        ("\u00a0", "\\u00a0"), ("\u3164", "\\u3164"), ("\ud800", "\\ud800"), ("\x00", "\\u0000"),
+        ("\u00a0", "\\u00a0"), ("\u3164", "\\u3164"), ("\u2800", "\\u2800"), ("\uffa0", "\\uffa0"),
+        ("\u034f", "\\u034f"), ("\U0001d173", "\\ud834\\udd73"),
+        ("\ud800", "\\ud800"), ("\x00", "\\u0000"),
     ],
 )  # fmt: skip
 def test_what_has_no_sign_is_shown_by_its_number(hidden: str, shown: str) -> None:

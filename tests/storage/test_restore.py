@@ -111,6 +111,41 @@ def test_a_database_elsewhere_is_restored_there(tmp_path: Path) -> None:
     assert len(list(elsewhere.parent.glob("x.db.replaced-*"))) == 1
 
 
+def test_a_disk_without_room_for_the_database_leaves_the_old_home_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, home = backed_up(tmp_path), tmp_path / "new"
+    database = tmp_path / "data" / "x.db"
+    into(made.path, home, database=str(database))
+    before, marker = listed(tmp_path), read_marker(home)
+
+    def full(_staged: Path, partial: Path) -> None:
+        partial.write_bytes(b"a part")
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "move", full)
+        with pytest.raises(RestoreRefused, match="space"):
+            into(made.path, home, database=str(database), replace=True)
+    assert listed(tmp_path) == before
+    assert read_marker(home) == marker
+
+    into(made.path, home, database=str(database), replace=True)
+    assert verify_store(home, f"sqlite:///{database}") is not None
+    assert not [each for each in listed(tmp_path) if each.endswith(".restoring")]
+
+
+def test_a_database_below_a_folder_of_the_home_is_restored_there(tmp_path: Path) -> None:
+    made, home = backed_up(tmp_path), tmp_path / "new"
+    database = home / "sub" / "x.db"
+
+    for _ in range(2):
+        into(made.path, home, database=str(database), replace=True)
+
+    assert verify_store(home, f"sqlite:///{database}") is not None
+    assert len(list(home.glob("replaced-*/sub/x.db"))) == 1
+
+
 def test_an_older_schema_is_migrated_and_a_newer_one_refused(tmp_path: Path) -> None:
     older = backed_up(tmp_path, older=True)
     into(older.path, tmp_path / "one")
