@@ -92,10 +92,9 @@ async def test_a_change_of_a_workflow_is_tried_after_an_approval_and_taken_back(
         await ask(boss, chat, "/prompt show weekly", "workflow:weekly", "on trial")
         await ask(boss, chat, "/prompt diff workflow:weekly", f"+{ADDED}")
 
-        for _ in range(20):
+        # Each task that tries it fails, and the others do not.
+        while ended(chat).count(False) < 3 + 3:
             await run_weekly(boss, chat, 5)
-            if any("version 1 is no longer used" in each.text for each in chat.from_bot):
-                break
         await wait_for_message(chat, "workflow:weekly: version 1 is no longer used", "0 of 3")
         assert await run_weekly(boss, chat, 5)
         await ask(boss, chat, "/prompt list", "workflow:weekly: as written")
