@@ -75,7 +75,7 @@ from tests.bot.engine.workspaces.git_project import always_adopted
 from tests.builders import STARVATION_LIMIT
 from tests.fakes.backends import OnlyBackend
 from tests.migrated_database import database_file, migrated_url
-from tests.waiting import WAIT_SECONDS, wait_until
+from tests.waiting import ChangeSignal, wait_until
 
 RISKY_WORDS = ("deploy",)
 APPROVAL_LIFETIME = timedelta(days=7)
@@ -285,7 +285,7 @@ class EngineHarness:
     """One life of the engine; `close` ends it the way kill -9 would, or politely. `changed` is
     set whenever there are events to tell."""
 
-    db: Database
+    db: WatchedDatabase
     store: TaskStore
     tasks: TaskService
     dispatcher: LocalDispatcher
@@ -321,19 +321,35 @@ class EngineHarness:
     async def until(self, task: Task, *statuses: TaskStatus) -> TaskView:
         """Wait until the task has one of these statuses; any final one by default."""
         wanted = statuses or tuple(status for status in TaskStatus if status.is_final)
-        async with asyncio.timeout(WAIT_SECONDS):
-            while True:
-                view = await self.views.view(task.id)
-                if view.task.status in wanted:
-                    return view
-                await asyncio.sleep(0.005)
+
+        async def look() -> TaskView | None:
+            if (await self.store.tasks.get(task.id)).status not in wanted:
+                return None
+            view = await self.views.view(task.id)
+            return view if view.task.status in wanted else None
+
+        return await self.db.commits.until_found(look)
 
 
-async def open_seeded_database(path: Path, stack: AsyncExitStack) -> Database:
+class WatchedDatabase(Database):
+    """Tells of each commit, so that a test need not ask again and again."""
+
+    def __init__(self, *how: Any) -> None:
+        super().__init__(*how)
+        self.commits = ChangeSignal()
+
+    @asynccontextmanager
+    async def write(self) -> AsyncGenerator[Transaction, None]:
+        async with super().write() as transaction:
+            yield transaction
+        self.commits.notify()
+
+
+async def open_seeded_database(path: Path, stack: AsyncExitStack) -> WatchedDatabase:
     """The database at `path`; a new one contains BOSS, MATE and CHATS."""
     if not path.exists():
         path.write_bytes(await asyncio.to_thread(_seeded_file))
-    return await Database.open(f"sqlite:///{path}", stack)
+    return await WatchedDatabase.open(f"sqlite:///{path}", stack)
 
 
 @cache

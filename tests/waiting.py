@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from inspect import isawaitable
 from typing import Any, TypeVar
 
@@ -17,12 +18,14 @@ async def wait_until(
     condition: Callable[[], Any | Awaitable[Any]], timeout: float = WAIT_SECONDS
 ) -> None:
     """Poll a condition, awaited if it is asynchronous, until it holds. For what gives no signal."""
+    pause = 0.005
     async with asyncio.timeout(timeout):
         while True:
             holds = condition()
             if await holds if isawaitable(holds) else holds:
                 return
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.2, 0.05)
 
 
 class ChangeSignal:
@@ -37,6 +40,20 @@ class ChangeSignal:
 
     async def next(self) -> None:
         await self._event.wait()
+
+    async def until_found(
+        self, look: Callable[[], Awaitable[T | None]], timeout: float = WAIT_SECONDS
+    ) -> T:
+        """The first thing that `look` finds, which is called again after each change, and at times
+        without one: somebody else may have changed it."""
+        async with asyncio.timeout(timeout):
+            while True:
+                changed = self._event
+                if (found := await look()) is not None:
+                    return found
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(0.1):
+                        await changed.wait()
 
     async def until(
         self, look: Callable[[], T | None], timeout: float = WAIT_SECONDS, what: str = ""

@@ -18,6 +18,7 @@ from bot.engine.tools.shell_exec import CommandShell, exec_tool
 from tests.bot.engine.permissions.policy_cases import WORKSPACE, build_policy, decide_verdict
 from tests.bot.engine.sandbox.conftest import SandboxCell, cell
 from tests.bot.engine.workspaces.git_project import GitProject
+from tests.case_tables import all_cases
 
 __all__ = ["cell"]
 
@@ -195,7 +196,7 @@ READING = [
 ]
 
 
-@pytest.mark.parametrize("command", HIDDEN_PROGRAMS)
+@all_cases("command", HIDDEN_PROGRAMS)
 def test_a_command_that_may_do_more_than_read_is_not_run_unasked(command: str) -> None:
     assert not is_read_only_command(command, WORKSPACE)
     assert decide_verdict(build_policy(), "exec", command=command) != "allow"
@@ -206,13 +207,13 @@ def test_a_command_with_a_redirection_writes(command: str) -> None:
     assert not is_read_only_command(command, WORKSPACE)
 
 
-@pytest.mark.parametrize("command", READING)
+@all_cases("command", READING)
 def test_a_command_that_only_reads_needs_nobody(command: str) -> None:
     assert is_read_only_command(command, WORKSPACE)
     assert decide_verdict(build_policy(), "exec", command=command) == "allow"
 
 
-@pytest.mark.parametrize("name", sorted(_PLAIN))
+@all_cases("name", sorted(_PLAIN))
 def test_no_option_is_taken_for_another_because_it_begins_like_it(name: str) -> None:
     options = _PLAIN[name]
     long = {*options.words, *options.named_values}

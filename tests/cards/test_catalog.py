@@ -12,6 +12,7 @@ import pytest
 from cards.catalog import catalog_for
 from storage.records.people import Language
 from tests.cards.untranslated_words import foreign_words
+from tests.case_tables import all_cases
 
 TEXTS = Path(__file__).parents[2] / "cards" / "texts"
 FILES = sorted(path.name for path in (TEXTS / "en").glob("*.toml"))
@@ -41,12 +42,12 @@ def test_both_languages_have_the_same_files() -> None:
     assert chinese == FILES
 
 
-@pytest.mark.parametrize("name", FILES)
+@all_cases("name", FILES)
 def test_a_file_has_the_same_keys_in_both_languages(name: str) -> None:
     assert read("en", name).keys() == read("zh", name).keys()
 
 
-@pytest.mark.parametrize("name", FILES)
+@all_cases("name", FILES)
 def test_a_text_needs_the_same_facts_in_both_languages(name: str) -> None:
     english, chinese = read("en", name), read("zh", name)
 
@@ -64,7 +65,7 @@ def test_no_text_is_empty(language: Language, name: str) -> None:
     assert {key for key in empty if not key.endswith(".usage")} == set()
 
 
-@pytest.mark.parametrize("name", FILES)
+@all_cases("name", FILES)
 def test_chinese_texts_are_chinese(name: str) -> None:
     english, chinese = read("en", name), read("zh", name)
 
@@ -90,7 +91,7 @@ def test_one_thing_has_one_name_in_chinese(other: str) -> None:
     assert {key for key, text in texts.items() if other in text} == set()
 
 
-@pytest.mark.parametrize("name", FILES)
+@all_cases("name", FILES)
 def test_chinese_texts_have_latin_letters_for_names_only(name: str) -> None:
     texts = {key: text for key, text in read("zh", name).items() if not key.endswith(".usage")}
 

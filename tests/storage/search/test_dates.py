@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.search.dates import day_tokens, find_dates
+from tests.case_tables import all_cases
 
 WEDNESDAY = date(2023, 5, 10)
 
@@ -17,7 +18,7 @@ def named(text: str, today: date = WEDNESDAY) -> list[str]:
     return [token for each in find_dates(text, today) for token in each.tokens]
 
 
-@pytest.mark.parametrize(
+@all_cases(
     ("text", "tokens"),
     [
         ("昨天吃了什么", ["=2023-05-09"]),

@@ -13,6 +13,7 @@ from bot.engine.llm.answer_schemas import PlanAnswer, plan_answer_for
 from bot.engine.llm.written_forms import read_form
 from bot.engine.workflow.field_reader import InvalidGraph
 from bot.engine.workflow.planner import plan_from_answer
+from tests.case_tables import all_cases
 
 TWO = {"plan": "So.", "steps": [{"title": "Write it"}, {"title": "Check it"}]}
 JSON = json.dumps(TWO)
@@ -59,7 +60,7 @@ WORDINGS: dict[str, str] = {
 }
 
 
-@pytest.mark.parametrize("name", WORDINGS)
+@all_cases("name", WORDINGS)
 def test_a_plan_is_read_however_it_is_worded(name: str) -> None:
     answer = read_form(WORDINGS[name], PlanAnswer)
 

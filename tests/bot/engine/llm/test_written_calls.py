@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from bot.engine.llm.written_calls import MAX_CALLS, HeldText, read_calls
 from bot.engine.llm.written_forms import parse_repaired_json
+from tests.case_tables import all_cases
 
 TOOLS = {
     "write": {
@@ -66,7 +67,7 @@ NONE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@all_cases("name", WRITTEN)
 def test_a_call_is_read_however_it_is_written(name: str) -> None:
     found = read_calls(WRITTEN[name], TOOLS, text_is_answer=True, is_asked=True)
 

@@ -11,6 +11,7 @@ from bot.engine.memory.noise_filter import (
     is_time_bound,
     strip_workflow_scaffold,
 )
+from tests.case_tables import all_cases
 
 SAID = [
     ("hi", NoiseKind.GREETING),
@@ -84,7 +85,7 @@ FACTS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "noise"), SAID)
+@all_cases(("text", "noise"), SAID)
 def test_what_is_said_and_is_noise_is_known_as_what_it_is(text: str, noise: NoiseKind) -> None:
     assert classify_noise(text) is noise
 
@@ -94,7 +95,7 @@ def test_what_only_looks_like_noise_is_kept(text: str) -> None:
     assert classify_noise(text) is None
 
 
-@pytest.mark.parametrize(("text", "noise"), DRAWN)
+@all_cases(("text", "noise"), DRAWN)
 def test_of_facts_more_is_asked(text: str, noise: NoiseKind) -> None:
     assert classify_fact_noise(text) is noise
 

@@ -8,6 +8,7 @@ import pytest
 
 from bot.engine.memory.explicit_statements import asks_to_remember, find_explicit_statements
 from storage.records.memory import MemoryCategory
+from tests.case_tables import all_cases
 
 ABOUT_ONESELF = [
     ("I'm allergic to peanuts", "profile:allergy peanuts", "Allergic to peanuts"),
@@ -232,7 +233,7 @@ TRAPS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "key", "told"), ABOUT_ONESELF)
+@all_cases(("text", "key", "told"), ABOUT_ONESELF)
 def test_what_somebody_says_of_themselves_is_taken_down(text: str, key: str, told: str) -> None:
     found = find_explicit_statements(text)
 
@@ -250,7 +251,7 @@ def test_what_is_never_to_be_done_again_is_taken_down_as_it_was_said(text: str) 
     assert asks_to_remember(text)
 
 
-@pytest.mark.parametrize("text", TRAPS)
+@all_cases("text", TRAPS)
 def test_questions_quotes_guesses_and_others_are_none_of_it(text: str) -> None:
     assert find_explicit_statements(text) == ()
 

@@ -44,7 +44,6 @@ from tests.engine_harness import (
     run_engine,
 )
 from tests.journeys.model_world import ScriptedModel
-from tests.waiting import WAIT_SECONDS
 
 SCHEMA = {
     "type": "object",
@@ -152,17 +151,16 @@ class PermissionSetup:
 
     async def request(self, task: Task) -> Approval:
         """The one request that waits for a decision about the task."""
-        async with asyncio.timeout(WAIT_SECONDS):
-            while True:
-                waiting = [
-                    each
-                    for each in await self.approvals.list_by_task(task.id)
-                    if each.state is ApprovalState.WAITING
-                ]
-                if waiting:
-                    (only,) = waiting
-                    return only
-                await asyncio.sleep(0.005)
+
+        async def look() -> Approval | None:
+            asked = await self.approvals.list_by_task(task.id)
+            waiting = [each for each in asked if each.state is ApprovalState.WAITING]
+            if not waiting:
+                return None
+            (only,) = waiting
+            return only
+
+        return await self.world.db.commits.until_found(look)
 
     async def decide(
         self, approval: Approval, *, approve: bool = True, reason: str = "", scope: str = ""

@@ -19,6 +19,7 @@ from tests.bot.engine.permissions.policy_cases import (
     decide,
     strictness,
 )
+from tests.case_tables import all_cases
 
 HOUSE = build_policy(allow="exec(npm test), exec(git commit *)", deny="exec(git push*)")
 OPEN = build_policy(deny="exec(git push*)", security="full")
@@ -51,7 +52,7 @@ def test_looking_around_and_what_is_allowed_needs_nobody(command: str) -> None:
     assert decide(HOUSE, command).verdict == ALLOW
 
 
-@pytest.mark.parametrize(
+@all_cases(
     "command",
     [
         "rm -rf build",
@@ -202,7 +203,7 @@ def test_a_forbidden_command_is_found_wherever_it_hides(command: str, judge: Rul
     assert decide(judge, command).verdict == DENY
 
 
-@pytest.mark.parametrize(
+@all_cases(
     "command",
     [
         "x=git; $x push",
@@ -246,7 +247,7 @@ def test_what_may_turn_out_forbidden_is_at_least_asked_about(command: str) -> No
     assert decide(OPEN, command).verdict in {ASK, DENY}
 
 
-@pytest.mark.parametrize(
+@all_cases(
     "command",
     [
         "rm -rf /",

@@ -26,11 +26,12 @@ from tests.bot.engine.permissions.policy_cases import (
     strictness,
     tool_call,
 )
+from tests.case_tables import all_cases
 
 HOUSE = build_policy()
 
 
-@pytest.mark.parametrize(
+@all_cases(
     ("name", "arguments", "expected"),
     [
         ("read", {"path": "a.md"}, ALLOW),
@@ -288,7 +289,7 @@ def test_who_may_not_read_a_file_may_not_search_it_by_name() -> None:
 _WATCHFUL = build_policy(deny="exec(python3 evil.py)")
 
 
-@pytest.mark.parametrize(
+@all_cases(
     ("command", "expected"),
     [
         ("python3 report.py", ALLOW),

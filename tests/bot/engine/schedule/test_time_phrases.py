@@ -16,6 +16,7 @@ from handlers.middleware import explain_error
 from storage.records.people import Language
 from storage.records.schedules import CronTiming, DayFilter, Interval, OneTime, Timing
 from tests.bot.engine.schedule import request_tables, timing_tables, wording_tables
+from tests.case_tables import all_cases
 
 SHANGHAI = ZoneInfo("Asia/Shanghai")
 NOW = datetime(2026, 11, 26, 10, tzinfo=SHANGHAI)
@@ -49,9 +50,7 @@ def meaning(timing: Timing) -> str:
             return expression if days is DayFilter.ANY else f"{of} {expression}"
 
 
-@pytest.mark.parametrize(
-    ("phrase", "told"), rows(timing_tables.CHINESE) + rows(timing_tables.ENGLISH)
-)
+@all_cases(("phrase", "told"), rows(timing_tables.CHINESE) + rows(timing_tables.ENGLISH))
 def test_a_phrase_means(phrase: str, told: str) -> None:
     assert meaning(read_timing(phrase, now=NOW, zone=SHANGHAI)) == told
 
@@ -67,7 +66,7 @@ def test_every_form_in_the_documentation_is_understood() -> None:
         read_timing(form, now=NOW, zone=SHANGHAI)
 
 
-@pytest.mark.parametrize(("phrase", "key"), rows(timing_tables.REFUSED))
+@all_cases(("phrase", "key"), rows(timing_tables.REFUSED))
 def test_what_gives_no_time_is_refused(phrase: str, key: str) -> None:
     with pytest.raises(TimingError) as refused:
         read_timing(phrase, now=NOW, zone=SHANGHAI)
@@ -77,7 +76,7 @@ def test_what_gives_no_time_is_refused(phrase: str, key: str) -> None:
         assert explain_error(refused.value, catalog_for(language), "").hint
 
 
-@pytest.mark.parametrize(
+@all_cases(
     ("text", "told", "rest"),
     [
         ("明天9点 交周报", "11-27 09:00", "交周报"),
@@ -166,7 +165,7 @@ REQUESTS = [
 ]
 
 
-@pytest.mark.parametrize(("message", "told", "kind", "subject"), REQUESTS)
+@all_cases(("message", "told", "kind", "subject"), REQUESTS)
 def test_a_message_asks_for_later(message: str, told: str, kind: str, subject: str) -> None:
     request = read_request(message, now=NOW, zone=SHANGHAI)
 
@@ -176,7 +175,7 @@ def test_a_message_asks_for_later(message: str, told: str, kind: str, subject: s
     assert request.subject == subject
 
 
-@pytest.mark.parametrize("message", request_tables.NEGATIVE.strip().split("\n"))
+@all_cases("message", request_tables.NEGATIVE.strip().split("\n"))
 def test_other_messages_do_not(message: str) -> None:
     assert read_request(message, now=NOW, zone=SHANGHAI) is None
 

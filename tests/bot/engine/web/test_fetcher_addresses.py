@@ -6,9 +6,10 @@ import pytest
 
 from bot.engine.web.fetcher import PrivateHostError, is_public, parse_address, parse_private_hosts
 from bot.engine.web.urls import parse_url
+from tests.case_tables import all_cases
 
 
-@pytest.mark.parametrize(
+@all_cases(
     "address",
     [
         "127.0.0.1",
@@ -84,7 +85,7 @@ def test_what_is_no_place_is_refused(entry: str) -> None:
         parse_private_hosts([entry])
 
 
-@pytest.mark.parametrize(
+@all_cases(
     "text",
     [
         "",

@@ -15,6 +15,7 @@ from bot.engine.workflow.field_reader import InvalidGraph
 from bot.engine.workflow.plan import is_chain, linear_workflow
 from bot.engine.workflow.planner import find_json, plan_from_answer, plan_from_text
 from tests.bot.engine.workflow.scheduler_simulator import SchedulerSimulator
+from tests.case_tables import all_cases
 
 REVIEW = {
     "nodes": [
@@ -206,7 +207,7 @@ JSON_CASES: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", JSON_CASES)
+@all_cases("name", JSON_CASES)
 def test_json_is_found_and_mended(name: str) -> None:
     text, expected = JSON_CASES[name]
 

@@ -19,6 +19,7 @@ from tests.bot.engine.workflow.builders import (
     issues_in,
     node_data,
 )
+from tests.case_tables import all_cases
 
 LOOP = {"type": "while", "condition": "true", "bodyNodes": ["c"]}
 FOREACH = {"collection": "[1]", "bodyNodes": ["c"]}
@@ -284,7 +285,7 @@ REVIEW = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@all_cases("name", BROKEN)
 def test_a_broken_workflow_is_refused_with_its_faults(name: str) -> None:
     assert_refused(*BROKEN[name])
 

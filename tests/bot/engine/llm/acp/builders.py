@@ -129,14 +129,15 @@ class CliTask:
 
     async def run_to_end(self, task: Task) -> TaskStatus:
         """Somebody decides whatever is asked, and allows only what was not made already."""
-        while True:
+
+        async def look() -> TaskStatus | None:
             for each in await self.approvals.list_by_task(task.id):
                 if each.state is ApprovalState.WAITING:
                     await self.decide(each, approve=not self.call_count)
-            view = await self.world.views.view(task.id)
-            if view.task.status.is_final:
-                return view.task.status
-            await asyncio.sleep(0.005)
+            status = (await self.world.store.tasks.get(task.id)).status
+            return status if status.is_final else None
+
+        return await self.world.db.commits.until_found(look)
 
     async def decide(self, approval: Approval, *, approve: bool) -> None:
         source = f"d:{approval.id}"

@@ -22,6 +22,7 @@ from bot.engine.llm.backend import (
 )
 from cards.catalog import catalog_for
 from storage.records.people import Language
+from tests.case_tables import all_cases
 
 # Raised by tools and hooks for the library itself to catch: they never end a run.
 INNER = {
@@ -56,7 +57,7 @@ def _library() -> Iterator[type[Exception]]:
             yield one
 
 
-@pytest.mark.parametrize("kind", sorted(set(_library()) - INNER - BY_FACTS, key=str))
+@all_cases("kind", sorted(set(_library()) - INNER - BY_FACTS, key=str))
 def test_every_exception_that_can_end_a_run_is_in_the_table(kind: type[Exception]) -> None:
     assert any(issubclass(kind, known) for known, _ in ERROR_TABLE)
 

@@ -33,6 +33,7 @@ from bot.engine.llm.offline.actions import (
     WaitAction,
     WriteFileAction,
 )
+from tests.case_tables import all_cases
 
 
 def _writes(path: str, text: str) -> WriteFileAction:
@@ -42,7 +43,7 @@ def _writes(path: str, text: str) -> WriteFileAction:
 _IT = ShowAction(source=EarlierOutput())
 
 
-@pytest.mark.parametrize(
+@all_cases(
     ("text", "act"),
     [
         ("write a haiku about queues", HaikuAction(topic="queues", chinese=False)),

@@ -30,6 +30,7 @@ from bot.engine.workflow.expressions.operations import (
     value_as_text,
 )
 from bot.engine.workflow.expressions.parser import parse_expression, walk_nodes
+from tests.case_tables import all_cases
 
 LANGUAGE_NAMES: dict[str, Any] = {
     "outputs": {
@@ -55,7 +56,7 @@ TEMPLATE_NAMES: Mapping[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
+@all_cases(
     ("text", "wanted"),
     [
         ("1 + 2 * 3", 7),
@@ -245,7 +246,7 @@ def test_the_names_it_speaks_of_are_known_beforehand() -> None:
     assert check_expression(text) == {"variables", "inputs", "item"}
 
 
-@pytest.mark.parametrize(
+@all_cases(
     "text",
     [
         "1 2",
@@ -304,7 +305,7 @@ def test_nothing_of_a_value_but_its_own_parts_can_be_reached(text: str) -> None:
         evaluate(text, LANGUAGE_NAMES)
 
 
-@pytest.mark.parametrize(
+@all_cases(
     "text",
     [
         "9" * 1_999,

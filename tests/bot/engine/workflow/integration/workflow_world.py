@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -31,7 +30,6 @@ from tests.engine_harness import (
     make_decision_recorder,
     run_engine,
 )
-from tests.waiting import WAIT_SECONDS
 
 
 class PacedBackend(FakeBackend):
@@ -73,22 +71,23 @@ class WorkflowWorld:
 
     async def wait_for_request(self, task: Task, title: str) -> Approval:
         """The open request with that title, as soon as there is one."""
-        async with asyncio.timeout(WAIT_SECONDS):
-            while True:
-                for approval in await self.approvals.list_by_task(task.id):
-                    if approval.title == title and approval.state is ApprovalState.WAITING:
-                        return approval
-                await asyncio.sleep(0.005)
+
+        async def look() -> Approval | None:
+            asked = await self.approvals.list_by_task(task.id)
+            open_ = (each for each in asked if each.state is ApprovalState.WAITING)
+            return next((each for each in open_ if each.title == title), None)
+
+        return await self.engine.db.commits.until_found(look)
 
     async def open_requests(self, task: Task, n: int) -> Sequence[Approval]:
         """All of them, as soon as there are so many."""
-        async with asyncio.timeout(WAIT_SECONDS):
-            while True:
-                all_asked = await self.approvals.list_by_task(task.id)
-                left = [each for each in all_asked if each.state is ApprovalState.WAITING]
-                if len(left) >= n:
-                    return left
-                await asyncio.sleep(0.005)
+
+        async def look() -> Sequence[Approval] | None:
+            asked = await self.approvals.list_by_task(task.id)
+            left = [each for each in asked if each.state is ApprovalState.WAITING]
+            return left if len(left) >= n else None
+
+        return await self.engine.db.commits.until_found(look)
 
     async def decide(self, approval: Approval, *, approve: bool = True, reason: str = "") -> None:
         source = f"d:{approval.id}"
@@ -108,12 +107,11 @@ class WorkflowWorld:
         return await self.engine.store.graphs.list_runs(task.id)
 
     async def wait_for_run(self, task: Task, path: str, *statuses: str) -> NodeRun:
-        async with asyncio.timeout(WAIT_SECONDS):
-            while True:
-                run = (await self.runs(task)).get(path)
-                if run is not None and run.status in statuses:
-                    return run
-                await asyncio.sleep(0.005)
+        async def look() -> NodeRun | None:
+            run = (await self.runs(task)).get(path)
+            return run if run is not None and run.status in statuses else None
+
+        return await self.engine.db.commits.until_found(look)
 
     async def event_texts(self, task: Task, kind: EventKind) -> Sequence[str]:
         events = await self.engine.tasks.events(task.id, 200)
