@@ -18,7 +18,7 @@ from bot.app.repositories import RepositorySet, build_repositories
 from bot.app.schedule import build_project_folders
 from bot.app.workers import build_masker
 from bot.config.settings import Settings
-from bot.engine.agent.budget import CostReportService
+from bot.engine.agent.budget import CostReportService, SpendingCaps
 from bot.engine.agent.session_transcript import TranscriptService
 from bot.engine.agent.skills import SkillDrafter
 from bot.engine.mcp.server.memory_access import McpMemoryDeps
@@ -356,13 +356,7 @@ def _build_handler_services(
         pairings=store.pairings,
         web_sessions=web_sessions,
         approvals=ApprovalService(store.approvals, engine.on_decided),
-        costs=CostReportService(
-            store.usage,
-            BudgetRepo(store.db),
-            engine.caps,
-            clock.now,
-            heartbeat_runs=HeartbeatRepo(store.db),
-        ),
+        costs=_build_costs(store, clock, engine.caps),
         system=_build_system_status(settings, store, clock, engine, alerts),
         buttons=ButtonClaimService(store.actions),
         held=held,
@@ -399,6 +393,13 @@ def _build_handler_services(
         memory=build_memory_port(
             settings, store, clock, writer=engine.memory_writer, retrieval=engine.memory
         ),
+    )
+
+
+def _build_costs(store: RepositorySet, clock: Clock, caps: SpendingCaps) -> CostReportService:
+    runs = HeartbeatRepo(store.db)
+    return CostReportService(
+        store.usage, BudgetRepo(store.db), caps, clock.now, heartbeat_runs=runs
     )
 
 

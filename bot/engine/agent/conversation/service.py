@@ -24,24 +24,26 @@ from bot.engine.agent.conversation.chat_files import (
 )
 from bot.engine.agent.conversation.model_choice import AutoModelChoice, choose_model
 from bot.engine.agent.conversation.resumption import PrepareCommit, ToolCallSuspension
-from bot.engine.agent.conversation.turn_taking import ConversationExpiry, StoppedMessages, TurnQueue
+from bot.engine.agent.conversation.turn_taking import (
+    AnswerSoFar,
+    ConversationExpiry,
+    StoppedMessages,
+    TurnQueue,
+)
 from bot.engine.agent.model_calls import ModelReply, ModelRequest
 from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.agent.partial_turns import can_resume
 from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.llm.answer_schemas import PROPOSE_TASK
 from bot.engine.llm.backend import (
-    AgentEvent,
     BackendDenied,
     BackendError,
     BackendUnavailable,
     BudgetExceeded,
     ImageInput,
     RunLimits,
-    RunNotice,
     RunPurpose,
     SelectedBackend,
-    TextDelta,
 )
 from bot.engine.llm.tool_calls import AgentTool, CallKind, object_schema
 from bot.engine.workers.personas import Persona
@@ -117,8 +119,6 @@ log = logging.getLogger(__name__)
 
 _MAX_CALLS = 12
 """Model calls per answer, including those between tool calls."""
-_SHOWN_NOTICES = "mcp."
-"""Text keys of the notices that are shown with the answer."""
 _MAX_TRIES = 3
 _RETRY_DELAY = 1.0
 _MAX_RETRY_DELAY = 15.0
@@ -265,7 +265,7 @@ class ConversationService:
         instead: SelectedBackend | None,
     ) -> ChatAnswer:
         """`instead` takes over after another backend failed."""
-        shown = _AnswerInProgress(question, show, self._now())
+        shown = AnswerSoFar(question, show, self._now())
         workspace = self._workspace(question.chat.id)
         incoming = await unpack_files(
             self._data_dir, question.files, workspace, boundary=self._ids.token()
@@ -356,7 +356,7 @@ class ConversationService:
         ask: ModelRequest,
         chosen: SelectedBackend,
         session: ModelSession,
-        shown: _AnswerInProgress,
+        shown: AnswerSoFar,
     ) -> ModelReply:
         """Retry an unreachable model a few times if no other can answer."""
         for attempt in range(_MAX_TRIES - 1):
@@ -520,36 +520,6 @@ class ConversationService:
         )
 
 
-class _AnswerInProgress:
-    """An answer so far, and its display to a person."""
-
-    def __init__(self, question: ChatQuestion, show: AnswerStream, begun: datetime) -> None:
-        self.question = question
-        self.begun = begun
-        self.text = ""
-        self.notices: list[str] = []
-        self.proposals: list[TaskProposal] = []
-        self._show = show
-        self.words = catalog_for(question.language)
-
-    async def watch(self, event: AgentEvent) -> None:
-        """Satisfies `EventListener`."""
-        if isinstance(event, TextDelta):
-            self.text += event.text
-            await self._show(self.text)
-        elif isinstance(event, RunNotice):
-            notice = formats.notice_text(event.key, event.facts, self.words)
-            if event.passing:
-                await self._show(f"{self.text}\n\n{notice}".strip())
-            elif event.key.startswith(_SHOWN_NOTICES):
-                self.notices.append(notice)
-
-    def clear(self) -> None:
-        self.text = ""
-        self.notices.clear()
-        self.proposals.clear()
-
-
 def _joined(question: ChatQuestion) -> Sequence[InterruptedMessage]:
     """The interrupted messages that are answered too: the newest, as far as they fit."""
     sizes = accumulate(len(each.text) for each in reversed(question.interrupted))
@@ -601,7 +571,7 @@ async def _look_at_files(
 
 
 async def _file_notes(
-    reply: ModelReply, shown: _AnswerInProgress, requested: RequestedFiles
+    reply: ModelReply, shown: AnswerSoFar, requested: RequestedFiles
 ) -> tuple[str, ...]:
     """Say which files an answer was to write and did not, unless it goes on later."""
     if reply.result.suspended or shown.proposals:

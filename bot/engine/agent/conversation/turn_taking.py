@@ -1,4 +1,5 @@
-"""Serializes answers per chat, stores stopped messages and decides when a conversation expires."""
+"""Serializes answers per chat, shows each as it grows, stores stopped messages and decides when a
+conversation expires."""
 
 from __future__ import annotations
 
@@ -11,12 +12,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from bot.engine.llm.backend import AgentEvent, RunNotice, TextDelta
+from cards import formats
+from cards.catalog import catalog_for
+from handlers.ports import AnswerStream, ChatQuestion, TaskProposal
 from storage.errors import StoreUnavailable
 from storage.key_value import KeyValueStore
 from storage.records.people import ChatId
 from storage.records.workers import ModelSession
 
 WAIT_MODE = "wait"
+_SHOWN_NOTICES = "mcp."
+"""Text keys of the notices that are shown with the answer."""
 
 
 @dataclass(slots=True)
@@ -133,3 +140,33 @@ class ConversationExpiry:
         idle = bool(self.max_idle) and now - session.last_used_at > self.max_idle
         turns = bool(self.max_turns) and session.turns >= self.max_turns
         return idle or turns or (bool(self.max_tokens) and session.tokens > self.max_tokens)
+
+
+class AnswerSoFar:
+    """An answer so far, and its display to a person."""
+
+    def __init__(self, question: ChatQuestion, show: AnswerStream, begun: datetime) -> None:
+        self.question = question
+        self.begun = begun
+        self.text = ""
+        self.notices: list[str] = []
+        self.proposals: list[TaskProposal] = []
+        self._show = show
+        self.words = catalog_for(question.language)
+
+    async def watch(self, event: AgentEvent) -> None:
+        """Satisfies `EventListener`."""
+        if isinstance(event, TextDelta):
+            self.text += event.text
+            await self._show(self.text)
+        elif isinstance(event, RunNotice):
+            notice = formats.notice_text(event.key, event.facts, self.words)
+            if event.passing:
+                await self._show(f"{self.text}\n\n{notice}".strip())
+            elif event.key.startswith(_SHOWN_NOTICES):
+                self.notices.append(notice)
+
+    def clear(self) -> None:
+        self.text = ""
+        self.notices.clear()
+        self.proposals.clear()
