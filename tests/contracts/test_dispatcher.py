@@ -236,4 +236,4 @@ async def test_an_idle_dispatcher_does_not_query_the_store(
         monkeypatch.setattr(world.db, "write", asked[0])
         monkeypatch.setattr(world.db, "read", asked[1])
 
-    assert [each for each in timers if each < 10] == [pytest.approx(0.3, abs=0.25)]
+    assert len([each for each in timers if each < 10]) == 1, "the sleep of this test"
