@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 from storage.records.memory import MemoryListFilter
 from storage.records.people import PersonRole
+from storage.records.reports import ReportPeriod
 from storage.records.tasks import TaskPriority
 
 
@@ -28,8 +29,14 @@ class CardAction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListMemories(CardAction):
+class ReusableAction(CardAction):
+    """Base of the actions whose button may be pressed any number of times."""
+
     single_use: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListMemories(ReusableAction):
     wanted: MemoryListFilter = MemoryListFilter.KNOWN
     scope: str = ""
     page: int = 1
@@ -42,10 +49,9 @@ class ListMemories(CardAction):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShowMemory(CardAction):
+class ShowMemory(ReusableAction):
     """Without `entry_id`, the press carries the chosen entry."""
 
-    single_use: ClassVar[bool] = False
     entry_id: str = ""
     kind: Literal["show_memory"] = "show_memory"
 
@@ -82,10 +88,9 @@ class PinMemory(CardAction):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubmitMemoryEdit(CardAction):
+class SubmitMemoryEdit(ReusableAction):
     """Submit an edit form: the press carries `text`, which applies to this revision."""
 
-    single_use: ClassVar[bool] = False
     entry_id: str
     revision: int
     typed: ClassVar[str] = "/memory edit {self.entry_id} …"
@@ -143,29 +148,26 @@ MemoryAction: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShowWorkflow(CardAction):
-    single_use: ClassVar[bool] = False
+class ShowWorkflow(ReusableAction):
     name: str
     typed: ClassVar[str] = "/workflow show {self.name}"
     kind: Literal["show_workflow"] = "show_workflow"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunWorkflow(CardAction):
+class RunWorkflow(ReusableAction):
     """Run a named workflow, or show the form for its missing inputs."""
 
-    single_use: ClassVar[bool] = False
     name: str
     typed: ClassVar[str] = "/workflow run {self.name}"
     kind: Literal["run_workflow"] = "run_workflow"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubmitWorkflowInputs(CardAction):
+class SubmitWorkflowInputs(ReusableAction):
     """Submit a workflow's input form: the press carries inputs by name, in addition to `known`. The
     form stays until all inputs are valid and creates one task."""
 
-    single_use: ClassVar[bool] = False
     name: str
     known: tuple[tuple[str, str], ...] = ()
     files: tuple[str, ...] = ()
@@ -177,10 +179,9 @@ class SubmitWorkflowInputs(CardAction):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShowWorkflowNameForm(CardAction):
+class ShowWorkflowNameForm(ReusableAction):
     """Show the form for saving a finished task's plan as a workflow."""
 
-    single_use: ClassVar[bool] = False
     required_role: ClassVar[PersonRole] = PersonRole.OWNER
     task_id: str
     typed: ClassVar[str] = "/workflow save NAME {self.task_id}"
@@ -188,10 +189,9 @@ class ShowWorkflowNameForm(CardAction):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SaveTaskAsWorkflow(CardAction):
+class SaveTaskAsWorkflow(ReusableAction):
     """Submit that form; the press carries `name`."""
 
-    single_use: ClassVar[bool] = False
     required_role: ClassVar[PersonRole] = PersonRole.OWNER
     task_id: str
     kind: Literal["keep_workflow"] = "keep_workflow"
@@ -248,16 +248,14 @@ class SubmitTaskForm(CardAction):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShowTask(CardAction):
-    single_use: ClassVar[bool] = False
+class ShowTask(ReusableAction):
     task_id: str
     typed: ClassVar[str] = "/get {self.task_id}"
     kind: Literal["show_task"] = "show_task"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShowLogs(CardAction):
-    single_use: ClassVar[bool] = False
+class ShowLogs(ReusableAction):
     task_id: str
     typed: ClassVar[str] = "/logs {self.task_id}"
     kind: Literal["show_logs"] = "show_logs"
@@ -286,16 +284,21 @@ class StopTask(CardAction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryTask(CardAction):
+    """Retry a task, and those of `also` that still can be."""
+
     task_id: str
-    typed: ClassVar[str] = "/retry {self.task_id}"
+    also: tuple[str, ...] = ()
     kind: Literal["retry_task"] = "retry_task"
+
+    @property
+    def command(self) -> str:
+        return " ".join(("/retry", self.task_id, *self.also))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetPriority(CardAction):
+class SetPriority(ReusableAction):
     """The token covers the whole select, so choosing the current value must not use it up."""
 
-    single_use: ClassVar[bool] = False
     task_id: str
     priority: TaskPriority
     typed: ClassVar[str] = "/priority {self.task_id} {self.priority}"
@@ -312,10 +315,9 @@ class StartTaskAnyway(CardAction):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShowMessageForm(CardAction):
+class ShowMessageForm(ReusableAction):
     """Show the form for a message to a task's worker."""
 
-    single_use: ClassVar[bool] = False
     task_id: str
     typed: ClassVar[str] = "/msg {self.task_id}"
     kind: Literal["ask_message"] = "ask_message"
@@ -338,10 +340,9 @@ class RequestApprovalAgain(CardAction):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListTasks(CardAction):
+class ListTasks(ReusableAction):
     """Show a page of the task list in place. `page` counts from 1."""
 
-    single_use: ClassVar[bool] = False
     page: int = 1
     status: str = ""
     typed: ClassVar[str] = "/list {self.status}"
@@ -377,18 +378,29 @@ class DecideApproval(CardAction):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChooseModel(CardAction):
+class ListApprovals(ReusableAction):
+    typed: ClassVar[str] = "/approvals"
+    kind: Literal["list_approvals"] = "list_approvals"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowReport(ReusableAction):
+    period: ReportPeriod
+    typed: ClassVar[str] = "/report {self.period}"
+    kind: Literal["show_report"] = "show_report"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChooseModel(ReusableAction):
     """Choose the chat's model; the press carries its name or `auto`."""
 
-    single_use: ClassVar[bool] = False
     kind: Literal["pick_model"] = "pick_model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChoosePersona(CardAction):
+class ChoosePersona(ReusableAction):
     """Choose the chat's persona: `name`, or what the press carries; `auto` clears it."""
 
-    single_use: ClassVar[bool] = False
     name: str = ""
     typed: ClassVar[str] = "/persona {self.name}"
     kind: Literal["pick_persona"] = "pick_persona"
@@ -406,8 +418,7 @@ class AnswerQuestion(CardAction):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShowSkill(CardAction):
-    single_use: ClassVar[bool] = False
+class ShowSkill(ReusableAction):
     name: str
     typed: ClassVar[str] = "/skill show {self.name}"
     kind: Literal["show_skill"] = "show_skill"
@@ -454,10 +465,9 @@ class SaveSkill(CardAction):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfirmPersonChange(CardAction):
+class ConfirmPersonChange(ReusableAction):
     """Ask for confirmation before a person becomes a member or, with `remove`, loses access."""
 
-    single_use: ClassVar[bool] = False
     required_role: ClassVar[PersonRole] = PersonRole.OWNER
     person_id: str
     remove: bool
@@ -484,21 +494,12 @@ class ApplyPersonChange(CardAction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndWebSession(CardAction):
-    """Sign a browser out of the web chat."""
+    """Sign a browser out of the web chat or, by default, all but the one that this comes from."""
 
     required_role: ClassVar[PersonRole] = PersonRole.OWNER
-    session_id: str
+    session_id: str = "others"
     typed: ClassVar[str] = "/sessions end {self.session_id}"
     kind: Literal["end_web_session"] = "end_web_session"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndOtherWebSessions(CardAction):
-    """Sign out all browsers but the one that this comes from."""
-
-    required_role: ClassVar[PersonRole] = PersonRole.OWNER
-    typed: ClassVar[str] = "/sessions end others"
-    kind: Literal["end_other_web_sessions"] = "end_other_web_sessions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -515,11 +516,10 @@ class DecideSchedule(CardAction):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControlSchedule(CardAction):
+class ControlSchedule(ReusableAction):
     """Change a schedule, or show it or its log. `listed`: the button is on the list, which is shown
     again."""
 
-    single_use: ClassVar[bool] = False
     schedule_id: str
     change: Literal["pause", "resume", "run", "skip", "delete", "log"]
     listed: bool = False
@@ -592,7 +592,8 @@ Action: TypeAlias = (
     | ConfirmPersonChange
     | ApplyPersonChange
     | EndWebSession
-    | EndOtherWebSessions
+    | ListApprovals
+    | ShowReport
     | StartRepairTask
     | ProveButtons
 )

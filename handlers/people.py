@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from cards import formats
-from cards.actions import ApplyPersonChange, ConfirmPersonChange, EndOtherWebSessions, EndWebSession
+from cards.actions import ApplyPersonChange, ConfirmPersonChange, EndWebSession
 from cards.catalog import catalog_for
 from cards.model import Card, notice_card
 from cards.views import people as views
@@ -301,7 +301,7 @@ async def manage_web_sessions(request: Request) -> Reply:
     if word.casefold() not in _END_WORDS or not which:
         raise UsageError("sessions")
     if which in _OTHERS_WORDS:
-        return Reply(card=await end_web_sessions(request, EndOtherWebSessions()))
+        return Reply(card=await end_web_sessions(request, EndWebSession()))
     if which in {each.id for each in await _own_tokens(request)}:
         await request.services.web_sessions.revoke_token(which)
         return await _web_access_reply(request, "revoked")
@@ -311,16 +311,16 @@ async def manage_web_sessions(request: Request) -> Reply:
     return Reply(card=await end_web_sessions(request, EndWebSession(session_id=which)))
 
 
-async def end_web_sessions(request: Request, action: EndWebSession | EndOtherWebSessions) -> Card:
+async def end_web_sessions(request: Request, action: EndWebSession) -> Card:
     """End one session, or all but the one that the request comes from, and show those that are
     left. Doing so again changes nothing."""
     _check_owner_in_private(request, "sessions")
     sessions = request.services.web_sessions
-    if isinstance(action, EndWebSession):
-        await sessions.end(action.session_id)
-        return (await _web_access(request)).card("ended")
-    await sessions.end_others(request.web_session)
-    return (await _web_access(request)).card("ended_others")
+    if action == EndWebSession():
+        await sessions.end_others(request.web_session)
+        return (await _web_access(request)).card("ended_others")
+    await sessions.end(action.session_id)
+    return (await _web_access(request)).card("ended")
 
 
 async def _own_tokens(request: Request) -> Sequence[ApiToken]:

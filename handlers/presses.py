@@ -16,6 +16,7 @@ from handlers import (
     message_queue,
     people,
     personas,
+    reports,
     schedules,
     self_check,
     skills,
@@ -133,22 +134,19 @@ async def _perform(  # noqa: C901, PLR0911, PLR0912 - one line for each action o
             return await _send_message_form(request, task_id, form, card_key)
         case actions.RequestApprovalAgain(approval_id=approval_id):
             return await approvals.request_again(request, approval_id)
-        case actions.DecideApproval(approval_id=id_, approve=approve, scope=scope):
-            return await approvals.decide_by_button(
-                request, id_, approve=approve, card_key=card_key, scope=scope
-            )
-        case actions.AnswerQuestion(question_id=question_id):
-            answer = action.value or form.get("text", "") or value
-            return await approvals.decide_by_button(
-                request, question_id, approve=True, card_key=card_key, answer=answer
-            )
+        case actions.DecideApproval() | actions.AnswerQuestion():
+            return await _decide(request, action, card_key, form.get("text", "") or value)
+        case actions.ListApprovals():
+            return await approvals.list_approvals(request)
+        case actions.ShowReport(period=period):
+            return await reports.show_report(request, period)
         case actions.StartRepairTask() | actions.ProveButtons():
             return await self_check.handle_self_press(request, action)
         case actions.ConfirmPersonChange():
             return await people.confirm_person_change(request, action)
         case actions.ApplyPersonChange():
             return await people.apply_person_change(request, action, card_key)
-        case actions.EndWebSession() | actions.EndOtherWebSessions():
+        case actions.EndWebSession():
             card = await people.end_web_sessions(request, action)
         case actions.DecideHeldMessages(handle=handle):
             card = await message_queue.decide_held(request, handle=handle)
@@ -161,6 +159,26 @@ async def _perform(  # noqa: C901, PLR0911, PLR0912 - one line for each action o
         case _:
             assert_never(action)
     return Reply(card=card, key=card_key, in_place=True)
+
+
+async def _decide(
+    request: Request,
+    action: actions.DecideApproval | actions.AnswerQuestion,
+    card_key: str,
+    answer: str,
+) -> Reply:
+    if isinstance(action, actions.DecideApproval):
+        return await approvals.decide_by_button(
+            request,
+            action.approval_id,
+            approve=action.approve,
+            card_key=card_key,
+            scope=action.scope,
+        )
+    answer = action.value or answer
+    return await approvals.decide_by_button(
+        request, action.question_id, approve=True, card_key=card_key, answer=answer
+    )
 
 
 async def _submit_task_form(request: Request, form: Mapping[str, str], card_key: str) -> Reply:
@@ -185,8 +203,8 @@ async def _move_task(request: Request, action: actions.TaskAction, value: str) -
             return await tasks.resume_task(request, task)
         case actions.StopTask():
             return await tasks.stop_task(request, task)
-        case actions.RetryTask():
-            return await tasks.retry_task(request, task)
+        case actions.RetryTask(also=also):
+            return await tasks.retry_task(request, task, also)
         case actions.SetPriority(priority=priority):
             target = TaskPriority.parse(value) or priority
             return await tasks.set_task_priority(request, task, target)

@@ -38,7 +38,7 @@ async def report(request: Request) -> Reply:
     words = request.args.split()
     first = words[0].casefold() if words else ""
     if period := _PERIOD_WORDS.get(first):
-        return await _show(request, period)
+        return await show_report(request, period)
     if first in _TREND_CARDS:
         return await _show_trend(request, first)
     if first in _STOP_WORDS:
@@ -51,7 +51,7 @@ async def report(request: Request) -> Reply:
     raise UsageError("report")
 
 
-async def _show(request: Request, period: ReportPeriod) -> Reply:
+async def show_report(request: Request, period: ReportPeriod) -> Reply:
     reports = request.services.reports
     found = await reports.report(period, by=request.person, chat=request.chat.id, until=request.now)
     pictures = await reports.draw(found, request.words.language)

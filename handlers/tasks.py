@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from cards import formats
@@ -29,6 +31,7 @@ from handlers.parsing import (
 from handlers.personas import persona_for_task
 from handlers.projects import resolve_workspace
 from handlers.request import CommandRegistry, Reply, Request
+from storage.errors import WrongState
 from storage.records.messages import DeliveryUrgency
 from storage.records.tasks import NewTask, Task, TaskControl, TaskPriority, TaskStatus, TaskView
 from storage.records.workers import DEFAULT_PERSONA
@@ -251,8 +254,9 @@ async def resume_command(request: Request) -> Reply:
 
 @commands("retry", aliases=("重试",), immediate=True)
 async def retry_command(request: Request) -> Reply:
-    task, _ = await split_task(request, "retry")
-    return await task_changed_reply(request, task, await retry_task(request, task))
+    task, also = await split_task(request, "retry")
+    text = await retry_task(request, task, also.split())
+    return await task_changed_reply(request, task, text)
 
 
 @commands("priority", aliases=("prio", "优先级"), immediate=True)
@@ -331,11 +335,27 @@ async def stop_task(request: Request, task: Task) -> str:
     return request.words("moved.stopped")
 
 
-async def retry_task(request: Request, task: Task) -> str:
+async def retry_task(request: Request, task: Task, also: Sequence[str] = ()) -> str:
+    """Retry a task or, with `also`, those of several that can be."""
+    if also:
+        return await _retry_several(
+            request, [task, *[await find_task(request, id_) for id_ in also]]
+        )
     if _is_already_active(task):
         return request.words("moved.on_its_way")
     await request.services.tasks.retry(task, **request.author)
     return request.words("moved.retried")
+
+
+async def _retry_several(request: Request, tasks: Sequence[Task]) -> str:
+    retried = 0
+    for task in tasks:
+        # A source stands for one command only.
+        source = f"{request.source}:{task.id}"
+        with suppress(WrongState):
+            await request.services.tasks.retry(task, by=request.person, source=source)
+            retried += 1
+    return request.words("moved.retried_several" if retried else "moved.retried_none", n=retried)
 
 
 async def set_task_priority(request: Request, task: Task, priority: TaskPriority) -> str:

@@ -12,7 +12,6 @@ from cards import formats, model
 from cards.actions import (
     ApplyPersonChange,
     ConfirmPersonChange,
-    EndOtherWebSessions,
     EndWebSession,
     ListTasks,
 )
@@ -251,7 +250,7 @@ class WebAccess:
             return ()
         every = model.CardButton(
             words("sessions.button_others" if self.current else "sessions.button_all"),
-            EndOtherWebSessions(),
+            EndWebSession(),
             style=model.ButtonStyle.DANGER,
         )
         return (*ends[: _MAX_BUTTONS - 1], every)

@@ -9,6 +9,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from cards import formats, model
+from cards.actions import ListApprovals, RetryTask, ShowReport
 from cards.catalog import TextCatalog
 from cards.views.schedules import due_text
 from cards.views.timings import timing_text
@@ -17,6 +18,7 @@ from storage.records.reports import (
     EndedTask,
     Finding,
     FindingKind,
+    ReportPeriod,
     ReportPictures,
     StepFigures,
     WaitingItem,
@@ -37,6 +39,7 @@ _TIPS = (
     FindingKind.SKIPPED_STEP,
     FindingKind.BATCH,
 )
+_REQUESTS = {"approval", "question"}
 _BARS = "·▁▂▃▄▅▆▇█"
 _MIN_STEPS = 5
 """Steps below which bars by hour say nothing."""
@@ -72,6 +75,7 @@ def report_card(
         blocks.append(model.NoteBlock(words("report.span", since=since, until=until)))
     if is_scheduled:
         blocks.append(model.NoteBlock(words("report.turn_off")))
+    blocks.append(_buttons(report, words))
     return model.titled_card(f"📊 {title}", *blocks, summary=_summary(title, report, words))
 
 
@@ -268,6 +272,23 @@ def _cost_blocks(report: WorkReport, words: TextCatalog) -> list[model.Block]:
             trend = words("report.cost_before", **facts)
         text = f"{text} · {trend}"
     return _section(words("report.cost"), text)
+
+
+def _buttons(report: WorkReport, words: TextCatalog) -> model.ButtonsBlock:
+    """Leads to what waits and what failed on the card, and to the same report for other spans."""
+    items = []
+    if any(each.kind in _REQUESTS for each in report.waiting):
+        items.append(model.CardButton(words("report.button_approvals"), ListApprovals()))
+    failed = [each.id for each in report.ended if each.status is TaskStatus.FAILED]
+    if failed:
+        text = words("report.button_retry", n=len(failed))
+        items.append(model.CardButton(text, RetryTask(task_id=failed[0], also=tuple(failed[1:]))))
+    items += [
+        model.CardButton(words(f"report.button_{period}"), ShowReport(period=period))
+        for period in ReportPeriod
+        if period is not report.period
+    ]
+    return model.ButtonsBlock(tuple(items))
 
 
 def _percent(change: float, *, signed: bool = False) -> str:

@@ -26,9 +26,9 @@ from cards.actions import (
     DecideSchedule,
     DeleteWorkflow,
     EnableSkill,
-    EndOtherWebSessions,
     EndWebSession,
     ForgetMemory,
+    ListApprovals,
     ListMemories,
     ListTasks,
     MarkMemoriesHelpful,
@@ -45,6 +45,7 @@ from cards.actions import (
     ShowLogs,
     ShowMemory,
     ShowMessageForm,
+    ShowReport,
     ShowSkill,
     ShowTask,
     ShowWorkflow,
@@ -70,6 +71,7 @@ from handlers.request import CommandRegistry, CommandSpec, DuplicateCommand, Rep
 from storage import errors
 from storage.errors import StorageError
 from storage.records.people import Language
+from storage.records.reports import ReportPeriod
 from storage.records.tasks import TaskPriority, TaskStatus
 from tests.builders import make_approval, make_task
 from tests.fakes.memory import make_memory
@@ -105,7 +107,8 @@ EXAMPLES: dict[type, Action] = {
         ConfirmPersonChange(person_id="ann", remove=True),
         ApplyPersonChange(person_id="ann", remove=True),
         EndWebSession(session_id="s2"),
-        EndOtherWebSessions(),
+        ListApprovals(),
+        ShowReport(period=ReportPeriod.WEEK),
         AnswerQuestion(question_id="ap7x2k"),
         ShowWorkflow(name="review"),
         RunWorkflow(name="review"),

@@ -11,7 +11,6 @@ from cards.actions import (
     ApplyPersonChange,
     ConfirmPersonChange,
     DecideApproval,
-    EndOtherWebSessions,
     EndWebSession,
 )
 from cards.catalog import catalog_for
@@ -434,7 +433,7 @@ async def test_an_owner_lists_and_ends_web_sessions() -> None:
     assert actions(listed) == [
         *(EndWebSession(session_id=each) for each in ("s1aaaaaaaaaa", "s2aaaaaaaaaa")),
         EndWebSession(session_id="s3aaaaaaaaaa"),
-        EndOtherWebSessions(),
+        EndWebSession(),
     ]
     assert "s1aaaaaaaaaa" not in text_of(pressed)
     assert "s2aaaaaaaaaa" not in text_of(typed)
@@ -450,7 +449,7 @@ async def test_web_sessions_are_for_owners_in_private(how: dict[str, Any], said:
     desk.world.web_sessions.add("s1")
 
     reply = await desk.send_message(f"/sessions{said}", **how)
-    token = desk.world.post.add_button_card(EndOtherWebSessions(), chat=how.get("chat", "c1"))
+    token = desk.world.post.add_button_card(EndWebSession(), chat=how.get("chat", "c1"))
     pressed = await desk.press(token, **how)
 
     # A member may ask for their own tokens.

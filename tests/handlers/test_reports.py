@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from cards.model import ImageBlock
+from cards.actions import ListApprovals, RetryTask, ShowReport
+from cards.model import ButtonsBlock, ImageBlock, TextBlock
+from handlers.request import Reply
 from storage.records.people import Language
-from storage.records.reports import ReportPeriod, ScheduleFigures
+from storage.records.reports import ReportPeriod, ScheduleFigures, WaitingItem
 from storage.records.schedules import CronTiming, OneTime
-from storage.records.tasks import UsageTotals
-from tests.builders import NOW
+from storage.records.tasks import TaskId, TaskStatus, UsageTotals
+from tests.builders import NOW, make_approval, make_task
+from tests.fakes.reports import make_report
 from tests.handlers.router_harness import RouterHarness, text_of
 
 NOTHING = {
@@ -95,8 +99,56 @@ async def test_where_nothing_happened_one_sentence_says_so() -> None:
     reply = await desk.send_message("/report")
 
     assert reply.card is not None
-    assert len(reply.card.blocks) == 1
+    assert [type(each) for each in reply.card.blocks] == [TextBlock, ButtonsBlock]
     assert "Nothing happened" in text_of(reply)
+
+
+async def test_buttons_lead_to_the_same_report_for_other_spans() -> None:
+    desk = RouterHarness()
+    shown = await desk.send_message("/report week")
+    assert _actions(shown) == [
+        ShowReport(period=ReportPeriod.DAY),
+        ShowReport(period=ReportPeriod.MONTH),
+    ]
+    token = desk.world.post.token("reply:1", ShowReport)
+
+    first, second = [await desk.press(token) for _ in range(2)]
+
+    assert "Daily report" in text_of(first)
+    assert text_of(second) == text_of(first), "a button that may be pressed again"
+
+
+async def test_a_button_opens_the_approvals_that_wait() -> None:
+    desk = RouterHarness()
+    desk.world.approvals.all["ap7x2k"] = make_approval(approvers=("ann",))
+    waiting = WaitingItem(kind="approval", id="ap7x2k", title="Delete the old logs", since=NOW)
+    desk.world.reports.changes = {**NOTHING, "waiting": (waiting,), "waiting_count": 1}
+    await desk.send_message("/report")
+
+    opened = await desk.press(desk.world.post.token("reply:1", ListApprovals))
+
+    assert "Delete the old logs" in text_of(opened)
+    assert opened.card is not None
+    assert opened.card.title.startswith("🔔")
+
+
+async def test_a_button_retries_what_failed_and_still_can_be() -> None:
+    ids = ("f1rst0", "s3cond", "th1rd0")
+    desk = RouterHarness(*(make_task(each, TaskStatus.FAILED) for each in ids))
+    desk.world.tasks.tasks[TaskId("s3cond")] = make_task("s3cond", TaskStatus.RUNNING)
+    done = make_report().ended
+    failed = tuple(replace(done[0], id=TaskId(each), status=TaskStatus.FAILED) for each in ids)
+    desk.world.reports.changes = {"ended": (*failed, *done)}
+    shown = await desk.send_message("/report")
+    assert _actions(shown)[0] == RetryTask(task_id="f1rst0", also=("s3cond", "th1rd0"))
+
+    reply = await desk.press(desk.world.post.token("reply:1", RetryTask))
+
+    assert "Retrying 2 tasks" in text_of(reply)
+    statuses = [desk.world.tasks.tasks[TaskId(each)].status for each in ids]
+    assert statuses == [TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.PENDING]
+    again = await desk.send_message("/retry s3cond f1rst0")
+    assert "None of these tasks can be retried" in text_of(again)
 
 
 async def test_a_report_comes_at_a_time_until_it_is_turned_off() -> None:
@@ -152,6 +204,13 @@ async def test_the_shell_gets_the_figures_as_json() -> None:
     assert data["waiting"][0]["id"] == "p4used"
     assert len(data["days"]) == 30
     assert data["findings"][0]["kind"] == "retry_waste"
+
+
+def _actions(reply: Reply) -> list[object]:
+    assert reply.card is not None
+    buttons = reply.card.blocks[-1]
+    assert isinstance(buttons, ButtonsBlock)
+    return [each.action for each in buttons.items]
 
 
 def _pictures(reply: object) -> list[str]:

@@ -14,6 +14,7 @@ from playwright.async_api import expect
 
 from tests.browser import needs_chromium, open_browser, open_visitor
 from tests.emulators.feishu.tenant import components
+from tests.emulators.telegram.chats import TelegramMessage
 from tests.journeys.platform_world import PlatformWorld, platform_world
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -61,6 +62,10 @@ def _make_due(home: Path, title: str) -> None:
         assert moved.rowcount == 1
 
 
+def _is_scheduled(message: TelegramMessage) -> bool:
+    return all(part in message.text for part in ("Steps by hour", "To stop this report"))
+
+
 def _micros(at: datetime) -> int:
     return round(at.timestamp() * 1_000_000)
 
@@ -73,6 +78,10 @@ async def test_a_weekly_report_on_telegram_comes_with_both_pictures(world: Platf
     assert "haiku about queues" in text
     await chat.wait_for(lambda m: m.from_bot and "photo" in m.media and "Heat map" in m.text)
     await chat.wait_for(lambda m: m.from_bot and "photo" in m.media and "Cost of each" in m.text)
+    shown = await chat.wait_for(lambda m: "Weekly report" in m.text and bool(m.buttons))
+    await world.telegram_owner.presses(shown, "Day")
+    day = await chat.wait_for(lambda m: "Daily report" in m.text and bool(m.buttons))
+    assert day.buttons == ["Week", "Month"]
 
 
 async def test_a_scheduled_report_on_telegram_comes_once_although_the_program_died(
@@ -85,18 +94,12 @@ async def test_a_scheduled_report_on_telegram_comes_once_although_the_program_di
     await world.program.kill()
     _make_due(world.program.home, "Daily report")
     await world.program.start()
-    await chat.wait_for(
-        lambda m: (
-            "Waiting" not in m.text
-            and "To stop this report" in m.text
-            and "Steps by hour" in m.text
-        )
-    )
+    await chat.wait_for(lambda m: _is_scheduled(m) and "Waiting" not in m.text)
     await world.program.kill()
     await world.program.start()
 
     await world.ask("/report off", expects="are off")
-    sent = [m for m in chat.from_bot if "Steps by hour" in m.text]
+    sent = [m for m in chat.from_bot if _is_scheduled(m)]
     # Telegram cannot say whether the first attempt arrived: a second one says so.
     assert sum("Sent again" not in m.text for m in sent) == 1
 
