@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+from starlette.datastructures import FormData
 from starlette.requests import HTTPConnection
 from starlette.requests import Request as HttpRequest
 
@@ -108,3 +110,18 @@ async def read_request(
         chat=await deps.get_chat(visitor),
         words=find_words(deps, http),
     )
+
+
+def new_source() -> str:
+    """Made with a form, so that sending it twice changes things once."""
+    return secrets.token_hex(12)
+
+
+def form_source(form: FormData) -> str:
+    given = form_text(form, "source")
+    return f"page:{given}" if given.isalnum() and len(given) <= 64 else f"page:{new_source()}"  # noqa: PLR2004 - longer than any of ours
+
+
+def form_text(form: FormData, name: str) -> str:
+    value = form.get(name, "")
+    return value.strip() if isinstance(value, str) else ""

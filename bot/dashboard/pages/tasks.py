@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -12,7 +11,7 @@ from starlette.datastructures import FormData
 from starlette.responses import RedirectResponse, Response
 
 from bot.dashboard.pages.layout import render_page
-from bot.dashboard.request import DashboardRequest
+from bot.dashboard.request import DashboardRequest, form_source, form_text, new_source
 from cards import formats
 from cards.render.web import render
 from cards.views.backends import strip_offline_note
@@ -59,7 +58,7 @@ async def show_tasks(request: DashboardRequest) -> Response:
         "shown": shown,
         "text": text,
         "filters": list(_FILTERS),
-        "new_source": _new_source(),
+        "new_source": new_source(),
         "priorities": [(each.value, priority_label(each, request.words)) for each in TaskPriority],
     }
     if query.get("view") == "board":
@@ -87,11 +86,11 @@ async def show_tasks(request: DashboardRequest) -> Response:
 
 async def create_task(request: DashboardRequest) -> Response:
     form = await request.http.form()
-    command = request.command(_source(form))
-    text = _text(form, "text")
+    command = request.command(form_source(form))
+    text = form_text(form, "text")
     if not text:
         raise UserError("form_incomplete", fields=request.words("dashboard.tasks.instruction"))
-    priority = TaskPriority.parse(_text(form, "priority")) or TaskPriority.IMPORTANT
+    priority = TaskPriority.parse(form_text(form, "priority")) or TaskPriority.IMPORTANT
     new = await commands.new_task(
         command, text, priority, MessageDirectives(), source=command.source
     )
@@ -117,7 +116,7 @@ async def show_task(request: DashboardRequest) -> Response:
         instruction=formats.truncate(view.task.instruction, _MAX_INSTRUCTION),
         actions=_actions(view),
         priorities=[(each.value, priority_label(each, words)) for each in TaskPriority],
-        new_source=_new_source(),
+        new_source=new_source(),
         has_plan=bool(view.task.graph_version),
         events=[event_line(each, words, request.deps.zone) for each in reversed(events)],
         bars=_bars(trace, request),
@@ -142,13 +141,13 @@ async def show_plan_picture(request: DashboardRequest) -> Response:
 async def steer_task(request: DashboardRequest) -> Response:
     task = await _find(request)
     form = await request.http.form()
-    await _steer(request.command(_source(form)), task, form)
+    await _steer(request.command(form_source(form)), task, form)
     return RedirectResponse(f"/dashboard/tasks/{task.id}", status_code=303)
 
 
 async def _steer(command: Request, task: Task, form: FormData) -> None:
-    text = _text(form, "text")
-    match _text(form, "order"):
+    text = form_text(form, "text")
+    match form_text(form, "order"):
         case "pause":
             await commands.pause_task(command, task, text)
         case "resume":
@@ -160,7 +159,7 @@ async def _steer(command: Request, task: Task, form: FormData) -> None:
         case "start_anyway":
             await commands.start_task_anyway(command, task)
         case "priority":
-            priority = TaskPriority.parse(_text(form, "priority")) or task.priority
+            priority = TaskPriority.parse(form_text(form, "priority")) or task.priority
             await commands.set_task_priority(command, task, priority)
         case "message" if text:
             await command.services.tasks.send_message(task, text, **command.author)
@@ -246,18 +245,3 @@ def _read_place(text: str) -> tuple[datetime, TaskId] | None:
     except ValueError:
         return None
     return (time, TaskId(task_id)) if time.tzinfo is not None else None
-
-
-def _new_source() -> str:
-    """Made with a form, so that sending it twice changes things once."""
-    return secrets.token_hex(12)
-
-
-def _source(form: FormData) -> str:
-    given = _text(form, "source")
-    return f"page:{given}" if given.isalnum() and len(given) <= 64 else f"page:{_new_source()}"  # noqa: PLR2004 - longer than any of ours
-
-
-def _text(form: FormData, name: str) -> str:
-    value = form.get(name, "")
-    return value.strip() if isinstance(value, str) else ""
