@@ -131,6 +131,15 @@ wouldn wouldnt yeah yes yet you youd youll your youre yours yourself yourselves 
 ENGLISH_STOP_WORDS = frozenset(_ENGLISH_FILLERS.split())
 """Words too frequent to search for."""
 
+_WORK_WORDS = """
+change command content contents create edit file files folder line lines make number output read
+result results run step steps task tasks text use write
+"""
+WORK_WORDS = frozenset(_WORK_WORDS.split()) | frozenset(
+    ("文件", "读取", "写入", "运行", "执行", "任务", "步骤", "内容", "结果", "输出", "创建", "修改")
+)
+"""Words of nearly every order: that two share one says nothing about their subjects."""
+
 _QUESTION_WORDS = """
 according anything certain currently describe different discuss exact exactly kind many
 mention often particular recently regarding remember something sort specific thing things type types

@@ -16,6 +16,7 @@ from storage.search.lexicon import (
     ENGLISH_STOP_WORDS,
     QUESTION_STEMS,
     SYNONYM_WEIGHT,
+    WORK_WORDS,
     chinese_synonyms,
     english_synonyms,
     is_chinese_filler,
@@ -81,6 +82,7 @@ _MAX_WORD_LENGTH = 40
 _MAX_TEXT = 20_000
 """Characters of a text that are indexed, twice the limit of an entry's text."""
 _MAX_QUERY = 1_000
+_WORK_TERMS = frozenset(map(stem, WORK_WORDS))
 DATE_WEIGHT = 4.0
 SENDER_WEIGHT = 1.0
 ANY_DATE_WEIGHT = 1.0
@@ -122,6 +124,15 @@ def query_terms(query: str, *, now: datetime, zone: tzinfo) -> Mapping[str, floa
     if person := requested_speaker(query):
         found[person] = 0.0
     return found
+
+
+def without_work_words(terms: Mapping[str, float]) -> Mapping[str, float]:
+    """The terms that say what a query is about; all of them if none does."""
+    found = _WORK_TERMS & terms.keys()
+    # Chinese words are indexed by their characters too.
+    left_out = found.union(*(term for term in found if not term.isascii()))
+    telling = {term: weight for term, weight in terms.items() if term not in left_out}
+    return telling or terms
 
 
 def sender_terms(sender: str) -> Iterator[str]:

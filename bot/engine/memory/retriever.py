@@ -24,7 +24,7 @@ from storage.memory.entries import MemoryEntryRepo, MemoryLink, MemoryLinkRepo
 from storage.records.memory import MemoryEntry, MemoryKind, MemoryScope, MemoryState
 from storage.records.memory_views import MemoryMatch
 from storage.search.inverted_index import InvertedIndex, SearchHit
-from storage.search.terms import query_terms, tokenize
+from storage.search.terms import query_terms, tokenize, without_work_words
 
 RRF_K = 20.0
 NEAR_DUPLICATE_JACCARD = 0.8
@@ -218,8 +218,11 @@ class MemoryRetriever:
         if not scopes or limit <= 0:
             return ()
         pool, now = max(_CANDIDATE_POOL, 2 * limit), self.now()
+        terms = self.extract_terms(query, now)
+        if min_relevance:
+            terms = without_work_words(terms)
         by_words, by_meaning = await asyncio.gather(
-            self.index.search(scopes, self.extract_terms(query, now), pool, kinds=kinds),
+            self.index.search(scopes, terms, pool, kinds=kinds),
             self._search_vectors(scopes, query, pool, kinds),
         )
         least = self.fusion.min_share if min_share is None else min_share

@@ -188,9 +188,9 @@ def decide_on_answer(
             )
         case _ if answer.needs_replan and history.may_replan:
             return _replan(answer.summary)
-        case "blocked":
+        case "blocked" if not called_nothing or history.consecutive:
             return _blocked(answer.summary, answer.summary)
-        case "error":
+        case "error" | "blocked":
             told = answer.summary
             if called_nothing:
                 told = words("work.called_nothing", error=told)

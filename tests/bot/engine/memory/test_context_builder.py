@@ -50,6 +50,32 @@ async def test_what_was_said_before_stands_in_the_prompt_of_the_next_turn(tmp_pa
         assert "harbour" not in it.system
 
 
+@pytest.mark.parametrize(
+    ("earlier", "asked"),
+    [
+        (
+            "Boss: Write three facts about queues into facts.md\nYou: The file has been read.",
+            "Read sales.txt and report the total: read the contents of the file",
+        ),
+        (
+            "Boss: In settings.ini change the port\nYou: The file could not be changed.",
+            "Run wc -l names.txt and report the number of lines in the file",
+        ),
+        ("Boss: 把队列写入文件\nYou: 已写入文件。", "读取销售文件，汇报总额"),
+    ],
+)
+async def test_words_of_every_order_recall_nothing(
+    tmp_path: Path, earlier: str, asked: str
+) -> None:
+    async with build_retrieval(tmp_path) as it:
+        await it.keep(earlier, kind=MemoryKind.CELL)
+        it.world.clock.advance(days=3)
+
+        await it.ask(asked)
+
+        assert "<memory>" not in it.prompt
+
+
 async def test_what_is_known_for_good_stands_at_the_front_and_stays_the_same(
     tmp_path: Path,
 ) -> None:

@@ -269,7 +269,9 @@ def test_an_unchanged_file_is_right_only_if_the_report_says_that_it_was(
     assert (verdict.status is NodeStatus.DONE) is believed
 
 
-def decide(summary: str, status: Literal["done", "error"], **known: Any) -> RetryDecision:
+def decide(
+    summary: str, status: Literal["done", "error", "blocked"], **known: Any
+) -> RetryDecision:
     answer = StepAnswer(status=status, summary=summary)
     facts: dict[str, Any] = {"history": FailureHistory(), **known}
     return decide_on_answer(answer, words=WORDS, **facts)
@@ -310,3 +312,14 @@ def test_a_report_that_quotes_a_template_is_taken_as_it_is(report: str) -> None:
 def test_who_gives_up_without_a_call_is_told_of_its_tools() -> None:
     assert "called none of its tools" in decide("It failed.", "error", called_nothing=True).error
     assert decide("It failed.", "error").error == "It failed."
+
+
+def test_who_is_blocked_without_a_call_is_asked_once_to_try() -> None:
+    first = decide("I need the file.", "blocked", called_nothing=True)
+    assert first.may_retry
+    assert "called none of its tools" in first.error
+
+    history = FailureHistory(consecutive=1)
+    again = decide("I need the key.", "blocked", called_nothing=True, history=history)
+    assert again.stop == (TaskStatus.BLOCKED, "I need the key.")
+    assert decide("I need the key.", "blocked").stop is not None
