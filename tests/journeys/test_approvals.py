@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -22,7 +20,13 @@ from tests.journeys.platform_world import (
     token,
 )
 from tests.journeys.program import running_program
-from tests.journeys.web_page import WebPageClient, open_web_page, send_frames
+from tests.journeys.web_page import (
+    WebPageClient,
+    button_token,
+    open_web_page,
+    press_frame,
+    send_frames,
+)
 from tests.thoroughness import thorough_only
 
 RISKY = '/run write "shipped" to production.txt'
@@ -145,14 +149,14 @@ async def test_in_the_web_chat_an_old_button_works_once_after_a_kill(tmp_path: P
         async with open_web_page(shiftboss) as page:
             await page.send_message(RISKY)
             asks = await page.next_frame("", "Approve and continue")
-        pressed = _button(asks["html"], "Approve and continue")
+        pressed = button_token(asks["html"], "Approve and continue")
         await shiftboss.kill()
         await shiftboss.start()
 
         async with open_web_page(shiftboss) as page:
-            first = await send_frames(shiftboss, _press(pressed, 1))
+            first = await send_frames(shiftboss, press_frame(pressed, 1))
             approved = await _shown(page, "✅ Approved", "Task finished")
-            again = await send_frames(shiftboss, _press(pressed, 2))
+            again = await send_frames(shiftboss, press_frame(pressed, 2))
 
     assert "Approved" in str(first)
     assert "already pressed this" in str(again), again
@@ -176,17 +180,6 @@ async def _shown(page: WebPageClient, wanted: str, also: str) -> str:
         html = (await page.next_frame("", "")).get("html", "")
         seen |= {part: html for part in (wanted, also) if part in html and part not in seen}
     return seen[wanted]
-
-
-def _button(html: str, label: str) -> str:
-    """The token of the button with that label."""
-    found = re.search(rf'data-token="([^"]+)"[^>]*><bdi>[^<]*{label}', html)
-    assert found, html
-    return found[1]
-
-
-def _press(token: str, number: int) -> str:
-    return json.dumps({"type": "press", "id": f"press-000{number}", "token": token})
 
 
 async def _request(here: PlatformWorld, not_this: TelegramMessage | None = None) -> TelegramMessage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import AsyncGenerator
 from contextlib import closing
@@ -15,6 +16,9 @@ from tests.emulators.feishu.tenant import FeishuMessage
 from tests.emulators.telegram.chats import TelegramMessage
 from tests.emulators.telegram.faults import HoldFault
 from tests.journeys.platform_world import PlatformWorld, platform_world
+from tests.journeys.web_page import open_web_page
+
+TIME = r"\d\d-\d\d \d\d:\d\d"
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -88,6 +92,60 @@ async def test_a_job_on_feishu_brings_its_result_to_the_chat_that_asked(
     await chat.wait_for(lambda m: shows(m, "Task finished", "haiku about Monday"))
     listed = await world.ask_on_feishu("/schedule", expects="haiku about Monday")
     assert "07:00" in listed
+
+
+async def test_the_buttons_of_a_reminder_on_feishu(world: PlatformWorld) -> None:
+    chief, chat = world.feishu_owner, world.feishu_chat
+    await chief.says(chat, "/remind every day at 8 air the rooms")
+    asked = await chat.wait_for(lambda m: shows(m, "Set this reminder?", "air the rooms"))
+    _, second, third = re.findall(TIME, asked.text)
+    await chief.presses(asked, "Confirm")
+    planned = await chat.wait_for(lambda m: shows(m, "Scheduled", "air the rooms"))
+
+    await chief.presses(planned, "Run now")
+    rung = await chat.wait_for(lambda m: "air the rooms" in m.text and "Done" in m.buttons)
+    await chief.presses(rung, "Skip next")
+    skipped = await chat.wait_for(lambda m: shows(m, "is skipped", "air the rooms"))
+    assert re.findall(TIME, skipped.text)[:2] == [second, third]
+    await chief.presses(rung, "Done")
+    await chat.wait_for(lambda m: m.message_id == rung.message_id and shows(m, "✅ Done"))
+    await chief.presses(planned, "Run now")
+    again = await chat.wait_for(lambda m: "air the rooms" in m.text and "Done" in m.buttons)
+    await chief.presses(again, "Pause")
+    await chat.wait_for(lambda m: shows(m, "⏸ Paused", "air the rooms"))
+    await chief.presses(again, "Tomorrow")
+    await chat.wait_for(lambda m: m.message_id == again.message_id and shows(m, "💤"))
+
+    listed = await world.ask_on_feishu("/schedule", expects="Paused")
+    assert listed.count("**air the rooms**") == 2, "the paused one, and the snoozed one"
+
+
+async def test_the_buttons_of_a_reminder_in_the_web_chat(world: PlatformWorld) -> None:
+    async with open_web_page(world.program) as page:
+        await page.send_message("/remind every day at 8 water the ferns")
+        asked = (await page.next_frame("", "Set this reminder?"))["html"]
+        _, second, third = re.findall(TIME, asked)
+        await page.press(asked, "Confirm")
+        planned = (await page.next_frame("", "Run now"))["html"]
+
+        await page.press(planned, "Run now")
+        rung = (await page.next_frame("", "In 10 min"))["html"]
+        await page.press(rung, "Skip next")
+        skipped = (await page.next_frame("", "is skipped"))["html"]
+        assert re.findall(TIME, skipped)[:2] == [second, third]
+        await page.press(rung, "Done")
+        done = (await page.next_frame("", "✅ Done"))["html"]
+        await page.press(planned, "Run now")
+        again = (await page.next_frame("", "In 10 min"))["html"]
+        await page.press(again, "Pause")
+        await page.next_frame("", "⏸ Paused")
+        await page.press(again, "In 10 min")
+        snoozed = (await page.next_frame("", "💤"))["html"]
+        assert "data-token" not in done + snoozed, "nothing is left to press"
+
+        await page.send_message("/schedule")
+        listed = (await page.next_frame("", "schedules"))["html"]
+        assert listed.count("<strong>water the ferns</strong>") == 2, "the paused one, and the snoozed one"
 
 
 async def test_what_was_missed_over_days_is_told_on_one_card(world: PlatformWorld) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -31,6 +32,10 @@ class WebPageClient:
         frame = {"type": "say", "id": f"page-{next(_PAGE_IDS)}", "text": text}
         await self._socket.send(json.dumps(frame))
 
+    async def press(self, html: str, label: str) -> None:
+        """Press the button with this label on a card."""
+        await self._socket.send(press_frame(button_token(html, label), next(_PAGE_IDS)))
+
     async def next_frame(
         self, kind: str, part: str = "", timeout: float = WAIT_SECONDS
     ) -> dict[str, Any]:
@@ -56,6 +61,17 @@ class WebPageClient:
             frame: dict[str, Any] = json.loads(await self._socket.recv())
         self.frames.append(frame)
         return frame
+
+
+def button_token(html: str, label: str) -> str:
+    """The token of the button with that label."""
+    found = re.search(rf'data-token="([^"]+)"[^>]*><bdi>[^<]*{label}', html)
+    assert found, html
+    return found[1]
+
+
+def press_frame(token: str, number: int) -> str:
+    return json.dumps({"type": "press", "id": f"press-{number:04}", "token": token})
 
 
 @asynccontextmanager
