@@ -145,7 +145,7 @@ async def test_the_buttons_of_a_reminder_in_the_web_chat(world: PlatformWorld) -
 
         await page.send_message("/schedule")
         listed = (await page.next_frame("", "schedules"))["html"]
-        assert listed.count("<strong>water the ferns</strong>") == 2, "the paused one, and the snoozed one"
+        assert listed.count("<strong>water the ferns</strong>") == 2, "the paused and the snoozed"
 
 
 async def test_what_was_missed_over_days_is_told_on_one_card(world: PlatformWorld) -> None:
