@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,7 +18,7 @@ from storage.records.schedules import FiringState, ScheduleKind, ScheduleState
 from storage.records.tasks import NodeRun, TaskId, TaskStatus, UsageTotals
 from storage.records.traces import ModelCall, NodeAttempt
 from storage.tasks import NOT_DELETED, TaskVisibility, all_threads
-from storage.usage import USAGE_SUMS
+from storage.usage import USAGE_SUMS, quarter_hour, quarter_hour_start
 
 _T = schema.tasks.c
 _U = schema.usage.c
@@ -32,8 +32,6 @@ _APPROVAL = schema.approvals.c
 
 _MAX_SPANS = 20_000
 _MAX_RUNS = 20_000
-_BUCKET = 15 * 60 * 1_000_000
-"""Microseconds. Offsets of time zones are whole quarters of an hour."""
 _ENDED_COLUMNS = [_T[name] for name in EndedTask.__dataclass_fields__]
 _OPEN = (TaskStatus.BLOCKED, TaskStatus.PAUSED, TaskStatus.WAITING)
 
@@ -94,14 +92,14 @@ class ReportRepo:
         self, seen: TaskVisibility, since: datetime, until: datetime
     ) -> Sequence[tuple[datetime, TaskStatus, int]]:
         """How many tasks ended with which status in each quarter of an hour."""
-        bucket = _bucket(_T.ended_at)
+        bucket = quarter_hour(_T.ended_at)
         query = (
             sa.select(bucket, _T.status, sa.func.count())
             .where(_ended(seen, since, until))
             .group_by(bucket, _T.status)
         )
         return [
-            (_start(start), TaskStatus(status), int(count))
+            (quarter_hour_start(start), TaskStatus(status), int(count))
             for start, status, count in await self._db.fetch_all(query)
         ]
 
@@ -170,7 +168,7 @@ class ReportRepo:
         self, seen: TaskVisibility, since: datetime, until: datetime
     ) -> Sequence[tuple[datetime, int, int]]:
         """The cost in millionths of a dollar and the tokens of each quarter of an hour."""
-        bucket = _bucket(_U.at)
+        bucket = quarter_hour(_U.at)
         query = (
             sa.select(
                 bucket,
@@ -181,7 +179,7 @@ class ReportRepo:
             .group_by(bucket)
         )
         return [
-            (_start(start), int(micros), int(tokens))
+            (quarter_hour_start(start), int(micros), int(tokens))
             for start, micros, tokens in await self._db.fetch_all(query)
         ]
 
@@ -206,7 +204,7 @@ class ReportRepo:
         self, seen: TaskVisibility, since: datetime, until: datetime
     ) -> Sequence[tuple[datetime, int]]:
         """How many steps started in each quarter of an hour."""
-        bucket = _bucket(_A.started_at)
+        bucket = quarter_hour(_A.started_at)
         query = (
             sa.select(bucket, sa.func.count())
             .where(_A.started_at >= since, _A.started_at < until)
@@ -214,7 +212,7 @@ class ReportRepo:
         )
         if not seen.sees_all:
             query = query.where(_A.task_id.in_(sa.select(_T.id).where(seen.where_clause)))
-        return [(_start(start), int(n)) for start, n in await self._db.fetch_all(query)]
+        return [(quarter_hour_start(start), int(n)) for start, n in await self._db.fetch_all(query)]
 
     async def count_firings(
         self, seen: TaskVisibility, since: datetime, until: datetime, *, titles: int
@@ -316,15 +314,6 @@ def _ended(seen: TaskVisibility, since: datetime, until: datetime) -> sa.ColumnE
         NOT_DELETED,
         seen.where_clause,
     )
-
-
-def _bucket(column: sa.ColumnElement[Any]) -> sa.Label[int]:
-    stored = sa.type_coerce(column, sa.BigInteger)
-    return (stored - stored % _BUCKET).label("bucket")
-
-
-def _start(micros: int) -> datetime:
-    return datetime.fromtimestamp(micros / 1_000_000, UTC)
 
 
 def _totals(row: sa.Row[Any]) -> UsageTotals:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import UTC, date, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     FromClause,
+    Label,
     bindparam,
     case,
     delete,
@@ -18,6 +21,7 @@ from sqlalchemy import (
     literal,
     or_,
     select,
+    type_coerce,
 )
 
 from storage import schema
@@ -45,6 +49,8 @@ _SUMMED: Mapping[str, ColumnElement[Any]] = {
     "estimated_tokens": _U.estimated_tokens,
     "unpriced": case((_U.cost_micros.is_(None), 1), else_=0),
 }
+_QUARTER_HOUR = 15 * 60 * 1_000_000
+"""Microseconds. Offsets of time zones are whole quarters of an hour."""
 USAGE_SUMS = [func.coalesce(func.sum(each), 0).label(name) for name, each in _SUMMED.items()]
 
 
@@ -180,6 +186,35 @@ class UsageRepo:
         joined = schema.usage.outerjoin(people, people.c.id == _U.person_id)
         return await self._sum_by(people.c.name, joined, usage_filter)
 
+    async def by_task(self, usage_filter: UsageFilter, limit: int) -> Sequence[CostLine]:
+        """Only these many, and no usage outside of tasks."""
+        tasks, tokens = schema.tasks.c, func.sum(_U.input_tokens + _U.output_tokens)
+        cost = func.coalesce(func.sum(_U.cost_micros), 0)
+        query = (
+            select(tasks.id, tasks.title, *USAGE_SUMS)
+            .join_from(schema.usage, schema.tasks, tasks.id == _U.task_id)
+            .where(tasks.deleted_at.is_(None), *_conditions(usage_filter))
+            .group_by(tasks.id, tasks.title)
+            .order_by(cost.desc(), tokens.desc(), tasks.id)
+            .limit(limit)
+        )
+        return tuple(
+            CostLine(name=row.title, task_id=row.id, spent=record_from(UsageTotals, row))
+            for row in await self._db.fetch_all(query)
+        )
+
+    async def by_day(
+        self, usage_filter: UsageFilter, zone: ZoneInfo
+    ) -> Sequence[tuple[date, UsageTotals]]:
+        """The days of this zone with usage, the first one first."""
+        bucket = quarter_hour(_U.at)
+        query = select(bucket, *USAGE_SUMS).where(*_conditions(usage_filter)).group_by(bucket)
+        days: dict[date, UsageTotals] = {}
+        for row in await self._db.fetch_all(query):
+            day = quarter_hour_start(row.bucket).astimezone(zone).date()
+            days[day] = days.get(day, UsageTotals()) + record_from(UsageTotals, row)
+        return tuple(sorted(days.items()))
+
     async def by_chat(self, usage_filter: UsageFilter) -> Sequence[CostLine]:
         """Named by the chat's title or partner, and its channel."""
         chats, people = schema.chats, schema.people
@@ -204,6 +239,16 @@ class UsageRepo:
             CostLine(name=row.name.strip(), spent=record_from(UsageTotals, row))
             for row in await self._db.fetch_all(query)
         )
+
+
+def quarter_hour(column: ColumnElement[Any]) -> Label[int]:
+    """The stored form of the quarter of an hour that a time is in, as `bucket`."""
+    stored = type_coerce(column, BigInteger)
+    return (stored - stored % _QUARTER_HOUR).label("bucket")
+
+
+def quarter_hour_start(stored: int) -> datetime:
+    return datetime.fromtimestamp(stored / 1_000_000, UTC)
 
 
 def _conditions(usage_filter: UsageFilter) -> Iterator[ColumnElement[bool]]:

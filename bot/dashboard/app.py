@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from bot.dashboard.api.table import build_api
-from bot.dashboard.pages import home, tasks
+from bot.dashboard.pages import costs, home, tasks
 from bot.dashboard.pages.layout import (
     STATIC_TYPES,
     Page,
@@ -43,6 +43,7 @@ PAGES = (
         show=tasks.show_plan_picture,
         in_menu=False,
     ),
+    Page(path=f"{ROOT}/costs", name="costs", show=costs.show_costs),
 )
 """In the order of the menu."""
 

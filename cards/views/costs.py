@@ -102,6 +102,14 @@ def _payload_cap(payload: Mapping[str, Any], of: str) -> SpendingCap:
     )
 
 
+def cost_notes(report: CostReport, words: TextCatalog) -> list[model.NoteBlock]:
+    """How much the cache has served, and what the figures leave out."""
+    return [
+        *_cache_notes(report.total, words),
+        *_uncertainty_notes(report.total, report.unpriced_models, words),
+    ]
+
+
 def _period(report: CostReport, words: TextCatalog) -> str:
     if report.query.period is CostPeriod.DAYS:
         return words("cost.days", n=report.query.days)
@@ -112,7 +120,9 @@ def _table(
     first: str, rows: Sequence[tuple[str, UsageTotals]], words: TextCatalog
 ) -> model.TableBlock:
     columns = (first, *(words(f"cost.{key}") for key in ("money", "calls", "tokens")))
-    return model.TableBlock(columns, tuple((name, *_amounts(spent, words)) for name, spent in rows))
+    return model.TableBlock(
+        columns, tuple((name, *cost_amounts(spent, words)) for name, spent in rows)
+    )
 
 
 def _breakdown(
@@ -126,9 +136,9 @@ def _breakdown(
     )
     rows = tuple(
         (
-            _name(key, line, words),
-            _share(line.spent, whole),
-            *_amounts(line.spent, words),
+            cost_line_name(key, line, words),
+            cost_share(line.spent, whole),
+            *cost_amounts(line.spent, words),
             formats.compact_number(line.spent.cache_read_tokens),
         )
         for line in lines
@@ -137,13 +147,13 @@ def _breakdown(
     return [model.TextBlock(f"**{heading}**"), model.TableBlock(columns, rows)]
 
 
-def _name(key: str, line: CostLine, words: TextCatalog) -> str:
+def cost_line_name(key: str, line: CostLine, words: TextCatalog) -> str:
     if key == "purpose" and words.has(f"cost.for.{line.name}"):
         return words(f"cost.for.{line.name}")
     return formats.single_line(line.name, _MAX_NAME) or "-"
 
 
-def _cache_notes(usage: UsageTotals, words: TextCatalog) -> list[model.Block]:
+def _cache_notes(usage: UsageTotals, words: TextCatalog) -> list[model.NoteBlock]:
     read, written = usage.cache_read_tokens, usage.cache_write_tokens
     if not (read or written):
         return []
@@ -159,11 +169,11 @@ def _cache_notes(usage: UsageTotals, words: TextCatalog) -> list[model.Block]:
 def _cap_blocks(caps: Sequence[CapUsage], words: TextCatalog) -> list[model.Block]:
     if not caps:
         return []
-    pairs = tuple((words(f"cost.cap.{each.scope}"), _cap_left_text(each, words)) for each in caps)
+    pairs = tuple((words(f"cost.cap.{each.scope}"), cap_left_text(each, words)) for each in caps)
     return [model.TextBlock(f"**{words('cost.caps')}**"), model.FieldsBlock(pairs)]
 
 
-def _cap_left_text(cap: CapUsage, words: TextCatalog) -> str:
+def cap_left_text(cap: CapUsage, words: TextCatalog) -> str:
     text = words(
         "cost.left",
         left=_used_amount(cap.remaining, cap.allowed, words),
@@ -176,8 +186,8 @@ def _cap_left_text(cap: CapUsage, words: TextCatalog) -> str:
 
 def _uncertainty_notes(
     whole: UsageTotals, unseen: Sequence[str], words: TextCatalog
-) -> list[model.Block]:
-    blocks: list[model.Block] = []
+) -> list[model.NoteBlock]:
+    blocks: list[model.NoteBlock] = []
     if whole.unpriced:
         blocks.append(model.NoteBlock(words("cost.unpriced", n=whole.unpriced)))
     if whole.estimated_tokens:
@@ -203,14 +213,14 @@ def _used_amount(used: SpendingCap, limits: SpendingCap, words: TextCatalog) -> 
     return " · ".join(parts)
 
 
-def _amounts(usage: UsageTotals, words: TextCatalog) -> tuple[str, str, str]:
+def cost_amounts(usage: UsageTotals, words: TextCatalog) -> tuple[str, str, str]:
     tokens = formats.compact_number(usage.tokens)
     if formats.is_tokens_unknown(usage):
         tokens = words("cost.unknown", tokens=tokens)
     return formats.spent_cost(usage, words), str(usage.calls), tokens
 
 
-def _share(usage: UsageTotals, whole: UsageTotals) -> str:
+def cost_share(usage: UsageTotals, whole: UsageTotals) -> str:
     if not whole.cost_micros:
         return "-"
     return f"{_PERCENT * usage.cost_micros // whole.cost_micros}%"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from enum import StrEnum
 
 from storage.records.people import ChatId, PersonId
@@ -107,20 +107,22 @@ class CostPeriod(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostQuery:
     """Selects costs. `days` applies to that period only; `model` is a part of model names, empty
-    for all. `lists_chats_and_people` adds these breakdowns."""
+    for all. `lists_chats_and_people` and `lists_days_and_tasks` add these breakdowns."""
 
     period: CostPeriod = CostPeriod.MONTH
     days: int = 0
     model: str = ""
     lists_chats_and_people: bool = False
+    lists_days_and_tasks: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostLine:
-    """The cost of one model, purpose, chat or person."""
+    """The cost of one model, purpose, chat, person or task."""
 
     name: str
     spent: UsageTotals
+    task_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +131,8 @@ class CostReport:
     period, broken down with the highest cost first.
 
     `caps` are today's caps that apply to the person asking. `unpriced_models` are used models
-    without a known price, which a cap on money cannot count.
+    without a known price, which a cap on money cannot count. `days` are those with usage in that
+    zone, in order; `tasks` are the costliest.
     """
 
     query: CostQuery
@@ -141,6 +144,8 @@ class CostReport:
     purposes: tuple[CostLine, ...] = ()
     chats: tuple[CostLine, ...] = ()
     people: tuple[CostLine, ...] = ()
+    days: tuple[tuple[date, UsageTotals], ...] = ()
+    tasks: tuple[CostLine, ...] = ()
     caps: tuple[CapUsage, ...] = ()
     unpriced_models: tuple[str, ...] = ()
 

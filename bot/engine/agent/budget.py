@@ -53,6 +53,7 @@ MIN_ANSWER_TOKENS = 1_024
 """Calls that could write less are refused: a truncated structured answer is paid for but
 useless."""
 MICROS_PER_DOLLAR = 1_000_000
+_MAX_LISTED_TASKS = 10
 _NO_LIMIT = 1 << 62
 _REQUEST_GRACE = timedelta(minutes=5)
 """An extension request outlives its day by this, so the new day's cap resumes the work before the
@@ -469,7 +470,7 @@ class CostReportService:
         owner = by.role is PersonRole.OWNER
         wanted = self._span(query, by, chat)
         models = await self._usage.by_model(wanted)
-        named = owner and query.lists_chats_and_people
+        named, dated = owner and query.lists_chats_and_people, query.lists_days_and_tasks
         caps = await self._remaining_caps(by, chat)
         periods = (CostPeriod.TODAY, CostPeriod.WEEK, CostPeriod.MONTH)
         today, week, month = [
@@ -486,6 +487,8 @@ class CostReportService:
             purposes=tuple(await self._usage.by_purpose(wanted)),
             chats=tuple(await self._usage.by_chat(wanted)) if named else (),
             people=tuple(await self._usage.by_person(wanted)) if named else (),
+            days=tuple(await self._usage.by_day(wanted, self._caps.zone)) if dated else (),
+            tasks=tuple(await self._usage.by_task(wanted, _MAX_LISTED_TASKS)) if dated else (),
             caps=caps,
             unpriced_models=_unpriced_models(models, self._counts_money),
         )
