@@ -19,6 +19,7 @@ from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.autonomy.check import BlockingWork, RepairingCheck, SelfCheck, run_check
 from bot.engine.autonomy.self_check import SelfCheckService
 from bot.engine.llm.backend import (
+    OFFLINE_NAME,
     BackendError,
     BudgetExceeded,
     RunLimits,
@@ -107,6 +108,8 @@ class ModelCallProbe:
     is_api: Callable[[ModelChoice], bool]
 
     async def find(self) -> Sequence[HealthFinding]:
+        if all(each.backend == OFFLINE_NAME for each in self.choices()):
+            return [HealthFinding(text="model_none", points=5)]
         return [await self._call(each) for each in self.choices() if self.is_api(each)]
 
     async def _call(self, choice: ModelChoice) -> HealthFinding:
