@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from bot.dashboard.api.table import build_api
-from bot.dashboard.pages import costs, home, tasks
+from bot.dashboard.pages import costs, home, people, tasks
 from bot.dashboard.pages.layout import (
     STATIC_TYPES,
     Page,
@@ -44,6 +44,12 @@ PAGES = (
         in_menu=False,
     ),
     Page(path=f"{ROOT}/costs", name="costs", show=costs.show_costs),
+    Page(
+        path=f"{ROOT}/people",
+        name="people",
+        show=people.show_people,
+        post=people.change_people,
+    ),
 )
 """In the order of the menu."""
 
