@@ -19,7 +19,6 @@ _KEYS = (
     "helpers.cut_off",
     "helpers.stopped",
     "work.broke_off",
-    "work.called_nothing",
     "work.disk",
     "work.interrupted",
     "work.interrupted_long_ago",

@@ -74,6 +74,7 @@ async def test_a_file_that_is_only_claimed_is_no_success(world: ModelWorld) -> N
     assert "these files are missing: dogs.txt" in ending.text
     told = [asked for asked in world.script.requests_for(cue) if "missing: dogs" in asked.last_text]
     assert len(told) == 1
+    assert all("You have not called a tool in this step" in asked.last_text for asked in told)
 
 
 async def test_a_call_written_in_a_chat_is_made_and_never_shown(world: ModelWorld) -> None:

@@ -191,10 +191,7 @@ def decide_on_answer(
         case "blocked" if not called_nothing or history.consecutive:
             return _blocked(answer.summary, answer.summary)
         case "error" | "blocked":
-            told = answer.summary
-            if called_nothing:
-                told = words("work.called_nothing", error=told)
-            return _after_failed_attempt(told, history, words, options)
+            return _after_failed_attempt(answer.summary, history, words, options)
         case never:
             assert_never(never)
 

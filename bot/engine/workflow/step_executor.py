@@ -207,7 +207,8 @@ class StepExecutor:
                 messages=step.prompt_messages,
                 delivered=self._delivered_to(worker.session.id),
             )
-            + _deliverables_note(step),
+            + _deliverables_note(step)
+            + await self._no_call_note(step, worker, context),
             system_prompt="\n\n".join(
                 filter(None, (context.system_prompt, prompts.step_system(self._language)))
             ),
@@ -239,6 +240,18 @@ class StepExecutor:
             worker.session, path=step.node.id, since=step.run.started_at
         )
         return replace(attempt, called_nothing=not has_called)
+
+    async def _no_call_note(
+        self, step: StartedStep, worker: AssignedWorker, context: WorkerContext
+    ) -> str:
+        """For a worker that has failed before and not even tried: weak models report instead."""
+        if not (step.last_error and context.tools):
+            return ""
+        tried = await self._deps.gateway.has_called_tools(
+            worker.session, path=step.node.id, since=None
+        )
+        names = ", ".join(tool.name for tool in context.tools[:_SHOWN_TOOLS])
+        return "" if tried else _NO_CALL_NOTE.format(names=names)
 
     async def _check_files(
         self, step: StartedStep, reply: ModelReply, workspace: Path
@@ -321,6 +334,13 @@ def _files_to_parse(step: StartedStep, claimed: Sequence[str]) -> frozenset[str]
     if step.workflow.parallel == 1:
         return found
     return found & {*claimed, *find_named_paths(f"{step.node.title}\n{step.node.detail}")}
+
+
+_SHOWN_TOOLS = 6
+_NO_CALL_NOTE = (
+    "\n\nYou have not called a tool in this step. Call one now, whichever the step needs ({names});"
+    " report when you have its result."
+)
 
 
 def _deliverables_note(step: StartedStep) -> str:
