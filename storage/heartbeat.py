@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from storage import schema
 from storage.autonomy_schema import heartbeat_runs
 from storage.db import Database, Transaction, record_from
+from storage.key_value import KeyValueStore
 from storage.records.heartbeat import (
     HeartbeatClaim,
     HeartbeatOutcome,
@@ -44,6 +45,7 @@ _LAST_OWNER_CHAT = (
 class HeartbeatRepo:
     def __init__(self, db: Database) -> None:
         self._db = db
+        self._key_values = KeyValueStore(db)
 
     async def add(
         self,
@@ -117,20 +119,29 @@ class HeartbeatRepo:
         query = sa.select(_R.outcome).where(_R.started_at >= since).order_by(_R.id.desc()).limit(1)
         return bool(await self._db.fetch_value(query) == HeartbeatOutcome.CAP_REACHED)
 
-    async def list_told_in(
-        self, chat: ChatId, *, since: datetime, limit: int
-    ) -> Sequence[tuple[datetime, str]]:
-        """The texts that this chat was told since then and their times, the oldest first."""
+    async def mark_known(
+        self, tx: Transaction, run: HeartbeatRun, *, chat: ChatId, session_id: str
+    ) -> None:
+        """Note that this session of a chat knows what runs have told until this one."""
+        await self._key_values.write(tx, _known(chat), {"session": session_id, "run": run.id})
+
+    async def list_unknown(
+        self, *, chat: ChatId, session_id: str, since: datetime, limit: int
+    ) -> Sequence[HeartbeatRun]:
+        """The newest runs since then with a message to this chat that the session does not know,
+        the oldest first."""
+        known = await self._key_values.get(_known(chat)) or {}
+        last = known["run"] if known.get("session") == session_id else 0
         message = schema.outbox.c
         key = sa.literal("heartbeat:", sa.String) + sa.cast(_R.id, sa.String)
         query = (
-            sa.select(_R.ended_at, _R.text)
+            sa.select(heartbeat_runs)
             .join(schema.outbox, message.key == key)
-            .where(_R.ended_at > since, _R.text != "", message.chat_id == chat)
+            .where(_R.id > last, _R.ended_at > since, _R.text != "", message.chat_id == chat)
             .order_by(_R.id.desc())
             .limit(limit)
         )
-        return [(row.ended_at, row.text) for row in reversed(await self._db.fetch_all(query))]
+        return [_run(row) for row in reversed(await self._db.fetch_all(query))]
 
     async def list_told(self, *, since: datetime, limit: int) -> Sequence[str]:
         query = (
@@ -159,6 +170,11 @@ class HeartbeatRepo:
         """The private chat of an owner's newest message; None if no owner has written."""
         found = await self._db.fetch_value(_LAST_OWNER_CHAT)
         return None if found is None else ChatId(found)
+
+
+def _known(chat: ChatId) -> str:
+    """The key of the session of this chat that was told of a run last, and of that run."""
+    return f"heartbeat.known:{chat}"
 
 
 def _run(row: sa.Row[Any]) -> HeartbeatRun:

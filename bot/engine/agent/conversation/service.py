@@ -285,7 +285,7 @@ class ConversationService:
             account=_cost_account(question),
             language=question.language,
         )
-        ask = await self._build_request(question, session, persona, shown.proposals)
+        ask = await self._build_request(shown, session, persona)
         ask = replace(
             ask,
             prompt=ask.prompt + incoming.prompt_text + captioned.prompt_text,
@@ -315,7 +315,7 @@ class ConversationService:
             seconds=(self._now() - shown.begun).total_seconds(),
             joined=tuple(each.source for each in _joined(question)),
         )
-        await self._record_answer(question, reply, answered, keep)
+        await self._record_answer(shown, reply, answered, keep)
         return answered
 
     async def _interrupted_answer(
@@ -373,28 +373,37 @@ class ConversationService:
 
     async def _record_answer(
         self,
-        question: ChatQuestion,
+        shown: AnswerSoFar,
         reply: ModelReply,
         answered: ChatAnswer,
         keep: PrepareCommit | None,
     ) -> None:
         """Record the turn, its approval request and the answer in one transaction."""
         # The answer is paid for, so wait for the store instead of calling the model again.
+        chat = shown.question.chat.id
         await retry_until_stored(
-            lambda: self._commit_answer(reply, answered, keep),
+            lambda: self._commit_answer(shown, reply, answered, keep),
             self._sleep,
-            f"an answer in {question.chat.id}",
+            f"an answer in {chat}",
         )
-        await self._stopped.clear(question.chat.id)
+        await self._stopped.clear(chat)
         if reply.resumed or reply.result.suspended:
             self._suspension.wake()
 
     async def _commit_answer(
-        self, reply: ModelReply, answered: ChatAnswer, keep: PrepareCommit | None
+        self,
+        shown: AnswerSoFar,
+        reply: ModelReply,
+        answered: ChatAnswer,
+        keep: PrepareCommit | None,
     ) -> None:
         kept = await keep(answered) if keep is not None else None
         async with self._db.write() as tx:
             await self._gateway.record_reply(tx, reply)
+            if shown.last_told is not None:
+                await self._heartbeat_runs.mark_known(
+                    tx, shown.last_told, chat=shown.question.chat.id, session_id=reply.session.id
+                )
             if reply.result.suspended:
                 await self._suspension.request_approval(tx, reply.session.id)
             if kept is not None:
@@ -457,15 +466,12 @@ class ConversationService:
         return await self._gateway.open_session(key, chosen, persona=persona)
 
     async def _build_request(
-        self,
-        question: ChatQuestion,
-        session: ModelSession,
-        persona: Persona,
-        proposals: list[TaskProposal],
+        self, shown: AnswerSoFar, session: ModelSession, persona: Persona
     ) -> ModelRequest:
+        question = shown.question
         before = await self._stopped.get(question.chat.id)
         remembers = question.is_continuation or bool(session.open_turn)
-        told = "" if remembers else await self._describe_told(question.chat.id, session)
+        told = "" if remembers else await self._describe_told(shown, session)
         lost = "" if remembers else await self._suspension.describe_lost_calls(session)
         spec = WorkerSpec(
             account=_cost_account(question),
@@ -479,7 +485,7 @@ class ConversationService:
             skill=question.skill,
         )
         context = await self._context_builder.build(spec)
-        proposing = () if question.no_proposal else (propose_task_tool(question, proposals),)
+        proposing = () if question.no_proposal else (propose_task_tool(question, shown.proposals),)
         return ModelRequest(
             purpose=RunPurpose.CHAT,
             prompt=(f"{question.brief}\n\n" if question.brief else "")
@@ -506,17 +512,21 @@ class ConversationService:
             turn_key=_turn_key(question),
         )
 
-    async def _describe_told(self, chat: ChatId, session: ModelSession) -> str:
+    async def _describe_told(self, shown: AnswerSoFar, session: ModelSession) -> str:
         """News of the heartbeat that the session does not know; empty if there are none."""
-        since = self._now() - _TOLD_WITHIN
-        if session.turns:
-            since = max(since, session.last_used_at)
-        told = await self._heartbeat_runs.list_told_in(chat, since=since, limit=_MAX_TOLD)
+        told = await self._heartbeat_runs.list_unknown(
+            chat=shown.question.chat.id,
+            session_id=session.id,
+            since=self._now() - _TOLD_WITHIN,
+            limit=_MAX_TOLD,
+        )
+        shown.last_told = told[-1] if told else None
         return "".join(
             _TOLD_PREFIX.format(
-                at=at.isoformat(timespec="minutes"), text=formats.truncate(text, _MAX_TOLD_CHARS)
+                at=(each.ended_at or each.started_at).isoformat(timespec="minutes"),
+                text=formats.truncate(each.text, _MAX_TOLD_CHARS),
             )
-            for at, text in told
+            for each in told
         )
 
 

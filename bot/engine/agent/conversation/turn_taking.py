@@ -18,6 +18,7 @@ from cards.catalog import catalog_for
 from handlers.ports import AnswerStream, ChatQuestion, TaskProposal
 from storage.errors import StoreUnavailable
 from storage.key_value import KeyValueStore
+from storage.records.heartbeat import HeartbeatRun
 from storage.records.people import ChatId
 from storage.records.workers import ModelSession
 
@@ -143,7 +144,8 @@ class ConversationExpiry:
 
 
 class AnswerSoFar:
-    """An answer so far, and its display to a person."""
+    """An answer so far, and its display to a person. `last_told` is the newest run of the heartbeat
+    that its prompt tells of."""
 
     def __init__(self, question: ChatQuestion, show: AnswerStream, begun: datetime) -> None:
         self.question = question
@@ -151,6 +153,7 @@ class AnswerSoFar:
         self.text = ""
         self.notices: list[str] = []
         self.proposals: list[TaskProposal] = []
+        self.last_told: HeartbeatRun | None = None
         self._show = show
         self.words = catalog_for(question.language)
 

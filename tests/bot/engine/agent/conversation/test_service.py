@@ -28,7 +28,11 @@ from handlers.errors import BackendFailure
 from handlers.ports import ChatQuestion
 from storage.db import Transaction
 from storage.errors import StoreUnavailable
+from storage.heartbeat import HeartbeatRepo
+from storage.messages.outbox import OutboxRepo, OutgoingCard
 from storage.records.approvals import Approval, ApprovalKind
+from storage.records.heartbeat import HeartbeatOutcome, WakeReason
+from storage.records.messages import DeliveryUrgency
 from storage.records.people import Language
 from storage.records.tasks import TaskPriority
 from storage.sessions import SessionRepo
@@ -45,6 +49,7 @@ from tests.engine_harness import (
     run_result,
 )
 
+NEWS = ("Rent is due", "The moon is full")
 PNG = b"\x89PNG\r\n\x1a\n and more"
 
 
@@ -110,6 +115,37 @@ async def test_an_answer_is_shown_as_it_grows_and_then_whole(tmp_path: Path) -> 
 
     assert shown == ["hello ", "hello there ", "hello there Boss "]
     assert said.text == "hello there Boss"
+
+
+async def test_news_of_the_heartbeat_during_an_answer_reach_the_next_turn_once(
+    tmp_path: Path,
+) -> None:
+    async with talking(tmp_path) as (world, talk):
+        runs = HeartbeatRepo(world.db)
+        await _heartbeat_tells(world, runs, "Rent is due")
+
+        async def tell_meanwhile(text: str) -> None:
+            world.clock.advance(seconds=1)
+            if text == "hello there ":
+                await _heartbeat_tells(world, runs, "The moon is full")
+
+        await talk.answer(question("one"), tell_meanwhile)
+        for number in (2, 3):
+            await talk.answer(question("next", source=f"inbox:{number}"), unseen)
+
+        told = [(text in each.prompt) for each in world.backend.requests for text in NEWS]
+        assert told == [True, False, False, True, False, False]
+
+
+async def _heartbeat_tells(world: EngineHarness, runs: HeartbeatRepo, text: str) -> None:
+    now = world.clock()
+    async with world.db.write() as tx:
+        run = await runs.add(tx, (WakeReason.INTERVAL,), HeartbeatOutcome.RUNNING, now=now)
+        await runs.settle(tx, run, HeartbeatOutcome.SAID, now=now, text=text)
+        new = OutgoingCard(
+            key=f"heartbeat:{run.id}", chat_id=CHAT.id, urgency=DeliveryUrgency.NOTICE, card={}
+        )
+        await OutboxRepo(world.db).put(tx, new, now=now)
 
 
 async def test_an_answer_that_is_paid_for_waits_for_the_store(tmp_path: Path) -> None:
