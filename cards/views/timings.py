@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import assert_never
+from typing import TypeAlias, assert_never
 from zoneinfo import ZoneInfo
 
 from cards import formats
@@ -28,6 +28,9 @@ _UNITS = (
     ("minutes", timedelta(minutes=1)),
     ("seconds", timedelta(seconds=1)),
 )
+
+_DayFields: TypeAlias = tuple[str, ...]
+"""Day, month and weekday of an expression."""
 
 
 def timing_text(timing: Timing, words: TextCatalog, zone: ZoneInfo) -> str:
@@ -59,14 +62,14 @@ def _cron_text(timing: CronTiming, words: TextCatalog) -> str:
     says_filter = timing.days is DayFilter.ANY
     try:
         fields = [each.lower().split() for each in timing.expressions]
-        (day_fields,) = {tuple(each[2:]) for each in fields}
+        day_fields, night_fields = _split_days([tuple(each[2:]) for each in fields])
         days = _nth_text(timing, day_fields, words) or _days_text(day_fields, words)
         if fields[0][1] == "*" and len(fields) == 1:
             often = _hourly_text(fields[0][0], words)
             told = words("timing.often", often=often, days=days) if days else often
         else:
             told = _times_text(
-                [(each[1], each[0]) for each in fields],
+                [(each[1], each[0], tuple(each[2:]) == night_fields) for each in fields],
                 days or words(f"timing.every_day.{timing.days}"),
                 words,
             )
@@ -75,6 +78,20 @@ def _cron_text(timing: CronTiming, words: TextCatalog) -> str:
     except (ValueError, LookupError):
         told = words("timing.cron", expression=formats.code_text(timing.expression, _MAX_SHOWN))
     return told if says_filter else words(f"timing.only.{timing.days}", told=told)
+
+
+def _split_days(fields: Sequence[_DayFields]) -> tuple[_DayFields, _DayFields | None]:
+    """The days of all expressions and, if some of them go on after midnight, the days after these.
+    Raises ValueError for other days."""
+    first, *others = dict.fromkeys(fields)
+    if not others:
+        return first, None
+    (second,) = others
+    for days, nights in ((first, second), (second, first)):
+        following = {(number + 1) % 7 for number in _weekdays(days[2])}
+        if days[:2] == nights[:2] == _EVERY_DAY[:2] and following == _weekdays(nights[2]):
+            return days, nights
+    raise ValueError(fields)
 
 
 def _nth_text(timing: CronTiming, day_fields: Sequence[str], words: TextCatalog) -> str:
@@ -86,16 +103,21 @@ def _nth_text(timing: CronTiming, day_fields: Sequence[str], words: TextCatalog)
     return words(f"timing.month_{timing.days}", months=_months_text(month, words), nth=ordinal)
 
 
-def _times_text(fields: list[tuple[str, str]], days: str, words: TextCatalog) -> str:
-    """Some times one by one; more only if they are equally far from each other."""
+def _times_text(fields: list[tuple[str, str, bool]], days: str, words: TextCatalog) -> str:
+    """Some times of a day one by one; more, and those that go on after midnight, only if they are
+    equally far from each other. `fields` are hours, minutes, and whether they are after it."""
     minutes = sorted(
-        60 * h + m for hour, minute in fields for h in _numbers(hour) for m in _minutes(minute)
+        60 * (h + 24 * is_late) + m
+        for hour, minute, is_late in fields
+        for h in _numbers(hour)
+        for m in _minutes(minute)
     )
-    if len(minutes) <= _MAX_TIMES:
+    ends_late = any(is_late for _, _, is_late in fields)
+    if len(minutes) <= _MAX_TIMES and not ends_late:
         times = _listed([_clock(each) for each in minutes], words)
         return words("timing.at", days=days, times=times)
     gaps = {after - before for before, after in pairwise(minutes)}
-    if len(gaps) > 1:
+    if len(gaps) > 1 and not ends_late:
         # Over midnight there is one longer gap.
         longest = max(range(1, len(minutes)), key=lambda n: minutes[n] - minutes[n - 1])
         minutes = [*minutes[longest:], *(each + 24 * 60 for each in minutes[:longest])]
@@ -146,12 +168,15 @@ def _weekday_text(field: str, words: TextCatalog) -> str:
         return words("timing.nth", nth=words(f"timing.ordinal.{int(nth)}"), day=_named(name, words))
     if field.endswith("l"):
         return words("timing.nth", nth=words("timing.ordinal.last"), day=_named(field[:-1], words))
-    found = sorted({number % 7 for number in _numbers(field, _DAY_KEYS)})
+    # Sunday is the last day of a week.
+    found = sorted(_weekdays(field), key=lambda number: (number - 1) % 7)
     if tuple(found) == _WEEKDAYS:
         return words("timing.weekdays")
-    # Sunday is the last day of a week.
-    found.sort(key=lambda number: (number - 1) % 7)
     return words("timing.week", days=_listed([_named(str(n), words) for n in found], words))
+
+
+def _weekdays(field: str) -> set[int]:
+    return {number % 7 for number in _numbers(field, _DAY_KEYS)}
 
 
 def _date_text(day: str, month: str, words: TextCatalog) -> str:

@@ -82,6 +82,26 @@ def cron(expression: str, days: DayFilter = DayFilter.ANY, nth: int = 0) -> Cron
             "按 cron `0 */2 * * *`（仅休息日）",
         ),
         (
+            cron("0 22,23 * * 1; 0 0-2 * * 2"),
+            "every hour from 22:00 to 02:00, every Monday",
+            "每周一，22:00 到 02:00 每小时",
+        ),
+        (
+            cron("0,30 0 * * 2-6; 30 23 * * 1-5"),
+            "every 30 minutes from 23:30 to 00:30, every Monday to Friday",
+            "每周一到周五，23:30 到 00:30 每 30 分钟",
+        ),
+        (
+            cron("0 22 * * 1; 0 1 * * 2; 0 2 * * 2"),
+            "by cron `0 22 * * 1; 0 1 * * 2; 0 2 * * 2`",
+            "按 cron `0 22 * * 1; 0 1 * * 2; 0 2 * * 2`",
+        ),
+        (
+            cron("0 22 * * 1; 0 1 * * 3"),
+            "by cron `0 22 * * 1; 0 1 * * 3`",
+            "按 cron `0 22 * * 1; 0 1 * * 3`",
+        ),
+        (
             cron("30 8 * * 1-5; 0 22 * * 1-5"),
             "every Monday to Friday at 08:30 and 22:00",
             "每周一到周五 08:30、22:00",
@@ -118,8 +138,8 @@ def cron(expression: str, days: DayFilter = DayFilter.ANY, nth: int = 0) -> Cron
         ),
         (
             cron("0 22 * * 1; 0 1 * * 2"),
-            "by cron `0 22 * * 1; 0 1 * * 2`",
-            "按 cron `0 22 * * 1; 0 1 * * 2`",
+            "every 3 hours from 22:00 to 01:00, every Monday",
+            "每周一，22:00 到 01:00 每 3 小时",
         ),
         (
             cron("0 0-99999999 * * *"),

@@ -189,14 +189,15 @@ def _window_minutes(phrase: TimePhrase) -> tuple[int, int]:
     if last <= first and end.part is None and not end.exact:
         last = _hour_of_day(end, start.part) * _HOUR_MINUTES + end.minute
     if last <= first:
-        if phrase.filter is not DayFilter.ANY:
-            raise TimingError("timing.inexpressible")
         last += _MIDNIGHT * _HOUR_MINUTES
     return first, last
 
 
 def _cron_of_hours(phrase: TimePhrase, hours: list[_Hour]) -> CronTiming:
     """One expression for all hours with the same minutes on the same days."""
+    if phrase.filter is not DayFilter.ANY and any(hour >= _MIDNIGHT for hour, _ in hours):
+        # The next day need not be one of those that the filter lets through.
+        raise TimingError("timing.past_midnight")
     minutes: dict[tuple[int, int], set[int]] = {}
     has_days = phrase.every in {Every.WEEK, Every.MONTH, Every.YEAR}
     for hour, minute in hours:
