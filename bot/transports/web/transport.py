@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import logging
+import resource
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
@@ -18,6 +19,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bot.transports.ports import CommandMenu, DeliveryResult, InboxPort, OutboundMessage
 from bot.transports.web.access import (
@@ -70,6 +72,56 @@ def open_listening_socket(host: str, port: int) -> socket.socket:
     return sock
 
 
+class BoundedConnection(H11Protocol):
+    """A connection of a server that keeps so many at most, so that whoever reaches the port cannot
+    use up the file descriptors. The one that has waited longest for its next request makes room for
+    a new one, and none waits for longer than `request_seconds`."""
+
+    limit = max(1, min(256, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
+    request_seconds = 20.0
+
+    _timer: asyncio.TimerHandle | None = None
+    _waits_since = 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect_request()
+        if len(self.connections) > self.limit:
+            own = (each for each in self.connections if isinstance(each, BoundedConnection))
+            waiting = (each for each in own if each._is_waiting)  # noqa: SLF001 - of this class
+            min(waiting, key=lambda each: each._waits_since)._end()  # noqa: SLF001 - of this class
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        # Before the next request, which may have come already.
+        self._expect_request()
+        super().on_response_complete()
+
+    @property
+    def _is_waiting(self) -> bool:
+        # There is no cycle before the first request.
+        return getattr(self.cycle, "response_complete", True)
+
+    def _expect_request(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._waits_since = self.loop.time()
+        self._timer = self.loop.call_later(self.request_seconds, self._end_if_waiting)
+
+    def _end_if_waiting(self) -> None:
+        # A socket of a page has another protocol by now.
+        if self._is_waiting and self.transport.get_protocol() is self:
+            self._end()
+
+    def _end(self) -> None:
+        self.connections.discard(self)
+        self.transport.abort()
+
+
 class EmbeddedServer(uvicorn.Server):
     """Serves until `stop` is set. uvicorn's own loop would intercept SIGTERM and poll ten times a
     second."""
@@ -83,6 +135,7 @@ class EmbeddedServer(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 date_header=False,
+                http=BoundedConnection,
                 # The default implementation depends on deprecated parts of `websockets`.
                 ws="websockets-sansio",
                 ws_max_size=_MAX_FRAME_BYTES,
