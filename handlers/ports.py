@@ -18,6 +18,7 @@ from handlers.ports_autonomy import (
     ReportPort,
     SchedulePort,
     SelfCheckPort,
+    SettingsPort,
 )
 from handlers.ports_workers import (
     HistoryPort,
@@ -514,6 +515,7 @@ class HandlerServices:
     schedules: SchedulePort
     self_check: SelfCheckPort
     doctor: DoctorPort
+    settings: SettingsPort
     drive: DrivePort
     heartbeat: HeartbeatPort
     reports: ReportPort

@@ -29,6 +29,7 @@ from storage.records.schedules import (
     Timing,
 )
 from storage.records.self_checks import DriveStatus, GoalName, HealthReport, Incident
+from storage.records.system import SettingsReading
 from storage.records.tasks import Task
 
 
@@ -82,6 +83,13 @@ class DoctorPort(Protocol):
 
     async def record_press(self, channel: Channel, milliseconds: int) -> None:
         """Buttons on cards of this channel reach us, this long after the platform sent them on."""
+
+
+class SettingsPort(Protocol):
+    """Callers check that an owner asks."""
+
+    async def reload(self) -> SettingsReading:
+        """Read all settings again; what is wrong in one leaves all as they were."""
 
 
 class DrivePort(Protocol):

@@ -13,7 +13,6 @@ from importlib.metadata import version
 
 from bot.app.engine import EngineServices
 from bot.app.repositories import RepositorySet
-from bot.app.spending import configured_caps
 from bot.config.settings import Settings
 from bot.engine.agent.budget import CostReportService
 from bot.engine.autonomy.check import SelfCheck
@@ -51,7 +50,7 @@ from storage.records.people import Channel, Chat, ChatId, Language, PersonRole
 from storage.records.self_checks import GoalName
 from storage.records.system import BackendReport
 from storage.records.tasks import Task
-from storage.records.usage import CostPeriod, CostQuery, CostReport, parse_cap
+from storage.records.usage import BudgetScope, CostPeriod, CostQuery, CostReport
 from storage.retention import RetentionRepo
 from storage.self_checks import HealthFigures, SelfCheckRepo
 from storage.store_identity import MARKER_FILE
@@ -86,7 +85,7 @@ def build_autonomy(deps: AutonomyDeps) -> AutonomyServices:
     settings, store, clock, engine = deps.settings, deps.store, deps.clock, deps.engine
     repo = SelfCheckRepo(store.db)
     retention = _build_retention(deps)
-    quiet = engine.schedule.service.due_times.quiet_hours
+    due_times = engine.schedule.service.due_times
     self_check = SelfCheckService(
         checks=_build_checks(deps, retention),
         db=store.db,
@@ -95,11 +94,11 @@ def build_autonomy(deps: AutonomyDeps) -> AutonomyServices:
         owner_chats=store.list_owner_chats,
         create_task=engine.tasks.create_within,
         on_task=engine.dispatcher.wake,
-        is_quiet=lambda: quiet is not None and quiet.contains(clock.now()),
+        is_quiet=lambda: due_times.is_quiet(clock.now()),
         now=clock.now,
     )
     budget = DriveBudget(
-        cap=parse_cap(settings.cap_self),
+        cap=lambda: engine.rules.caps.by_scope[BudgetScope.EVOLVE],
         tasks=store.work.tasks,
         usage=store.usage,
         zone=settings.zone,
@@ -252,7 +251,7 @@ def _fault_readers(deps: AutonomyDeps) -> Mapping[str, FaultReader]:
 
 
 async def _weekly_costs(deps: AutonomyDeps) -> CostReport:
-    store, caps = deps.store, configured_caps(deps.settings)
+    store, caps = deps.store, deps.engine.rules.caps
     owner = await store.people.find_by_account(LOCAL_PLACE.channel, LOCAL_SENDER.external_id)
     assert owner is not None
     costs = CostReportService(

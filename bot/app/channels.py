@@ -104,7 +104,7 @@ def build_local_api(core: Container) -> tuple[AppService, ...]:
     wait for the next `shiftboss run`."""
     inbox = _build_inbox(core, resume_unfinished=False)
     here = core.settings.model_copy(update={"web_host": "127.0.0.1", "web_port": _ANY_PORT})
-    return inbox, LocalApi(core.settings, _build_web(here, core, inbox))
+    return inbox, core.reloader, LocalApi(core.settings, _build_web(here, core, inbox))
 
 
 def _build_inbox(core: Container, *, resume_unfinished: bool) -> InboxService:
@@ -124,7 +124,7 @@ def _build_inbox(core: Container, *, resume_unfinished: bool) -> InboxService:
         clock=core.clock,
         alerts=core.alerts,
         resume_unfinished=resume_unfinished,
-        retention=timedelta(days=core.settings.retention.inbox_days),
+        retention=lambda: timedelta(days=core.autonomy.retention.keep.inbox_days),
     )
 
 
@@ -220,7 +220,7 @@ def _build_upkeep(core: Container) -> tuple[AppService, ...]:
         now=core.clock.now,
         sleep=core.clock.sleep,
     )
-    return notice, backups, core.autonomy.retention
+    return notice, backups, core.autonomy.retention, core.reloader
 
 
 class _HttpRefusal(Exception):

@@ -16,7 +16,8 @@ from bot.app.memory import build_memory_port, build_retriever
 from bot.app.reports import build_reports
 from bot.app.repositories import RepositorySet, build_repositories
 from bot.app.schedule import build_project_folders
-from bot.app.workers import build_masker
+from bot.app.settings_reload import SettingsReloader
+from bot.app.workers import WorkerServices, build_masker
 from bot.config.settings import Settings
 from bot.engine.agent.budget import CostReportService, SpendingCaps
 from bot.engine.agent.session_transcript import TranscriptService
@@ -67,6 +68,7 @@ class Container:
     repositories: RepositorySet
     engine: EngineServices
     autonomy: AutonomyServices
+    reloader: SettingsReloader
     alerts: ChannelAlerts
     transports: dict[Channel, Transport]
     quota: MonthlyQuota
@@ -155,6 +157,9 @@ async def build_container(settings: Settings, db: Database) -> Container:
         settings, store, clock, engine=engine, sender=sender, courier=courier, alerts=alerts
     )
     web_sessions = _build_web_sessions(settings, store, clock)
+    reloader = _build_reloader(
+        settings, store, clock, engine=engine, autonomy=autonomy, quota=quota, courier=courier
+    )
     services = _build_handler_services(
         settings,
         store,
@@ -165,21 +170,16 @@ async def build_container(settings: Settings, db: Database) -> Container:
         alerts=alerts,
         held=held,
         web_sessions=web_sessions,
-        quota=quota,
+        reloader=reloader,
     )
-    router = Router(
-        services,
-        clock=clock.now,
-        zone=settings.zone,
-        new_incident=lambda: secrets.token_hex(4),
-        language=language,
-    )
+    router = _build_router(settings, services, clock)
     return Container(
         settings=settings,
         clock=clock,
         repositories=store,
         engine=engine,
         autonomy=autonomy,
+        reloader=reloader,
         alerts=alerts,
         transports=transports,
         quota=quota,
@@ -189,6 +189,37 @@ async def build_container(settings: Settings, db: Database) -> Container:
         web_sessions=web_sessions,
         services=services,
         router=router,
+    )
+
+
+def _build_router(settings: Settings, services: HandlerServices, clock: Clock) -> Router:
+    return Router(
+        services,
+        clock=clock.now,
+        zone=settings.zone,
+        new_incident=lambda: secrets.token_hex(4),
+        language=settings.fixed_language,
+    )
+
+
+def _build_reloader(
+    settings: Settings,
+    store: RepositorySet,
+    clock: Clock,
+    *,
+    engine: EngineServices,
+    autonomy: AutonomyServices,
+    quota: MonthlyQuota,
+    courier: OutboxCourier,
+) -> SettingsReloader:
+    return SettingsReloader(
+        in_force=settings,
+        engine=engine,
+        autonomy=autonomy,
+        quota=quota,
+        owners=store.owner_cards(courier),
+        now=clock.now,
+        sleep=clock.sleep,
     )
 
 
@@ -345,7 +376,7 @@ def _build_handler_services(
     alerts: ChannelAlerts,
     held: HeldMessages,
     web_sessions: WebSessionService,
-    quota: MonthlyQuota,
+    reloader: SettingsReloader,
 ) -> HandlerServices:
     workers, mask = engine.workers, engine.workers.redactor.mask
     return HandlerServices(
@@ -356,7 +387,7 @@ def _build_handler_services(
         pairings=store.pairings,
         web_sessions=web_sessions,
         approvals=ApprovalService(store.approvals, engine.on_decided),
-        costs=_build_costs(store, clock, engine.caps),
+        costs=_build_costs(store, clock, engine.rules.caps),
         system=_build_system_status(settings, store, clock, engine, alerts),
         buttons=ButtonClaimService(store.actions),
         held=held,
@@ -372,13 +403,7 @@ def _build_handler_services(
         mcp=workers.mcp_servers,
         worker_context=workers.briefing,
         transcripts=TranscriptService(TranscriptRepo(store.db), settings.home, mask),
-        history=ConversationHistoryService(
-            history=workers.history.history,
-            db=store.db,
-            sessions=store.sessions,
-            now=clock.now,
-            redact=mask,
-        ),
+        history=_build_history(store, clock, workers),
         traces=engine.traces,
         projects=build_project_folders(settings, store),
         skills=workers.skills,
@@ -386,13 +411,28 @@ def _build_handler_services(
         workflows=engine.evolution.workflows,
         schedules=engine.schedule.service,
         self_check=autonomy.self_check,
-        doctor=build_doctor(settings, store, clock, engine, autonomy.self_check, quota=quota),
+        doctor=build_doctor(
+            settings, store, clock, engine, autonomy.self_check, quota=reloader.quota
+        ),
+        settings=reloader,
         drive=autonomy.drive,
         heartbeat=engine.heartbeat,
         reports=build_reports(settings, store, clock, courier=courier, schedule=engine.schedule),
         memory=build_memory_port(
             settings, store, clock, writer=engine.memory_writer, retrieval=engine.memory
         ),
+    )
+
+
+def _build_history(
+    store: RepositorySet, clock: Clock, workers: WorkerServices
+) -> ConversationHistoryService:
+    return ConversationHistoryService(
+        history=workers.history.history,
+        db=store.db,
+        sessions=store.sessions,
+        now=clock.now,
+        redact=workers.redactor.mask,
     )
 
 
@@ -416,7 +456,7 @@ def _build_system_status(
         outbox=store.outbox,
         channels=alerts,
         model=lambda: engine.workers.models.default,
-        slots=settings.slots,
+        slots=lambda: engine.dispatcher.slots,
         zone=settings.zone,
         now=clock.now,
         sandbox=engine.workers.sandbox,

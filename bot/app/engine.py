@@ -28,13 +28,12 @@ from bot.app.memory import (
 )
 from bot.app.repositories import RepositorySet
 from bot.app.schedule import ScheduleServices, build_schedule
-from bot.app.spending import configured_caps
 from bot.app.tracing import build_span_recorder, build_span_services, build_trace_cards
+from bot.app.work_rules import WorkRules, build_work_rules
 from bot.app.workers import (
     WorkerServices,
     build_auto_choice,
     build_context_builder,
-    build_permissions,
     build_worker_services,
 )
 from bot.config.settings import Settings
@@ -70,8 +69,6 @@ from bot.engine.workflow.presentation.task_view import TaskViewLoader
 from bot.engine.workflow.runner import TaskRunner
 from bot.engine.workflow.step_approvals import (
     CapExtensionRequester,
-    StepApprovalRequester,
-    parse_risk_words,
 )
 from bot.engine.workflow.step_executor import MAX_CONTEXT_TOKENS, RunnerDeps
 from bot.engine.workspaces.artifacts import TaskArtifacts
@@ -95,7 +92,7 @@ class _Shared:
     workers: WorkerServices
     memory: MemoryRetrieval
     archive: ConversationArchive
-    caps: SpendingCaps
+    rules: WorkRules
     gateway: ModelGateway
     evolution: EvolutionServices
     context_builder: WorkerContextBuilder
@@ -123,7 +120,7 @@ class EngineServices:
     dispatcher: LocalDispatcher
     notifier: TaskNotifier
     traces: TraceCardUpdater
-    caps: SpendingCaps
+    rules: WorkRules
     on_report: Signal[[InboxRow]]
     on_decided: Callable[[], None]
     services: tuple[AppService, ...]
@@ -172,7 +169,7 @@ def build_engine_services(
         dispatcher=dispatcher,
         notifier=notifier,
         traces=traces,
-        caps=shared.caps,
+        rules=shared.rules,
         on_report=on_report,
         on_decided=on_decided,
         services=(
@@ -199,26 +196,27 @@ def _build_shared(
     decided: DecisionSignal,
     on_spawned: Callable[[], None],
 ) -> _Shared:
+    base = (settings, store, clock)
     workers = build_worker_services(settings, store, clock)
-    permissions = build_permissions(
-        settings, store, clock, workers, decision_signal=decided, show_request=publisher.publish
-    )
+    rules = build_work_rules(*base, workers, decided=decided, publisher=publisher)
     other_context = workers.briefing.boss_files_block
     memory = build_memory_retrieval(settings, store, clock, other_context=other_context)
     archive = build_conversation_archive(settings, store, clock, workers.history)
-    caps = configured_caps(settings)
     gateway = _build_gateway(
-        settings,
-        store,
-        clock,
+        *base,
         workers=workers,
-        caps=caps,
+        caps=rules.caps,
         history=archive.history,
         reply_recorders=(archive.notify_growth, memory.briefing.record_usage),
     )
     progress = LiveProgress(workers.redactor.mask)
     evolution = build_evolution(
-        settings, store, clock, workers=workers, gateway=gateway, courier=courier, cards=publisher
+        *base,
+        workers=workers,
+        gateway=gateway,
+        courier=courier,
+        cards=publisher,
+        risk_words=lambda: rules.step_approvals.rules.words,
     )
     return _Shared(
         settings=settings,
@@ -229,17 +227,15 @@ def _build_shared(
         workers=workers,
         memory=memory,
         archive=archive,
-        caps=caps,
+        rules=rules,
         gateway=gateway,
         evolution=evolution,
         context_builder=build_context_builder(
-            settings,
-            store,
-            clock,
+            *base,
             workers,
             memories=memory.briefing,
             retriever=memory.retriever,
-            permissions=permissions,
+            permissions=rules.permissions,
             on_spawned=on_spawned,
             versions=evolution.versions,
         ),
@@ -345,7 +341,7 @@ def _runner_deps(shared: _Shared, on_change: Callable[[], None]) -> RunnerDeps:
         worker_context=shared.context_builder,
         language_of=store.task_language,
         chat_of=store.people.get_chat,
-        step_approvals=build_step_approvals(settings, store, clock),
+        step_approvals=shared.rules.step_approvals,
         request_cap_extension=CapExtensionRequester(
             lifetime=settings.approval_lifetime, ids=store.ids, now=clock.now
         ),
@@ -401,7 +397,11 @@ def _build_schedule(
         on_tasks=on_tasks,
     )
     return schedule, build_heartbeat(
-        *base, schedule=schedule, gateway=shared.gateway, context_builder=shared.context_builder
+        *base,
+        schedule=schedule,
+        gateway=shared.gateway,
+        context_builder=shared.context_builder,
+        caps=shared.rules.caps,
     )
 
 
@@ -572,16 +572,4 @@ def _background_services(
         *build_memory_services(
             settings, store, clock, writing, publisher=shared.publisher, courier=shared.courier
         ),
-    )
-
-
-def build_step_approvals(
-    settings: Settings, store: RepositorySet, clock: Clock
-) -> StepApprovalRequester:
-    """Decides which steps need approval."""
-    return StepApprovalRequester(
-        words=parse_risk_words(settings.risk_words),
-        lifetime=settings.approval_lifetime,
-        ids=store.ids,
-        now=clock.now,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -20,7 +21,6 @@ from bot.engine.autonomy.evolution.sources import PersonaTexts, SkillTexts, Work
 from bot.engine.llm.backend import RunLimits, RunPurpose
 from bot.engine.tasks.approvals import ApprovalCardPublisher
 from bot.engine.workflow.library.named_workflows import WorkflowLibrary
-from bot.engine.workflow.step_approvals import parse_risk_words
 from bot.transports.outbox import OutboxCourier
 from bot.transports.ports import Clock
 from storage.evolution import EvolutionRepo
@@ -48,6 +48,7 @@ def build_evolution(
     gateway: ModelGateway,
     courier: OutboxCourier,
     cards: ApprovalCardPublisher,
+    risk_words: Callable[[], Sequence[str]],
 ) -> EvolutionServices:
     retirer = VersionRetirer(
         db=store.db,
@@ -65,7 +66,6 @@ def build_evolution(
     model = BackgroundModelCalls(
         gateway, lambda: workers.models.default, purpose=RunPurpose.EVOLVE, limits=_LIMITS
     )
-    risk_words = parse_risk_words(settings.risk_words)
     service = EvolutionService(
         db=store.db,
         versions=store.work.versions,

@@ -19,7 +19,7 @@ from bot.transports.ports import Clock
 from cards import formats
 from storage.heartbeat import HeartbeatRepo
 from storage.records.people import Chat
-from storage.records.usage import BudgetScope, parse_cap
+from storage.records.usage import BudgetScope
 
 _FILE = "HEARTBEAT.md"
 _SOON = timedelta(days=1)
@@ -34,6 +34,7 @@ def build_heartbeat(
     schedule: ScheduleServices,
     gateway: ModelGateway,
     context_builder: WorkerContextBuilder,
+    caps: SpendingCaps,
 ) -> HeartbeatService:
     """Adds it to the parts that schedules run."""
     runs = HeartbeatRepo(store.db)
@@ -52,7 +53,7 @@ def build_heartbeat(
         now=clock.now,
         local_time=lambda: clock.now().astimezone(settings.zone),
     )
-    heartbeat = _build_service(settings, store, clock, schedule=schedule, runner=runner)
+    heartbeat = _build_service(settings, store, clock, schedule=schedule, runner=runner, caps=caps)
     schedule.parts[NAME] = heartbeat.run_scheduled
     return heartbeat
 
@@ -64,15 +65,11 @@ def _build_service(
     *,
     schedule: ScheduleServices,
     runner: HeartbeatRunner,
+    caps: SpendingCaps,
 ) -> HeartbeatService:
     async def find_chat() -> Chat | None:
         found = await runner.runs.find_owner_chat()
         return None if found is None else await store.chats.get(found)
-
-    caps = SpendingCaps(
-        zone=settings.zone,
-        by_scope={BudgetScope.HEARTBEAT: parse_cap(settings.cap_heartbeat)},
-    )
 
     async def spent_and_cap() -> tuple[int, int]:
         cap = caps.cap_for(BudgetScope.HEARTBEAT, "", clock.now())
@@ -90,16 +87,20 @@ def _build_service(
         poster=runner.poster,
         path=settings.home / BOSS_FOLDER / _FILE,
         every=timedelta(minutes=settings.heartbeat_minutes),
-        hours=ActiveHours(
-            active=parse_hours(settings, settings.heartbeat_hours),
-            quiet=parse_hours(settings, settings.quiet_hours),
-        ),
+        hours=heartbeat_hours(settings),
         hours_text=settings.heartbeat_hours,
         find_chat=find_chat,
         language_of=store.chat_language,
         spent_and_cap=spent_and_cap,
         now=clock.now,
         on_change=schedule.service.on_change,
+    )
+
+
+def heartbeat_hours(settings: Settings) -> ActiveHours:
+    return ActiveHours(
+        active=parse_hours(settings, settings.heartbeat_hours),
+        quiet=parse_hours(settings, settings.quiet_hours),
     )
 
 

@@ -10,10 +10,10 @@ from datetime import timedelta
 from importlib.metadata import version
 
 from bot.app.container import Container, open_container
-from bot.app.engine import build_step_approvals
 from bot.app.lifecycle import ServiceGroup, stop_on_signals
 from bot.app.preflight import check_store, explain_start_failures, hold_home, report_unwritable_home
 from bot.app.running_program import save_address
+from bot.app.work_rules import build_step_approvals
 from bot.config.settings import Settings
 from bot.engine.agent.worker_team import persona_purposes
 from bot.engine.tasks.next_prompt import CallPreview, preview_next_prompt

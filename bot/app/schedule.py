@@ -107,7 +107,7 @@ def _build_builtin(
         db=store.db,
         schedules=service.schedules,
         due_times=service.due_times,
-        wanted=_builtin_schedules(settings),
+        wanted=builtin_schedules(settings),
         get_anchor=partial(_get_anchor, store, clock),
         zone=settings.zone.key,
         now=clock.now,
@@ -120,7 +120,7 @@ _GOALS = {GoalName.HEALTH_CHECK, GoalName.EVOLVE, GoalName.CLEANUP}
 """Those that this version can pursue."""
 
 
-def _builtin_schedules(settings: Settings) -> Sequence[BuiltinSchedule]:
+def builtin_schedules(settings: Settings) -> Sequence[BuiltinSchedule]:
     """The parts of the program that run by a schedule, as the settings want them."""
     minutes = settings.self_check_minutes
     self_check = BuiltinSchedule(

@@ -229,6 +229,7 @@ def add_commands(cli: typer.Typer) -> None:
     cli.command("trace", help=help_text("trace"))(trace)
     cli.command("persona", help=help_text("persona"))(persona)
     add_chat_command(cli, "dashboard", "dashboard")
+    add_chat_command(cli, "reload", "reload", needs_worker=True)
     cli.command("sessions", help=help_text("sessions"))(sessions)
     add_chat_command(cli, "approvals", "approvals")
     add_chat_command(cli, "approve", "approve", optional("request", _APPROVAL_ID))

@@ -31,6 +31,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from bot.config.sources import find_env_file, suggest_name
 from bot.config.step_limits import StepSeconds, StepTokens, StepTurns
 from storage.records.people import Channel, Language
 from storage.records.usage import parse_cap
@@ -199,6 +200,11 @@ def secret_setting_names() -> frozenset[str]:
     return frozenset(
         {str(each.alias) for each in fields if each.annotation is SecretStr} | {"DATABASE_URL"}
     )
+
+
+def setting_names() -> frozenset[str]:
+    """Environment names of all settings."""
+    return frozenset(str(each.alias) for each in Settings.model_fields.values())
 
 
 _MIN_TOKEN_BITS = 64.0
@@ -488,7 +494,15 @@ def _machine_zone() -> str:
         return "UTC"
 
 
-def load_settings(env_files: tuple[Path, ...] = (Path(".env"),)) -> Settings:
+_ENV_FILES = (Path(".env"),)
+
+
+def settings_files(home: Path, env_files: tuple[Path, ...] = _ENV_FILES) -> tuple[Path, ...]:
+    """All files that settings are read from, whether they are there or not."""
+    return (*env_files, home / ".env", home / YAML_FILE)
+
+
+def load_settings(env_files: tuple[Path, ...] = _ENV_FILES) -> Settings:
     """Read all sources. Raises BadSettings with all errors and without secrets."""
     home = _read_sources(env_files, {}).home.expanduser()
     return _read_sources((*env_files, home / ".env"), _load_yaml(home / YAML_FILE)).model_copy(
@@ -503,18 +517,26 @@ def _read_sources(env_files: tuple[Path, ...], yaml_source: dict[str, Any]) -> S
     try:
         loaded = Sourced(_env_file=env_files, _env_file_encoding="utf-8")  # type: ignore[call-arg] # pydantic-settings' own keywords
     except ValidationError as error:
-        raise BadSettings([_describe_error(dict(each)) for each in error.errors()]) from None
+        raise BadSettings(
+            [_describe_error(dict(each), env_files) for each in error.errors()]
+        ) from None
     return Settings.model_construct(
         **{name: getattr(loaded, name) for name in Settings.model_fields}
     )
 
 
-def _describe_error(error: dict[str, Any]) -> str:
+def _describe_error(error: dict[str, Any], env_files: tuple[Path, ...]) -> str:
     name = ".".join(str(part) for part in error["loc"])
+    file = None
+    if name and error["loc"][0] not in os.environ:
+        file = find_env_file(str(error["loc"][0]), env_files)
+    where = f"{name} in {file.absolute()}" if file else name
     if error["type"] == "extra_forbidden":
-        return f"{name}: there is no such setting; see .env.example"
+        name = name.upper()
+        where = f"{name} in {file.absolute()}" if file else name
+        return f"{where}: there is no such setting; {suggest_name(name, setting_names())}"
     told = str(error["msg"]).removeprefix("Value error, ")
-    return f"{name}: {told}" if name else told
+    return f"{where}: {told}" if where else told
 
 
 def _load_yaml(path: Path) -> dict[str, Any]:
@@ -538,5 +560,6 @@ def _load_yaml(path: Path) -> dict[str, Any]:
 def _yaml_key_error(key: str) -> str:
     field = Settings.model_fields.get(key)
     if field is None or key == "home":
-        return f"there is no setting {key!r} here; see .env.example for the names"
+        named = suggest_name(key, Settings.model_fields.keys() - {"home"})
+        return f"there is no setting {key!r} here; {named}"
     return f"{key!r} is {_NEVER_IN_FILE_HINT}" if field.annotation is SecretStr else ""

@@ -90,7 +90,7 @@ class InboxService:
     clock: Clock
     alerts: ChannelAlerts
     resume_unfinished: bool = True
-    retention: timedelta = INBOX_RETENTION
+    retention: Callable[[], timedelta] = lambda: INBOX_RETENTION
     _restored_at: datetime | None = field(default=None, init=False)
     _fragment_senders: dict[tuple[str, ...], float] = field(default_factory=dict, init=False)
 
@@ -127,7 +127,7 @@ class InboxService:
         while True:
             try:
                 now = self.clock.now()
-                rows = await self.inbox.prune(now=now, keep=self.retention)
+                rows = await self.inbox.prune(now=now, keep=self.retention())
                 buttons = await self.actions.prune(now=now)
                 if rows or buttons:
                     log.info("Deleted %s old inbox rows and %s old buttons", rows, buttons)

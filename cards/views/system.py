@@ -13,7 +13,14 @@ from cards.catalog import TextCatalog
 from cards.model import Block, Card, CardTone, FieldsBlock, NoteBlock, TextBlock, titled_card
 from cards.views import task_buttons
 from storage.records.messages import InboxState, Incoming, IncomingMessage, ReceivedEvent
-from storage.records.system import BackupState, ChannelHealth, DiskUse, RestoreRecord, SystemStatus
+from storage.records.system import (
+    BackupState,
+    ChannelHealth,
+    DiskUse,
+    RestoreRecord,
+    SettingsReading,
+    SystemStatus,
+)
 from storage.records.tasks import Task, TaskStatus
 
 _MAX_TITLE = 60
@@ -233,6 +240,24 @@ def restored_card(record: RestoreRecord, words: TextCatalog, *, zone: ZoneInfo) 
 def backup_failed_card(reason: str, words: TextCatalog) -> Card:
     text = words("store.backup_failed", reason=formats.escape_markdown(reason, _MAX_LINE))
     return titled_card(words("store.backup_failed_title"), TextBlock(text), tone=CardTone.WARN)
+
+
+def settings_card(reading: SettingsReading, words: TextCatalog) -> Card:
+    """What reading the settings again has changed: names, never values."""
+    if reading.faults:
+        lines = [formats.escape_markdown(each, _MAX_LINE) for each in reading.faults]
+        listed = _listed(words("settings.faults"), lines)
+        note = NoteBlock(words("settings.kept"))
+        return titled_card(words("settings.refused"), listed, note, tone=CardTone.WARN)
+    parts = {"applied": reading.applied, "waiting": reading.waiting}
+    blocks = [
+        _listed(words(f"settings.{key}"), [f"`{name}`" for name in names])
+        for key, names in parts.items()
+        if names
+    ]
+    if not blocks:
+        return titled_card(words("settings.same"))
+    return titled_card(words("settings.title"), *blocks)
 
 
 def _listed(title: str, lines: Sequence[str]) -> TextBlock:

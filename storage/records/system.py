@@ -126,3 +126,15 @@ class RestoreRecord:
     approvals: int = 0
     presses: int = 0
     is_told: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsReading:
+    """The settings after they were read again, by the names that people write. `applied` are in
+    force since then, `waiting` are not before a restart. With `faults`, nothing was changed; with
+    `retry_seconds`, nothing was read, because they were read just before."""
+
+    applied: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    retry_seconds: int = 0

@@ -20,6 +20,7 @@ from storage.records.self_checks import (
     HealthReport,
     Incident,
 )
+from storage.records.system import SettingsReading
 from storage.records.tasks import Task, TaskId
 from storage.records.usage import SpendingCap
 from tests.builders import NOW, make_task
@@ -145,3 +146,15 @@ class FakeDoctor:
 
     async def record_press(self, channel: Channel, milliseconds: int) -> None:
         self.presses.append((channel, milliseconds))
+
+
+class FakeSettings:
+    """Reads what `reading` says."""
+
+    def __init__(self) -> None:
+        self.reading = SettingsReading(
+            applied=("SHIFTBOSS_CAP_DAY",), waiting=("SHIFTBOSS_RETENTION.spans_days",)
+        )
+
+    async def reload(self) -> SettingsReading:
+        return self.reading

@@ -74,7 +74,7 @@ from tests.fakes.memory import FakeMemory
 from tests.fakes.prompts import FakePrompts
 from tests.fakes.reports import FakeReports
 from tests.fakes.schedules import FakeSchedules, make_schedule
-from tests.fakes.self_check import FakeDoctor, FakeDrive, FakeSelfCheck
+from tests.fakes.self_check import FakeDoctor, FakeDrive, FakeSelfCheck, FakeSettings
 from tests.fakes.skills import FakeSkills
 from tests.fakes.task_journal import FakeTaskJournal
 from tests.fakes.tasks import FakeTasks
@@ -663,6 +663,7 @@ class FakeServices:
         self.schedules.add(make_schedule())
         self.self_check = FakeSelfCheck()
         self.doctor = FakeDoctor()
+        self.settings = FakeSettings()
         self.drive = FakeDrive()
         self.prompts = FakePrompts()
 
@@ -699,6 +700,7 @@ class FakeServices:
             schedules=self.schedules,
             self_check=self.self_check,
             doctor=self.doctor,
+            settings=self.settings,
             drive=self.drive,
             heartbeat=self.heartbeat,
             reports=self.reports,

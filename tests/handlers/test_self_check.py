@@ -7,6 +7,7 @@ from dataclasses import replace
 from cards.actions import ProveButtons, StartRepairTask
 from handlers.request import Reply
 from storage.records.self_checks import GoalName, GoalState
+from storage.records.system import SettingsReading
 from tests.builders import NOW
 from tests.fakes.self_check import make_incident
 from tests.handlers.router_harness import RouterHarness, text_of
@@ -129,3 +130,16 @@ async def test_only_owners_see_it_and_only_in_private() -> None:
     assert desk.world.self_check.checks == 0
     assert not member.good
     assert "private" in text_of(group)
+
+
+async def test_an_owner_reads_the_settings_again_in_private() -> None:
+    desk = RouterHarness()
+
+    text = text_of(await ask(desk, "/reload"))
+
+    assert "SHIFTBOSS_CAP_DAY" in text
+    assert "After a restart" in text
+    assert "SHIFTBOSS_RETENTION.spans_days" in text
+    desk.world.settings.reading = SettingsReading(retry_seconds=7)
+    assert "in 7 seconds" in text_of(await ask(desk, "/reload"))
+    assert "CAP_DAY" not in text_of(await ask(desk, "/reload", who="x-ann", chat="c1"))

@@ -75,9 +75,10 @@ class AccountCap:
     until: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class SpendingCaps:
-    """The configured caps; days start at midnight in `zone`."""
+    """The configured caps, for all who ask: `by_scope` is replaced when the settings change. Days
+    start at midnight in `zone`."""
 
     zone: ZoneInfo
     by_scope: Mapping[BudgetScope, SpendingCap] = field(default_factory=dict)

@@ -83,7 +83,7 @@ class DriveService:
         return DriveStatus(
             goals=tuple([await self._status_of(each) for each in GOALS]),
             used=await self.budget.get_used(),
-            cap=self.budget.cap,
+            cap=self.budget.cap(),
             tasks=tuple(await self.tasks.list_by_source(TASK_SOURCE, limit=_SHOWN_TASKS)),
         )
 
@@ -152,7 +152,7 @@ class DriveBudget:
     """The budget of a day for tasks of drive. An unfinished task counts with its whole cap, so that
     tasks beside each other stay within it too."""
 
-    cap: SpendingCap
+    cap: Callable[[], SpendingCap]
     tasks: TaskRepo
     usage: UsageRepo
     zone: ZoneInfo
@@ -174,9 +174,10 @@ class DriveBudget:
         is left."""
         used = await self.get_used()
         parts: list[str] = []
+        allowed = self.cap()
         for cap, spent, form in (
-            (self.cap.micros, used.micros, _dollars),
-            (self.cap.tokens, used.tokens, _tokens),
+            (allowed.micros, used.micros, _dollars),
+            (allowed.tokens, used.tokens, _tokens),
         ):
             if not cap:
                 continue

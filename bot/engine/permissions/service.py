@@ -59,9 +59,10 @@ _EFFECT_CHANGED = (
 _PENDING = CallDecision(verdict=CallVerdict.PENDING)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class PermissionService:
-    """Satisfies `agent.worker_context.AuthorizerFactory`.
+    """Satisfies `agent.worker_context.AuthorizerFactory`. `policy` is replaced when the settings
+    change.
 
     `mask` removes secrets from stored and shown texts. `show_request` sends the approval card, and
     `signal` notifies of decisions."""

@@ -51,7 +51,7 @@ class BuiltinSchedule:
         return f"builtin:{self.name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class BuiltinSchedules:
     """Creates the rows at the start and follows their settings. A row that an owner has paused
     stays paused.
@@ -75,6 +75,13 @@ class BuiltinSchedules:
     async def start(self, stack: AsyncExitStack) -> None:
         for each in self.wanted:
             await self._apply(each)
+
+    async def follow(self, wanted: Sequence[BuiltinSchedule]) -> None:
+        """Take up changed settings while they run."""
+        self.wanted = wanted
+        for each in wanted:
+            await self._apply(each)
+        self.on_change()
 
     async def run(self) -> None:
         """All is done at the start."""

@@ -87,9 +87,10 @@ class WorkflowPreparer(Protocol):
     async def prepare_run(self, name: str, values: Mapping[str, Any]) -> PreparedWorkflow: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class DueTimes:
-    """Computes the due times of schedules. `quiet_hours` is None if there are none."""
+    """Computes the due times of schedules. `quiet_hours` is None if there are none. Both fields are
+    replaced when the settings change, and apply from each schedule's next firing on."""
 
     calendar: WorkingCalendar
     quiet_hours: DayHours | None
@@ -102,6 +103,9 @@ class DueTimes:
         if due is None or quiet is None or not quiet.contains(due):
             return due
         return quiet.next_end(due)
+
+    def is_quiet(self, now: datetime) -> bool:
+        return self.quiet_hours is not None and self.quiet_hours.contains(now)
 
     def around(
         self, schedule: Schedule, now: datetime, gap: timedelta

@@ -45,7 +45,8 @@ class LocalDispatcher:
     a claimed task until it gives its slot back. `on_next_wake` is called when the time has changed
     at which the next waiting task continues. `owner` identifies it in
     leases. Interrupted work resumes
-    automatically within `offer_after`. `grace` is how long (s) a stop waits for steps. While
+    automatically within `offer_after`. `grace` is how long (s) a stop waits for steps. These and
+    `slots` and `patience` may change at any time; call `wake` then. While
     `exclusive_task` is set, only that task runs."""
 
     name = "dispatcher"
@@ -70,14 +71,14 @@ class LocalDispatcher:
         self._store = store
         self._run = run
         self._language_of = language_of
-        self._slots = slots
+        self.slots = slots
         self._owner = owner
         self._now = now
         self._new_id = new_id
         self._on_change = on_change
-        self._patience = patience
-        self._offer_after = offer_after
-        self._grace = grace
+        self.patience = patience
+        self.offer_after = offer_after
+        self.grace = grace
         self._notify_command = notify_command
         self._on_next_wake = on_next_wake
         self._next_wake: datetime | None = None
@@ -88,7 +89,7 @@ class LocalDispatcher:
 
     async def start(self, stack: AsyncExitStack) -> None:
         now = self._now()
-        await recover(self._store, self._language_of, now, offer_after=self._offer_after)
+        await recover(self._store, self._language_of, now, offer_after=self.offer_after)
         await offer_stale_parked(self._store, self._language_of, now)
         stack.push_async_callback(self._cancel_all)
         self.wake()
@@ -124,7 +125,7 @@ class LocalDispatcher:
             parked = list(self._running)
             await self._wait_for_grace()
             async with self._store.db.write() as tx:
-                due = self._now() + self._offer_after
+                due = self._now() + self.offer_after
                 await mark_parked(self._store, tx, parked, due)
         except StoreUnavailable as error:
             # The next start recovers it like after a crash.
@@ -147,7 +148,7 @@ class LocalDispatcher:
         while not self._draining:
             try:
                 await self._requeue_due()
-                while len(self._running) < self._slots and await self._start_next():
+                while len(self._running) < self.slots and await self._start_next():
                     pass
                 await self._preempt()
                 await self._notice_next_wake()
@@ -173,7 +174,7 @@ class LocalDispatcher:
                 owner=self._owner,
                 now=self._now(),
                 lease=LEASE_DURATION,
-                aging_after=self._patience,
+                aging_after=self.patience,
                 only_task=self.exclusive_task,
             )
         if task is None:
@@ -208,8 +209,8 @@ class LocalDispatcher:
             running = await self._store.queue.list_running(tx)
             waiting: Sequence[Task] = ()
             if running:
-                waiting = await self._store.queue.list_startable(tx, self._slots, running=running)
-            made = plan_preemptions(running, waiting, self._slots)
+                waiting = await self._store.queue.list_startable(tx, self.slots, running=running)
+            made = plan_preemptions(running, waiting, self.slots)
             for each in made:
                 await self._request_yield(tx, each)
         if made:
@@ -298,7 +299,7 @@ class LocalDispatcher:
         running = tuple(self._running.values())
         if not running:
             return
-        _, late = await asyncio.wait([each.work for each in running], timeout=self._grace)
+        _, late = await asyncio.wait([each.work for each in running], timeout=self.grace)
         for work in late:
             work.cancel()
         if late:

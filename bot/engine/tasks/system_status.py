@@ -50,7 +50,7 @@ class SystemStatusService:
     outbox: OutboxRepo
     channels: ChannelHealthSource
     model: Callable[[], ModelChoice]
-    slots: int
+    slots: Callable[[], int]
     zone: ZoneInfo
     now: Callable[[], datetime]
     sandbox: Callable[[], Awaitable[Sandbox]]
@@ -75,7 +75,7 @@ class SystemStatusService:
             memory_bytes=_resident_bytes(),
             model=self.model(),
             channels=tuple(self.channels.health()),
-            slots=self.slots,
+            slots=self.slots(),
             counts=await self.tasks.count_by_status(),
             today=await self.tasks.count_created_since(midnight),
             waiting_approvals=len(waiting),

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from bot.config.logs import RedactingFormatter
-from bot.config.settings import BadSettings, Settings, load_settings
+from bot.config.settings import BadSettings, Settings, load_settings, setting_names
+from bot.config.sources import list_unknown_variables
 from bot.engine.redaction import MASK, SecretMasker
 from storage.records.people import Channel
 
@@ -94,8 +95,33 @@ def test_a_fault_in_yaml_is_told_by_name(home: Path, yaml: str, told: list[str])
 def test_a_typo_in_an_env_file_is_told_by_name(home: Path) -> None:
     (home / ".env").write_text("SHIFTBOSS_SLOT=3\n")
 
-    with pytest.raises(BadSettings, match=r"(?i)shiftboss_slot\b"):
+    with pytest.raises(BadSettings) as refusal:
         load_settings(())
+
+    assert str(refusal.value) == (
+        f"SHIFTBOSS_SLOT in {home / '.env'}: there is no such setting;"
+        " did you mean SHIFTBOSS_SLOTS?"
+    )
+
+
+def test_a_bad_value_is_told_with_the_file_that_wins(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / ".env").write_text("SHIFTBOSS_SLOTS=many\n")
+    with pytest.raises(BadSettings, match=f"SHIFTBOSS_SLOTS in {home}/.env: "):
+        load_settings(())
+
+    monkeypatch.setenv("SHIFTBOSS_SLOTS", "few")
+    with pytest.raises(BadSettings, match=r"^SHIFTBOSS_SLOTS: "):
+        load_settings(())
+
+
+def test_variables_that_no_setting_has_are_told_with_what_was_meant() -> None:
+    environ = {"SHIFTBOSS_SLOT": "2", "SHIFTBOSS_SLOTS": "2", "SHIFTBOSS_RUN": "x", "PATH": "y"}
+
+    assert list_unknown_variables(environ, setting_names()) == [
+        "SHIFTBOSS_SLOT in the environment: there is no such setting; did you mean SHIFTBOSS_SLOTS?"
+    ]
 
 
 def test_owners_are_read_as_pairs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -88,7 +88,7 @@ class WorkflowTexts:
     `risk_words` stay as they are, because these make them wait for an approval."""
 
     library: WorkflowLibrary
-    risk_words: Sequence[str]
+    risk_words: Callable[[], Sequence[str]]
     subject = (
         "the file of a workflow of an automated team. Only the prompts of its steps for workers and"
         " the conditions of its edges may change; its ids, titles, types, personas, edges, inputs"
@@ -130,7 +130,7 @@ class WorkflowTexts:
         return replace(workflow, nodes=tuple(nodes), edges=tuple(edges))
 
     def _waits_for_approval(self, node: WorkflowNode) -> bool:
-        return node.auto_wait or bool(find_risk_word(node, self.risk_words))
+        return node.auto_wait or bool(find_risk_word(node, self.risk_words()))
 
 
 def _find_objection(old: str, new: str) -> str:

@@ -44,7 +44,7 @@ class DriveWorld:
     def budget(self) -> DriveBudget:
         db = self.checks.engine.db
         return DriveBudget(
-            cap=parse_cap(self.cap),
+            cap=lambda: parse_cap(self.cap),
             tasks=self.checks.engine.store.tasks,
             usage=UsageRepo(db),
             zone=ZoneInfo("UTC"),

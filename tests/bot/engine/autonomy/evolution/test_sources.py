@@ -68,7 +68,7 @@ RISKY = WORKFLOW.replace("Write about", "Deploy, then write about")
 
 
 def workflows(home: Path) -> WorkflowTexts:
-    return WorkflowTexts(library=WorkflowLibrary(home), risk_words=("deploy", "rm -rf"))
+    return WorkflowTexts(library=WorkflowLibrary(home), risk_words=lambda: ("deploy", "rm -rf"))
 
 
 @pytest.mark.parametrize(

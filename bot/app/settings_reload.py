@@ -1,0 +1,208 @@
+"""Reads the settings again while the program runs: all of them are valid, or none is taken."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+from pydantic import BaseModel
+
+from bot.app.autonomy import AutonomyServices
+from bot.app.engine import EngineServices
+from bot.app.heartbeat import heartbeat_hours
+from bot.app.schedule import builtin_schedules, parse_hours
+from bot.app.work_rules import configured_caps
+from bot.app.workers import build_fetcher, build_policy, build_search
+from bot.config.settings import BadSettings, Settings, load_settings, settings_files
+from bot.config.sources import FileStamp, list_differences, read_stamps
+from bot.engine.timing.recurrence import working_calendar
+from bot.engine.workflow.step_approvals import StepApprovalRules, parse_risk_words
+from bot.transports.quota import MonthlyQuota
+from cards.courier import OwnerCardSender
+from cards.views.system import settings_card
+from storage.errors import StoreUnavailable
+from storage.records.system import SettingsReading
+
+log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 3.0
+_COOL_DOWN = timedelta(seconds=10)
+
+
+@dataclass(kw_only=True, eq=False)
+class SettingsReloader:
+    """Implements `handlers.ports_autonomy.SettingsPort`, and looks whether a file has changed.
+
+    `in_force` are the settings that the program works by: those it started with, but for what
+    `AT_ONCE` has applied since."""
+
+    name = "settings"
+
+    in_force: Settings
+    engine: EngineServices
+    autonomy: AutonomyServices
+    quota: MonthlyQuota
+    owners: OwnerCardSender
+    now: Callable[[], datetime]
+    sleep: Callable[[float], Awaitable[None]]
+    load: Callable[[], Settings] = load_settings
+    _waiting: tuple[str, ...] = field(default=(), init=False)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _asked_at: datetime | None = field(default=None, init=False)
+    _seen: Sequence[FileStamp] = field(default=(), init=False)
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        self._seen = self._look()
+
+    async def run(self) -> None:
+        last = self._seen
+        while True:
+            await self.sleep(_LOOK_SECONDS)
+            now = self._look()
+            # Twice the same: whoever writes it is done.
+            if now != self._seen and now == last:
+                try:
+                    await self._follow(now)
+                except StoreUnavailable as error:
+                    log.warning("the owners cannot be told of changed settings now: %s", error)
+            last = now
+
+    async def reload(self) -> SettingsReading:
+        now = self.now()
+        if self._asked_at is not None and timedelta() <= now - self._asked_at < _COOL_DOWN:
+            left = self._asked_at + _COOL_DOWN - now
+            return SettingsReading(retry_seconds=math.ceil(left.total_seconds()))
+        self._asked_at = now
+        return await self._read()
+
+    async def _read(self) -> SettingsReading:
+        async with self._lock:
+            self._seen = self._look()
+            try:
+                new = await asyncio.to_thread(self.load)
+                _check_all(new)
+            except BadSettings as error:
+                log.warning("the settings stay as they were: %s", error)
+                return SettingsReading(faults=error.errors)
+            return await self._take(new)
+
+    def _look(self) -> Sequence[FileStamp]:
+        # Three calls of the system, and no disk that could be slow but the one of the store.
+        return read_stamps(settings_files(self.in_force.home))
+
+    async def _follow(self, stamps: Sequence[FileStamp]) -> None:
+        waiting = self._waiting
+        reading = await self._read()
+        if reading.applied or reading.faults or reading.waiting != waiting:
+            newest = max((each[0] for each in stamps if each), default=0)
+            await self.owners.notify(
+                f"settings:{newest}", lambda words: settings_card(reading, words)
+            )
+
+    async def _take(self, new: Settings) -> SettingsReading:
+        changed = list_differences(self.in_force, new)
+        applied = [name for name in changed if name in AT_ONCE]
+        before = self.in_force
+        self.in_force = before.model_copy(update={name: getattr(new, name) for name in applied})
+        for apply in dict.fromkeys(AT_ONCE[name] for name in applied):
+            await apply(self, self.in_force)
+        self._waiting = _told(before, new, [name for name in changed if name not in AT_ONCE])
+        reading = SettingsReading(applied=_told(before, new, applied), waiting=self._waiting)
+        if changed:
+            log.info("settings changed: %s", reading)
+        return reading
+
+
+def _check_all(settings: Settings) -> None:
+    """What is otherwise found where it is used. Raises BadSettings."""
+    build_policy(settings)
+    build_fetcher(settings)
+    build_search(settings)
+
+
+def _told(old: Settings, new: Settings, fields: Sequence[str]) -> tuple[str, ...]:
+    """The names that people write, with the parts of groups, never a value."""
+    names: list[str] = []
+    for each in fields:
+        name, was = str(Settings.model_fields[each].alias), getattr(old, each)
+        parts = list_differences(was, getattr(new, each)) if isinstance(was, BaseModel) else []
+        names += [f"{name}.{part}" for part in parts] or [name]
+    return tuple(names)
+
+
+async def _apply_caps(parts: SettingsReloader, settings: Settings) -> None:
+    parts.engine.rules.caps.by_scope = configured_caps(settings)
+
+
+async def _apply_rules(parts: SettingsReloader, settings: Settings) -> None:
+    parts.engine.rules.permissions.policy = build_policy(settings)
+
+
+async def _apply_risk_words(parts: SettingsReloader, settings: Settings) -> None:
+    words = parse_risk_words(settings.risk_words)
+    parts.engine.rules.step_approvals.rules = StepApprovalRules(tuple(words))
+
+
+async def _apply_dispatch(parts: SettingsReloader, settings: Settings) -> None:
+    dispatcher = parts.engine.dispatcher
+    dispatcher.slots = settings.slots
+    dispatcher.patience = timedelta(hours=settings.patience_hours)
+    dispatcher.offer_after = timedelta(hours=settings.offer_after_hours)
+    dispatcher.grace = settings.stop_grace_seconds
+    dispatcher.wake()
+
+
+async def _apply_hours(parts: SettingsReloader, settings: Settings) -> None:
+    due_times = parts.engine.schedule.service.due_times
+    due_times.calendar = working_calendar(settings.holidays)
+    due_times.quiet_hours = parse_hours(settings, settings.quiet_hours)
+    parts.engine.heartbeat.hours = heartbeat_hours(settings)
+    parts.engine.heartbeat.hours_text = settings.heartbeat_hours
+
+
+async def _apply_intervals(parts: SettingsReloader, settings: Settings) -> None:
+    parts.engine.heartbeat.every = timedelta(minutes=settings.heartbeat_minutes)
+    await parts.engine.schedule.builtin.follow(builtin_schedules(settings))
+
+
+async def _apply_retention(parts: SettingsReloader, settings: Settings) -> None:
+    parts.autonomy.retention.keep = settings.retention
+
+
+async def _apply_quota(parts: SettingsReloader, settings: Settings) -> None:
+    parts.quota.quota = settings.feishu_monthly_quota
+
+
+async def _apply_log_level(_parts: SettingsReloader, settings: Settings) -> None:
+    logging.getLogger().setLevel(settings.log_level)
+
+
+_Apply: TypeAlias = Callable[[SettingsReloader, Settings], Awaitable[None]]
+
+_GROUPS: Mapping[tuple[str, ...], _Apply] = {
+    (
+        "cap_task",
+        "cap_person",
+        "cap_chat",
+        "cap_day",
+        "cap_self",
+        "cap_heartbeat",
+    ): _apply_caps,
+    ("tools_security", "tools_ask", "tools_allow", "tools_ask_for", "tools_deny"): _apply_rules,
+    ("risk_words",): _apply_risk_words,
+    ("slots", "patience_hours", "offer_after_hours", "stop_grace_seconds"): _apply_dispatch,
+    ("quiet_hours", "holidays", "heartbeat_hours"): _apply_hours,
+    ("self_check_minutes", "heartbeat_minutes"): _apply_intervals,
+    ("retention",): _apply_retention,
+    ("feishu_monthly_quota",): _apply_quota,
+    ("log_level",): _apply_log_level,
+}
+
+AT_ONCE: Mapping[str, _Apply] = {name: way for names, way in _GROUPS.items() for name in names}
+"""How each setting that applies while the program runs does so; all others wait for a restart."""

@@ -1,0 +1,64 @@
+"""Where settings come from: which file has a name, names that no setting has, and what differs
+between two readings."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TypeAlias
+
+from pydantic import BaseModel
+
+FileStamp: TypeAlias = tuple[int, int] | None
+
+_PREFIX = "SHIFTBOSS_"
+# Set by the program itself for what it starts.
+_OWN_VARIABLES = frozenset({"SHIFTBOSS_RUN", "SHIFTBOSS_MCP_TOKEN", "SHIFTBOSS_MCP_PORT"})
+
+
+def suggest_name(name: str, known: Collection[str]) -> str:
+    """What to do about a name that is not known."""
+    near = get_close_matches(name, known, n=1, cutoff=0.75)
+    return f"did you mean {near[0]}?" if near else "see .env.example for the names"
+
+
+def list_unknown_variables(environ: Mapping[str, str], known: Collection[str]) -> Sequence[str]:
+    """One line for each variable that looks like a setting and is none."""
+    return [
+        f"{name} in the environment: there is no such setting; {suggest_name(name, known)}"
+        for name in sorted(environ)
+        if name.startswith(_PREFIX) and name not in known and name not in _OWN_VARIABLES
+    ]
+
+
+def find_env_file(name: str, env_files: Iterable[Path]) -> Path | None:
+    """The last file with this name, whose value wins."""
+    # Comes with pydantic-settings, which reads the files with it.
+    from dotenv import dotenv_values
+
+    found = None
+    for file in env_files:
+        if file.is_file() and any(
+            each.casefold() == name.casefold() for each in dotenv_values(file, encoding="utf-8")
+        ):
+            found = file
+    return found
+
+
+def read_stamps(files: Iterable[Path]) -> Sequence[FileStamp]:
+    """Changes whenever a file is written; None for a file that is not there. Blocking."""
+    return [_read_stamp(each) for each in files]
+
+
+def _read_stamp(file: Path) -> FileStamp:
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+def list_differences(old: BaseModel, new: BaseModel) -> Sequence[str]:
+    """The names of the fields whose values differ."""
+    return [name for name in type(old).model_fields if getattr(old, name) != getattr(new, name)]
