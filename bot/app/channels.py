@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
@@ -22,6 +23,7 @@ from bot.app.container import Container
 from bot.app.lifecycle import AppService
 from bot.app.preflight import report_unwritable_home
 from bot.app.running_program import save_address
+from bot.config.logs import read_newest_lines
 from bot.config.settings import Settings
 from bot.engine.mcp.client.server_pool import McpServerPool
 from bot.engine.mcp.client.sign_in import CALLBACK_PATH
@@ -34,6 +36,7 @@ from bot.transports.ports import Transport
 from bot.transports.supervisor import TransportSupervisor
 from bot.transports.web.access import VISITOR, get_bearer_token, has_bearer_token
 from bot.transports.web.chat_service import WebChatHistory, WebChatSender
+from bot.transports.web.files import FILES_FOLDER, WebFileStore
 from bot.transports.web.pages import WebPages, negotiate_language
 from bot.transports.web.transport import WebTransport
 from cards import formats
@@ -307,6 +310,16 @@ def build_dashboard_routes(core: Container, stopping: asyncio.Event) -> Sequence
     return [Route(path, app) for path in paths]
 
 
+async def _read_log(home: Path, limit: int) -> Sequence[str]:
+    return await asyncio.to_thread(read_newest_lines, home, limit)
+
+
+async def _find_file(files: WebFileStore, path: str) -> Path | None:
+    inside = path.removeprefix(f"{FILES_FOLDER}/")
+    found = await files.find(inside) if inside != path else None
+    return found.path if found else None
+
+
 class _LazyDashboard:
     """The dashboard and the HTTP API, loaded with the first request to them: who uses neither pays
     for neither."""
@@ -340,6 +353,8 @@ class _LazyDashboard:
                 new_incident=lambda: secrets.token_hex(4),
                 is_welcome=partial(_is_welcome, core),
                 stopping=self._stopping,
+                read_log=partial(_read_log, settings.home),
+                find_file=partial(_find_file, WebFileStore(settings.home)),
             )
         )
 

@@ -50,7 +50,7 @@ def prepare_home(settings: Settings, level: str) -> None:
     with report_unwritable_home(settings):
         make_private(settings.home)
         remove_unfinished_exports(settings.home)
-        configure_logging(level, SecretMasker(settings.secret_values).mask, settings.home / "logs")
+        configure_logging(level, SecretMasker(settings.secret_values).mask, settings.home)
         prepare_store(
             settings.home,
             settings.database,

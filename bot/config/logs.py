@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
@@ -26,6 +27,8 @@ NOISY_LOGGERS = (
 _SILENT_LOGGERS = ("mcp", "client")
 _FILE_BYTES = 5_000_000
 _FILE_COUNT = 3
+_LOG_FILE = "logs/shiftboss.log"
+_MAX_READ_BYTES = 64_000
 
 
 class RedactingFormatter(logging.Formatter):
@@ -46,13 +49,12 @@ class _LogFile(RotatingFileHandler):
         pass
 
 
-def configure_logging(level: str, redact: Callable[[str], str], folder: Path) -> None:
-    """Log to standard error and to `shiftboss.log` in the folder; `redact` masks secrets."""
+def configure_logging(level: str, redact: Callable[[str], str], home: Path) -> None:
+    """Log to standard error and to a file in the data directory; `redact` masks secrets."""
     formatter = RedactingFormatter(redact)
-    folder.mkdir(parents=True, exist_ok=True)
-    to_file = _LogFile(
-        folder / "shiftboss.log", maxBytes=_FILE_BYTES, backupCount=_FILE_COUNT, encoding="utf-8"
-    )
+    file = home / _LOG_FILE
+    file.parent.mkdir(parents=True, exist_ok=True)
+    to_file = _LogFile(file, maxBytes=_FILE_BYTES, backupCount=_FILE_COUNT, encoding="utf-8")
     root = logging.getLogger()
     root.setLevel(level)
     root.handlers.clear()
@@ -63,3 +65,16 @@ def configure_logging(level: str, redact: Callable[[str], str], folder: Path) ->
         logging.getLogger(name).setLevel(logging.WARNING)
     for name in _SILENT_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def read_newest_lines(home: Path, limit: int) -> Sequence[str]:
+    """The newest lines of the log file, the newest first; no more than fit into 64 kB. Blocking."""
+    try:
+        with (home / _LOG_FILE).open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _MAX_READ_BYTES))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ()
+    whole = lines[1:] if size > _MAX_READ_BYTES else lines
+    return whole[::-1][:limit]

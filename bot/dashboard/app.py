@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from bot.dashboard.api.table import build_api
-from bot.dashboard.pages import costs, home, people, tasks
+from bot.dashboard.pages import costs, health, home, people, tasks
 from bot.dashboard.pages.layout import (
     STATIC_TYPES,
     Page,
@@ -43,12 +43,24 @@ PAGES = (
         show=tasks.show_plan_picture,
         in_menu=False,
     ),
+    Page(
+        path=f"{ROOT}/tasks/{{task_id}}/files/{{path:path}}",
+        name="file",
+        show=tasks.send_file,
+        in_menu=False,
+    ),
     Page(path=f"{ROOT}/costs", name="costs", show=costs.show_costs),
     Page(
         path=f"{ROOT}/people",
         name="people",
         show=people.show_people,
         post=people.change_people,
+    ),
+    Page(
+        path=f"{ROOT}/health",
+        name="health",
+        show=health.show_health,
+        post=health.act_on_health,
     ),
 )
 """In the order of the menu."""

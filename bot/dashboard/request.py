@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from starlette.datastructures import FormData
@@ -30,7 +31,9 @@ class DashboardDeps:
     the browser's preference. `get_chat` returns the visitor's own private chat, and raises NotFound
     if there is none. `fixed_language` is that of everyone. `version` changes with the files under
     `/static/`. `is_welcome` says whether whoever sent a request that lasts still has the same
-    access; `stopping` ends such requests."""
+    access; `stopping` ends such requests. `read_log` returns the newest lines of the log, the
+    newest first, without secrets. `find_file` finds a file by its path in the data directory,
+    unless that leads out of its folder for files."""
 
     services: HandlerServices
     now: Clock
@@ -42,6 +45,8 @@ class DashboardDeps:
     new_incident: Callable[[], str]
     is_welcome: Callable[[HttpRequest], Awaitable[bool]]
     stopping: asyncio.Event
+    read_log: Callable[[int], Awaitable[Sequence[str]]]
+    find_file: Callable[[str], Awaitable[Path | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

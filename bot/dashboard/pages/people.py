@@ -120,7 +120,7 @@ def _row(member: Member, request: DashboardRequest) -> Mapping[str, Any]:
     }
 
 
-def _times(each: Any, names: Mapping[str, str]) -> dict[str, Any]:
+def _times(each: Any, names: Mapping[Any, str]) -> dict[str, Any]:
     return {
         "id": each.id,
         "person": names.get(each.person_id) or "?",

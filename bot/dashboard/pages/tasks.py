@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import mimetypes
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from starlette.datastructures import FormData
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import FileResponse, RedirectResponse, Response
 
 from bot.dashboard.pages.layout import render_page
 from bot.dashboard.request import DashboardRequest, form_source, form_text, new_source
 from cards import formats
+from cards.formats import drop_surrogates
 from cards.render.web import render
 from cards.views.backends import strip_offline_note
 from cards.views.task_buttons import STATUS_ICONS, priority_label, status_label
-from cards.views.task_card import can_start_anyway, task_card
+from cards.views.task_card import can_start_anyway, result_files, task_card
 from cards.views.tasks import event_line
 from cards.views.traces import span_duration, span_name
 from handlers import tasks as commands
 from handlers.errors import UserError
 from handlers.parsing import MessageDirectives
 from handlers.request import Request
+from storage.errors import NotFound
 from storage.records.tasks import Task, TaskControl, TaskId, TaskPriority, TaskStatus, TaskView
 from storage.records.traces import Trace
 
@@ -45,6 +48,11 @@ _MAX_TITLE = 120
 _MAX_EVENTS = 60
 _MAX_SPANS = 150
 _MAX_INSTRUCTION = 4_000
+_MAX_FILES = 50
+_FILES = "files/"
+_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
+"""Those that cannot contain scripts."""
+_TEXTS = frozenset({"text/plain", "text/markdown", "text/csv", "application/json"})
 _WIDTH = 1000
 """Of a trace, in units of its picture."""
 
@@ -117,6 +125,7 @@ async def show_task(request: DashboardRequest) -> Response:
         actions=_actions(view),
         priorities=[(each.value, priority_label(each, words)) for each in TaskPriority],
         new_source=new_source(),
+        files=_file_links(view),
         has_plan=bool(view.task.graph_version),
         events=[event_line(each, words, request.deps.zone) for each in reversed(events)],
         bars=_bars(trace, request),
@@ -136,6 +145,28 @@ async def show_plan_picture(request: DashboardRequest) -> Response:
         "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
     }
     return Response(picture, media_type="image/svg+xml", headers=headers)
+
+
+async def send_file(request: DashboardRequest) -> Response:
+    """One of the task's results, or a file that came with its message."""
+    task = await _find(request)
+    path = f"{_FILES}{request.http.path_params['path']}"
+    view = await request.services.tasks.view(task.id)
+    found = await request.deps.find_file(path) if path in _files(view) else None
+    if found is None:
+        raise NotFound("file", formats.single_line(path.rpartition("/")[2], _MAX_TITLE))
+    media = mimetypes.guess_type(found.name)[0] or ""
+    shown = media in _IMAGES or media in _TEXTS
+    name = quote(found.name.encode("utf-8", "replace"), safe="")
+    headers = {
+        "cache-control": "no-store",
+        "content-disposition": f"{'inline' if shown else 'attachment'}; filename*=utf-8''{name}",
+        "content-security-policy": "default-src 'none'; sandbox",
+        "x-content-type-options": "nosniff",
+    }
+    if media in _TEXTS:
+        media = "text/plain; charset=utf-8"
+    return FileResponse(found, media_type=media or "application/octet-stream", headers=headers)
 
 
 async def steer_task(request: DashboardRequest) -> Response:
@@ -170,6 +201,21 @@ async def _steer(command: Request, task: Task, form: FormData) -> None:
             await command.services.tasks.replan(task, text, **command.author)
         case _:
             raise UserError("form_incomplete", fields=command.words("dashboard.task.text"))
+
+
+def _files(view: TaskView) -> Sequence[str]:
+    """Paths in the data directory: results, the newest first, then what was sent along."""
+    return tuple(dict.fromkeys((*result_files(view.steps), *view.task.files)))
+
+
+def _file_links(view: TaskView) -> Sequence[tuple[str, str]]:
+    """A name and an address each."""
+    root = f"/dashboard/tasks/{view.task.id}/files/"
+    return [
+        (formats.single_line(each.rpartition("/")[2], _MAX_TITLE), root + quote(path))
+        for each in _files(view)[:_MAX_FILES]
+        if (path := drop_surrogates(each.removeprefix(_FILES))) != each
+    ]
 
 
 def _actions(view: TaskView) -> Sequence[str]:

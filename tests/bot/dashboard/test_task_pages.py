@@ -15,7 +15,9 @@ PAGE = "/dashboard/tasks"
 HOSTILE = "<script>alert(1)</script> {{ 7 * 7 }} \u202e`x` [x](javascript:alert(1))"
 
 
-async def create(world: DashboardWorld, title: str, who: str = "olga", number: int = 0) -> Task:
+async def create(
+    world: DashboardWorld, title: str, who: str = "olga", files: tuple[str, ...] = ()
+) -> Task:
     chat = await world.core.repositories.chats.get_private(world.people[who].id)
     return await world.core.services.tasks.create(
         NewTask(
@@ -24,7 +26,8 @@ async def create(world: DashboardWorld, title: str, who: str = "olga", number: i
             chat_id=chat.id,
             created_by=world.people[who].id,
             priority=TaskPriority.NORMAL,
-            source=f"test:{title}:{number}",
+            source=f"test:{title}",
+            files=files,
         )
     )
 
@@ -135,3 +138,28 @@ async def test_hostile_names_are_only_text(world: DashboardWorld) -> None:
         assert "<script>alert" not in page.text
         assert 'href="javascript' not in page.text
         assert " style=" not in page.text
+
+
+async def test_files_of_a_task_are_those_that_belong_to_it(world: DashboardWorld) -> None:
+    task = await create(world, "mine", files=("files/inbox/1/a plan.svg", "files/inbox/1/é.md"))
+    folder = world.core.settings.home / "files/inbox/1"
+    folder.mkdir(parents=True)
+    for name in ("a plan.svg", "é.md", "other.txt"):
+        (folder / name).write_text("<script>alert(1)</script>", encoding="utf-8")
+    browser, root = await world.browser("olga"), f"{PAGE}/{task.id}/files"
+
+    page = (await browser.get(f"{PAGE}/{task.id}")).text
+    picture, text = [await browser.get(each) for each in re.findall(f'href="({root}/[^"]+)"', page)]
+
+    assert "a plan.svg</a>" in page
+    assert picture.headers["content-disposition"].startswith("attachment")
+    assert text.headers["content-type"] == "text/plain; charset=utf-8"
+    for each in (picture, text):
+        assert "sandbox" in each.headers["content-security-policy"]
+        assert each.headers["x-content-type-options"] == "nosniff"
+    for wrong in ("inbox/1/other.txt", "inbox/1/..%2f1%2fé.md", "%2e%2e/shiftboss.db", ""):
+        assert (await browser.get(f"{root}/{wrong}")).status_code == 404
+    (folder / "é.md").unlink()
+    (folder / "é.md").symlink_to(world.core.settings.home / "shiftboss.db")
+    assert (await browser.get(f"{root}/inbox/1/é.md")).status_code == 404
+    assert (await world.program("ann").get(f"{root}/inbox/1/é.md")).status_code == 403
