@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,9 +24,12 @@ from bot.cli.chat_commands import (
     required,
 )
 from cards.invisible_characters import escape_invisible
+from handlers.parsing import quote_value
 
 self_cli = typer.Typer(no_args_is_help=True, help="See how Shiftboss itself is.")
 
+_BARE_FLAGS = ("--quiet", "--fresh")
+"""Options of /schedule without a value."""
 _CHANGE = Annotated[
     str,
     typer.Argument(metavar="[CHANGE]", help="start, stop, enable or disable; without, the status."),
@@ -173,11 +177,18 @@ def remind(
 def schedule(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[list|add|show|run|skip|pause|resume|delete|log] [ID|TIME WORK]"),
+        typer.Argument(
+            metavar="[list|add|show|confirm|run|skip|pause|resume|delete|log] [ID|TIME WORK]"
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    execute(command_line("schedule", *(words or ())), as_json=as_json, needs_worker=bool(words))
+    given = list(words or ())
+    parts = (
+        quote_value(word) if before.startswith("-") and before not in _BARE_FLAGS else word
+        for before, word in pairwise(["", *given])
+    )
+    execute(command_line("schedule", *parts), as_json=as_json, needs_worker=bool(given))
 
 
 def heartbeat(
@@ -217,7 +228,13 @@ def evolve(
 
 def add_commands(cli: typer.Typer) -> None:
     cli.command("remind", cls=TextCommand, help=help_text("remind"))(remind)
-    cli.command("schedule", cls=TextCommand, help=help_text("schedule"))(schedule)
+    cli.command(
+        "schedule",
+        cls=TextCommand,
+        # The options of a schedule go to the chat command with the rest.
+        context_settings={"ignore_unknown_options": True},
+        help=help_text("schedule"),
+    )(schedule)
     cli.command("heartbeat", cls=TextCommand, help=help_text("heartbeat"))(heartbeat)
     cli.command("report", cls=TextCommand, help=help_text("report"))(report)
     cli.command("prompt", help=help_text("prompt"))(prompt)

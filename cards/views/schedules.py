@@ -76,7 +76,7 @@ def schedule_proposed_card(
                 ),
             )
         ),
-        model.NoteBlock(words("schedule.proposed_note")),
+        model.NoteBlock(words("schedule.proposed_note", id=schedule.id)),
         summary=words("schedule.proposed_summary", title=_title(schedule)),
     )
 
