@@ -14,6 +14,7 @@ from bot.config.settings import BadSettings, load_settings
 from bot.transports.web.access import LoginThrottle
 from tests.journeys.platform_world import platform_world
 from tests.journeys.program import ShiftbossProcess
+from tests.waiting import WAIT_SECONDS
 
 SHIFTBOSS = Path(sys.executable).parent / "shiftboss"
 WEAK = [
@@ -65,7 +66,7 @@ def test_the_program_does_not_start_with_a_weak_token_and_says_how_to_make_one(
         cwd="/",
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_SECONDS,
         check=False,
     )
 
@@ -141,7 +142,10 @@ def test_the_memory_of_addresses_is_bounded() -> None:
 async def test_guesses_at_the_running_program_are_refused_and_told_to_owners_once(
     tmp_path: Path,
 ) -> None:
-    async with platform_world(tmp_path / "home") as here, httpx.AsyncClient() as browser:
+    async with (
+        platform_world(tmp_path / "home") as here,
+        httpx.AsyncClient(timeout=WAIT_SECONDS) as browser,
+    ):
         address, _, right = here.program.address.partition("?token=")
         await here.ask("hello")
         await browser.get(address, params={"token": right})
@@ -171,7 +175,10 @@ async def test_guesses_at_the_running_program_are_refused_and_told_to_owners_onc
 async def test_a_page_under_another_name_is_not_even_asked_for_a_token(
     tmp_path: Path, host: str, listens: bool
 ) -> None:
-    async with platform_world(tmp_path / "home") as here, httpx.AsyncClient() as browser:
+    async with (
+        platform_world(tmp_path / "home") as here,
+        httpx.AsyncClient(timeout=WAIT_SECONDS) as browser,
+    ):
         address, _, right = here.program.address.partition("?token=")
         answer = await browser.get(
             address, params={"token": right}, headers={"host": f"{host}:{httpx.URL(address).port}"}

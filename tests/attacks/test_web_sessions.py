@@ -49,7 +49,9 @@ class Page:
 
     async def _send(self, method: str, path: str, **how: Any) -> httpx.Response:
         headers = {"origin": self.url}
-        async with httpx.AsyncClient(cookies=self.cookies, trust_env=False) as browser:
+        async with httpx.AsyncClient(
+            cookies=self.cookies, trust_env=False, timeout=WAIT_SECONDS
+        ) as browser:
             return await browser.request(method, f"{self.url}{path}", headers=headers, **how)
 
     @asynccontextmanager
@@ -60,6 +62,7 @@ class Page:
             origin=Origin(self.url),
             additional_headers={"cookie": header, "accept-language": "en"},
             proxy=None,
+            open_timeout=WAIT_SECONDS,
         ) as socket:
             yield socket
 
@@ -73,7 +76,7 @@ class Page:
 async def sign_in(program: ShiftbossProcess, agent: str = "Firefox", cookie: str = "") -> Page:
     name = f"shiftboss_{httpx.URL(program.address).port}"
     kept = {name: cookie} if cookie else None
-    async with httpx.AsyncClient(cookies=kept, trust_env=False) as browser:
+    async with httpx.AsyncClient(cookies=kept, trust_env=False, timeout=WAIT_SECONDS) as browser:
         answer = await browser.get(program.address, headers={"user-agent": agent})
     assert answer.status_code == 303
     return Page(program, answer.cookies[name])
@@ -131,7 +134,9 @@ async def test_a_session_that_is_signed_out_is_not_brought_back(tmp_path: Path) 
 async def test_another_site_can_neither_sign_out_nor_plant_a_session(tmp_path: Path) -> None:
     async with running_program(tmp_path / "home", SHIFTBOSS_WEB_TOKEN=TOKEN) as program:
         page = await sign_in(program)
-        async with httpx.AsyncClient(cookies=page.cookies, trust_env=False) as evil:
+        async with httpx.AsyncClient(
+            cookies=page.cookies, trust_env=False, timeout=WAIT_SECONDS
+        ) as evil:
             foreign = await evil.post(
                 f"{page.url}/sign-out", headers={"origin": "http://evil.example"}
             )
@@ -200,7 +205,7 @@ async def test_an_owner_ends_sessions_in_chat_and_a_kill_changes_nothing(tmp_pat
         assert await kept.get() == 200
         sent = await here.ask("/dashboard", expects="/sign-in/")
         (link,) = set(re.findall(r"http\S+/sign-in/[0-9a-f]+", sent))
-        async with httpx.AsyncClient(trust_env=False) as phone:
+        async with httpx.AsyncClient(trust_env=False, timeout=WAIT_SECONDS) as phone:
             previews = [await phone.head(link), await phone.get(link)]
             used = [await phone.post(link, headers={"origin": kept.url}) for _ in range(2)]
             pages = [await phone.get(f"{kept.url}{path}") for path in ("/dashboard", "/files/x")]

@@ -79,7 +79,7 @@ async def test_a_program_runs_approves_and_reads_over_a_restart(tmp_path: Path) 
             task = (await api.get(f"{API}/tasks/{first.json()['id']}")).json()
             said = await api.post("/api/say", json={"text": "/dashboard", "quiet": True})
             link = re.findall(r"http\S+/sign-in/[\w-]+", said.text)[0]
-            async with httpx.AsyncClient(trust_env=False) as browser:
+            async with httpx.AsyncClient(trust_env=False, timeout=WAIT_SECONDS) as browser:
                 origin = str(api.base_url).rstrip("/")
                 await browser.post(link, headers={"origin": origin})
                 home_page = await browser.get(f"{origin}/dashboard")

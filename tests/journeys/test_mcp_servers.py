@@ -29,6 +29,7 @@ from tests.journeys.model_world import (
     script_task,
     wait_for_message,
 )
+from tests.waiting import WAIT_SECONDS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -164,7 +165,7 @@ async def test_an_owner_signs_in_to_a_server_and_out_again(world: ModelWorld) ->
         shown = await ask(boss, chat, "/mcp login mail", "Sign in to MCP server mail")
         query = parse_qs(urlsplit(shown.text.split("\n\n")[2]).query)
         back = {"code": "good", "state": query["state"][0]}
-        async with httpx2.AsyncClient() as browser:
+        async with httpx2.AsyncClient(timeout=WAIT_SECONDS) as browser:
             address = f"{world.program.address.partition('?')[0].rstrip('/')}/mcp/callback"
             wrong = await browser.get(address, params={"code": "good", "state": "guessed"})
             page = await browser.get(address, params=back)

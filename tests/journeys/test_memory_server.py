@@ -23,6 +23,7 @@ from bot.engine.mcp.client.stdio_transport import open_stdio
 from bot.engine.sandbox.spec import SandboxLaunch
 from tests.journeys.program import ShiftbossProcess, run_command
 from tests.thoroughness import thorough_only
+from tests.waiting import WAIT_SECONDS
 
 SECONDS = 60.0
 PATIENT = ("--seconds", "60")
@@ -158,7 +159,7 @@ async def test_over_http_a_request_needs_the_token(
     token, site = parse_qs(url.query)["token"][0], f"http://{url.netloc}"
     listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     bearer = {"authorization": f"Bearer {token}"}
-    async with httpx.AsyncClient(base_url=site, trust_env=False) as client:
+    async with httpx.AsyncClient(base_url=site, trust_env=False, timeout=WAIT_SECONDS) as client:
 
         async def status(headers: Mapping[str, str], **more: Any) -> int:
             sent = {"json": listing, **more}

@@ -79,7 +79,7 @@ async def open_web_page(shiftboss: ShiftbossProcess) -> AsyncGenerator[WebPageCl
     """Opened by the printed address, as a browser opens it."""
     url = httpx.URL(shiftboss.address)
     origin = f"http://127.0.0.1:{url.port}"
-    async with httpx.AsyncClient(trust_env=False) as browser:
+    async with httpx.AsyncClient(trust_env=False, timeout=WAIT_SECONDS) as browser:
         await browser.get(url, follow_redirects=True)
         cookies = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
     async with connect(
@@ -87,6 +87,7 @@ async def open_web_page(shiftboss: ShiftbossProcess) -> AsyncGenerator[WebPageCl
         origin=Origin(origin),
         additional_headers={"cookie": cookies, "accept-language": "en"},
         proxy=None,
+        open_timeout=WAIT_SECONDS,
     ) as socket:
         yield WebPageClient(socket)
 

@@ -221,12 +221,12 @@ class WebHarness:
     def browser(self, **changes: Any) -> httpx.AsyncClient:
         """Someone who has opened the page."""
         headers = {"origin": self.url} | changes.pop("headers", {})
-        return httpx.AsyncClient(
-            base_url=self.url, cookies=self.cookie, headers=headers, trust_env=False, **changes
-        )
+        return self.stranger(cookies=self.cookie, headers=headers, **changes)
 
     def stranger(self, **changes: Any) -> httpx.AsyncClient:
-        return httpx.AsyncClient(base_url=self.url, trust_env=False, **changes)
+        return httpx.AsyncClient(
+            base_url=self.url, trust_env=False, timeout=WAIT_SECONDS, **changes
+        )
 
     @asynccontextmanager
     async def tab(self, language: str = "en", *, shown: str = "") -> AsyncIterator[TabUser]:
@@ -236,7 +236,11 @@ class WebHarness:
         address = self.url.replace("http", "ws") + "/ws" + (f"?language={shown}" if shown else "")
         origin = Origin(self.url)
         async with connect(
-            address, origin=origin, additional_headers=headers, proxy=None
+            address,
+            origin=origin,
+            additional_headers=headers,
+            proxy=None,
+            open_timeout=WAIT_SECONDS,
         ) as socket:
             yield TabUser(socket)
 

@@ -102,7 +102,7 @@ async def test_too_much_is_refused_and_leaves_nothing_behind(world: WebHarness) 
         for _ in range(MAX_FILE_BYTES // 1_000_000 + 2):
             yield b"x" * 1_000_000
 
-    async with world.browser(timeout=30) as browser:
+    async with world.browser() as browser:
         told = await browser.post("/upload?name=big.bin", content=endless())
     assert told.status_code == 413
     assert "20 MB" in told.json()["error"]
