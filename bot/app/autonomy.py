@@ -220,8 +220,7 @@ async def _report_models(deps: AutonomyDeps) -> BackendReport:
 
 def _models_in_use(deps: AutonomyDeps) -> Sequence[str]:
     models = deps.engine.workers.models
-    choices = [models.resolve_choice(each) for each in deps.settings.fallbacks]
-    return [models.default.backend, *(each.backend for each in choices if each is not None)]
+    return [each.backend for each in (models.default, *models.fallback_choices)]
 
 
 def _fault_readers(deps: AutonomyDeps) -> Mapping[str, FaultReader]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bot.app.repositories import RepositorySet
@@ -85,16 +86,21 @@ class ConversationArchive:
 
 
 def build_conversation_archive(
-    settings: Settings, store: RepositorySet, clock: Clock, worker_history: WorkerHistory
+    settings: Settings,
+    store: RepositorySet,
+    clock: Clock,
+    worker_history: WorkerHistory,
+    base_urls: Mapping[str, str],
 ) -> ConversationArchive:
+    """`base_urls` are those of the model APIs."""
     growth = worker_history.history.growth
-    chosen, urls = settings.memory, model_base_urls(settings)
+    chosen = settings.memory
 
     async def published(backend: str, model: str) -> int:
         # Only for model APIs: coding CLIs manage their own sessions.
-        if backend not in urls:
+        if backend not in base_urls:
             return 0
-        return await asyncio.to_thread(published_context_window, backend, model, urls[backend])
+        return await asyncio.to_thread(published_context_window, backend, model, base_urls[backend])
 
     windows = ContextWindows(
         configured=chosen.windows, published=published, store=store.key_values, now=clock.now
@@ -118,11 +124,6 @@ def build_conversation_archive(
 
 def build_session_accounts(store: RepositorySet) -> SessionAccounts:
     return SessionAccounts(store.people.get_chat, store.work.tasks.get, SubagentRepo(store.db))
-
-
-def model_base_urls(settings: Settings) -> dict[str, str]:
-    """Base URL of each model API; empty for the vendor's own."""
-    return {"anthropic": settings.anthropic_base_url, "openai": settings.openai_base_url}
 
 
 def build_worker_history(settings: Settings, store: RepositorySet) -> WorkerHistory:

@@ -43,7 +43,7 @@ def build_doctor(
 ) -> DoctorService:
     def probes(by: Person) -> Sequence[SelfCheck]:
         return (
-            *_model_probes(settings, store, engine, by),
+            *_model_probes(store, engine, by),
             *_host_probes(settings, store, clock, engine),
             *_channel_probes(settings, store, clock, quota),
         )
@@ -53,12 +53,9 @@ def build_doctor(
     )
 
 
-def _model_probes(
-    settings: Settings, store: RepositorySet, engine: EngineServices, by: Person
-) -> Sequence[SelfCheck]:
+def _model_probes(store: RepositorySet, engine: EngineServices, by: Person) -> Sequence[SelfCheck]:
     models = engine.workers.models
-    others = [models.resolve_choice(each) for each in settings.fallbacks]
-    choices = dict.fromkeys([models.default, *(each for each in others if each is not None)])
+    choices = dict.fromkeys([models.default, *models.fallback_choices])
 
     def is_api(choice: ModelChoice) -> bool:
         return choice.backend != OFFLINE_NAME and models.shares_history(choice.backend)

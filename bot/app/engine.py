@@ -13,7 +13,6 @@ from socket import gethostname
 from bot.app.conversation_archive import (
     ConversationArchive,
     build_conversation_archive,
-    model_base_urls,
 )
 from bot.app.evolution import EvolutionServices, build_evolution
 from bot.app.heartbeat import build_heartbeat
@@ -32,7 +31,6 @@ from bot.app.tracing import build_span_recorder, build_span_services, build_trac
 from bot.app.work_rules import WorkRules, build_work_rules
 from bot.app.workers import (
     WorkerServices,
-    build_auto_choice,
     build_context_builder,
     build_worker_services,
 )
@@ -201,7 +199,9 @@ def _build_shared(
     rules = build_work_rules(*base, workers, decided=decided, publisher=publisher)
     other_context = workers.briefing.boss_files_block
     memory = build_memory_retrieval(settings, store, clock, other_context=other_context)
-    archive = build_conversation_archive(settings, store, clock, workers.history)
+    archive = build_conversation_archive(
+        settings, store, clock, workers.history, workers.models.base_urls
+    )
     gateway = _build_gateway(
         *base,
         workers=workers,
@@ -282,7 +282,7 @@ def _build_gateway(
         new_id=lambda: secrets.token_hex(8),
         budget=SpendingBudget(
             caps=caps,
-            prices=load_prices(settings.home / PRICES_FILE, model_base_urls(settings)),
+            prices=load_prices(settings.home / PRICES_FILE, workers.models.base_urls),
             usage=store.usage,
             grants=BudgetRepo(store.db),
             task_cap=store.work.tasks.get_cap,
@@ -496,7 +496,7 @@ def _build_conversations(
         ids=store.ids,
         approval_lifetime=settings.approval_lifetime,
         turn_queue=TurnQueue(settings.queue),
-        auto_choice=build_auto_choice(settings, shared.workers.models),
+        auto_choice=shared.workers.live_models.auto_choice,
         captioner=shared.captioner,
         suspension=ToolCallSuspension(
             calls=store.tool_calls, requester=store.approval_requester, wake=changed.set

@@ -75,7 +75,7 @@ from storage.skills import SkillRepo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerServices:
-    models: BackendRegistry
+    live_models: LiveModels
     personas: PersonaLibrary
     briefing: WorkerBriefing
     skills: SkillLibrary
@@ -88,6 +88,10 @@ class WorkerServices:
     redactor: SecretMasker
     history: WorkerHistory
     task_memories: TaskMemories
+
+    @property
+    def models(self) -> BackendRegistry:
+        return self.live_models.registry
 
 
 def build_masker(settings: Settings) -> SecretMasker:
@@ -116,7 +120,7 @@ def build_worker_services(settings: Settings, store: RepositorySet, clock: Clock
     fetcher = build_fetcher(settings)
     mcp_config = McpConfigFile(settings.home)
     return WorkerServices(
-        models=build_models(
+        live_models=LiveModels(
             settings, sandbox, LearnedToolForms(store=store.key_values, now=clock.now)
         ),
         personas=PersonaLibrary(settings.home),
@@ -179,31 +183,55 @@ def _build_mcp_servers(
     )
 
 
-def build_models(
-    settings: Settings, sandbox: Callable[[], Awaitable[Sandbox]], tool_forms: LearnedToolForms
-) -> BackendRegistry:
-    """Model APIs, coding CLIs and offline rules."""
-    runtime = AcpRuntime(
-        root=settings.home,
-        environ=_cli_environment(settings),
-        slots=asyncio.Semaphore(settings.cli_slots),
-        new_id=lambda: secrets.token_hex(8),
-        approval_wait=settings.cli_patience_minutes * 60,
-        max_run_seconds=settings.cli_hours * 3600,
-        launch=sandboxed_launcher(sandbox),
-    )
-    return build_registry(
-        model=settings.default_model,
-        anthropic_key=settings.anthropic_api_key.get_secret_value(),
-        anthropic_base_url=settings.anthropic_base_url,
-        openai_key=settings.openai_api_key.get_secret_value(),
-        openai_base_url=settings.openai_base_url,
-        openai_tools=settings.openai_tools,
-        max_silence=settings.model_silence,
-        acp_backends=AcpBackends(AcpAgentsFile(settings.home), runtime),
-        fallbacks=settings.fallbacks,
-        tool_forms=tool_forms,
-    )
+class LiveModels:
+    """Model APIs, coding CLIs and offline rules, whose settings can change while they are used."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        sandbox: Callable[[], Awaitable[Sandbox]],
+        tool_forms: LearnedToolForms,
+    ) -> None:
+        self._tool_forms = tool_forms
+        self._cli_environ = _cli_environment(settings)
+        runtime = AcpRuntime(
+            root=settings.home,
+            environ=self._cli_environ,
+            slots=asyncio.Semaphore(settings.cli_slots),
+            new_id=lambda: secrets.token_hex(8),
+            approval_wait=settings.cli_patience_minutes * 60,
+            max_run_seconds=settings.cli_hours * 3600,
+            launch=sandboxed_launcher(sandbox),
+        )
+        self._acp_backends = AcpBackends(AcpAgentsFile(settings.home), runtime)
+        self.registry = self.prepare(settings)
+        self.auto_choice = _build_auto_choice(settings, self.registry)
+
+    def prepare(self, settings: Settings) -> BackendRegistry:
+        """A registry with these settings, to be tested and then applied."""
+        return build_registry(
+            model=settings.default_model,
+            anthropic_key=settings.anthropic_api_key.get_secret_value(),
+            anthropic_base_url=settings.anthropic_base_url,
+            openai_key=settings.openai_api_key.get_secret_value(),
+            openai_base_url=settings.openai_base_url,
+            openai_tools=settings.openai_tools,
+            max_silence=settings.model_silence,
+            acp_backends=self._acp_backends,
+            fallbacks=settings.fallbacks,
+            tool_forms=self._tool_forms,
+        )
+
+    async def apply(self, settings: Settings, prepared: BackendRegistry) -> None:
+        """Use what was prepared from these settings for all calls that begin from now on."""
+        environ = _cli_environment(settings)
+        for name in self._cli_environ.keys() - environ.keys():
+            del self._cli_environ[name]
+        self._cli_environ.update(environ)
+        await self.registry.adopt(prepared)
+        chosen = _build_auto_choice(settings, self.registry)
+        self.auto_choice.models_by_size = chosen.models_by_size
+        self.auto_choice.enabled_by_default = chosen.enabled_by_default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -418,7 +446,7 @@ def _command_environment(
     return {name: value for name, value in env.items() if not redactor.contains_secret(value)}
 
 
-def _cli_environment(settings: Settings) -> Mapping[str, str]:
+def _cli_environment(settings: Settings) -> dict[str, str]:
     """Environment for coding CLIs; keys may be in `.env` only."""
     ours = {
         "ANTHROPIC_API_KEY": settings.anthropic_api_key.get_secret_value(),
@@ -452,7 +480,7 @@ def _worker_memories(
     return source_of
 
 
-def build_auto_choice(settings: Settings, models: BackendRegistry) -> AutoModelChoice:
+def _build_auto_choice(settings: Settings, models: BackendRegistry) -> AutoModelChoice:
     configured = {
         ModelSize.SMALL: settings.model_small,
         ModelSize.MIDDLE: settings.model_middle,

@@ -49,6 +49,13 @@ class _LogFile(RotatingFileHandler):
         pass
 
 
+def replace_redaction(redact: Callable[[str], str]) -> None:
+    """Mask with this from now on, in the logs that `configure_logging` has set up."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler.formatter, RedactingFormatter):
+            handler.setFormatter(RedactingFormatter(redact))
+
+
 def configure_logging(level: str, redact: Callable[[str], str], home: Path) -> None:
     """Log to standard error and to a file in the data directory; `redact` masks secrets."""
     formatter = RedactingFormatter(redact)

@@ -190,7 +190,12 @@ class SecretMasker:
     """Masks the configured secrets and known formats. Thread-safe."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        held = {each for each in secrets if len(each) >= _MIN_SECRET_CHARS}
+        self._secrets: tuple[str, ...] = ()
+        self.add(secrets)
+
+    def add(self, secrets: Iterable[str]) -> None:
+        """Mask these too."""
+        held = {*self._secrets, *(each for each in secrets if len(each) >= _MIN_SECRET_CHARS)}
         self._secrets = tuple(sorted(held))
         self._forms = tuple(sorted({form for each in held for form in _encoded_forms(each)}))
         plain = {each for each in held if not _is_like_a_word(each)}

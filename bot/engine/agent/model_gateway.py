@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -96,6 +97,12 @@ class ModelGateway:
         self._reply_recorders = tuple(reply_recorders)
         self._history = history
         self._tell_time = tell_time
+
+    def with_backends(self, backends: BackendSelector) -> ModelGateway:
+        """The same gateway to other backends."""
+        other = copy.copy(self)
+        other._backends = backends  # noqa: SLF001 - our own copy
+        return other
 
     def select_backend(
         self,

@@ -52,16 +52,19 @@ class BackendRegistry:
         *,
         model: str,
         fallbacks: Sequence[str],
+        base_urls: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`model` is the configured default, `backend:model`; empty selects the first ready
         backend.
 
-        `fallbacks` stand in for a backend that is unavailable, in this order."""
+        `fallbacks` stand in for a backend that is unavailable, in this order. `base_urls` are those
+        of the model APIs by name, empty for the vendor's own."""
         self._api_backends = {backend.name: backend for backend in backends}
         self._acp_backends = acp_backends
         self._configured_model = model
         self._fallbacks = tuple(fallbacks)
+        self._base_urls = dict(base_urls or {})
         self._cooldowns = BackendCooldowns(clock)
         self._default = self._resolve_setting(model) if model else self._first_ready()
 
@@ -73,6 +76,30 @@ class BackendRegistry:
         if self._configured_model and self._acp_backends.backend(self._default.backend):
             return self._resolve_setting(self._configured_model)
         return self._default
+
+    @property
+    def base_urls(self) -> Mapping[str, str]:
+        """Always the same object, which `adopt` changes."""
+        return self._base_urls
+
+    @property
+    def fallback_choices(self) -> Sequence[ModelChoice]:
+        """The configured fallbacks that are known."""
+        found = map(self.resolve_choice, self._fallbacks)
+        return [choice for choice in found if choice is not None]
+
+    async def adopt(self, other: BackendRegistry) -> None:
+        """Take over the model APIs, the default and the fallbacks of a registry that is not used
+        by anyone else. New calls use them; running calls end on the connections they began with."""
+        old = self._api_backends
+        self._api_backends = other._api_backends
+        self._configured_model = other._configured_model
+        self._fallbacks = other._fallbacks
+        self._base_urls.update(other._base_urls)
+        self._cooldowns = other._cooldowns
+        self._default = other._default
+        for backend in old.values():
+            await backend.retire()
 
     def list_choices(self) -> Sequence[ModelChoice]:
         """List the default and all choices that are ready."""
@@ -376,4 +403,11 @@ def build_registry(
             tool_forms=tool_forms,
         ),
     )
-    return BackendRegistry(backends, acp_backends, model=model, fallbacks=fallbacks, clock=clock)
+    return BackendRegistry(
+        backends,
+        acp_backends,
+        model=model,
+        fallbacks=fallbacks,
+        base_urls={claude.provider: claude.base_url, gpt.provider: gpt.base_url},
+        clock=clock,
+    )

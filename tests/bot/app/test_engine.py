@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from bot.app.workers import build_auto_choice, build_models
+from bot.app.workers import LiveModels
 from bot.config.settings import Settings
 from bot.engine.agent.conversation.model_choice import AutoModelChoice, ModelSize
 from bot.engine.llm.api.access import LearnedToolForms
-from bot.engine.llm.backend_registry import BackendRegistry
 from bot.engine.sandbox.backends import SandboxDetector
 from storage.records.system import AUTO_MODEL
 from tests.agent_builders import MemoryWindowStore
@@ -24,8 +23,8 @@ def settings(**changes: Any) -> Settings:
     return Settings.model_construct(**{name: each.default for name, each in fields} | changes)
 
 
-def models(**changes: Any) -> BackendRegistry:
-    return build_models(
+def live_models(**changes: Any) -> LiveModels:
+    return LiveModels(
         settings(**changes),
         SandboxDetector(),
         LearnedToolForms(store=MemoryWindowStore(), now=lambda: START),
@@ -33,7 +32,7 @@ def models(**changes: Any) -> BackendRegistry:
 
 
 def tiers(**changes: Any) -> Mapping[str, Mapping[ModelSize, str]]:
-    return build_auto_choice(settings(**changes), models(**changes)).models_by_size
+    return live_models(**changes).auto_choice.models_by_size
 
 
 def test_each_known_service_has_its_sizes() -> None:
@@ -73,7 +72,7 @@ def test_auto_leaves_the_programs_own_model_to_it_or_to_the_backend(
 
 
 def test_where_nobody_can_choose_by_what_was_said_auto_is_the_backends_first_model() -> None:
-    found = models(anthropic_api_key=SecretStr("k"), model="anthropic:auto")
+    found = live_models(anthropic_api_key=SecretStr("k"), model="anthropic:auto").registry
 
     assert found.default.model == "claude-sonnet-5-5"
     assert found.select_backend(AUTO_MODEL, "").model == "claude-sonnet-5-5"

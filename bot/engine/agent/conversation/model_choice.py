@@ -50,9 +50,9 @@ def list_models_by_size(
     return tiers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class AutoModelChoice:
-    """Selects models by size.
+    """Selects models by size. Its fields change with the settings of models.
 
     `models_by_size` lists models for each backend; backends not listed offer no choice. If
     `enabled_by_default` is False, only chats that chose automatic selection use it."""

@@ -34,6 +34,8 @@ class ApiBackend:
         self._tool_forms = tool_forms
         self._models = models
         self._client: ModelApiClient | None = None
+        self._runs = 0
+        self._is_retired = False
         self._build_lock = asyncio.Lock()
 
     @property
@@ -53,9 +55,14 @@ class ApiBackend:
         missing = (await self.check()).problem
         if missing:
             raise BackendDenied(f"{self.name} is not configured", hint=missing)
-        engine = await self._get_client()
-        async with engine.run(request) as run:
-            yield run
+        self._runs += 1
+        try:
+            engine = await self._get_client()
+            async with engine.run(request) as run:
+                yield run
+        finally:
+            self._runs -= 1
+            await self._close_if_unused()
 
     async def check(self) -> BackendReadiness:
         return BackendReadiness(
@@ -68,10 +75,19 @@ class ApiBackend:
         if name := model or next(iter(self._models), ""):
             await client.preload(name)
 
+    async def retire(self) -> None:
+        """Close the connections as soon as the last run ends."""
+        self._is_retired = True
+        await self._close_if_unused()
+
+    async def _close_if_unused(self) -> None:
+        if self._is_retired and not self._runs:
+            await self.aclose()
+
     async def aclose(self) -> None:
         if self._client is not None:
-            await self._client.aclose()
-            self._client = None
+            client, self._client = self._client, None
+            await client.aclose()
 
     async def _get_client(self) -> ModelApiClient:
         async with self._build_lock:

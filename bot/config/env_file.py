@@ -1,0 +1,92 @@
+"""Writes settings to a `.env` file."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from io import StringIO
+from pathlib import Path
+
+from dotenv.parser import parse_stream
+
+_PRIVATE_MODE = 0o600
+_PLAIN = re.compile(r"[\w.:/@,+-]*", re.ASCII)
+
+
+class EnvFileError(Exception):
+    """The file was not changed. The text says why, without any value."""
+
+
+def write_env_file(
+    path: Path, changes: Mapping[str, str], *, check: Callable[[Path], None] | None = None
+) -> None:
+    """Set the variables, or remove those with an empty value, and keep all other lines. The file is
+    replaced atomically and readable by its owner only. `check` gets a draft of it; what it raises
+    leaves the file as it is. Blocking. Raises EnvFileError."""
+    path = path.resolve()  # the target of a link is replaced, not the link
+    try:
+        before = path.read_text(encoding="utf-8") if path.exists() else ""
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".env.", suffix=".new")
+    except UnicodeDecodeError as error:
+        raise EnvFileError(f"{path} is not UTF-8 text") from error
+    except OSError as error:
+        raise EnvFileError(f"{path} cannot be written ({error.strerror or error})") from error
+    draft = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(change_lines(before, changes))
+            file.flush()
+            os.fsync(file.fileno())
+        draft.chmod(_PRIVATE_MODE)
+        if check is not None:
+            check(draft)
+        draft.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise EnvFileError(f"{path} cannot be written ({error.strerror or error})") from error
+    finally:
+        with suppress(OSError):
+            draft.unlink()
+
+
+def change_lines(text: str, changes: Mapping[str, str]) -> str:
+    """The text of the file with the changes. A variable keeps its place; new ones stand at the end.
+    Raises EnvFileError for a value that a line cannot hold."""
+    # Names of settings are read without regard to case.
+    left = {name.upper(): (name, value) for name, value in changes.items()}
+    known, parts = set(left), []
+    for found in parse_stream(StringIO(text)):
+        key = (found.key or "").upper()
+        if key not in known:
+            parts.append(found.original.string)
+        elif (change := left.pop(key, None)) is not None and change[1]:
+            # A line's text begins with the blank lines before it.
+            blank = re.match(r"\s*", found.original.string)
+            parts.append(f"{blank.group() if blank else ''}{_write_line(*change)}")
+    kept = "".join(parts)
+    if kept and not kept.endswith("\n"):
+        kept += "\n"
+    return kept + "".join(_write_line(*each) for each in left.values() if each[1])
+
+
+def _write_line(name: str, value: str) -> str:
+    if not value.isprintable() or "${" in value:
+        raise EnvFileError(
+            f"{name} cannot be written: it has line breaks or signs that no line holds"
+        )
+    if _PLAIN.fullmatch(value):
+        return f"{name}={value}\n"
+    quoted = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"{name}='{quoted}'\n"
+
+
+def _sync_folder(folder: Path) -> None:
+    """So that the new file is there after a power failure."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
