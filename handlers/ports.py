@@ -48,7 +48,15 @@ from storage.records.people import (
     WebLink,
     WebSession,
 )
-from storage.records.system import BackendHealth, BackendReport, ModelChoice, SystemStatus
+from storage.records.self_checks import HealthFinding
+from storage.records.system import (
+    BackendHealth,
+    BackendReport,
+    ModelChoice,
+    ModelConnection,
+    ModelSetup,
+    SystemStatus,
+)
 from storage.records.tasks import (
     FolderKind,
     NewTask,
@@ -79,6 +87,16 @@ class ModelPort(Protocol):
     async def report(self, name: str = "") -> BackendReport | None:
         """The health of all backends, or of one, which is test-started. None for an unknown
         name."""
+
+
+class ModelSetupPort(Protocol):
+    """Callers check that an owner asks."""
+
+    async def get_setup(self) -> ModelSetup: ...
+
+    async def connect(self, new: ModelConnection, *, by: Person) -> HealthFinding:
+        """Call the model, and if it answers, store how to reach it and use it for all calls from
+        now on. Returns what the call found; with points nothing was changed. Raises UserError."""
 
 
 class PersonaPort(Protocol):
@@ -488,6 +506,7 @@ class HandlerServices:
     tasks: TaskPort
     conversations: ChatPort
     models: ModelPort
+    model_setup: ModelSetupPort
     people: PeoplePort
     pairings: PairingPort
     web_sessions: WebSessionPort

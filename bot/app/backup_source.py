@@ -50,12 +50,15 @@ def settings_masker(
     return mask_file
 
 
-def backup_source(settings: Settings, *, with_secrets: bool = False) -> BackupSource:
-    """Raises StartFailure if the database is not a SQLite file."""
+def backup_source(
+    settings: Settings, *, with_secrets: bool = False, masker: SecretMasker | None = None
+) -> BackupSource:
+    """`masker` is that of the running program, which learns new secrets. Raises StartFailure if the
+    database is not a SQLite file."""
     database = sqlite_path(settings.database)
     if database is None:
         raise StartFailure("DATABASE_URL: only a SQLite database can be backed up here")
-    masker = SecretMasker((*settings.secret_values, read_token(settings.home)))
+    masker = masker or SecretMasker((*settings.secret_values, read_token(settings.home)))
     return BackupSource(
         home=settings.home,
         database=database,

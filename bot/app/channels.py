@@ -214,7 +214,7 @@ def _build_upkeep(core: Container) -> tuple[AppService, ...]:
         offer=core.held.offer,
     )
     backups = BackupScheduler(
-        source=backup_source(settings),
+        source=backup_source(settings, masker=core.engine.workers.redactor),
         folder=settings.backup_folder,
         hours=settings.backup_hours,
         keep=settings.backup_keep,

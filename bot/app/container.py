@@ -13,6 +13,7 @@ from bot.app.autonomy import AutonomyDeps, AutonomyServices, build_autonomy
 from bot.app.doctor import build_doctor
 from bot.app.engine import EngineServices, build_engine_services
 from bot.app.memory import build_memory_port, build_retriever
+from bot.app.model_setup import ModelSetupService
 from bot.app.reports import build_reports
 from bot.app.repositories import RepositorySet, build_repositories
 from bot.app.schedule import build_project_folders
@@ -140,7 +141,8 @@ async def build_container(settings: Settings, db: Database) -> Container:
     transports: dict[Channel, Transport] = {}
     quota = _build_quota(settings, store, alerts, clock)
     sender = _build_outbox_sender(settings, store, clock, transports, quota)
-    courier = _build_courier(store, sender, clock, build_masker(settings))
+    masker = build_masker(settings)
+    courier = _build_courier(store, sender, clock, masker)
     approval_cards = ApprovalCards(
         people=store.people,
         cards=SentCardService(store.outbox, store.chats),
@@ -149,7 +151,7 @@ async def build_container(settings: Settings, db: Database) -> Container:
         language=language,
     )
     _report_undeliverable(store, sender, courier, approval_cards)
-    _report_quota(quota, store, courier)
+    quota.on_level = QuotaNotifier(quota=quota, owners=store.owner_cards(courier))
     engine = build_engine_services(settings, store, courier, clock, approval_cards)
     sender.on_chat_closed = _chat_closed_listener(sender.on_chat_closed, engine)
     held = HeldMessages(db=db, inbox=store.inbox, courier=courier, zone=settings.zone, clock=clock)
@@ -160,6 +162,7 @@ async def build_container(settings: Settings, db: Database) -> Container:
     reloader = _build_reloader(
         settings, store, clock, engine=engine, autonomy=autonomy, quota=quota, courier=courier
     )
+    reloader.maskers = (engine.workers.redactor, masker)
     services = _build_handler_services(
         settings,
         store,
@@ -308,11 +311,6 @@ def _build_quota(
     )
 
 
-def _report_quota(quota: MonthlyQuota, store: RepositorySet, courier: OutboxCourier) -> None:
-    """Tell the owners when much of it is used."""
-    quota.on_level = QuotaNotifier(quota=quota, owners=store.owner_cards(courier))
-
-
 def _build_courier(
     store: RepositorySet, sender: OutboxSender, clock: Clock, masker: SecretMasker
 ) -> OutboxCourier:
@@ -383,6 +381,7 @@ def _build_handler_services(
         tasks=engine.tasks,
         conversations=engine.conversations,
         models=workers.models,
+        model_setup=ModelSetupService(reloader, store.db),
         people=store.people,
         pairings=store.pairings,
         web_sessions=web_sessions,

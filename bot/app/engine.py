@@ -199,9 +199,7 @@ def _build_shared(
     rules = build_work_rules(*base, workers, decided=decided, publisher=publisher)
     other_context = workers.briefing.boss_files_block
     memory = build_memory_retrieval(settings, store, clock, other_context=other_context)
-    archive = build_conversation_archive(
-        settings, store, clock, workers.history, workers.models.base_urls
-    )
+    archive = build_conversation_archive(*base, workers.history, workers.models.base_urls)
     gateway = _build_gateway(
         *base,
         workers=workers,

@@ -19,8 +19,10 @@ from bot.app.heartbeat import heartbeat_hours
 from bot.app.schedule import builtin_schedules, parse_hours
 from bot.app.work_rules import configured_caps
 from bot.app.workers import build_fetcher, build_policy, build_search
+from bot.config.logs import replace_redaction
 from bot.config.settings import BadSettings, Settings, load_settings, settings_files
 from bot.config.sources import FileStamp, list_differences, read_stamps
+from bot.engine.redaction import SecretMasker
 from bot.engine.timing.recurrence import working_calendar
 from bot.engine.workflow.step_approvals import StepApprovalRules, parse_risk_words
 from bot.transports.quota import MonthlyQuota
@@ -40,7 +42,7 @@ class SettingsReloader:
     """Implements `handlers.ports_autonomy.SettingsPort`, and looks whether a file has changed.
 
     `in_force` are the settings that the program works by: those it started with, but for what
-    `AT_ONCE` has applied since."""
+    `AT_ONCE` has applied since. `maskers` learn new secrets, the first for the logs too."""
 
     name = "settings"
 
@@ -51,6 +53,7 @@ class SettingsReloader:
     owners: OwnerCardSender
     now: Callable[[], datetime]
     sleep: Callable[[float], Awaitable[None]]
+    maskers: tuple[SecretMasker, ...] = ()
     load: Callable[[], Settings] = load_settings
     _waiting: tuple[str, ...] = field(default=(), init=False)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
@@ -91,6 +94,21 @@ class SettingsReloader:
                 log.warning("the settings stay as they were: %s", error)
                 return SettingsReading(faults=error.errors)
             return await self._take(new)
+
+    async def apply_stored(self, changes: Mapping[str, object]) -> None:
+        """Apply settings that have been checked and written to a file, all of them `AT_ONCE`."""
+        async with self._lock:
+            self._seen = self._look()
+            self.in_force = self.in_force.model_copy(update=changes)
+            for apply in dict.fromkeys(AT_ONCE[name] for name in changes):
+                await apply(self, self.in_force)
+
+    def learn_secrets(self, settings: Settings) -> None:
+        """Mask the secrets of these settings from now on."""
+        for masker in self.maskers:
+            masker.add(settings.secret_values)
+        if self.maskers:
+            replace_redaction(self.maskers[0].mask)
 
     def _look(self) -> Sequence[FileStamp]:
         # Three calls of the system, and no disk that could be slow but the one of the store.
@@ -171,6 +189,11 @@ async def _apply_intervals(parts: SettingsReloader, settings: Settings) -> None:
     await parts.engine.schedule.builtin.follow(builtin_schedules(settings))
 
 
+async def _apply_models(parts: SettingsReloader, settings: Settings) -> None:
+    parts.learn_secrets(settings)
+    await parts.engine.workers.live_models.apply(settings)
+
+
 async def _apply_retention(parts: SettingsReloader, settings: Settings) -> None:
     parts.autonomy.retention.keep = settings.retention
 
@@ -199,6 +222,10 @@ _GROUPS: Mapping[tuple[str, ...], _Apply] = {
     ("slots", "patience_hours", "offer_after_hours", "stop_grace_seconds"): _apply_dispatch,
     ("quiet_hours", "holidays", "heartbeat_hours"): _apply_hours,
     ("self_check_minutes", "heartbeat_minutes"): _apply_intervals,
+    (
+        *("model", "fallback", "model_middle", "model_large", "openai_tools"),
+        *("anthropic_api_key", "anthropic_base_url", "openai_api_key", "openai_base_url"),
+    ): _apply_models,
     ("retention",): _apply_retention,
     ("feishu_monthly_quota",): _apply_quota,
     ("log_level",): _apply_log_level,

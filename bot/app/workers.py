@@ -208,7 +208,7 @@ class LiveModels:
         self.auto_choice = _build_auto_choice(settings, self.registry)
 
     def prepare(self, settings: Settings) -> BackendRegistry:
-        """A registry with these settings, to be tested and then applied."""
+        """A registry with these settings, which they can be tested with."""
         return build_registry(
             model=settings.default_model,
             anthropic_key=settings.anthropic_api_key.get_secret_value(),
@@ -222,13 +222,13 @@ class LiveModels:
             tool_forms=self._tool_forms,
         )
 
-    async def apply(self, settings: Settings, prepared: BackendRegistry) -> None:
-        """Use what was prepared from these settings for all calls that begin from now on."""
+    async def apply(self, settings: Settings) -> None:
+        """Use these settings for all calls that begin from now on."""
         environ = _cli_environment(settings)
         for name in self._cli_environ.keys() - environ.keys():
             del self._cli_environ[name]
         self._cli_environ.update(environ)
-        await self.registry.adopt(prepared)
+        await self.registry.adopt(self.prepare(settings))
         chosen = _build_auto_choice(settings, self.registry)
         self.auto_choice.models_by_size = chosen.models_by_size
         self.auto_choice.enabled_by_default = chosen.enabled_by_default

@@ -74,9 +74,7 @@ def change_lines(text: str, changes: Mapping[str, str]) -> str:
 
 def _write_line(name: str, value: str) -> str:
     if not value.isprintable() or "${" in value:
-        raise EnvFileError(
-            f"{name} cannot be written: it has line breaks or signs that no line holds"
-        )
+        raise EnvFileError(f"{name} cannot be written: it has signs that no line can hold")
     if _PLAIN.fullmatch(value):
         return f"{name}={value}\n"
     quoted = value.replace("\\", "\\\\").replace("'", "\\'")

@@ -510,6 +510,13 @@ def load_settings(env_files: tuple[Path, ...] = _ENV_FILES) -> Settings:
     )
 
 
+def load_with_env_file(home: Path, env_file: Path) -> Settings:
+    """The settings as they would be with this file in place of the `.env` of the data directory.
+    Raises BadSettings."""
+    read = _read_sources((Path(".env"), env_file), _load_yaml(home / YAML_FILE))
+    return read.model_copy(update={"home": home})
+
+
 def _read_sources(env_files: tuple[Path, ...], yaml_source: dict[str, Any]) -> Settings:
     class Sourced(Settings):
         yaml_values: ClassVar[dict[str, Any]] = yaml_source

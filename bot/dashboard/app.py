@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from bot.dashboard.api.table import build_api
-from bot.dashboard.pages import costs, health, home, people, tasks
+from bot.dashboard.pages import costs, health, home, people, setup, tasks
 from bot.dashboard.pages.layout import (
     STATIC_TYPES,
     Page,
@@ -62,6 +62,7 @@ PAGES = (
         show=health.show_health,
         post=health.act_on_health,
     ),
+    Page(path=f"{ROOT}/setup", name="setup", show=setup.show_setup, post=setup.connect_model),
 )
 """In the order of the menu."""
 

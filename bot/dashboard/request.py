@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from starlette.datastructures import FormData
+from starlette.formparsers import FormParser
 from starlette.requests import HTTPConnection
 from starlette.requests import Request as HttpRequest
 
 from cards.catalog import TextCatalog, catalog_for
 from cards.courier import CardRef
-from handlers.errors import ActionForbidden
+from handlers.errors import ActionForbidden, UserError
 from handlers.ports import Clock, HandlerServices
 from handlers.request import Request
 from storage.records.people import Chat, Language, Person, PersonRole, WebVisitor
 
+MAX_FORM_BYTES = 1024 * 1024
 VISITOR = "visitor"
 """The key in the scope under which access control leaves the WebVisitor."""
 
@@ -67,6 +69,19 @@ class DashboardRequest:
     @property
     def person(self) -> Person:
         return self.visitor.person
+
+    async def form(self, max_bytes: int = MAX_FORM_BYTES) -> FormData:
+        """Raises UserError for one that is longer."""
+
+        async def read() -> AsyncGenerator[bytes, None]:
+            size = 0
+            async for chunk in self.http.stream():
+                size += len(chunk)
+                if size > max_bytes:
+                    raise UserError("form_too_long", limit=max_bytes)
+                yield chunk
+
+        return await FormParser(self.http.headers, read()).parse()
 
     @property
     def by_owner(self) -> bool:

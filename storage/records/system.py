@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 
 from storage.records.people import Channel
 from storage.records.tasks import Task, TaskStatus
@@ -34,6 +35,45 @@ class ModelChoice:
     @property
     def name(self) -> str:
         return f"{self.backend}:{self.model}" if self.model else self.backend
+
+
+class ModelKind(StrEnum):
+    """What a model is connected through. LOCAL is a server with an API like OpenAI's."""
+
+    ANTHROPIC = "anthropic"
+    OPENAI = "openai"
+    LOCAL = "local"
+    CLI = "cli"
+    OFFLINE = "offline"
+
+    @property
+    def is_api(self) -> bool:
+        return self in {ModelKind.ANTHROPIC, ModelKind.OPENAI, ModelKind.LOCAL}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConnection:
+    """A model to connect. An empty `key` keeps the one of the same address, an empty `model` means
+    the service's own choice; for a coding CLI it is the CLI's name. `seen` is the revision of the
+    ModelSetup that the person saw, empty for any."""
+
+    kind: ModelKind
+    key: str = field(default="", repr=False)
+    base_url: str = ""
+    model: str = ""
+    seen: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSetup:
+    """How models are connected. `with_key` are the kinds whose key is set; `clis` are the coding
+    CLIs that were found on this machine."""
+
+    revision: str
+    choice: ModelChoice
+    with_key: frozenset[ModelKind]
+    base_urls: Mapping[ModelKind, str]
+    clis: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,15 @@ from storage.records.people import (
     WebLink,
     WebSession,
 )
-from storage.records.system import BackendHealth, BackendReport, ModelChoice, SystemStatus
+from storage.records.self_checks import HealthFinding
+from storage.records.system import (
+    BackendHealth,
+    BackendReport,
+    ModelChoice,
+    ModelConnection,
+    ModelSetup,
+    SystemStatus,
+)
 from storage.records.tasks import FolderKind, Task, TaskId
 from storage.records.tools import StandingPermission, ToolCallRecord
 from storage.records.traces import Trace
@@ -152,6 +160,20 @@ class FakeConversations:
 
     async def state(self, chat_id: ChatId) -> ConversationState | None:
         return self.states.get(chat_id)
+
+
+class FakeModelSetup:
+    """Takes whatever is to be connected."""
+
+    def __init__(self) -> None:
+        self.connected: list[ModelConnection] = []
+
+    async def get_setup(self) -> ModelSetup:
+        return ModelSetup(revision="1", choice=OFFLINE, with_key=frozenset(), base_urls={}, clis=())
+
+    async def connect(self, new: ModelConnection, *, by: Person) -> HealthFinding:
+        self.connected.append(new)
+        return HealthFinding(text="model_answers", points=0, facts={"model": new.model, "ms": 1})
 
 
 class FakeModels:
@@ -665,6 +687,7 @@ class FakeServices:
         self.doctor = FakeDoctor()
         self.settings = FakeSettings()
         self.drive = FakeDrive()
+        self.model_setup = FakeModelSetup()
         self.prompts = FakePrompts()
 
     @property
@@ -673,6 +696,7 @@ class FakeServices:
             tasks=self.tasks,
             conversations=self.talk,
             models=self.models,
+            model_setup=self.model_setup,
             people=self.people,
             pairings=self.pairings,
             web_sessions=self.web_sessions,

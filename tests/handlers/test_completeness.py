@@ -280,7 +280,7 @@ def test_a_model_that_fails_says_what_to_do(language: Language) -> None:
     unknown = render(error_to_card(BackendFailure("no.such.key"), words, "inc-1")).text
     short = render(error_to_card(BackendFailure("error.usage.hint"), words, "inc-1")).text
 
-    assert "ANTHROPIC_API_KEY" in told
+    assert "shiftboss init" in told
     assert "inc-1" in unknown
     assert "inc-1" in short
 

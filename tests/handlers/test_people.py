@@ -222,7 +222,7 @@ async def test_who_opens_the_chat_is_welcomed_once_for_ever(offline: bool) -> No
     first, again = await desk.enter_chat(), await desk.enter_chat()
 
     assert "/run" in text_of(first)
-    assert ("OPENAI_BASE_URL" in text_of(first)) is offline
+    assert ("shiftboss init" in text_of(first)) is offline
     assert first.key == again.key == "welcome:c1"
 
 

@@ -21,6 +21,7 @@ from bot.dashboard.api import (
     memory,
     people,
     schedules,
+    setup,
     tasks,
     workflows,
 )
@@ -46,6 +47,7 @@ ROUTES: tuple[ApiRoute, ...] = (
     *people.routes.all,
     *costs.routes.all,
     *health.routes.all,
+    *setup.routes.all,
 )
 
 

@@ -93,7 +93,7 @@ async def show_tasks(request: DashboardRequest) -> Response:
 
 
 async def create_task(request: DashboardRequest) -> Response:
-    form = await request.http.form()
+    form = await request.form()
     command = request.command(form_source(form))
     text = form_text(form, "text")
     if not text:
@@ -171,7 +171,7 @@ async def send_file(request: DashboardRequest) -> Response:
 
 async def steer_task(request: DashboardRequest) -> Response:
     task = await _find(request)
-    form = await request.http.form()
+    form = await request.form()
     await _steer(request.command(form_source(form)), task, form)
     return RedirectResponse(f"/dashboard/tasks/{task.id}", status_code=303)
 

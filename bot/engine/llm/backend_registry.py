@@ -37,7 +37,7 @@ _MODEL_PATTERNS = {
     re.compile(r"(?:gpt-|o\d).+"): ApiProvider.OPENAI,
 }
 _ACP_PREFIX = "acp"
-_MODEL_NAME = re.compile(r"[\w.:/@+-]{1,120}")
+MODEL_NAME = re.compile(r"[\w.:/@+-]{1,120}")
 _PRELOAD_DELAY = 3.0
 
 
@@ -130,7 +130,7 @@ class BackendRegistry:
         if cli := self._resolve_cli(name):
             return cli
         backend, colon, model = name.partition(":")
-        if colon and backend.casefold() in self._api_backends and _MODEL_NAME.fullmatch(model):
+        if colon and backend.casefold() in self._api_backends and MODEL_NAME.fullmatch(model):
             return self._choice(backend.casefold(), model)
         return self._by_model_name(name)
 
@@ -296,7 +296,7 @@ class BackendRegistry:
         name = name.removeprefix(f"{_ACP_PREFIX}:")
         backend, colon, model = name.partition(":")
         known = self._acp_backends.backend(backend.casefold()) is not None
-        if not known or bool(colon) != bool(model) or (model and not _MODEL_NAME.fullmatch(model)):
+        if not known or bool(colon) != bool(model) or (model and not MODEL_NAME.fullmatch(model)):
             return None
         return self._cli_choice(backend.casefold(), model)
 
@@ -353,7 +353,7 @@ class BackendRegistry:
             if name.casefold() in known or name in known.values():
                 return self._choice(api, name)
         for form, api in _MODEL_PATTERNS.items():
-            if form.fullmatch(name) and _MODEL_NAME.fullmatch(name):
+            if form.fullmatch(name) and MODEL_NAME.fullmatch(name):
                 return self._choice(api, name)
         return None
 

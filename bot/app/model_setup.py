@@ -1,0 +1,212 @@
+"""Connects models in the running program: tests, stores and uses new settings, or changes
+nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import assert_never
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from bot.app.settings_reload import SettingsReloader
+from bot.config.env_file import EnvFileError, write_env_file
+from bot.config.settings import (
+    BadSettings,
+    Settings,
+    load_with_env_file,
+    secret_setting_names,
+)
+from bot.engine.autonomy.check import run_check
+from bot.engine.autonomy.doctor import CodingCliProbe, ModelCallProbe
+from bot.engine.llm.backend_registry import MODEL_NAME, BackendRegistry
+from bot.engine.workers.spec import CostAccount
+from handlers.errors import UserError
+from storage.db import Database, finish_despite_cancel
+from storage.records.people import Person
+from storage.records.self_checks import HealthFinding
+from storage.records.system import ModelConnection, ModelKind, ModelSetup
+
+_MAX_KEY = 2_000
+_MAX_URL = 500
+_MAX_NAME = 60
+_TEST_SECONDS = 60.0
+_FIELDS = {
+    "ANTHROPIC_API_KEY": "anthropic_api_key",
+    "ANTHROPIC_BASE_URL": "anthropic_base_url",
+    "OPENAI_API_KEY": "openai_api_key",
+    "OPENAI_BASE_URL": "openai_base_url",
+    "SHIFTBOSS_MODEL": "model",
+}
+"""The settings that are changed here."""
+
+
+class ModelSetupService:
+    """Implements handlers.ports.ModelSetupPort. One change at a time; the files and the program
+    never differ longer than one change takes."""
+
+    def __init__(self, reloader: SettingsReloader, db: Database) -> None:
+        self._reloader = reloader
+        self._engine = reloader.engine
+        self._db = db
+        self._lock = asyncio.Lock()
+        self._revision_key = secrets.token_bytes(16)
+
+    @property
+    def _settings(self) -> Settings:
+        return self._reloader.in_force
+
+    @property
+    def _revision(self) -> str:
+        values = repr([_plain(getattr(self._settings, field)) for field in _FIELDS.values()])
+        return blake2b(values.encode(), key=self._revision_key, digest_size=8).hexdigest()
+
+    async def get_setup(self) -> ModelSetup:
+        models, current = self._engine.workers.models, self._settings
+        has_openai_key = bool(current.openai_api_key.get_secret_value())
+        kind = ModelKind.LOCAL if current.openai_base_url else ModelKind.OPENAI
+        keys = {
+            ModelKind.ANTHROPIC: bool(current.anthropic_api_key.get_secret_value()),
+            kind: has_openai_key,
+        }
+        return ModelSetup(
+            revision=self._revision,
+            choice=models.default,
+            with_key=frozenset(each for each, is_set in keys.items() if is_set),
+            base_urls={
+                ModelKind.ANTHROPIC: current.anthropic_base_url,
+                ModelKind.LOCAL: current.openai_base_url,
+            },
+            clis=tuple(
+                dict.fromkeys(
+                    each.backend
+                    for each in models.list_choices()
+                    if models.has_own_tools(each.backend) and not each.problem
+                )
+            ),
+        )
+
+    async def connect(self, new: ModelConnection, *, by: Person) -> HealthFinding:
+        async with self._lock:
+            if new.seen and new.seen != self._revision:
+                raise UserError("setup_changed")
+            if new.kind is ModelKind.CLI and new.model not in (await self.get_setup()).clis:
+                raise UserError("setup_no_cli", name=new.model[:_MAX_NAME])
+            changes = self._plan_changes(new)
+            candidate = _apply_changes(self._settings, changes)
+            self._reloader.learn_secrets(candidate)
+            prepared = self._engine.workers.live_models.prepare(candidate)
+            try:
+                finding = await self._test(prepared, new, by)
+            finally:
+                await prepared.aclose()
+            if not finding.points:
+                await finish_despite_cancel(self._store(changes, candidate))
+            return finding
+
+    async def _store(self, changes: Mapping[str, str], candidate: Settings) -> None:
+        await asyncio.to_thread(self._write, changes, candidate)
+        fields = [_FIELDS[name] for name in changes]
+        await self._reloader.apply_stored({each: getattr(candidate, each) for each in fields})
+
+    def _plan_changes(self, new: ModelConnection) -> Mapping[str, str]:
+        key, url = new.key.strip(), new.base_url.strip().rstrip("/")
+        _check_key(key)
+        _check_base_url(url)
+        if new.model and not MODEL_NAME.fullmatch(new.model):
+            raise UserError("setup_model_name")
+        old = self._settings
+        match new.kind:
+            case ModelKind.ANTHROPIC:
+                kept = old.anthropic_api_key.get_secret_value()
+                key = key or (kept if url == old.anthropic_base_url else "")
+                if not key:
+                    raise UserError("setup_no_key")
+                named = {"ANTHROPIC_API_KEY": key, "ANTHROPIC_BASE_URL": url}
+                return {**named, "SHIFTBOSS_MODEL": f"anthropic:{new.model or 'auto'}"}
+            case ModelKind.OPENAI | ModelKind.LOCAL:
+                # A key is never sent to another address than the one it was given for.
+                kept = old.openai_api_key.get_secret_value()
+                key = key or (kept if url == old.openai_base_url else "")
+                if new.kind is ModelKind.OPENAI and not key:
+                    raise UserError("setup_no_key")
+                if new.kind is ModelKind.LOCAL and not url:
+                    raise UserError("setup_no_url")
+                named = {"OPENAI_API_KEY": key, "OPENAI_BASE_URL": url}
+                return {**named, "SHIFTBOSS_MODEL": f"openai:{new.model or 'auto'}"}
+            case ModelKind.CLI:
+                return {"SHIFTBOSS_MODEL": f"acp:{new.model}"}
+            case ModelKind.OFFLINE:
+                return {"SHIFTBOSS_MODEL": "offline"}
+            case _:
+                assert_never(new.kind)
+
+    async def _test(
+        self, prepared: BackendRegistry, new: ModelConnection, by: Person
+    ) -> HealthFinding:
+        if new.kind is ModelKind.OFFLINE:
+            return HealthFinding(text="model_none", points=0)
+        probe = (
+            ModelCallProbe(
+                gateway=self._engine.gateway.with_backends(prepared),
+                db=self._db,
+                choices=lambda: [prepared.default],
+                account=CostAccount(person=by.id, chat=None),
+                is_api=lambda _: True,
+            )
+            if new.kind.is_api
+            else CodingCliProbe(report=prepared.report, in_use=lambda: [new.model])
+        )
+        result = await run_check(probe, seconds=_TEST_SECONDS)
+        finding, mask = result.findings[0], self._engine.workers.redactor.mask
+        # A service may repeat the key in its refusal.
+        facts = {k: mask(v) if isinstance(v, str) else v for k, v in finding.facts.items()}
+        return replace(finding, facts=facts)
+
+    def _write(self, changes: Mapping[str, str], candidate: Settings) -> None:
+        def check(draft: Path) -> None:
+            """Raises UserError if another source of settings wins over the file."""
+            found = load_with_env_file(candidate.home, draft)
+            for name, field in _FIELDS.items():
+                if name in changes and getattr(found, field) != getattr(candidate, field):
+                    raise UserError("setup_fixed", name=name)
+
+        try:
+            write_env_file(candidate.home / ".env", changes, check=check)
+        except (EnvFileError, BadSettings) as error:
+            raise UserError("setup_not_written", reason=str(error)) from error
+
+
+def _plain(value: object) -> object:
+    return value.get_secret_value() if isinstance(value, SecretStr) else value
+
+
+def _check_key(key: str) -> None:
+    if len(key) > _MAX_KEY or not (key.isascii() and key.isprintable()) or " " in key:
+        raise UserError("setup_bad_key")
+
+
+def _check_base_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        is_good = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        has_more = bool(parts.username or parts.query or parts.fragment or parts.port == 0)
+    except ValueError:
+        is_good, has_more = False, True
+    signs = url.isascii() and url.isprintable() and " " not in url
+    if url and (len(url) > _MAX_URL or not is_good or has_more or not signs):
+        raise UserError("setup_bad_url")
+
+
+def _apply_changes(settings: Settings, changes: Mapping[str, str]) -> Settings:
+    secret = secret_setting_names()
+    values = {
+        _FIELDS[name]: SecretStr(value) if name in secret else value
+        for name, value in changes.items()
+    }
+    return settings.model_copy(update=values)

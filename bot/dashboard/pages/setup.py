@@ -1,0 +1,76 @@
+"""Setup: connect a model. Keys are taken and never shown."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from starlette.datastructures import FormData
+from starlette.responses import RedirectResponse, Response
+
+from bot.dashboard.pages.layout import render_page
+from bot.dashboard.request import DashboardRequest, form_text
+from cards.views.self_checks import finding_text, next_step_text
+from handlers.errors import UserError
+from storage.records.system import ModelConnection, ModelKind
+
+_MAX_FORM_BYTES = 16_384
+_PARTS = ("title", "hint")
+
+
+async def show_setup(request: DashboardRequest) -> Response:
+    with suppress(ValueError):
+        chosen = ModelKind(request.http.query_params.get("kind", ""))
+        return await _render(request, ModelConnection(kind=chosen))
+    return await _render(request)
+
+
+async def connect_model(request: DashboardRequest) -> Response:
+    new = _read_connection(await request.form(_MAX_FORM_BYTES), request)
+    words = request.words
+    try:
+        finding = await request.services.model_setup.connect(new, by=request.person)
+    except UserError as error:
+        title, hint = (words(f"error.{error.key}.{each}", **error.facts) for each in _PARTS)
+        return await _render(request, new, failure=(title, hint))
+    if finding.points:
+        failure = (finding_text(finding, words), next_step_text(finding, words))
+        return await _render(request, new, failure=failure)
+    return RedirectResponse("/dashboard/setup?connected=1", status_code=303)
+
+
+async def _render(
+    request: DashboardRequest,
+    given: ModelConnection | None = None,
+    failure: tuple[str, str] | None = None,
+) -> Response:
+    """The form keeps what was `given` except the key. `failure`: what is wrong, what to do."""
+    words, setup = request.words, await request.services.model_setup.get_setup()
+    kinds = [each for each in ModelKind if each is not ModelKind.CLI or setup.clis]
+    page = render_page(
+        request,
+        "setup",
+        kinds=kinds,
+        chosen=given.kind if given else ModelKind.ANTHROPIC,
+        given=given,
+        setup=setup,
+        problem=words.get_or_literal(setup.choice.problem) if setup.choice.problem else "",
+        is_connected="connected" in request.http.query_params,
+        failure=failure,
+    )
+    page.status_code = 422 if failure else 200
+    return page
+
+
+def _read_connection(form: FormData, request: DashboardRequest) -> ModelConnection:
+    try:
+        kind = ModelKind(form_text(form, "kind"))
+    except ValueError as error:
+        fields = request.words("dashboard.setup.kind")
+        raise UserError("form_incomplete", fields=fields) from error
+    return ModelConnection(
+        kind=kind,
+        key=form_text(form, "key"),
+        base_url=form_text(form, "base_url"),
+        model=form_text(form, "cli" if kind is ModelKind.CLI else "model"),
+        seen=form_text(form, "seen"),
+    )
