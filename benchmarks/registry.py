@@ -49,6 +49,7 @@ BENCHMARKS = (
         is_long=True,
         minutes=30,
     ),
+    Benchmark(name="dashboard_pages", function="dashboard_pages.measure", section=Section.PROGRAM),
     Benchmark(name="files_entered", function="files_entered.measure", section=Section.PROGRAM),
     Benchmark(
         name="enqueue_to_start", function="starts.measure_enqueue_to_start", section=Section.CORE

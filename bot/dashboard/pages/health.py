@@ -30,7 +30,7 @@ async def show_health(request: DashboardRequest) -> Response:
 
 
 async def act_on_health(request: DashboardRequest) -> Response:
-    form = await request.http.form()
+    form = await request.form()
     command = request.command(form_source(form))
     match form_text(form, "order"):
         case "check":

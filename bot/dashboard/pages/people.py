@@ -66,7 +66,7 @@ async def show_people(request: DashboardRequest) -> Response:
 
 
 async def change_people(request: DashboardRequest) -> Response:
-    form = await request.http.form()
+    form = await request.form()
     return RedirectResponse(await _change(request, form) or _PATH, status_code=303)
 
 
