@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
-from bot.cli import agents, memory, run, setup, store, task, top_level, workers, workflow
+from bot.cli import agents, memory, run, service, setup, store, task, top_level, workers, workflow
 from bot.cli.chat_commands import TextCommand, help_text
 from bot.cli.run import dispatch
 from bot.cli.task import log_cli, subtask_cli
@@ -19,11 +21,15 @@ cli = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 cli.command("run")(run.run)
 cli.command("say")(top_level.say)
 cli.command("pair", help=help_text("pair"))(top_level.pair)
+cli.command("start")(service.start)
+cli.command("stop")(service.stop)
+cli.command("restart")(service.restart)
+cli.command("logs")(service.logs)
 cli.command("dispatch")(dispatch)
 cli.command("setup")(setup.setup)
 cli.command("backup")(store.backup)
@@ -63,7 +69,24 @@ def _root(
 
 def main() -> None:
     make_new_files_private()
-    cli()
+    try:
+        status = cli(standalone_mode=False)
+    except typer.Abort:
+        typer.echo("Aborted!", err=True)
+        status = 1
+    except TyperException as error:
+        _print_usage_error(error)
+        status = error.exit_code
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _print_usage_error(error: TyperException) -> None:
+    """One line; without any argument, the help."""
+    context, text = getattr(error, "ctx", None), error.format_message()
+    if context is None or "\n" in text:
+        typer.echo(text, err=True)
+    else:
+        typer.echo(f"shiftboss: {text} See `{context.command_path} -h`.", err=True)
 
 
 if __name__ == "__main__":

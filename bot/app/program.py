@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from importlib.metadata import version
@@ -14,11 +15,16 @@ from bot.app.lifecycle import ServiceGroup, stop_on_signals
 from bot.app.preflight import check_store, explain_start_failures, hold_home, report_unwritable_home
 from bot.app.running_program import save_address
 from bot.app.work_rules import build_step_approvals
-from bot.config.settings import Settings
+from bot.config.settings import Settings, setting_names
+from bot.config.sources import list_unknown_variables
 from bot.engine.agent.worker_team import persona_purposes
+from bot.engine.llm.backend import OFFLINE_NAME
 from bot.engine.tasks.next_prompt import CallPreview, preview_next_prompt
+from bot.transports.alerts import alert_text
+from cards.catalog import catalog_for
 from storage.errors import DataDirectoryInUse
 from storage.people import PeopleRepo
+from storage.records.people import Channel, Language
 from storage.records.tasks import Task, TaskView
 
 log = logging.getLogger(__name__)
@@ -42,10 +48,36 @@ async def serve(
                 with report_unwritable_home(settings):
                     save_address(settings, web.address.rstrip("/"))
                 log.info("shiftboss %s on %s", version("shiftboss"), settings.home)
-                on_ready()
+                for line in _describe_parts(core):
+                    announce(line)
                 announce(f"Shiftboss is ready. Open the web chat: {web.login_url}")
+                on_ready()
                 await app.run(stop)
         announce("Shiftboss has stopped. Running tasks resume at the next start.")
+
+
+def _describe_parts(core: Container) -> Iterator[str]:
+    """One line for each variable that no setting has, and for each model and channel: works, or
+    what is missing."""
+    words, models = catalog_for(Language.ENGLISH), core.engine.workers.models
+    yield from (f"⚠️ {line}" for line in list_unknown_variables(os.environ, setting_names()))
+    for name in dict.fromkeys(core.settings.fallbacks):
+        if models.resolve_choice(name) is None:
+            yield f"⚠️ Model {name}: {words('backend.unknown')}"
+    found = (models.resolve_choice(name) for name in core.settings.fallbacks)
+    for choice in dict.fromkeys(each for each in (models.default, *found) if each is not None):
+        if choice.problem:
+            yield f"⚠️ Model {choice.name}: {words.get_or_literal(choice.problem)}"
+        elif choice.backend == OFFLINE_NAME:
+            yield "⚠️ Model offline: shows only how tasks look. Set SHIFTBOSS_MODEL and its key."
+        else:
+            yield f"Model {choice.name}: ready"
+    for health in core.alerts.health():
+        problem = alert_text(words, health) if health.alert else ""
+        mark, state = ("⚠️ ", problem) if problem else ("", "ready")
+        if not problem and health.channel is not Channel.WEB:
+            state = "connecting; problems are logged here"
+        yield f"{mark}{words(f'channel.{health.channel}')}: {state}"
 
 
 async def _demote_unlisted_owners(people: PeopleRepo) -> None:

@@ -53,7 +53,7 @@ class TextCommand(TyperCommand):
         for each in self.params:
             if each.param_type_name == "option":
                 (bare if getattr(each, "is_flag", False) else valued).update(each.opts)
-        return valued, bare | {"--help"}
+        return valued, bare | {"-h", "--help"}
 
 
 def _unmark(value: Any) -> Any:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import sys
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -21,6 +24,7 @@ def run(
             help="Move the database aside under a dated name and start with an empty one.",
         ),
     ] = False,
+    background: Annotated[bool, typer.Option("--background", hidden=True)] = False,
 ) -> None:
     """Start Shiftboss with the web chat and all configured channels."""
     with report_start_failures():
@@ -37,7 +41,21 @@ def run(
             if new_store:
                 for name in start_afresh(settings):
                     _announce(f"Set aside: {name}")
-            asyncio.run(serve(settings, announce=_announce, on_ready=start.close))
+
+            def on_ready() -> None:
+                start.close()
+                if background:
+                    _leave_terminal()
+
+            asyncio.run(serve(settings, announce=_announce, on_ready=on_ready))
+
+
+def _leave_terminal() -> None:
+    """Tell whoever started it that it is ready, by closing what they read."""
+    sys.stdout.flush()
+    with Path(os.devnull).open("r+b", buffering=0) as nowhere:
+        for stream in (sys.stdin, sys.stdout, sys.stderr):
+            os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def _announce(line: str) -> None:

@@ -27,7 +27,7 @@ NOISY_LOGGERS = (
 _SILENT_LOGGERS = ("mcp", "client")
 _FILE_BYTES = 5_000_000
 _FILE_COUNT = 3
-_LOG_FILE = "logs/shiftboss.log"
+LOG_FILE = "logs/shiftboss.log"
 _MAX_READ_BYTES = 64_000
 
 
@@ -59,7 +59,7 @@ def replace_redaction(redact: Callable[[str], str]) -> None:
 def configure_logging(level: str, redact: Callable[[str], str], home: Path) -> None:
     """Log to standard error and to a file in the data directory; `redact` masks secrets."""
     formatter = RedactingFormatter(redact)
-    file = home / _LOG_FILE
+    file = home / LOG_FILE
     file.parent.mkdir(parents=True, exist_ok=True)
     to_file = _LogFile(file, maxBytes=_FILE_BYTES, backupCount=_FILE_COUNT, encoding="utf-8")
     root = logging.getLogger()
@@ -77,7 +77,7 @@ def configure_logging(level: str, redact: Callable[[str], str], home: Path) -> N
 def read_newest_lines(home: Path, limit: int) -> Sequence[str]:
     """The newest lines of the log file, the newest first; no more than fit into 64 kB. Blocking."""
     try:
-        with (home / _LOG_FILE).open("rb") as file:
+        with (home / LOG_FILE).open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _MAX_READ_BYTES))
             lines = file.read().decode("utf-8", "replace").splitlines()

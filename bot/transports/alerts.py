@@ -47,7 +47,7 @@ class ChannelAlerts:
             log.info("%s: recovered", channel)
         else:
             self._active[channel, source] = alert
-            log.warning("%s", _alert_text(catalog_for(Language.ENGLISH), alert))
+            log.warning("%s", alert_text(catalog_for(Language.ENGLISH), alert))
         self.on_change()
 
     def health(self) -> Sequence[ChannelHealth]:
@@ -66,10 +66,10 @@ class ChannelAlerts:
 
     def describe(self, words: TextCatalog) -> Sequence[str]:
         """Current problems in the reader's language."""
-        return tuple(_alert_text(words, alert) for alert in self._active.values())
+        return tuple(alert_text(words, alert) for alert in self._active.values())
 
 
-def _alert_text(words: TextCatalog, alert: ChannelHealth) -> str:
+def alert_text(words: TextCatalog, alert: ChannelHealth) -> str:
     key, facts = f"alert.{alert.channel}.{alert.alert}", alert.facts or {}
     try:
         return words(key, **facts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -13,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from bot.cli.service import unit_text
+from bot.config.settings import Settings
 from storage.data_directory import DataDirectoryLock
 from tests.journeys.program import ShiftbossProcess, running_program
 from tests.journeys.web_page import open_web_page
@@ -20,6 +23,7 @@ from tests.thoroughness import thorough_only
 from tests.waiting import WAIT_SECONDS, wait_until
 
 _QUIET = {"SHIFTBOSS_LOG_LEVEL": "ERROR"}
+_LOG = "logs/shiftboss.log"
 _TASK = 'write "hello" to a.txt'
 
 
@@ -111,6 +115,10 @@ async def test_a_refused_command_exits_1_with_an_error_in_json(
 
         status, said = await shiftboss.run_to_end("log", "add", "nothing", "finding", "x")
         assert (status, "Traceback" in said, bool(said.strip())) == (1, False, True)
+
+        status, said = await shiftboss.run_to_end("task", "shwo", "x")
+        assert (status, said.count("\n"), "'show'" in said) == (2, 1, True), "wrong usage"
+        assert (await shiftboss.run_to_end("task", "show", "-h"))[0] == 0
     finally:
         await shiftboss.kill_if_running()
 
@@ -330,3 +338,46 @@ def completed(home: Path, task: str) -> bool:
     with sqlite3.connect(home / "shiftboss.db") as db:
         (status,) = db.execute("SELECT status FROM tasks WHERE id = ?", (task,)).fetchone()
     return bool(status == "completed")
+
+
+async def test_a_program_in_the_background_starts_stops_and_shows_its_log(tmp_path: Path) -> None:
+    shiftboss = stopped_program(tmp_path / "home", SHIFTBOSS_LOG_LEVEL="INFO")
+    status, refused = await stopped_program(
+        tmp_path / "home",
+        SHIFTBOSS_WEB_HOST="192.0.2.1",
+        SHIFTBOSS_WEB_TOKEN="kxq7Vd02mRzt9LwBf4Hs",
+    ).run_to_end("start")
+    assert (status, "192.0.2.1" in refused) == (2, True)
+
+    assert "Shiftboss is not running." in (await shiftboss.run_to_end("stop"))[1]
+    status, started = await shiftboss.run_to_end("start")
+    try:
+        assert (status, "/?token=" in started) == (0, True)
+        assert "is running already" in (await shiftboss.run_to_end("start"))[1]
+        assert (await shiftboss.run_to_end("say", "/list"))[0] == 0
+        log = (await shiftboss.run_to_end("logs", "-n", "1"))[1]
+        assert log.count("\n") == 1
+        assert "token=" not in (await shiftboss.run_to_end("logs", "-n", "1000"))[1]
+    finally:
+        status, stopped = await shiftboss.run_to_end("stop")
+    assert (status, "has stopped" in stopped) == (0, True)
+    with DataDirectoryLock(shiftboss.home):
+        assert "stopping after the running steps" in (shiftboss.home / _LOG).read_text()
+
+
+def test_the_unit_of_a_user_is_one_that_systemd_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / 'my "home" 100%'
+    settings = Settings.model_construct(home=home, stop_grace_seconds=10)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    unit = tmp_path / "shiftboss.service"
+    unit.write_text(unit_text(settings))
+
+    assert '100%%"' in unit.read_text()
+    if program := shutil.which("systemd-analyze"):
+        done = subprocess.run(
+            [program, "verify", "--user", str(unit)], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")

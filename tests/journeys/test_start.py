@@ -24,8 +24,20 @@ async def test_a_fresh_home_starts_without_any_setting_and_stops_cleanly(tmp_pat
         assert "Traceback" not in shiftboss.printed
 
 
-async def test_the_command_line_uses_the_running_program(tmp_path: Path) -> None:
-    async with running_program(tmp_path) as shiftboss:
+async def test_a_start_says_what_works_and_the_command_line_uses_the_running_program(
+    tmp_path: Path,
+) -> None:
+    settings = {
+        "SHIFTBOSS_MODEL": "anthropic:claude-opus-5-5",
+        "SHIFTBOSS_FALLBACK": "offline",
+        "SHIFTBOSS_SLOT": "3",
+    }
+    async with running_program(tmp_path, **settings) as shiftboss:
+        assert "did you mean SHIFTBOSS_SLOTS?" in shiftboss.printed
+        assert "⚠️ Model anthropic:claude-opus-5-5: " in shiftboss.printed
+        assert "ANTHROPIC_API_KEY" in shiftboss.printed
+        assert "⚠️ Model offline: " in shiftboss.printed
+        assert "Web chat: ready" in shiftboss.printed
         status, said = await shiftboss.run_to_end("say", "/help")
         assert (status, "/run" in said) == (0, True)
         status, said = await shiftboss.run_to_end("pair", "NOSUCHCD")
