@@ -403,6 +403,10 @@ class ApprovalPort(Protocol):
     async def list_waiting(self, *, by: Person, chat: ChatId | None) -> Sequence[Approval]:
         """Requests this person may decide, oldest first; in one chat or everywhere."""
 
+    async def list_settled(self, *, by: Person, limit: int) -> Sequence[Approval]:
+        """Requests that are decided or expired, the newest first: those that this person might have
+        decided, and to owners all."""
+
     async def find(self, prefix: str) -> Approval: ...
 
     async def decide(

@@ -169,12 +169,14 @@ class TimedRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleView:
-    """A schedule with its next firings, and the last one."""
+    """A schedule with its next firings, and the last one. `more_until`: there are too many until
+    the time that was asked about."""
 
     schedule: Schedule
     upcoming: Sequence[datetime]
     last: Firing | None = None
     last_task: Task | None = None
+    more_until: bool = False
 
 
 class SchedulePort(Protocol):
@@ -206,7 +208,11 @@ class SchedulePort(Protocol):
 
     async def find(self, prefix: str, *, by: Person, chat: ChatId) -> ScheduleView: ...
 
-    async def list(self, *, by: Person, chat: ChatId) -> Sequence[ScheduleView]: ...
+    async def list(
+        self, *, by: Person, chat: ChatId, until: datetime | None = None
+    ) -> Sequence[ScheduleView]:
+        """The next to fire first. With `until`, `upcoming` has all firings until then too, unless
+        there are too many."""
 
     async def log(self, schedule: Schedule, limit: int) -> Sequence[tuple[Firing, Task | None]]:
         """The newest firings with their tasks."""

@@ -135,7 +135,7 @@ async def handle_schedule_press(request: Request, action: ScheduleAction, card_k
         case ControlSchedule(change="log", schedule_id=schedule_id):
             return await _show_log(request, schedule_id)
         case ControlSchedule(schedule_id=schedule_id, change=change):
-            view = await _change(request, change, schedule_id)
+            view = await change_schedule(request, change, schedule_id)
             if not action.listed:
                 return Reply(card=_card(request, view, f"schedule.changed_{change}"))
             card = (await _list(request, "")).card or _card(request, view, "")
@@ -308,7 +308,8 @@ async def _find(request: Request, prefix: str) -> ScheduleView:
     )
 
 
-async def _change(request: Request, change: str, prefix: str) -> ScheduleView:
+async def change_schedule(request: Request, change: str, prefix: str) -> ScheduleView:
+    """`change` is confirm, pause, resume, run, skip or delete."""
     schedules, by, chat = request.services.schedules, request.person, request.chat.id
     which = (await _find(request, prefix)).schedule.id
     if change == "run":
@@ -327,7 +328,9 @@ async def _change(request: Request, change: str, prefix: str) -> ScheduleView:
 def _changing(change: str) -> Callable[[Request, str], Awaitable[Reply]]:
     async def handle(request: Request, rest: str) -> Reply:
         news = "confirmed" if change == "confirm" else f"changed_{change}"
-        return _changed_reply(request, await _change(request, change, rest), f"schedule.{news}")
+        return _changed_reply(
+            request, await change_schedule(request, change, rest), f"schedule.{news}"
+        )
 
     return handle
 

@@ -23,6 +23,9 @@ DecisionHandler: TypeAlias = Callable[[Transaction, Approval], Awaitable[None]]
 
 ALWAYS_SCOPE = "always"
 
+_MAX_SEARCHED = 1000
+"""Settled requests among which those of one person are found."""
+
 _WAITING = approvals.c.state == ApprovalState.WAITING
 
 _BY_ID = select(approvals).where(approvals.c.id == bindparam("id"))
@@ -44,6 +47,12 @@ _ALL_WAITING = (
     select(approvals)
     .where(_WAITING, approvals.c.expires_at > bindparam("now"))
     .order_by(approvals.c.created_at, approvals.c.id)
+)
+
+_SETTLED = (
+    select(approvals)
+    .where(~_WAITING | (approvals.c.expires_at <= bindparam("now")))
+    .order_by(func.coalesce(approvals.c.decided_at, approvals.c.expires_at).desc(), approvals.c.id)
 )
 
 _OVERDUE = select(approvals.c.id).where(_WAITING, approvals.c.expires_at <= bindparam("now"))
@@ -109,6 +118,12 @@ class ApprovalRepo:
         waiting = await self._list_waiting()
         here = (each for each in waiting if chat is None or each.chat_id == chat)
         return tuple(each for each in here if each.can_be_decided_by(by))
+
+    async def list_settled(self, *, by: Person, limit: int) -> Sequence[Approval]:
+        now, sees_all = self.now(), by.role is PersonRole.OWNER
+        query = _SETTLED.limit(limit if sees_all else _MAX_SEARCHED)
+        found = [_approval(row, now) for row in await self.db.fetch_all(query, {"now": now})]
+        return [each for each in found if sees_all or each.can_be_decided_by(by)][:limit]
 
     async def list_waiting_of_kind(
         self, kind: ApprovalKind, *, tx: Transaction | None = None

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from bot.dashboard.api.table import build_api
-from bot.dashboard.pages import costs, health, home, people, setup, tasks
+from bot.dashboard.pages import approvals, costs, health, home, people, schedules, setup, tasks
 from bot.dashboard.pages.layout import (
     STATIC_TYPES,
     Page,
@@ -47,6 +47,27 @@ PAGES = (
         path=f"{ROOT}/tasks/{{task_id}}/files/{{path:path}}",
         name="file",
         show=tasks.send_file,
+        in_menu=False,
+    ),
+    Page(path=approvals.PATH, name="approvals", show=approvals.show_approvals),
+    Page(
+        path=f"{approvals.PATH}/{{approval_id}}",
+        name="approval",
+        show=approvals.show_approval,
+        post=approvals.decide,
+        in_menu=False,
+    ),
+    Page(
+        path=schedules.PATH,
+        name="schedules",
+        show=schedules.show_schedules,
+        post=schedules.add_schedule,
+    ),
+    Page(
+        path=f"{schedules.PATH}/{{schedule_id}}",
+        name="schedule",
+        show=schedules.show_schedule,
+        post=schedules.steer_schedule,
         in_menu=False,
     ),
     Page(path=f"{ROOT}/costs", name="costs", show=costs.show_costs),

@@ -15,6 +15,7 @@ from starlette.formparsers import FormParser
 from starlette.requests import HTTPConnection
 from starlette.requests import Request as HttpRequest
 
+from cards import formats
 from cards.catalog import TextCatalog, catalog_for
 from cards.courier import CardRef
 from handlers.errors import ActionForbidden, UserError
@@ -25,6 +26,9 @@ from storage.records.people import Chat, Language, Person, PersonRole, WebVisito
 MAX_FORM_BYTES = 1024 * 1024
 VISITOR = "visitor"
 """The key in the scope under which access control leaves the WebVisitor."""
+
+_MAX_SOURCE = 64
+_MAX_DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +111,12 @@ class DashboardRequest:
     def now(self) -> datetime:
         return self.deps.now()
 
+    def number(self, name: str) -> int:
+        """Of the query; 0 for anything that is none, or too large."""
+        text = self.http.query_params.get(name, "")
+        usable = text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
+        return int(text) if usable else 0
+
 
 def find_words(deps: DashboardDeps, http: HTTPConnection) -> TextCatalog:
     """Programs ask by header; people are answered in their language."""
@@ -139,9 +149,11 @@ def new_source() -> str:
 
 def form_source(form: FormData) -> str:
     given = form_text(form, "source")
-    return f"page:{given}" if given.isalnum() and len(given) <= 64 else f"page:{new_source()}"  # noqa: PLR2004 - longer than any of ours
+    usable = given.isascii() and given.isalnum() and len(given) <= _MAX_SOURCE
+    return f"page:{given if usable else new_source()}"
 
 
 def form_text(form: FormData, name: str) -> str:
+    """With plain line ends, and without spaces around it; empty if it is missing."""
     value = form.get(name, "")
-    return value.strip() if isinstance(value, str) else ""
+    return formats.strip_controls(value).strip() if isinstance(value, str) else ""

@@ -118,17 +118,19 @@ def approval_card(
     zone: ZoneInfo,
     decider: str = "",
     deciders: Sequence[str] = (),
+    has_controls: bool = True,
 ) -> model.Card:
     """One request in any state, under the key `approval:<id>:<chat>`. `decider` is the name of the
-    person who settled it, `deciders` the names of the approvers, empty for any owner."""
+    person who settled it, `deciders` the names of the approvers, empty for any owner. Without
+    controls it only says what the request is about."""
     if approval.state is not ApprovalState.WAITING:
         return _decided_card(approval, words, zone, decider)
     return model.titled_card(
         words(f"approval.title.{approval.kind}"),
         *_subject_blocks(approval, words, zone, deciders),
         *_full_text_blocks(approval, words),
-        *_control_blocks(approval, words, details=True),
-        model.NoteBlock(_note_text(approval, words)),
+        *(_control_blocks(approval, words, details=True) if has_controls else ()),
+        *((model.NoteBlock(_note_text(approval, words)),) if has_controls else ()),
         tone=model.CardTone.WARN,
         summary=words("approval.summary", title=formats.single_line(approval.title, _MAX_TITLE)),
     )
@@ -386,12 +388,15 @@ def _control_blocks(
             return controls
         # A list has no room for forms.
         return [each for each in controls if isinstance(each, model.ButtonsBlock)]
-    return [_decision_buttons(approval, words, details=details)]
+    items = decision_buttons(approval, words)
+    if details and approval.task_id:
+        button = model.CardButton(words("button.details"), ShowTask(task_id=approval.task_id))
+        items.append(button)
+    return [model.ButtonsBlock(tuple(items))]
 
 
-def _decision_buttons(
-    approval: Approval, words: TextCatalog, *, details: bool = False
-) -> model.ButtonsBlock:
+def decision_buttons(approval: Approval, words: TextCatalog) -> list[model.CardButton]:
+    """One to approve it for each possible scope, and one to reject it."""
     yes = model.CardButton(
         _approve_label(approval, words),
         DecideApproval(approval_id=approval.id, approve=True),
@@ -405,8 +410,4 @@ def _decision_buttons(
     items = [yes]
     if approval.kind is ApprovalKind.TOOL:
         items = tool_request_buttons(approval, words)
-    items.append(no)
-    if details and approval.task_id:
-        button = model.CardButton(words("button.details"), ShowTask(task_id=approval.task_id))
-        items.append(button)
-    return model.ButtonsBlock(tuple(items))
+    return [*items, no]

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Literal
 
 from bot.dashboard.api.routing import ApiCall, ApiModel, ApiRoutes, Words
+from bot.dashboard.request import DashboardRequest
 from handlers.approvals import check_may_decide, settle_approval
 from storage.errors import NotFound
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
@@ -49,13 +50,13 @@ async def list_approvals(call: ApiCall) -> ApprovalList:
 @routes("GET", "/approvals/{approval_id}")
 async def show_approval(call: ApiCall, approval_id: str) -> ApprovalModel:
     """A request that you may decide"""
-    return ApprovalModel.model_validate(await _find(call, approval_id))
+    return ApprovalModel.model_validate(await find_approval(call.request, approval_id))
 
 
 @routes("POST", "/approvals/{approval_id}/decision")
 async def decide_approval(call: ApiCall, approval_id: str, body: DecisionBody) -> ApprovalModel:
     """Approve or reject; the first decision counts"""
-    approval = await _find(call, approval_id)
+    approval = await find_approval(call.request, approval_id)
     await check_may_decide(call.command, approval.id, body.scope)
     decided = await settle_approval(
         call.command, approval, approve=body.approve, reason=body.reason, scope=body.scope
@@ -63,9 +64,9 @@ async def decide_approval(call: ApiCall, approval_id: str, body: DecisionBody) -
     return ApprovalModel.model_validate(decided)
 
 
-async def _find(call: ApiCall, approval_id: str) -> Approval:
+async def find_approval(request: DashboardRequest, approval_id: str) -> Approval:
     """Raises NotFound also for requests that others decide."""
-    approval = await call.request.services.approvals.find(approval_id)
-    if not (call.request.by_owner or approval.can_be_decided_by(call.request.person)):
+    approval = await request.services.approvals.find(approval_id)
+    if not (request.by_owner or approval.can_be_decided_by(request.person)):
         raise NotFound("approval", approval_id)
     return approval

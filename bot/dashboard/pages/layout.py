@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import TypeAlias
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -50,7 +51,10 @@ def render_page(request: DashboardRequest, name: str, **facts: object) -> Respon
 def render_problem(
     deps: DashboardDeps, http: Request, problem: ErrorExplanation, status: int
 ) -> Response:
-    facts: dict[str, object] = {"problem": problem}
+    # After a form: the page that it came from, as it is now.
+    path = quote(http.url.path)
+    again = path if http.method == "POST" and path.startswith("/dashboard/") else ""
+    facts: dict[str, object] = {"problem": problem, "again": again}
     words = find_words(deps, http)
     return _render(deps, http, words, "problem", person=None, facts=facts, status=status)
 

@@ -121,10 +121,14 @@ class DueTimes:
                 following = self.next_due(schedule, now - gap)
         return newest, following
 
-    def upcoming(self, schedule: Schedule, after: datetime, count: int) -> Sequence[datetime]:
-        """The next firings, at most `count`."""
+    def upcoming(
+        self, schedule: Schedule, after: datetime, count: int, until: datetime | None = None
+    ) -> Sequence[datetime]:
+        """The next firings, at most `count`, and none after `until`."""
         found: list[datetime] = []
         while len(found) < count and (due := self.next_due(schedule, after)) is not None:
+            if until is not None and due > until:
+                break
             found.append(due)
             after = due
         return found

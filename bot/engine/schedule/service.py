@@ -32,6 +32,8 @@ from storage.tasks import TaskRepo
 MAX_PER_PERSON = 200
 _LISTED = 50
 _SHOWN_FIRINGS = 3
+MAX_UPCOMING = 60
+"""Firings of one schedule that a calendar lists: twice a day in four weeks, and some."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,10 +105,13 @@ class ScheduleService:
         found = await self.schedules.find(prefix, of=of, chat=where)
         return await self._full_view(found)
 
-    async def list(self, *, by: Person, chat: ChatId) -> Sequence[ScheduleView]:
+    async def list(
+        self, *, by: Person, chat: ChatId, until: datetime | None = None
+    ) -> Sequence[ScheduleView]:
         of, where = await self._visibility(by, chat)
         found = await self.schedules.list(of=of, chat=where, limit=_LISTED)
-        return [await self._full_view(each) for each in found]
+        views = [await self._full_view(each) for each in found]
+        return views if until is None else [self._extend(each, until) for each in views]
 
     async def log(self, schedule: Schedule, limit: int) -> Sequence[tuple[Firing, Task | None]]:
         firings = await self.schedules.list_firings(schedule.id, limit)
@@ -296,6 +301,16 @@ class ScheduleService:
             shown = self.due_times.upcoming(schedule, self.now(), _SHOWN_FIRINGS)
             return ScheduleView(schedule=schedule, upcoming=shown)
         return ScheduleView(schedule=schedule, upcoming=())
+
+    def _extend(self, view: ScheduleView, until: datetime) -> ScheduleView:
+        """With the firings until then, unless there are too many."""
+        if len(view.upcoming) < _SHOWN_FIRINGS or view.upcoming[-1] > until:
+            return view
+        room = MAX_UPCOMING - _SHOWN_FIRINGS + 1
+        more = self.due_times.upcoming(view.schedule, view.upcoming[-1], room, until)
+        if len(more) == room:
+            return replace(view, more_until=True)
+        return replace(view, upcoming=(*view.upcoming, *more))
 
     async def _full_view(self, schedule: Schedule) -> ScheduleView:
         view = self._view(schedule)

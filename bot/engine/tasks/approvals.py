@@ -348,6 +348,9 @@ class ApprovalService:
     async def list_waiting(self, *, by: Person, chat: ChatId | None) -> Sequence[Approval]:
         return await self.approvals.list_waiting(by=by, chat=chat)
 
+    async def list_settled(self, *, by: Person, limit: int) -> Sequence[Approval]:
+        return await self.approvals.list_settled(by=by, limit=limit)
+
     async def find(self, prefix: str) -> Approval:
         return await self.approvals.find(prefix)
 
