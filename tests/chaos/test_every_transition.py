@@ -90,8 +90,6 @@ async def test_a_crash_at_any_transition_loses_and_repeats_nothing(
     )
 
 
-# Three lives of a program that also loads the model libraries: slow where much else runs.
-@pytest.mark.timeout(400)
 async def test_worker_actions_and_results_happen_once_across_crashes(tmp_path: Path) -> None:
     """A command that has run and a helper's report: each dies on its way."""
     story = next(each for each in STORIES if each.name == "effects")

@@ -45,7 +45,6 @@ def set_back(telegram: TelegramEmulator, seconds: float) -> None:
     telegram.world.clock = lambda: time.time() - seconds
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("sent", ["over hours", "at once"])
 async def test_every_message_that_waited_for_the_start_is_handled(
     telegram: TelegramEmulator, tmp_path: Path, sent: str

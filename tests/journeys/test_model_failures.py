@@ -35,8 +35,9 @@ from tests.journeys.model_world import (
 )
 from tests.thoroughness import THOROUGH, thorough_only
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 # Whichever test comes first waits for everything that was begun at once.
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 CROWDED = 240.0
 
 Script: TypeAlias = Mapping[Scene, tuple[ScriptLine, ...]]

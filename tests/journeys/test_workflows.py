@@ -30,7 +30,7 @@ from tests.journeys.model_world import (
 )
 from tests.journeys.web_page import open_web_page
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 FINISHED = "Task finished"
 

@@ -15,9 +15,6 @@ from tests.chaos.memory.stories import STORIES
 from tests.chaos.story_run import run_story, started_home
 from tests.thoroughness import thorough_only
 
-# Six lives: slow where much else runs.
-pytestmark = pytest.mark.timeout(400)
-
 
 async def test_manual_memories_exist_once_across_crashes(tmp_path: Path) -> None:
     """In the middle of exchanging a file, and between what an order does and its answer."""

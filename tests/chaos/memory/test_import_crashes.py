@@ -9,8 +9,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import pytest
-
 from tests.chaos.inspection import read_points, rows, witness_file
 from tests.chaos.memory.invariants import MEMORY_INVARIANTS
 from tests.thoroughness import thorough_only
@@ -69,7 +67,6 @@ class ImportShell:
 
 
 @thorough_only
-@pytest.mark.timeout(400)
 def test_an_import_killed_at_each_commit_ends_like_an_undisturbed_one(
     tmp_path: Path,
 ) -> None:

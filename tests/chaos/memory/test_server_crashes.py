@@ -34,7 +34,7 @@ DEATHS = [
 _KILLED = -9
 _SECONDS = 120.0
 
-pytestmark = [thorough_only, pytest.mark.timeout(600)]
+pytestmark = thorough_only
 
 
 @pytest.fixture
