@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any, TypedDict, Unpack, assert_never
@@ -81,15 +81,11 @@ class ScheduleRepo:
         self._db = db
 
     async def create(
-        self, tx: Transaction, new: NewSchedule, *, id: ScheduleId, now: datetime
-    ) -> Schedule | None:
-        """Create a schedule that waits for a yes, or return the one this source created before.
-
-        None if another schedule has this id: retry with another.
-        """
+        self, tx: Transaction, new: NewSchedule, *, new_id: Callable[[], str], now: datetime
+    ) -> Schedule:
+        """Create a schedule that waits for a yes, or return the one this source created before."""
         values = {
             **{name: getattr(new, name) for name in NewSchedule.__dataclass_fields__},
-            "id": id,
             "state": ScheduleState.PROPOSED,
             "timing": dump_timing(new.timing),
             "body": dump_body(new.body),
@@ -97,9 +93,14 @@ class ScheduleRepo:
             "created_at": now,
         }
         del values["retry_delay"]
-        await tx.execute(insert_or_ignore(self._db.dialect, schema.schedules).values(values))
         query = sa.select(schema.schedules).where(_S.source == new.source)
-        return _schedule_or_none((await tx.execute(query)).one_or_none())
+        made = None
+        while made is None:
+            # Nothing is inserted where another schedule has this id.
+            insert = insert_or_ignore(self._db.dialect, schema.schedules)
+            await tx.execute(insert.values(values | {"id": new_id()}))
+            made = _schedule_or_none((await tx.execute(query)).one_or_none())
+        return made
 
     async def get(self, schedule_id: ScheduleId, *, tx: Transaction | None = None) -> Schedule:
         query = sa.select(schema.schedules).where(_S.id == schedule_id)

@@ -18,7 +18,6 @@ from storage.records.schedules import (
     MissedPolicy,
     NewSchedule,
     Schedule,
-    ScheduleId,
     ScheduleKind,
     ScheduleState,
     ServiceBody,
@@ -141,11 +140,7 @@ class BuiltinSchedules:
             respects_quiet_hours=wanted.respects_quiet_hours,
         )
         async with self.db.write() as tx:
-            made = None
-            while made is None:
-                made = await self.schedules.create(
-                    tx, new, id=ScheduleId(self.new_id()), now=self.now()
-                )
+            made = await self.schedules.create(tx, new, new_id=self.new_id, now=self.now())
             await self._set_state(tx, made, _OFF_AT_FIRST if wanted.starts_off else "")
 
     async def _follow(self, wanted: BuiltinSchedule, known: Schedule) -> None:

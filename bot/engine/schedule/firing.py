@@ -73,6 +73,12 @@ ScheduledService: TypeAlias = Callable[[Schedule, datetime], Awaitable[None]]
 """Runs a part of the program for a schedule that was due at this time. May raise ServiceFailure."""
 
 
+def was_asked_for(due_at: datetime) -> bool:
+    """Whether somebody has asked for this firing. Due times are whole minutes, and `run_now` takes
+    care that its own never are."""
+    return bool(due_at.second or due_at.microsecond)
+
+
 class TaskEnqueuer(Protocol):
     async def create_within(
         self, tx: Transaction, new: NewTask, workflow: Workflow | None = None
@@ -202,10 +208,8 @@ class ScheduleFirer:
                 return
 
     async def run_now(self, schedule: Schedule, *, due_at: datetime) -> Firing | None:
-        """Fire once besides the due times; None if this moment has fired already.
-
-        Due times are whole minutes: one that is asked for never is, even at such a moment."""
-        if not (due_at.second or due_at.microsecond):
+        """Fire once besides the due times; None if this moment has fired already."""
+        if not was_asked_for(due_at):
             due_at += timedelta(microseconds=1)
         prepared = await self._prepare(schedule, due_at)
         async with self.db.write() as tx:

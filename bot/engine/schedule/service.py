@@ -74,11 +74,7 @@ class ScheduleService:
         self._check_timing(new.timing, new.zone)
         await self._check_count(new.owner_id)
         async with self.db.write() as tx:
-            schedule = None
-            while schedule is None:
-                schedule = await self.schedules.create(
-                    tx, new, id=ScheduleId(self.new_id()), now=self.now()
-                )
+            schedule = await self.schedules.create(tx, new, new_id=self.new_id, now=self.now())
         return self._view(schedule)
 
     async def confirm(self, schedule_id: ScheduleId, *, by: Person, chat: ChatId) -> ScheduleView:
@@ -207,9 +203,7 @@ class ScheduleService:
             reply_to=schedule.reply_to,
         )
         async with self.db.write() as tx:
-            made = None
-            while made is None:
-                made = await self.schedules.create(tx, again, id=ScheduleId(self.new_id()), now=now)
+            made = await self.schedules.create(tx, again, new_id=self.new_id, now=now)
             if made.state is ScheduleState.PROPOSED:
                 due = made.timing.at if isinstance(made.timing, OneTime) else None
                 made = (

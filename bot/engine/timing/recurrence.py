@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import re
 from calendar import monthrange
-from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property
 from itertools import count as count_from
-from itertools import islice
 from typing import TYPE_CHECKING, Protocol, assert_never
 from zoneinfo import ZoneInfo
 
@@ -19,8 +18,6 @@ from storage.records.schedules import CronTiming, DayFilter, Interval, OneTime, 
 if TYPE_CHECKING:
     from holidays import HolidayBase
 
-
-from dataclasses import dataclass
 
 MIN_INTERVAL = timedelta(minutes=1)
 HORIZON = timedelta(days=3653)
@@ -54,20 +51,6 @@ def next_due(
             return _next_of_cron(timing, after, zone, calendar)
         case _:
             assert_never(timing)
-
-
-def upcoming(
-    timing: Timing, *, after: datetime, zone: ZoneInfo, calendar: WorkingCalendar, count: int
-) -> tuple[datetime, ...]:
-    """The next firings, at most `count`."""
-
-    def walk() -> Iterator[datetime]:
-        due = next_due(timing, after=after, zone=zone, calendar=calendar)
-        while due is not None:
-            yield due
-            due = next_due(timing, after=due, zone=zone, calendar=calendar)
-
-    return tuple(islice(walk(), count))
 
 
 def check_timing(

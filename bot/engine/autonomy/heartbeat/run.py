@@ -121,12 +121,12 @@ class HeartbeatRunner:
     async def run(
         self, reasons: Sequence[WakeReason], file: TaskFile, chat: Chat, language: Language
     ) -> HeartbeatOutcome:
-        """Look through the pending lines once. A failure that may pass is FAILED with a retry note;
-        the caller repeats it."""
+        """Look through the pending lines once. Raises BackendUnavailable, once it is recorded, for
+        a failure that may pass."""
         try:
             chosen = self.gateway.select_backend(self.model, "")
         except BackendError as error:
-            return await self._record(reasons, HeartbeatOutcome.FAILED, note=error.hint)
+            return await self.record(reasons, HeartbeatOutcome.FAILED, note=error.hint)
         if chosen.backend.name == OFFLINE_NAME:
             return await self._show_pending(reasons, file, chat, language)
         async with self.db.write() as tx:
@@ -144,9 +144,10 @@ class HeartbeatRunner:
             await self._settle(run, HeartbeatOutcome.FAILED, note=type(error).__name__)
             raise
 
-    async def _record(
+    async def record(
         self, reasons: Sequence[WakeReason], outcome: HeartbeatOutcome, *, note: str = ""
     ) -> HeartbeatOutcome:
+        """Record a run that is over without a model."""
         async with self.db.write() as tx:
             await self.runs.add(tx, reasons, outcome, now=self.now(), note=note)
         return outcome

@@ -205,25 +205,20 @@ class HeartbeatService:
     async def _run_once(self, reasons: Sequence[WakeReason]) -> HeartbeatOutcome:
         # Whoever asks for a run is there, whatever the hour.
         if WakeReason.REQUESTED not in reasons and not self.hours.contains(self.now()):
-            return await self._record(reasons, HeartbeatOutcome.OUTSIDE_HOURS)
+            return await self.runner.record(reasons, HeartbeatOutcome.OUTSIDE_HOURS)
         await self._tick_done()
         file = await asyncio.to_thread(read_task_file, self.path)
         chat = await self.find_chat()
         if chat is None:
-            return await self._record(reasons, HeartbeatOutcome.NOTHING_DUE, "heartbeat.no_chat")
+            return await self.runner.record(
+                reasons, HeartbeatOutcome.NOTHING_DUE, note="heartbeat.no_chat"
+            )
         language = await self.language_of(chat)
         await self._tell_file_state(file.state, chat, language)
         if not file.pending:
-            return await self._record(reasons, HeartbeatOutcome.NOTHING_DUE)
+            return await self.runner.record(reasons, HeartbeatOutcome.NOTHING_DUE)
         outcome = await self.runner.run(reasons, file, chat, language)
         await self._tick_done()
-        return outcome
-
-    async def _record(
-        self, reasons: Sequence[WakeReason], outcome: HeartbeatOutcome, note: str = ""
-    ) -> HeartbeatOutcome:
-        async with self.db.write() as tx:
-            await self.runs.add(tx, reasons, outcome, now=self.now(), note=note)
         return outcome
 
     async def _plan_next(self, began: datetime, *, retry: bool) -> None:

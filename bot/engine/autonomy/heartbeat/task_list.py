@@ -69,10 +69,10 @@ def parse_tasks(text: str) -> tuple[HeartbeatTask, ...]:
     return tuple(task for number, line in _plain_lines(text) if (task := _parse(line, number)))
 
 
-def complete_task(text: str, *, wanted: str = "") -> str:
-    """Tick the first open checkbox, or the first one with this text. Unchanged if there is none."""
+def complete_task(text: str, wanted: str) -> str:
+    """Tick the first open checkbox with this text. Unchanged if there is none."""
     for task in parse_tasks(text):
-        if task.checkbox and not task.is_done and wanted in {"", task.text}:
+        if task.checkbox and not task.is_done and task.text == wanted:
             lines = text.split("\n")
             lines[task.line - 1] = lines[task.line - 1].replace("[ ]", "[x]", 1)
             return "\n".join(lines)
@@ -91,7 +91,7 @@ def tick_tasks(path: Path, wanted: Sequence[str]) -> None:
     found = read_task_file(path)
     text = found.text
     for each in wanted:
-        text = complete_task(text, wanted=each)
+        text = complete_task(text, each)
     if text != found.text:
         _replace(path, text)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.engine.autonomy.reports.report_builder import ReportBuilder
-from bot.engine.schedule.firing import DueTimes, ServiceFailure
+from bot.engine.schedule.firing import DueTimes, ServiceFailure, was_asked_for
 from bot.engine.tasks.access import TaskAccess
 from bot.engine.workflow.presentation.drawing import REPORTS_FOLDER, store_picture
 from cards.catalog import catalog_for
@@ -27,7 +27,6 @@ from storage.records.schedules import (
     CronTiming,
     NewSchedule,
     Schedule,
-    ScheduleId,
     ScheduleKind,
     ScheduleState,
     ServiceBody,
@@ -99,11 +98,7 @@ class ReportService:
             respects_quiet_hours=True,
         )
         async with self.db.write() as tx:
-            made = None
-            while made is None:
-                made = await self.schedules.create(
-                    tx, new, id=ScheduleId(self.new_id()), now=self.now()
-                )
+            made = await self.schedules.create(tx, new, new_id=self.new_id, now=self.now())
             changed = replace(made, timing=timing, zone=new.zone)
             updated = await self.schedules.update(
                 tx,
@@ -133,17 +128,15 @@ class ReportService:
         return stopped
 
     async def run_scheduled(self, schedule: Schedule, due_at: datetime) -> None:
-        """Send the report to the schedule's chat, unless nothing happened. What its person may see
-        is decided now."""
+        """Send the report to the schedule's chat, unless nothing happened and nobody asked for it
+        now. What its person may see is decided now."""
         period = _period(schedule)
         try:
             by = await self.people.get(schedule.owner_id)
         except NotFound as error:
             raise ServiceFailure("schedule.paused_person") from error
         report = await self.report(period, by=by, chat=schedule.chat_id, until=due_at)
-        # Due times are whole minutes: otherwise somebody has pressed “Run now”, and gets an answer.
-        was_asked_for = bool(due_at.second or due_at.microsecond)
-        if report.is_quiet and not was_asked_for:
+        if report.is_quiet and not was_asked_for(due_at):
             return
         language = await self.language_of(schedule.chat_id, schedule.owner_id, schedule.title)
         card = report_card(

@@ -274,10 +274,7 @@ def _month_fields(phrase: TimePhrase) -> tuple[str, str, str]:
 
 def _weekday_field(weekdays: list[int]) -> str:
     """Days as cron counts them, from Sunday."""
-    days = sorted({(day + 1) % 7 for day in weekdays})
-    if days == [1, 2, 3, 4, 5]:
-        return "1-5"
-    return ",".join(map(str, days))
+    return _field({(day + 1) % 7 for day in weekdays}, 7)
 
 
 def _hours(phrase: TimePhrase, *, is_one_day: bool = False) -> list[_Hour]:

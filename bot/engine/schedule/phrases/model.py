@@ -59,8 +59,8 @@ class ClockTime:
 @dataclass(slots=True, kw_only=True)
 class TimePhrase:
     """The meaning of a phrase. `end` is the place after it. `week` and `month_offset` count from
-    the present one; days of the
-    week from Monday, 0. `often` is the span between the times of a day, within the `window`."""
+    the present one; days of the week from Monday, 0. `often` is the span between the
+    times of a day, within the `window`."""
 
     end: int
     every: Every | None = None

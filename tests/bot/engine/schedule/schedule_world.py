@@ -3,10 +3,11 @@ to."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -15,7 +16,7 @@ import sqlalchemy as sa
 
 from bot.engine.schedule.firing import DueTimes, ScheduledService, ScheduleFirer
 from bot.engine.schedule.service import ScheduleService
-from bot.engine.timing.recurrence import DayHours, WeekdayCalendar
+from bot.engine.timing.recurrence import DayHours, WeekdayCalendar, WorkingCalendar, next_due
 from bot.engine.workflow.library.named_workflows import WorkflowLibrary
 from cards.card_json import dump_card, load_card
 from cards.model import Card
@@ -231,3 +232,17 @@ async def schedule_world(
             wakes=wakes,
         )
         yield world
+
+
+def upcoming(
+    timing: Timing, *, after: datetime, zone: ZoneInfo, calendar: WorkingCalendar, count: int
+) -> tuple[datetime, ...]:
+    """The next firings, at most `count`."""
+
+    def walk() -> Iterator[datetime]:
+        due = next_due(timing, after=after, zone=zone, calendar=calendar)
+        while due is not None:
+            yield due
+            due = next_due(timing, after=due, zone=zone, calendar=calendar)
+
+    return tuple(islice(walk(), count))

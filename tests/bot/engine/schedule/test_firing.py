@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.engine.schedule.firing import MISSED_AFTER, ServiceFailure
-from bot.engine.timing.recurrence import DayHours, WeekdayCalendar, upcoming
+from bot.engine.timing.recurrence import DayHours, WeekdayCalendar
 from handlers.errors import UserError
 from storage import schema
 from storage.records.schedules import (
@@ -41,6 +41,7 @@ from tests.bot.engine.schedule.schedule_world import (
     every,
     new_schedule,
     schedule_world,
+    upcoming,
 )
 from tests.engine_harness import BOSS, CHAT, MATE, START
 from tests.thoroughness import sampled

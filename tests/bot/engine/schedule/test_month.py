@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
 
-from bot.engine.timing.recurrence import WeekdayCalendar, upcoming
+from bot.engine.timing.recurrence import WeekdayCalendar
 from storage import schema
 from storage.records.schedules import (
     CronTiming,
@@ -21,7 +21,7 @@ from storage.records.schedules import (
 )
 from storage.records.tasks import TaskStatus
 from storage.usage import UsageFilter, UsageRepo
-from tests.bot.engine.schedule.schedule_world import ScheduleWorld, every, schedule_world
+from tests.bot.engine.schedule.schedule_world import ScheduleWorld, every, schedule_world, upcoming
 from tests.engine_harness import START
 from tests.thoroughness import sampled
 from tests.waiting import wait_until

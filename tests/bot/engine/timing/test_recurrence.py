@@ -17,13 +17,13 @@ from bot.engine.timing.recurrence import (
     is_cron,
     local_to_utc,
     next_due,
-    upcoming,
     working_calendar,
 )
 from cards.catalog import catalog_for
 from handlers.middleware import explain_error
 from storage.records.people import Language
 from storage.records.schedules import CronTiming, DayFilter, Interval, OneTime, Timing
+from tests.bot.engine.schedule.schedule_world import upcoming
 
 BERLIN = ZoneInfo("Europe/Berlin")
 SHANGHAI = ZoneInfo("Asia/Shanghai")

@@ -67,13 +67,13 @@ def test_only_list_items_are_tasks(text: str, tasks: list[tuple[int, str, bool, 
     assert found == tasks
 
 
-def test_the_first_open_line_is_ticked_or_the_one_that_is_named() -> None:
-    text = "- [x] done\n- plain\n* [ ] one [ ] two\n- [ ] last\n"
-    once = complete_task(text)
-    assert once == "- [x] done\n- plain\n* [x] one [ ] two\n- [ ] last\n"
-    assert complete_task(text, wanted="last").endswith("- [x] last\n")
-    assert complete_task(text, wanted="plain") == text, "what is always looked after stays"
-    assert complete_task(complete_task(once)) == complete_task(once), "nothing is left to tick"
+def test_the_first_open_line_with_the_text_is_ticked() -> None:
+    text = "- [x] done\n- plain\n* [ ] one [ ] two\n- [ ] last\n- [ ] last\n"
+    once = complete_task(text, "one [ ] two")
+    assert once == "- [x] done\n- plain\n* [x] one [ ] two\n- [ ] last\n- [ ] last\n"
+    assert complete_task(text, "last").endswith("- [x] last\n- [ ] last\n")
+    for gone in ("plain", "done", "other"):
+        assert complete_task(text, gone) == text, "nothing with this text is left to tick"
 
 
 def test_a_task_is_added_below_the_others_or_a_heading() -> None:
@@ -86,7 +86,8 @@ def test_a_task_is_added_below_the_others_or_a_heading() -> None:
 def test_no_text_breaks_the_list(text: str) -> None:
     count = len(text.split("\n"))
     assert all(1 <= each.line <= count for each in parse_tasks(text))
-    assert len(parse_tasks(complete_task(text))) == len(parse_tasks(text))
+    for task in parse_tasks(text)[:1]:
+        assert len(parse_tasks(complete_task(text, task.text))) == len(parse_tasks(text))
 
 
 def test_a_file_is_read_only_if_all_of_it_can_be_used(tmp_path: Path) -> None:
