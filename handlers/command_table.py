@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from itertools import takewhile
+
+from cards import formats
 from cards.catalog import TextCatalog, catalog_for
-from cards.views.system import HelpLine, help_card
+from cards.views.system import HelpLine, help_card, short_help_card
 from handlers import (
     approvals,
     chat,
@@ -26,6 +30,7 @@ from handlers import (
     workflows,
 )
 from handlers.chat import backend_commands, context_commands
+from handlers.errors import UserError
 from handlers.people import member_commands, session_commands
 from handlers.request import CommandRegistry, Reply, Request
 from handlers.tasks import creation_commands, run_task, steering_commands
@@ -43,7 +48,83 @@ async def manage_skills(request: Request) -> Reply:
 
 @_help_commands("help", aliases=("帮助", "commands", "指令"), immediate=True)
 async def show_help(request: Request) -> Reply:
-    return Reply(card=help_card(help_lines(request.words), request.words))
+    word, lines, words = request.args.strip().casefold(), help_lines(request.words), request.words
+    if not word:
+        main = [line for name in _MAIN for line in lines if line.name == name]
+        return Reply(card=short_help_card(main, lines, words))
+    found = lines if word in _ALL_WORDS else _find_help(word, lines, words)
+    if not found:
+        raise UserError("no_help", word=formats.code_text(word, _MAX_WORD))
+    return Reply(card=help_card(found, words))
+
+
+_MAIN = (
+    "run",
+    "list",
+    "stop",
+    "resume",
+    "approve",
+    "schedule",
+    "project",
+    "model",
+    "new",
+    "memory",
+    "cost",
+    "status",
+)
+"""What most people need."""
+_ALL_WORDS = {"all", "全部", "所有"}
+_MAX_WORD = 40
+
+
+def _find_help(word: str, lines: tuple[HelpLine, ...], words: TextCatalog) -> tuple[HelpLine, ...]:
+    """The lines of a group, of a command, or those that have the word."""
+    group = [
+        each
+        for each in lines
+        if word in {each.family, words(f"help.family.{each.family}").casefold()}
+    ]
+    command = COMMANDS.find(word.lstrip("/／"))
+    named = [each for each in lines if command is not None and each.name == command.name]
+    having = [
+        each
+        for each in lines
+        if word in f"/{each.name} {each.usage} {each.text} {each.aliases}".casefold()
+    ]
+    return tuple(group or named or having)
+
+
+_SLASH_WORD = re.compile(r"\s*[/／]([^\W\d_]{3,20})(?:\s|$)")
+_SWAPPED, _MIN_SAME = 2, 3
+
+
+def refuse_misspelt(text: str) -> None:
+    """Raises UserError if the text begins with what is nearly a command."""
+    found = _SLASH_WORD.match(text)
+    if found is None:
+        return
+    word = found[1].casefold()
+    for known in (name for each in COMMANDS for name in (each.name, *each.aliases)):
+        if _is_near(word, known):
+            raise UserError("misspelt", word=found[1], command=known)
+
+
+def _is_near(word: str, known: str) -> bool:
+    """Two neighbouring letters are swapped, or one after the first is wrong, missing or too
+    many; short words are like too many others for that."""
+    start = _count_same(word, known)
+    word, known = word[start:], known[start:]
+    end = _count_same(word[::-1], known[::-1])
+    word, known = word[: len(word) - end], known[: len(known) - end]
+    if len(word) == len(known) == _SWAPPED:
+        return word == known[::-1]
+    return start > 0 and start + end >= _MIN_SAME and len(word) <= 1 and len(known) <= 1
+
+
+def _count_same(one: str, other: str) -> int:
+    """Letters that both begin with."""
+    pairs = zip(one, other, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 COMMANDS = CommandRegistry.merge(

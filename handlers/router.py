@@ -11,7 +11,7 @@ from cards.catalog import TextCatalog, catalog_for
 from cards.courier import CardRef
 from cards.formats import is_blank
 from handlers import approvals, chat, memory, people, presses, schedules, skills, tasks
-from handlers.command_table import COMMANDS
+from handlers.command_table import COMMANDS, refuse_misspelt
 from handlers.errors import UserError
 from handlers.language import guess_language, language_from_hint
 from handlers.message_queue import WaitingMessages
@@ -201,6 +201,7 @@ class Router:
         async with approvals.requesting_budget(message_request):
             if by_name := await skills.use_by_slash(message_request, tasks.run_task):
                 return by_name
+        refuse_misspelt(meaning.text)
         verdict = parse_approval_reply(incoming.text)
         if verdict and (reply := await approvals.decide_by_message(message_request, verdict)):
             return reply

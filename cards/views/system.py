@@ -52,6 +52,23 @@ def help_card(lines: Sequence[HelpLine], words: TextCatalog) -> Card:
     return titled_card(words("help.title"), *blocks)
 
 
+def short_help_card(
+    main: Sequence[HelpLine], lines: Sequence[HelpLine], words: TextCatalog
+) -> Card:
+    """What most people need, and where the rest is."""
+    groups = [
+        f"`/help {words(f'help.family.{family}')}`"
+        for family in dict.fromkeys(line.family for line in lines)
+    ]
+    return titled_card(
+        words("help.title"),
+        TextBlock(words("help.intro")),
+        TextBlock("\n".join(_help_line(line) for line in main)),
+        TextBlock(words("help.more", groups=" · ".join(groups))),
+        NoteBlock(words("help.note")),
+    )
+
+
 def status_card(status: SystemStatus, words: TextCatalog, *, now: datetime, zone: ZoneInfo) -> Card:
     ill = [health for health in status.channels if health.alert]
     blocks: list[Block] = [

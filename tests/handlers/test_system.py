@@ -9,7 +9,7 @@ from storage.records.people import Language
 from tests.handlers.router_harness import RouterHarness, text_of
 
 
-@pytest.mark.parametrize("text", ["/help", "/帮助", "/HELP"])
+@pytest.mark.parametrize("text", ["/help all", "/帮助 全部", "/HELP All"])
 async def test_help_lists_every_command(text: str) -> None:
     desk = RouterHarness()
 
@@ -22,10 +22,33 @@ async def test_help_is_grouped_and_names_the_chinese_words() -> None:
     desk = RouterHarness()
     await desk.world.people.set_language(desk.world.ann, Language.CHINESE)
 
-    shown = text_of(await desk.send_message("/help"))
+    shown = text_of(await desk.send_message("/help 全部"))
 
     assert shown.index("任务") < shown.index("会话") < shown.index("系统")
     assert "/新任务" in shown
+
+
+async def test_help_is_short_and_finds_the_rest_by_group_and_word() -> None:
+    desk = RouterHarness()
+
+    shown = text_of(await desk.send_message("/help"))
+    assert shown.count("\n") < 30
+    assert "/run" in shown
+    assert "/remind" not in shown
+    assert "/help Steering" in shown
+
+    assert "/replan" in text_of(await desk.send_message("/help steering"))
+    assert "/run" not in text_of(await desk.send_message("/help steering"))
+    assert "/remind" in text_of(await desk.send_message("/help REMIND"))
+    assert "/help all" in text_of(await desk.send_message("/help xyzzy"))
+
+
+async def test_a_misspelt_command_is_told_and_other_text_is_not() -> None:
+    desk = RouterHarness()
+
+    assert "/run" in text_of(await desk.send_message("/rnu write a poem"))
+    assert "no command" in text_of(await desk.send_message("/rnu write a poem"))
+    assert "no command" not in text_of(await desk.send_message("/srv/www is empty"))
 
 
 async def test_status_shows_what_is_wrong_and_where_to_fix_it() -> None:

@@ -395,7 +395,7 @@ async def test_commands_turn_pages_in_place_and_change_the_language_of_the_whole
         (f"/logs {task_id[:4]}", "step done"),
         ("/status", "✅ Completed 6"),
         ("/cost", "This month by model"),
-        ("/help", "/priority id urgent|important|normal"),
+        ("/help priority", "/priority id urgent|important|normal"),
     ):
         await boss.send_message(text)
         await expect(boss.page.locator(".told").last).to_contain_text(expected)
