@@ -98,7 +98,7 @@ async def loaded(home: Path, *command: str, **settings: str) -> frozenset[str]:
     async with asyncio.timeout(WAIT_SECONDS):
         async for line in process.stdout:
             printed += line
-            if b"is ready" in line:
+            if "run" in command and b"is ready" in line:
                 process.terminate()
         assert await process.wait() == 0, printed.decode()
     modules = frozenset(json.loads(note.read_text()))
