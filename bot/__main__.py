@@ -9,7 +9,19 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from bot.cli import agents, memory, run, service, setup, store, task, top_level, workers, workflow
+from bot.cli import (
+    agents,
+    init,
+    memory,
+    run,
+    service,
+    setup,
+    store,
+    task,
+    top_level,
+    workers,
+    workflow,
+)
 from bot.cli.chat_commands import TextCommand, help_text
 from bot.cli.run import dispatch
 from bot.cli.task import log_cli, subtask_cli
@@ -31,6 +43,7 @@ cli.command("stop")(service.stop)
 cli.command("restart")(service.restart)
 cli.command("logs")(service.logs)
 cli.command("dispatch")(dispatch)
+cli.command("init")(init.init)
 cli.command("setup")(setup.setup)
 cli.command("backup")(store.backup)
 cli.command("restore")(store.restore)

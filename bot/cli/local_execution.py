@@ -7,6 +7,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
@@ -58,9 +59,14 @@ def send_command(
 
 
 def post_json(
-    running: RunningProgram, path: str, body: bytes, *, wait_seconds: float = _REQUEST_SECONDS
+    running: RunningProgram,
+    path: str,
+    body: bytes | None,
+    *,
+    wait_seconds: float = _REQUEST_SECONDS,
 ) -> Any:
-    """The answer as JSON, None if empty. Raises ProgramUnreachable and CommandRefused."""
+    """The answer as JSON, None if empty. Without a body it is a GET. Raises ProgramUnreachable and
+    CommandRefused."""
     request = Request(  # noqa: S310 - the address is our own, written by the running program
         f"{running.url}{path}",
         data=body,
@@ -75,13 +81,21 @@ def post_json(
         said = error.read().decode(errors="replace")[:500]
         if error.code in _NOT_OUR_SERVER:
             raise ProgramUnreachable(f"{running.url} answered {error.code}: {said}") from error
-        raise CommandRefused(f"it answered {error.code}: {said}") from error
+        raise CommandRefused(_read_refusal(error, said)) from error
     except TimeoutError as error:
         raise CommandRefused(
             f"it took longer than {wait_seconds:g} s; see `shiftboss task ls`"
         ) from error
     except (URLError, OSError, HTTPException, ValueError) as error:
         raise ProgramUnreachable(f"no answer from {running.url} ({error})") from error
+
+
+def _read_refusal(error: HTTPError, said: str) -> str:
+    if error.headers.get_content_type() == "application/problem+json":
+        with suppress(ValueError, KeyError):
+            problem = json.loads(said)
+            return f"{problem['title']}. {problem['detail']}"
+    return f"it answered {error.code}: {said}"
 
 
 if TYPE_CHECKING:
@@ -106,7 +120,7 @@ def execute_command(settings: Settings, text: str) -> CommandAnswer:
         return send_command(running, text, id=message_id, buttons=False, quiet=True)
 
     def here() -> CommandAnswer:
-        return _run_here(settings, lambda: answer_command(settings, text))
+        return run_here(settings, lambda: answer_command(settings, text))
 
     return run_remote_or_local(settings, there, here)
 
@@ -161,7 +175,8 @@ class _HomeWait:
         return time.monotonic() > self._deadline
 
 
-def _run_here(settings: Settings, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+def run_here(settings: Settings, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    """For the holder of the data directory. Blocking. Raises StartFailure."""
     from bot.app.preflight import explain_start_failures, prepare_home
 
     with explain_start_failures(settings):
@@ -242,7 +257,7 @@ def answer_message(settings: Settings, message: Any, scopes: Sequence[str]) -> A
         return post_json(running, path, body)
 
     def here() -> Any:
-        return _run_here(settings, lambda: answer_mcp_message(settings, message, scopes))
+        return run_here(settings, lambda: answer_mcp_message(settings, message, scopes))
 
     try:
         return run_remote_or_local(settings, there, here)

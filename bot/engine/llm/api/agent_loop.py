@@ -98,6 +98,8 @@ async def fetch_first_model(http: httpx2.AsyncClient, base_url: str, key: str) -
     status = response.status_code
     if response.is_server_error or status == HTTPStatus.TOO_MANY_REQUESTS:
         raise BackendUnavailable(f"no list of models: status {status}")
+    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        raise BackendDenied(f"no list of models: status {status}", hint="backend.bad_key")
     if response.is_client_error:
         raise BackendDenied(f"no list of models: status {status}; set SHIFTBOSS_MODEL")
     try:

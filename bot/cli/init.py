@@ -1,0 +1,149 @@
+"""`shiftboss init`: connects a model, asking or by options."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bot.cli.chat_commands import fail, report_start_failures
+from storage.records.system import ModelConnection, ModelKind
+
+if TYPE_CHECKING:
+    from bot.config.settings import Settings
+
+_LABELS = {
+    ModelKind.ANTHROPIC: "Anthropic, with a key",
+    ModelKind.OPENAI: "OpenAI, with a key",
+    ModelKind.LOCAL: "a local model server, or another service with an API like OpenAI's",
+    ModelKind.CLI: "a coding CLI that is installed here",
+    ModelKind.OFFLINE: "look around offline first",
+}
+_LOCAL_URL = "http://127.0.0.1:11434/v1"
+
+
+def init(
+    *,
+    kind: Annotated[
+        ModelKind | None, typer.Option("--with", help="How to work; without it, you are asked.")
+    ] = None,
+    base_url: Annotated[str, typer.Option("--base-url", help="The address of the API.")] = "",
+    model: Annotated[
+        str, typer.Option("--model", help="A model, or the name of the coding CLI.")
+    ] = "",
+    key_stdin: Annotated[
+        bool, typer.Option("--key-stdin", help="Read the key from standard input.")
+    ] = False,
+) -> None:
+    """Connect a model: choose, give the key, test it with a call. A running Shiftboss uses it at
+    once."""
+    with report_start_failures():
+        # Imported here so that `--help` stays fast.
+        from bot.config.settings import load_settings
+
+        settings = load_settings()
+        clis = _list_clis(settings)
+        if kind is None:
+            _ask_until_connected(settings, clis)
+            return
+        key = sys.stdin.readline().strip() if key_stdin else ""
+        new = ModelConnection(kind=kind, key=key, base_url=base_url, model=model)
+        if not _connect(settings, new):
+            raise typer.Exit(1)
+
+
+def _ask_until_connected(settings: Settings, clis: list[str]) -> None:
+    if not sys.stdin.isatty():
+        fail("there is no terminal to ask in: give --with, and the key by --key-stdin", status=2)
+    kinds = [each for each in ModelKind if each is not ModelKind.CLI or clis]
+    while True:
+        typer.echo("How is Shiftboss to work?")
+        for number, each in enumerate(kinds, 1):
+            typer.echo(f"  {number}. {_LABELS[each]}")
+        number = typer.prompt("Number", type=int, default=1)
+        if not 1 <= number <= len(kinds):
+            continue
+        if _connect(settings, _ask_for(kinds[number - 1], clis)):
+            return
+        typer.echo("Nothing was changed. Try again, or press Ctrl-C to leave.\n")
+
+
+def _ask_for(kind: ModelKind, clis: list[str]) -> ModelConnection:
+    key = base_url = model = ""
+    if kind is ModelKind.LOCAL:
+        base_url = typer.prompt("Address of the API", default=_LOCAL_URL)
+    if kind.is_api:
+        key = typer.prompt("API key (hidden; empty for none)", default="", hide_input=True)
+        model = typer.prompt("Model (empty: chosen for you)", default="", show_default=False)
+    elif kind is ModelKind.CLI:
+        model = typer.prompt(f"Which one ({', '.join(clis)})", default=clis[0])
+    return ModelConnection(kind=kind, key=key, base_url=base_url, model=model)
+
+
+def _list_clis(settings: Settings) -> list[str]:
+    from bot.cli.local_execution import post_json, run_here, run_remote_or_local
+
+    async def clis() -> list[str]:
+        from bot.app.container import open_container
+
+        async with open_container(settings) as core:
+            return list((await core.services.model_setup.get_setup()).clis)
+
+    return run_remote_or_local(
+        settings,
+        lambda running: list(post_json(running, "/api/v1/setup", None)["clis"]),
+        lambda: run_here(settings, clis),
+    )
+
+
+def _connect(settings: Settings, new: ModelConnection) -> bool:
+    """Says what was found; True if the model is connected."""
+    from bot.cli.local_execution import CommandRefused, post_json, run_here, run_remote_or_local
+
+    fields = {"kind": new.kind, "key": new.key, "base_url": new.base_url, "model": new.model}
+    body = json.dumps(fields).encode()
+    typer.echo("Testing …" if new.kind is not ModelKind.OFFLINE else "Storing …")
+    try:
+        told = run_remote_or_local(
+            settings,
+            lambda running: {**post_json(running, "/api/v1/setup/model", body), "running": True},
+            lambda: run_here(settings, lambda: _connect_here(settings, new)),
+        )
+    except CommandRefused as refused:
+        typer.echo(f"⚠️ {refused}", err=True)
+        return False
+    if not told["is_connected"]:
+        typer.echo(f"⚠️ {told['found']}\n{told['next_step']}", err=True)
+        return False
+    typer.echo(f"✅ {told['found']} The setup is in {settings.home / '.env'}.")
+    typer.echo("Shiftboss uses it from now on." if "running" in told else "Start it: shiftboss run")
+    return True
+
+
+async def _connect_here(settings: Settings, new: ModelConnection) -> dict[str, Any]:
+    """The answer that the API of a running Shiftboss gives."""
+    from bot.app.container import open_container
+    from bot.cli.local_execution import CommandRefused
+    from cards.catalog import catalog_for
+    from cards.views.self_checks import finding_text, next_step_text
+    from handlers.errors import UserError
+    from storage.records.people import Language
+
+    words = catalog_for(Language.ENGLISH)
+    async with open_container(settings) as core:
+        chat = await core.get_local_chat()
+        assert chat.person_id is not None, "a private chat has a person"
+        owner = await core.repositories.people.get(chat.person_id)
+        try:
+            finding = await core.services.model_setup.connect(new, by=owner)
+        except UserError as error:
+            title = words(f"error.{error.key}.title", **error.facts)
+            hint = words(f"error.{error.key}.hint", **error.facts)
+            raise CommandRefused(f"{title}. {hint}") from error
+    return {
+        "is_connected": not finding.points,
+        "found": finding_text(finding, words),
+        "next_step": next_step_text(finding, words) if finding.points else "",
+    }

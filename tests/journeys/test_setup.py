@@ -1,0 +1,73 @@
+"""A newcomer connects a model by `shiftboss init`, without an editor or a restart."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+
+from tests.emulators.models.emulator import ModelEmulator
+from tests.journeys.program import ShiftbossProcess
+
+
+async def run_init(program: ShiftbossProcess, *options: str, key: str = "") -> tuple[int, str]:
+    process = await asyncio.create_subprocess_exec(
+        *program.command,
+        "init",
+        *options,
+        env=program.environment,
+        cwd=program.home,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    printed, _ = await process.communicate(f"{key}\n".encode())
+    assert process.returncode is not None
+    return process.returncode, printed.decode()
+
+
+async def test_from_a_fresh_home_to_the_first_finished_task(tmp_path: Path) -> None:
+    async with ModelEmulator() as models:
+        program = ShiftbossProcess(tmp_path / "home", {})
+        program.home.mkdir()
+        local = ("--with", "local", "--base-url", models.openai_url, "--key-stdin")
+        assert (await run_init(program, "--with", "offline"))[0] == 0
+        assert (await run_init(program))[0] == 2, "without a terminal nothing is asked"
+        await program.start()
+        try:
+            wrong = await run_init(program, *local, key="sk-wrong-0123456789abcdef")
+            right = await run_init(program, *local, key=models.key)
+            title = await finish_a_task(program)
+        finally:
+            await program.kill_if_running()
+
+    assert wrong[0] == 1
+    assert "rejected the key" in wrong[1]
+    assert right[0] == 0, right[1]
+    assert "from now on" in right[1]
+    assert "hello.txt" in title
+    assert len(models.requests) > 1, "the task was done by the model"
+    told = wrong[1] + right[1] + program.printed
+    log = (program.home / "logs" / "shiftboss.log").read_text(encoding="utf-8")
+    assert models.key not in told + log
+    assert "sk-wrong" not in told + log
+
+
+async def finish_a_task(program: ShiftbossProcess) -> str:
+    at = urlsplit(program.address)
+    headers = {"authorization": f"Bearer {parse_qs(at.query)['token'][0]}"}
+    base = f"http://{at.netloc}/api/v1"
+    async with httpx.AsyncClient(base_url=base, headers=headers) as api:
+        made = await api.post("/tasks", json={"text": 'write "hi" to hello.txt'})
+        task = f"/tasks/{made.json()['task']['id']}"
+
+        async def is_done() -> bool:
+            shown = (await api.get(task)).json()["task"]
+            return bool(shown["status"] == "completed")
+
+        async with asyncio.timeout(60):
+            while not await is_done():
+                await asyncio.sleep(0.2)
+        return str((await api.get(task)).json()["task"]["title"])
