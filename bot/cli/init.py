@@ -44,9 +44,8 @@ def init(
         from bot.config.settings import load_settings
 
         settings = load_settings()
-        clis = _list_clis(settings)
         if kind is None:
-            _ask_until_connected(settings, clis)
+            _ask_until_connected(settings)
             return
         key = sys.stdin.readline().strip() if key_stdin else ""
         new = ModelConnection(kind=kind, key=key, base_url=base_url, model=model)
@@ -54,9 +53,10 @@ def init(
             raise typer.Exit(1)
 
 
-def _ask_until_connected(settings: Settings, clis: list[str]) -> None:
+def _ask_until_connected(settings: Settings) -> None:
     if not sys.stdin.isatty():
         fail("there is no terminal to ask in: give --with, and the key by --key-stdin", status=2)
+    clis = _list_clis(settings)
     kinds = [each for each in ModelKind if each is not ModelKind.CLI or clis]
     while True:
         typer.echo("How is Shiftboss to work?")
