@@ -50,7 +50,14 @@ def prepare_home(settings: Settings, level: str) -> None:
     with report_unwritable_home(settings):
         make_private(settings.home)
         remove_unfinished_exports(settings.home)
-        configure_logging(level, SecretMasker(settings.secret_values).mask, settings.home)
+        configure_logging(
+            level,
+            SecretMasker(settings.secret_values).mask,
+            settings.home,
+            as_json=settings.log_format == "json",
+            megabytes=settings.log_megabytes,
+            files=settings.log_files,
+        )
         prepare_store(
             settings.home,
             settings.database,

@@ -159,7 +159,8 @@ def _start_process() -> None:
         for line in process.stdout:
             told.append(line)  # noqa: PERF402 - what came before a timeout counts
     signal.setitimer(signal.ITIMER_REAL, 0)
-    shown = [line for line in told if not line[:4].isdecimal()]
+    # Without the lines of the log.
+    shown = [line for line in told if not (line[:4].isdecimal() or line[:1] == "{")]
     typer.echo(escape_invisible("".join(shown).rstrip("\n")))
     if not any(_READY in line for line in told):
         fail("it did not start; see `shiftboss logs`", status=2)

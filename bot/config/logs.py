@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
@@ -25,8 +27,7 @@ NOISY_LOGGERS = (
 )
 # The MCP SDK logs what foreign servers sent, of any length and with what they were given.
 _SILENT_LOGGERS = ("mcp", "client")
-_FILE_BYTES = 5_000_000
-_FILE_COUNT = 3
+_MIB = 2**20
 LOG_FILE = "logs/shiftboss.log"
 _MAX_READ_BYTES = 64_000
 
@@ -36,10 +37,25 @@ class RedactingFormatter(logging.Formatter):
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         super().__init__(_FORMAT)
-        self._redact = redact
+        self.redact = redact
 
     def format(self, record: logging.LogRecord) -> str:
-        return self._redact(super().format(record))
+        return self.redact(super().format(record))
+
+
+class JsonFormatter(RedactingFormatter):
+    """One object a line: `time` in UTC, `level`, `logger`, `text`, and `error` with a traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "text": self.redact(record.getMessage()),
+        }
+        if record.exc_info:
+            line["error"] = self.redact(self.formatException(record.exc_info))
+        return json.dumps(line, ensure_ascii=False)
 
 
 class _LogFile(RotatingFileHandler):
@@ -53,15 +69,24 @@ def replace_redaction(redact: Callable[[str], str]) -> None:
     """Mask with this from now on, in the logs that `configure_logging` has set up."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler.formatter, RedactingFormatter):
-            handler.setFormatter(RedactingFormatter(redact))
+            handler.formatter.redact = redact
 
 
-def configure_logging(level: str, redact: Callable[[str], str], home: Path) -> None:
-    """Log to standard error and to a file in the data directory; `redact` masks secrets."""
-    formatter = RedactingFormatter(redact)
+def configure_logging(
+    level: str,
+    redact: Callable[[str], str],
+    home: Path,
+    *,
+    as_json: bool = False,
+    megabytes: float = 5,
+    files: int = 3,
+) -> None:
+    """Log to standard error and to a file in the data directory, which begins anew at this size;
+    so many older ones stay. `redact` masks secrets."""
+    formatter = JsonFormatter(redact) if as_json else RedactingFormatter(redact)
     file = home / LOG_FILE
     file.parent.mkdir(parents=True, exist_ok=True)
-    to_file = _LogFile(file, maxBytes=_FILE_BYTES, backupCount=_FILE_COUNT, encoding="utf-8")
+    to_file = _LogFile(file, maxBytes=int(megabytes * _MIB), backupCount=files, encoding="utf-8")
     root = logging.getLogger()
     root.setLevel(level)
     root.handlers.clear()

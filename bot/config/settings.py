@@ -359,6 +359,9 @@ class Settings(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         default="INFO", alias="SHIFTBOSS_LOG_LEVEL"
     )
+    log_format: Literal["text", "json"] = Field(default="text", alias="SHIFTBOSS_LOG_FORMAT")
+    log_megabytes: float = Field(default=5, ge=0.1, le=1000, alias="SHIFTBOSS_LOG_MEGABYTES")
+    log_files: int = Field(default=3, ge=1, le=100, alias="SHIFTBOSS_LOG_FILES")
     telegram_bot_token: SecretStr = Field(default=SecretStr(""), alias="TELEGRAM_BOT_TOKEN")
     telegram_base_url: Url = Field(default="https://api.telegram.org", alias="TELEGRAM_BASE_URL")
     feishu_app_id: str = Field(default="", alias="FEISHU_APP_ID")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from pathlib import Path
 
 import pytest
 
-from bot.config.logs import RedactingFormatter
+from bot.config.logs import LOG_FILE, RedactingFormatter, configure_logging
 from bot.config.settings import BadSettings, Settings, load_settings, setting_names
 from bot.config.sources import list_unknown_variables
 from bot.engine.redaction import MASK, SecretMasker
@@ -156,3 +157,42 @@ def test_no_secret_is_shown_by_settings_or_logs(monkeypatch: pytest.MonkeyPatch)
     shown = RedactingFormatter(SecretMasker(settings.secret_values).mask).format(record)
     assert shown.count(MASK) == 2
     assert "hidden" not in shown
+
+
+def test_json_logs_mask_secrets_and_files_begin_anew_at_their_size(tmp_path: Path) -> None:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    try:
+        configure_logging(
+            "INFO",
+            SecretMasker(("sk-a-secret-value",)).mask,
+            tmp_path,
+            as_json=True,
+            megabytes=0.002,
+            files=1,
+        )
+        try:
+            int("sk-a-secret-value")
+        except ValueError:
+            logging.getLogger("some.part").exception("refused: %s", "sk-a-secret-value 值")
+        file = tmp_path / LOG_FILE
+        line = json.loads(file.read_text(encoding="utf-8"))
+        assert (line["level"], line["logger"], line["text"]) == (
+            "ERROR",
+            "some.part",
+            f"refused: {MASK} 值",
+        )
+        assert "ValueError" in line["error"]
+        assert "a-secret" not in file.read_text(encoding="utf-8")
+        for _ in range(40):
+            logging.getLogger("some.part").info("one more line of a hundred bytes or so")
+        assert sorted(each.name for each in file.parent.iterdir()) == [
+            "shiftboss.log",
+            "shiftboss.log.1",
+        ]
+        assert file.stat().st_size <= 2_100
+    finally:
+        for each in root.handlers:
+            each.close()
+        root.handlers[:] = handlers
+        root.setLevel(level)
