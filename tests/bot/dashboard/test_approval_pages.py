@@ -13,7 +13,7 @@ from storage.approvals import NewApproval, add_approval
 from storage.ids import IdGenerator
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.people import PersonId
-from tests.bot.dashboard.test_pages import HOSTILE
+from tests.bot.dashboard.test_task_pages import HOSTILE
 from tests.bot.dashboard.world import DashboardWorld
 
 PAGE = "/dashboard/approvals"

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from storage.records.schedules import ScheduleState
-from tests.bot.dashboard.test_pages import HOSTILE
+from tests.bot.dashboard.test_task_pages import HOSTILE
 from tests.bot.dashboard.world import DashboardWorld
 
 PAGE = "/dashboard/schedule"
