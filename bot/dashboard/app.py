@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
@@ -110,6 +110,8 @@ def _endpoint(
     async def endpoint(http: Request) -> Response:
         try:
             return await handler(await read_request(deps, http, needs=page.role))
+        except ClientDisconnect:
+            return Response(status_code=499)
         except Exception as error:  # noqa: BLE001 - one page's failure must end with a page that says so
             return _problem_page(deps, http, error)
 

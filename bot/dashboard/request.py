@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -21,7 +22,7 @@ from cards.courier import CardRef
 from handlers.errors import ActionForbidden, UserError
 from handlers.ports import Clock, HandlerServices
 from handlers.request import Request
-from storage.records.people import Chat, Language, Person, PersonRole, WebVisitor
+from storage.records.people import Chat, Language, Person, PersonId, PersonRole, WebVisitor
 
 MAX_FORM_BYTES = 1024 * 1024
 VISITOR = "visitor"
@@ -37,8 +38,8 @@ class DashboardDeps:
     the browser's preference. `get_chat` returns the visitor's own private chat, and raises NotFound
     if there is none. `fixed_language` is that of everyone. `version` changes with the files under
     `/static/`. `is_welcome` says whether whoever sent a request that lasts still has the same
-    access; `stopping` ends such requests. `read_log` returns the newest lines of the log, the
-    newest first, without secrets. `find_file` finds a file by its path in the data directory,
+    access; `stopping` ends such requests, of which `streams` counts those that are open. `read_log`
+    returns the newest lines of the log, the newest first, without secrets. `find_file` finds a file by its path in the data directory,
     unless that leads out of its folder for files."""
 
     services: HandlerServices
@@ -53,6 +54,7 @@ class DashboardDeps:
     stopping: asyncio.Event
     read_log: Callable[[int], Awaitable[Sequence[str]]]
     find_file: Callable[[str], Awaitable[Path | None]]
+    streams: Counter[PersonId] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +156,7 @@ def form_source(form: FormData) -> str:
 
 
 def form_text(form: FormData, name: str) -> str:
-    """With plain line ends, and without spaces around it; empty if it is missing."""
+    """With plain line ends, and without other control characters or spaces around it; empty if it
+    is missing."""
     value = form.get(name, "")
     return formats.strip_controls(value).strip() if isinstance(value, str) else ""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, assert_never
 
 from pydantic import StringConstraints
 
-from bot.dashboard.api.routing import ApiCall, ApiModel, ApiRoutes, Line
+from bot.dashboard.api.routing import ApiCall, ApiModel, ApiRoutes, Words
 from cards.views.timings import timing_text
 from handlers.errors import UserError
 from handlers.ports_autonomy import ScheduleView
@@ -41,7 +41,7 @@ class NewScheduleBody(ApiModel):
     """`text` says what and when, such as `every weekday at 8:30 send me the news` or `remind me
     tomorrow at 9 to call Ann`. Without `confirm` it is only proposed and fires when confirmed."""
 
-    text: Annotated[Line, StringConstraints(min_length=1, max_length=2_000, pattern=r"\S")]
+    text: Annotated[Words, StringConstraints(min_length=1, max_length=2_000, pattern=r"\S")]
     confirm: bool = True
 
 

@@ -6,6 +6,9 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
+
+from bot.dashboard.api import events
 from tests.bot.dashboard.test_api import API, create
 from tests.bot.dashboard.world import DashboardWorld
 from tests.waiting import WAIT_SECONDS
@@ -103,3 +106,25 @@ async def test_a_stream_ends_with_the_access_or_the_program(world: DashboardWorl
     async with asyncio.timeout(WAIT_SECONDS):
         await bob.task
     assert not still
+
+
+async def test_a_person_opens_only_so_many_streams_and_closing_one_makes_room(
+    world: DashboardWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "_MAX_STREAMS", 2)
+    ann = world.program("ann")
+    open_ones = [Stream(world, "ann"), Stream(world, "ann"), Stream(world, "bob")]
+    for each in open_ones:
+        await each.wait_for("retry:")
+
+    refused = await ann.get(f"{API}/events")
+    open_ones[0].left.set()
+    await open_ones[0].task
+    # HEAD ends by itself.
+    allowed = await ann.head(f"{API}/events")
+
+    assert (refused.status_code, refused.json()["title"]) == (429, "Too many streams are open")
+    assert (allowed.status_code, allowed.text) == (200, "")
+    for each in open_ones[1:]:
+        each.left.set()
+        await each.task

@@ -163,3 +163,28 @@ async def test_files_of_a_task_are_those_that_belong_to_it(world: DashboardWorld
     (folder / "é.md").symlink_to(world.core.settings.home / "shiftboss.db")
     assert (await browser.get(f"{root}/inbox/1/é.md")).status_code == 404
     assert (await world.program("ann").get(f"{root}/inbox/1/é.md")).status_code == 403
+
+
+async def test_forms_that_no_page_sends_change_nothing_and_are_no_incident(
+    world: DashboardWorld,
+) -> None:
+    browser = await world.browser("olga")
+    multipart = "multipart/form-data; boundary=x"
+
+    answers = [
+        await browser.post(PAGE, data={"text": "x" * 2_000_000}),
+        await browser.post(PAGE, files={"text": ("a.txt", b"x" * 2_000_000)}),
+        await browser.post(PAGE, content=b"--x\r\nbad", headers={"content-type": multipart}),
+        await browser.post(PAGE, data={f"f{n}": "1" for n in range(1_500)}),
+    ]
+    answers += [
+        await browser.post(f"/dashboard/{page}", data={"order": "x" * 2_000_000})
+        for page in ("people", "health", "setup")
+    ]
+    before = (await world.program("olga").get("/api/v1/tasks")).json()["tasks"]
+    cleaned = await browser.post(PAGE, data={"text": "a\0b\x1b[2J\u200bc"})
+
+    assert [each.status_code for each in answers] == [413, 413, 422, 422, 413, 413, 422]
+    assert not before
+    task = (await world.program("olga").get("/api/v1/tasks")).json()["tasks"][0]
+    assert (cleaned.status_code, task["title"]) == (303, "ab[2J\u200bc")
