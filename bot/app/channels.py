@@ -332,8 +332,13 @@ class _LazyDashboard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._loading is None:
             self._loading = asyncio.ensure_future(asyncio.to_thread(self._load))
-        # Shielded: it is for all requests, and this one may be cancelled.
-        app = await asyncio.shield(self._loading)
+        try:
+            # Shielded: it is for all requests, and this one may be cancelled.
+            app = await asyncio.shield(self._loading)
+        except Exception:
+            # The next request tries again: there may have been no memory or file descriptor left.
+            self._loading = None
+            raise
         await app(scope, receive, send)
 
     def _load(self) -> ASGIApp:

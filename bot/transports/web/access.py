@@ -4,6 +4,7 @@ socket."""
 from __future__ import annotations
 
 import logging
+import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from storage.errors import StorageError
 from storage.records.people import WebVisitor
 
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
 _ANY_ADDRESS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - named to be recognised, not bound
 
 
@@ -61,10 +63,9 @@ def same_origin(origin: str, host: str) -> bool:
 
 
 def _host_name(header: str) -> str:
-    try:
-        return urlsplit(f"//{header}").hostname or ""
-    except ValueError:
-        return ""
+    """Empty for anything but a name or an address, and a port: URLs are made from it."""
+    found = _HOST.fullmatch(header)
+    return (found[1] or found[2]).lower() if found else ""
 
 
 def _parse_address(name: str) -> IPv4Address | IPv6Address | None:

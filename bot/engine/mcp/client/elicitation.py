@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import re
 import secrets
+import unicodedata
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -29,12 +30,33 @@ _MAX_MESSAGE_CHARS = 600
 _MAX_LABEL_CHARS = 120
 _MAX_ANSWER_CHARS = 2_000
 _MAX_CHOICES = 30
+_LOOK_ALIKES = str.maketrans("аеорсухіѕԁкмтαορνκτ", "aeopcyxisdkmtaopvkt")
+_DIGITS_FOR_LETTERS = str.maketrans("0134@5$7", "oieaasst")
+_SPACED_LETTERS = re.compile(r"(?<=\b\w)[\W_]+(?=\w\b)")
+
+
+def _as_read(text: str) -> str:
+    """In lower case, with Latin letters for look-alikes, and without what is not seen."""
+    parts = unicodedata.normalize("NFKD", text.casefold())
+    seen = "".join(each for each in parts if unicodedata.category(each) not in {"Cf", "Mn"})
+    return unicodedata.normalize("NFC", seen.translate(_LOOK_ALIKES))
+
+
 _SECRET = re.compile(
-    r"pass[\s_-]?(?:word|phrase|code)|\bpwd\b|secret|credential|token|api[\s_-]?key|access[\s_-]?key"
-    r"|private[\s_-]?key|\bpin\b|\botp\b|\b2fa\b|\bcvv\b|\bcvc\b|card[\s_-]?number|seed[\s_-]?phrase"
-    r"|口令|密码|密钥|令牌|验证码|卡号|私钥|助记词",
-    re.IGNORECASE,
+    _as_read(
+        r"pass[\s_-]?(?:word|wort|wd|phrase|code|key)|\bpwd\b|secret|credential|token|bearer"
+        r"|mot de passe|contrase|пароль|パスワード|비밀번호|palavra[\s_-]?passe|\bsenha\b"
+        r"|(?:api|access|private|ssh|auth|signing|encryption|recovery)[\s_-]?key"
+        r"|\bpin(?:[\s_-]?code)?\b|\botp\b|\b2fa\b|\bcvv\b|\bcvc\b|card[\s_-]?number|\bssn\b"
+        r"|(?:one[\s_-]?time|verification|security|recovery|backup|login|sign[\s_-]?in|auth"
+        r"|authentication|authorization|confirmation)[\s_-]?code"
+        r"|session[\s_-]?(?:id\b|cookie)|seed[\s_-]?(?:phrase|word)|mnemonic"
+        r"|口令|密[码碼]|密[钥鑰]|令牌|[验驗][证證][码碼]|校[验驗][码碼]|[动動][态態][码碼]"
+        r"|(?:安全|恢[复復]|登[录錄])[码碼]|卡[号號]|私[钥鑰]|助[记記][词詞]"
+    )
 )
+
+
 _YES, _NO = {"yes", "y", "true", "ok", "是", "对", "好"}, {"no", "n", "false", "否", "不"}
 _TYPES = ("string", "integer", "number", "boolean", "array")
 _OWN_HOSTS = {"localhost", "127.0.0.1", "::1"}
@@ -233,7 +255,7 @@ def _parse_field(name: str, data: object, message: str, required: Sequence[Any])
     texts = [_clean(data.get(key), _MAX_LABEL_CHARS) for key in ("title", "description")]
     spoken = " ".join((name, *texts, str(data.get("format"))))
     is_free = kind in {"string", "integer", "number"} and not choices
-    if is_free and (_SECRET.search(spoken) or _SECRET.search(message)):
+    if is_free and (_names_a_secret(spoken) or _names_a_secret(message)):
         raise ElicitationDeclined("secret")
     if kind == "array" and not choices:
         raise ElicitationDeclined("form")
@@ -250,6 +272,12 @@ def _parse_field(name: str, data: object, message: str, required: Sequence[Any])
         choices=choices,
         is_required=name in required,
     )
+
+
+def _names_a_secret(text: str) -> bool:
+    read = _as_read(text)
+    joined = _SPACED_LETTERS.sub("", read)
+    return any(map(_SECRET.search, (read, joined, joined.translate(_DIGITS_FOR_LETTERS))))
 
 
 def _parse_choices(data: Mapping[str, Any]) -> Mapping[str, str]:
@@ -278,5 +306,6 @@ def _parse_choices(data: Mapping[str, Any]) -> Mapping[str, str]:
 
 def _clean(data: object, limit: int) -> str:
     text = data if isinstance(data, str) else ""
-    shown = "".join(each if each.isprintable() else " " for each in text[: limit * 4])
+    seen = (each for each in text[: limit * 4] if unicodedata.category(each) != "Cf")
+    shown = "".join(each if each.isprintable() else " " for each in seen)
     return " ".join(shown.split())[:limit]

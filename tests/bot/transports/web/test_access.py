@@ -213,6 +213,8 @@ def test_a_program_on_all_addresses_answers_to_addresses_and_chosen_names_only()
     assert [rule.allows(h) for h in ("10.0.0.7:80", "[fe80::1]:80", "BOSS.example")] == [True] * 3
     assert [rule.allows(h) for h in ("evil.example", "boss.example.evil", "")] == [False] * 3
     assert not AllowedHosts("127.0.0.1").allows("10.0.0.7")
+    odd = ("evil@127.0.0.1", "127.0.0.1/x", "127.0.0.1?x", "127.0.0.1#x", "127.0.0.1:80:80", "[::1")
+    assert not any(map(AllowedHosts("127.0.0.1").allows, odd))
 
 
 def test_an_origin_is_the_same_only_with_scheme_name_and_port() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.engine.llm.tool_calls import CallAuthorizer, CallDecision, CallVerdict, ToolCall
-from bot.engine.mcp.client.elicitation import ElicitationDeclined, Elicitor
+from bot.engine.mcp.client.elicitation import ElicitationDeclined, Elicitor, parse_fields
 from storage.records.people import Language
 
 
@@ -153,6 +153,32 @@ async def test_secrets_are_never_asked_for(properties: dict[str, Any], message: 
     with pytest.raises(ElicitationDeclined, match="secret"):
         await person.is_asked(form(message=message, **properties))
     assert person.asked == []
+
+
+async def test_a_secret_in_disguise_is_one_and_ordinary_words_are_none() -> None:
+    disguised = [
+        *("passw\u200bord", "p\u0430ssw\u043erd", "p a s s w o r d", "p.a.s.s.w.o.r.d", "p@ssw0rd"),
+        *(
+            "\uff50\uff41\uff53\uff53\uff57\uff4f\uff52\uff44",
+            "passwo\u0301rd",
+            "to\u00adken",
+            "t0ken",
+        ),
+        *("Passwort", "mot de passe", "contraseña", "пароль", "パスワード", "비밀번호", "passkey"),
+        *("one-time code", "Verification code", "ssh key", "session id", "seed words"),
+        *("验 证 码", "验\u200b证码", "驗證碼", "動態密碼", "校验码"),
+    ]
+    plain = ["Passenger", "Zip code", "Keyboard", "Spin", "Rows on 2025-01-02", "姓名", "邮政编码"]
+
+    def is_asked_for(label: str) -> bool:
+        try:
+            parse_fields({"properties": {"a": {"type": "string", "title": label}}}, "Hello")
+        except ElicitationDeclined:
+            return False
+        return True
+
+    assert [each for each in disguised if is_asked_for(each)] == []
+    assert [each for each in plain if not is_asked_for(each)] == []
 
 
 NESTED = {"type": "object", "properties": {"b": {"type": "string"}}}
