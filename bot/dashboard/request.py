@@ -12,7 +12,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from starlette.datastructures import FormData
-from starlette.formparsers import FormParser
+from starlette.formparsers import FormParser, MultiPartException
 from starlette.requests import HTTPConnection
 from starlette.requests import Request as HttpRequest
 
@@ -39,8 +39,8 @@ class DashboardDeps:
     if there is none. `fixed_language` is that of everyone. `version` changes with the files under
     `/static/`. `is_welcome` says whether whoever sent a request that lasts still has the same
     access; `stopping` ends such requests, of which `streams` counts those that are open. `read_log`
-    returns the newest lines of the log, the newest first, without secrets. `find_file` finds a file by its path in the data directory,
-    unless that leads out of its folder for files."""
+    returns the newest lines of the log, the newest first, without secrets. `find_file` finds a file
+    by its path in the data directory, unless that leads out of its folder for files."""
 
     services: HandlerServices
     now: Clock
@@ -77,7 +77,7 @@ class DashboardRequest:
         return self.visitor.person
 
     async def form(self, max_bytes: int = MAX_FORM_BYTES) -> FormData:
-        """Raises UserError for one that is longer."""
+        """Raises UserError for one that is longer or has too many fields."""
 
         async def read() -> AsyncGenerator[bytes, None]:
             size = 0
@@ -87,7 +87,10 @@ class DashboardRequest:
                     raise UserError("form_too_long", limit=max_bytes)
                 yield chunk
 
-        return await FormParser(self.http.headers, read()).parse()
+        try:
+            return await FormParser(self.http.headers, read()).parse()
+        except MultiPartException as error:
+            raise UserError("form_too_long", limit=max_bytes) from error
 
     @property
     def by_owner(self) -> bool:
