@@ -24,7 +24,6 @@ _STATUS_CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.StoreUnavailable, 503),
 )
 _CODES_BY_KEY = {
-    "form_too_long": 413,
     **dict.fromkeys(("memory_unknown", "memory_not_yours", "workflow_unknown"), 404),
     **dict.fromkeys(("memory_ambiguous", "memory_changed", "memory_wrong_state"), 409),
     **dict.fromkeys(("memory_forgotten", "workflow_exists"), 409),
