@@ -10,7 +10,17 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from bot.dashboard.api.table import build_api
-from bot.dashboard.pages import approvals, costs, health, home, people, schedules, setup, tasks
+from bot.dashboard.pages import (
+    approvals,
+    costs,
+    health,
+    home,
+    memory,
+    people,
+    schedules,
+    setup,
+    tasks,
+)
 from bot.dashboard.pages.layout import (
     STATIC_TYPES,
     Page,
@@ -68,6 +78,14 @@ PAGES = (
         name="schedule",
         show=schedules.show_schedule,
         post=schedules.steer_schedule,
+        in_menu=False,
+    ),
+    Page(path=memory.PATH, name="memories", show=memory.show_memories, post=memory.add_memory),
+    Page(
+        path=f"{memory.PATH}/{{entry_id}}",
+        name="memory",
+        show=memory.show_memory,
+        post=memory.change_memory,
         in_menu=False,
     ),
     Page(path=f"{ROOT}/costs", name="costs", show=costs.show_costs),
