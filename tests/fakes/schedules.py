@@ -133,7 +133,9 @@ class FakeSchedules:
     async def find(self, prefix: str, *, by: Person, chat: ChatId) -> ScheduleView:
         return self._view(self._get(prefix, by))
 
-    async def list(self, *, by: Person, chat: ChatId) -> Sequence[ScheduleView]:
+    async def list(
+        self, *, by: Person, chat: ChatId, until: datetime | None = None
+    ) -> Sequence[ScheduleView]:
         return [
             self._view(each)
             for each in self.all.values()

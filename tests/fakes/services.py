@@ -313,6 +313,10 @@ class FakeApprovals:
             and self._may(by, each)
         ]
 
+    async def list_settled(self, *, by: Person, limit: int) -> Sequence[Approval]:
+        settled = [each for each in self.all.values() if each.state is not ApprovalState.WAITING]
+        return settled[::-1][:limit]
+
     async def find(self, prefix: str) -> Approval:
         found = [each for each in self.all.values() if each.id.startswith(prefix.casefold())]
         if not found or not prefix:
