@@ -14,7 +14,7 @@ _M_ARENA_MAX = -8
 
 @contextmanager
 def loading_modules() -> Iterator[None]:
-    """What is loaded inside is looked at by garbage collection once at the end, instead of again
+    """Modules loaded inside are looked at by garbage collection once at the end, instead of again
     and again: a tenth of a start. httpx's own command line, which would load rich and pygments
     (3 MiB), is left out."""
     _share_arena()

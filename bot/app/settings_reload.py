@@ -138,7 +138,7 @@ class SettingsReloader:
 
 
 def _check_all(settings: Settings) -> None:
-    """What is otherwise found where it is used. Raises BadSettings."""
+    """Check what is otherwise found where it is used. Raises BadSettings."""
     build_policy(settings)
     build_fetcher(settings)
     build_search(settings)

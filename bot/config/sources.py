@@ -18,7 +18,7 @@ _OWN_VARIABLES = frozenset({"SHIFTBOSS_RUN", "SHIFTBOSS_MCP_TOKEN", "SHIFTBOSS_M
 
 
 def suggest_name(name: str, known: Collection[str]) -> str:
-    """What to do about a name that is not known."""
+    """Advice about a name that is not known."""
     near = get_close_matches(name, known, n=1, cutoff=0.75)
     return f"did you mean {near[0]}?" if near else "see .env.example for the names"
 

@@ -55,7 +55,7 @@ def help_card(lines: Sequence[HelpLine], words: TextCatalog) -> Card:
 def short_help_card(
     main: Sequence[HelpLine], lines: Sequence[HelpLine], words: TextCatalog
 ) -> Card:
-    """What most people need, and where the rest is."""
+    """The commands that most people need, and where the rest is."""
     groups = [
         f"`/help {words(f'help.family.{family}')}`"
         for family in dict.fromkeys(line.family for line in lines)
@@ -260,7 +260,7 @@ def backup_failed_card(reason: str, words: TextCatalog) -> Card:
 
 
 def settings_card(reading: SettingsReading, words: TextCatalog) -> Card:
-    """What reading the settings again has changed: names, never values."""
+    """The changes that reading the settings again has made: names, never values."""
     if reading.faults:
         lines = [formats.escape_markdown(each, _MAX_LINE) for each in reading.faults]
         listed = _listed(words("settings.faults"), lines)

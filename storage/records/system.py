@@ -38,7 +38,7 @@ class ModelChoice:
 
 
 class ModelKind(StrEnum):
-    """What a model is connected through. LOCAL is a server with an API like OpenAI's."""
+    """The way a model is connected. LOCAL is a server with an API like OpenAI's."""
 
     ANTHROPIC = "anthropic"
     OPENAI = "openai"
