@@ -55,8 +55,8 @@ class McpSignIns:
         return self.folder / f"{server}.json"
 
     async def create_auth(self, server: McpServer) -> httpx2.Auth | None:
-        """The part that sends and refreshes the token for this server; None if nobody has signed in, or its
-        headers have an authorization of their own."""
+        """The part that sends and refreshes the token for this server; None if nobody has signed
+        in, or its headers have an authorization of their own."""
         if "authorization" in {each.lower() for each in server.headers}:
             return None
         file = await asyncio.to_thread(self._load, server)
