@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import compileall
+import importlib
+import os
+import re
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -23,6 +32,35 @@ _SLOW_SHARE = 0.8
 """Share of the run at which the last slow file begins."""
 
 ShiftbossProcess.use_fork_server = not THOROUGH
+
+_ROOT = Path(__file__).parents[1]
+_CODE = ("bot", "cards", "handlers", "storage", "tests")
+_TEST_FILE = re.compile(r"/test_[^/]*\.py$")
+
+# Workers and the programs they begin would each compile everything for themselves.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
+    """Compile once what all workers import. Test files are compiled by pytest, in its own way."""
+    for folder in _CODE:
+        compileall.compile_dir(_ROOT / folder, quiet=2, rx=_TEST_FILE)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Have each worker begin with other test files, for pytest to rewrite each file in one of them
+    and the others to read it."""
+    name, count = (os.environ.get(f"PYTEST_XDIST_WORKER{end}", "") for end in ("", "_COUNT"))
+    if not name or [Path(each) for each in session.config.args] != [Path("tests")]:
+        return
+    files = sorted((_ROOT / "tests").rglob("test_*.py"))
+    for path in files[int(name.removeprefix("gw")) % int(count) :: int(count)]:
+        # What is wrong with it is told when it is collected.
+        with suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(".".join(path.relative_to(_ROOT).with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
