@@ -189,7 +189,7 @@ async def test_every_chat_answer_says_who_speaks_and_how_to_connect_a_model(
     events, result = await _run(request)
 
     assert result.text.endswith(NOTE[language])
-    assert "ANTHROPIC_API_KEY" in result.text
+    assert "`shiftboss init`" in result.text
     deltas = [event.text for event in events if isinstance(event, TextDelta)]
     assert len(deltas) > 5
     assert "".join(deltas) == result.text
