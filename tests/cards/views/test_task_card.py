@@ -202,7 +202,7 @@ def test_the_offline_backend_says_once_on_each_card_what_it_is(language: Languag
     for card in cards:
         notes = [block for block in card.blocks if isinstance(block, NoteBlock)]
         assert [note.markdown for note in notes].count(words("offline.note")) == 1
-        assert render(card).text.count("OPENAI_BASE_URL") == 1
+        assert render(card).text.count("shiftboss init") == 1
 
 
 def test_the_step_a_task_is_stuck_at_is_marked() -> None:
