@@ -254,7 +254,7 @@ async def test_a_wrong_key_blocks_tasks_until_it_is_corrected(tmp_path: Path) ->
         boss, chat = world.new_owner()
         other, elsewhere = world.new_owner()
         await boss.says(chat, "hello")
-        await wait_for_message(chat, "rejected the key", "API_KEY")
+        await wait_for_message(chat, "rejected the key", "shiftboss init")
         world.script.script("keyed", "plan", plan_reply("write keyed.md"))
         await boss.says(chat, "/run the keyed work")
         stuck = await wait_for_message(chat, "Task blocked", "rejected the key")
