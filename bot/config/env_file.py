@@ -12,6 +12,8 @@ from pathlib import Path
 
 from dotenv.parser import parse_stream
 
+from storage.data_directory import fsync_path
+
 _PRIVATE_MODE = 0o600
 _PLAIN = re.compile(r"[\w.:/@,+-]*", re.ASCII)
 
@@ -44,7 +46,7 @@ def write_env_file(
         if check is not None:
             check(draft)
         draft.replace(path)
-        _sync_folder(path.parent)
+        fsync_path(path.parent)
     except OSError as error:
         raise EnvFileError(f"{path} cannot be written ({error.strerror or error})") from error
     finally:
@@ -79,12 +81,3 @@ def _write_line(name: str, value: str) -> str:
         return f"{name}={value}\n"
     quoted = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"{name}='{quoted}'\n"
-
-
-def _sync_folder(folder: Path) -> None:
-    """So that the new file is there after a power failure."""
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
