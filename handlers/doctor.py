@@ -51,6 +51,6 @@ async def reload_settings(request: Request) -> Reply:
 async def prove_buttons(request: Request) -> Reply:
     """Called by a press on the card itself, which is the proof."""
     arrived = request.heard_at or request.now
-    milliseconds = (request.now - arrived) // timedelta(milliseconds=1)
-    await request.services.doctor.record_press(request.chat.channel, max(0, milliseconds))
+    milliseconds = max(0, (request.now - arrived) // timedelta(milliseconds=1))
+    await request.services.doctor.record_press(request.chat.channel, milliseconds)
     return Reply(toast=buttons_proven_text(milliseconds, request.words))

@@ -1,4 +1,4 @@
-"""Defines what a self-check is, and runs one."""
+"""Defines what a self-check is, and runs and repairs one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar, runtime_checkable
 
-from storage.records.self_checks import CheckResult, HealthFinding
+from storage.records.self_checks import CheckResult, HealthFinding, RepairOutcome
 
 log = logging.getLogger(__name__)
 
@@ -82,3 +82,44 @@ def _forget_error(done: asyncio.Task[object]) -> None:
     """Nobody waits any more for what outlived its caller; whoever waits gets the error too."""
     if not done.cancelled():
         done.exception()
+
+
+async def repair_findings(
+    check: SelfCheck, result: CheckResult, *, seconds: float
+) -> tuple[CheckResult, Sequence[RepairOutcome]]:
+    """The result after the repairs that the check can make, and those that have helped. Each repair
+    may take `seconds`."""
+    wanted = dict.fromkeys(each.repair for each in result.findings if each.repair)
+    if not wanted or not isinstance(check, RepairingCheck):
+        return result, ()
+    made: list[RepairOutcome] = []
+    for repair in wanted:
+        findings = [each for each in result.findings if each.repair == repair]
+        try:
+            async with asyncio.timeout(seconds):
+                made.append(
+                    RepairOutcome(repair=repair, count=await check.repair(repair, findings))
+                )
+        except Exception:
+            # Error boundary: what cannot be repaired stays a problem that is told.
+            log.exception("the repair %s failed", repair)
+    after = await run_check(check, seconds=seconds)
+    helped = [each for each in made if each.count and _has_helped(each.repair, result, after)]
+    for each in helped:
+        log.info("repaired: %s (%d)", each.repair, each.count)
+    return after, helped
+
+
+def _has_helped(repair: str, before: CheckResult, after: CheckResult) -> bool:
+    """Whether something that named this repair is gone or has become less."""
+    left = {(each.text, each.subject): each.facts.get("n") for each in after.findings}
+    for each in before.findings:
+        if each.repair != repair:
+            continue
+        key, n = (each.text, each.subject), each.facts.get("n")
+        if key not in left:
+            return after.is_complete
+        rest = left[key]
+        if isinstance(n, int) and isinstance(rest, int) and rest < n:
+            return True
+    return False

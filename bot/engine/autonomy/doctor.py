@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import platform
 import shutil
 import sqlite3
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from bot.engine.agent.model_calls import ModelRequest
 from bot.engine.agent.model_gateway import ModelGateway
-from bot.engine.autonomy.check import BlockingWork, RepairingCheck, SelfCheck, run_check
+from bot.engine.autonomy.check import BlockingWork, SelfCheck, repair_findings, run_check
 from bot.engine.autonomy.self_check import SelfCheckService
 from bot.engine.llm.backend import (
     OFFLINE_NAME,
@@ -31,10 +30,8 @@ from bot.engine.workers.spec import CostAccount
 from storage.db import Database
 from storage.key_value import KeyValueStore
 from storage.records.people import Channel, Language, Person
-from storage.records.self_checks import CheckResult, HealthFinding, HealthReport, RepairOutcome
+from storage.records.self_checks import CheckResult, HealthFinding, HealthReport
 from storage.records.system import BackendHealth, BackendReport, BackupState, ModelChoice
-
-log = logging.getLogger(__name__)
 
 _PROBE_SECONDS = 45.0
 _CALL_LIMITS = RunLimits(turns=1, output_tokens=200, seconds=30.0)
@@ -62,9 +59,8 @@ class DoctorService:
         repairs = list(report.repairs)
         if fix:
             for at, (probe, result) in enumerate(zip(probes, probed, strict=True)):
-                if isinstance(probe, RepairingCheck):
-                    repairs += await self._repair(probe, result)
-                    probed[at] = await run_check(probe, seconds=self.seconds)
+                probed[at], helped = await repair_findings(probe, result, seconds=self.seconds)
+                repairs += helped
         results: dict[str, CheckResult] = {}
         for each in (*report.results, *probed):
             known = results.get(each.name, CheckResult(name=each.name))
@@ -79,20 +75,6 @@ class DoctorService:
         """Buttons of this channel's cards reach us."""
         at = self.now().isoformat()
         await self.key_values.put(_press_key(channel), {"at": at, "ms": milliseconds})
-
-    async def _repair(self, probe: RepairingCheck, result: CheckResult) -> Sequence[RepairOutcome]:
-        made: list[RepairOutcome] = []
-        for repair in dict.fromkeys(each.repair for each in result.findings if each.repair):
-            findings = [each for each in result.findings if each.repair == repair]
-            try:
-                async with asyncio.timeout(self.seconds):
-                    made.append(
-                        RepairOutcome(repair=repair, count=await probe.repair(repair, findings))
-                    )
-            except Exception:
-                # Error boundary: what cannot be repaired is found again.
-                log.exception("the repair %s failed", repair)
-        return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +92,9 @@ class ModelCallProbe:
     async def find(self) -> Sequence[HealthFinding]:
         if all(each.backend == OFFLINE_NAME for each in self.choices()):
             return [HealthFinding(text="model_none", points=5)]
-        return [await self._call(each) for each in self.choices() if self.is_api(each)]
+        return await asyncio.gather(
+            *(self._call(each) for each in self.choices() if self.is_api(each))
+        )
 
     async def _call(self, choice: ModelChoice) -> HealthFinding:
         try:

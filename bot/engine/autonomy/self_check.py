@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from bot.engine.agent.conversation.resumption import CardPoster
-from bot.engine.autonomy.check import RepairingCheck, SelfCheck, run_check
+from bot.engine.autonomy.check import SelfCheck, repair_findings, run_check
 from cards.catalog import TextCatalog, catalog_for
 from cards.views.self_checks import incidents_card, repair_instruction, repair_title
 from storage.db import Database, Transaction
@@ -81,7 +81,7 @@ class SelfCheckService:
                 return HealthReport(at=self.now(), results=results)
             repairs: list[RepairOutcome] = []
             for at, (check, result) in enumerate(zip(self.checks, results, strict=True)):
-                results[at], helped = await self._repair(check, result)
+                results[at], helped = await repair_findings(check, result, seconds=self.seconds)
                 repairs += helped
             report = HealthReport(at=self.now(), results=results, repairs=repairs)
             await self._record(report)
@@ -121,30 +121,6 @@ class SelfCheckService:
             await self.repo.update(tx, replace(incident, task_id=task.id))
         self.on_task()
         return replace(incident, task_id=task.id), task
-
-    async def _repair(
-        self, check: SelfCheck, result: CheckResult
-    ) -> tuple[CheckResult, Sequence[RepairOutcome]]:
-        """The result after the repairs, and those that have helped."""
-        wanted = dict.fromkeys(each.repair for each in result.findings if each.repair)
-        if not wanted or not isinstance(check, RepairingCheck):
-            return result, ()
-        made: list[RepairOutcome] = []
-        for repair in wanted:
-            findings = [each for each in result.findings if each.repair == repair]
-            try:
-                async with asyncio.timeout(self.seconds):
-                    made.append(
-                        RepairOutcome(repair=repair, count=await check.repair(repair, findings))
-                    )
-            except Exception:
-                # Error boundary: what cannot be repaired stays a problem that is told.
-                log.exception("the repair %s failed", repair)
-        after = await run_check(check, seconds=self.seconds)
-        helped = [each for each in made if each.count and _has_helped(each.repair, result, after)]
-        for each in helped:
-            log.info("repaired: %s (%d)", each.repair, each.count)
-        return after, helped
 
     async def _record(self, report: HealthReport) -> None:
         """The run, its problems and the cards about them are one transaction: a death before it
@@ -224,18 +200,3 @@ def _told(result: CheckResult) -> Sequence[NewIncident]:
         for each in result.findings
         if each.is_told
     ]
-
-
-def _has_helped(repair: str, before: CheckResult, after: CheckResult) -> bool:
-    """Whether something that named this repair is gone or has become less."""
-    left = {(each.text, each.subject): each.facts.get("n") for each in after.findings}
-    for each in before.findings:
-        if each.repair != repair:
-            continue
-        key, n = (each.text, each.subject), each.facts.get("n")
-        if key not in left:
-            return after.is_complete
-        rest = left[key]
-        if isinstance(n, int) and isinstance(rest, int) and rest < n:
-            return True
-    return False
