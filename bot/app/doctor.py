@@ -49,7 +49,11 @@ def build_doctor(
         )
 
     return DoctorService(
-        self_check=self_check, probes=probes, key_values=store.key_values, now=clock.now
+        self_check=self_check,
+        probes=probes,
+        key_values=store.key_values,
+        mask=engine.workers.redactor.mask,
+        now=clock.now,
     )
 
 

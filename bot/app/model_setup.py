@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Mapping
-from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import assert_never
@@ -23,7 +22,7 @@ from bot.config.settings import (
     secret_setting_names,
 )
 from bot.engine.autonomy.check import run_check
-from bot.engine.autonomy.doctor import CodingCliProbe, ModelCallProbe
+from bot.engine.autonomy.doctor import CodingCliProbe, ModelCallProbe, mask_facts
 from bot.engine.llm.backend_registry import MODEL_NAME, BackendRegistry
 from bot.engine.workers.spec import CostAccount
 from handlers.errors import UserError
@@ -163,10 +162,7 @@ class ModelSetupService:
             else CodingCliProbe(report=prepared.report, in_use=lambda: [new.model])
         )
         result = await run_check(probe, seconds=_TEST_SECONDS)
-        finding, mask = result.findings[0], self._engine.workers.redactor.mask
-        # A service may repeat the key in its refusal.
-        facts = {k: mask(v) if isinstance(v, str) else v for k, v in finding.facts.items()}
-        return replace(finding, facts=facts)
+        return mask_facts(result.findings[0], self._engine.workers.redactor.mask)
 
     def _write(self, changes: Mapping[str, str], candidate: Settings) -> None:
         def check(draft: Path) -> None:

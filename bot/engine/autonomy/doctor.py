@@ -9,7 +9,7 @@ import sqlite3
 import stat
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -43,11 +43,12 @@ MAKE_PRIVATE = "make_private"
 @dataclass(kw_only=True, eq=False)
 class DoctorService:
     """Implements handlers.ports_autonomy.DoctorPort. `probes` may call models and platforms, and
-    cost a little."""
+    cost a little; `mask` hides secrets in what they are told."""
 
     self_check: SelfCheckService
     probes: Callable[[Person], Sequence[SelfCheck]]
     key_values: KeyValueStore
+    mask: Callable[[str], str]
     now: Callable[[], datetime]
     seconds: float = _PROBE_SECONDS
 
@@ -66,7 +67,10 @@ class DoctorService:
             known = results.get(each.name, CheckResult(name=each.name))
             results[each.name] = CheckResult(
                 name=each.name,
-                findings=(*known.findings, *each.findings),
+                findings=(
+                    *known.findings,
+                    *(mask_facts(found, self.mask) for found in each.findings),
+                ),
                 is_complete=known.is_complete and each.is_complete,
             )
         return HealthReport(at=self.now(), results=list(results.values()), repairs=repairs)
@@ -75,6 +79,12 @@ class DoctorService:
         """Buttons of this channel's cards reach us."""
         at = self.now().isoformat()
         await self.key_values.put(_press_key(channel), {"at": at, "ms": milliseconds})
+
+
+def mask_facts(finding: HealthFinding, mask: Callable[[str], str]) -> HealthFinding:
+    """Without secrets: a service may repeat the key in its refusal."""
+    facts = {k: mask(v) if isinstance(v, str) else v for k, v in finding.facts.items()}
+    return replace(finding, facts=facts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
