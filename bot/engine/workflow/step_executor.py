@@ -91,7 +91,7 @@ class StepAttempt:
     `unchanged_files` were to be written or changed and are as they were before the task;
     `spoilt_files` could be parsed before and can't be now, each with the reason;
     `untranslated_files` are not in the language that was asked for. With `called_nothing` its
-    worker had tools and used none."""
+    worker says that it is blocked, had tools and used none."""
 
     step: StartedStep
     reply: ModelReply
@@ -234,24 +234,37 @@ class StepExecutor:
         reply = await self._deps.gateway.call_model(ask, worker.chosen, worker.session, watch)
         step = replace(step, messages=steering.delivered)
         attempt = await self._check_files(step, reply, workspace)
-        if not context.tools or reply.result.suspended:
+        answer = reply.result.value
+        if not isinstance(answer, StepAnswer) or answer.status != "blocked":
             return attempt
-        has_called = await self._deps.gateway.has_called_tools(
-            worker.session, path=step.node.id, since=step.run.started_at
-        )
-        return replace(attempt, called_nothing=not has_called)
+        idle = await self._has_only_talked(step, worker, context, since=step.run.started_at)
+        return replace(attempt, called_nothing=idle)
+
+    async def _has_only_talked(
+        self,
+        step: StartedStep,
+        worker: AssignedWorker,
+        context: WorkerContext,
+        *,
+        since: datetime | None,
+    ) -> bool:
+        """Whether the worker has called no tool in this step since then, although it has some. Of
+        coding CLIs, which have tools of their own, nothing is known."""
+        if not (context.tools and worker.chosen.backend.accepts_tools):
+            return False
+        gateway, path = self._deps.gateway, step.node.id
+        return not await gateway.has_called_tools(worker.session, path=path, since=since)
 
     async def _no_call_note(
         self, step: StartedStep, worker: AssignedWorker, context: WorkerContext
     ) -> str:
         """For a worker that has failed before and not even tried: weak models report instead."""
-        if not (step.last_error and context.tools):
+        if not step.last_error or not await self._has_only_talked(
+            step, worker, context, since=None
+        ):
             return ""
-        tried = await self._deps.gateway.has_called_tools(
-            worker.session, path=step.node.id, since=None
-        )
         names = ", ".join(tool.name for tool in context.tools[:_SHOWN_TOOLS])
-        return "" if tried else _NO_CALL_NOTE.format(names=names)
+        return _NO_CALL_NOTE.format(names=names)
 
     async def _check_files(
         self, step: StartedStep, reply: ModelReply, workspace: Path
