@@ -69,7 +69,7 @@ def _describe_parts(core: Container) -> Iterator[str]:
         if choice.problem:
             yield f"⚠️ Model {choice.name}: {words.get_or_literal(choice.problem)}"
         elif choice.backend == OFFLINE_NAME:
-            yield "⚠️ Model offline: shows only how tasks look. Set SHIFTBOSS_MODEL and its key."
+            yield "⚠️ Model offline: only fixed rules work. Connect one with `shiftboss init`."
         else:
             yield f"Model {choice.name}: ready"
     for health in core.alerts.health():
