@@ -71,7 +71,7 @@ def _describe_parts(core: Container) -> Iterator[str]:
         elif choice.backend == OFFLINE_NAME:
             yield "⚠️ Model offline: only fixed rules work. Connect one with `shiftboss init`."
         else:
-            yield f"Model {choice.name}: ready"
+            yield f"Model {choice.name}: configured; `shiftboss doctor` calls it"
     for health in core.alerts.health():
         problem = alert_text(words, health) if health.alert else ""
         mark, state = ("⚠️ ", problem) if problem else ("", "ready")
