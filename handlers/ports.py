@@ -185,6 +185,12 @@ class TaskPort(Protocol):
         """Newest first, from the one after `before` on, which is the creation time and id of a
         task. `text` occurs in the title or instruction. Not changed by what happens to tasks."""
 
+    async def list_workflow_runs(
+        self, *, by: Person, chat: ChatId, names: Collection[str], limit: int
+    ) -> Mapping[str, Sequence[Task]]:
+        """The newest tasks of each of these named workflows, newest first, at most `limit` of
+        each."""
+
     async def list_events(
         self, *, by: Person, chat: ChatId, after: int, limit: int, task_id: TaskId | None = None
     ) -> Sequence[TaskEvent]:

@@ -470,6 +470,9 @@ class WorkflowPort(Protocol):
     async def validate(self, text: str) -> workflows.NamedWorkflow | workflows.InvalidWorkflowFile:
         """Check whether this text is a valid workflow."""
 
+    async def check(self, text: str, language: Language) -> workflows.WorkflowCheck:
+        """Like `validate`, with a drawing for a page."""
+
     async def read_file(self, file: str) -> str:
         """Read a file sent with a message; `file` is relative to the data directory."""
 
@@ -477,9 +480,15 @@ class WorkflowPort(Protocol):
         """A task's plan as workflow text, without its inputs and results. NO_PLAN if there is
         none."""
 
-    async def save(self, name: str, text: str, *, replace: bool = False) -> workflows.NamedWorkflow:
-        """Save atomically. EXISTS if the name is taken and `replace` is False; BROKEN if it is
-        invalid."""
+    async def read_source(self, name: str) -> workflows.WorkflowSource:
+        """The text of the workflow of exactly this name, valid or not."""
 
-    async def delete(self, name: str) -> None:
-        """Invalid files can be deleted too."""
+    async def save(
+        self, name: str, text: str, *, replace: bool = False, based_on: str = ""
+    ) -> workflows.NamedWorkflow:
+        """Save atomically. EXISTS if the name is taken and `replace` is False; BROKEN if it is
+        invalid. With the hash of the text that the change is `based_on`, only that is replaced:
+        CHANGED if there is another or none by now."""
+
+    async def delete(self, name: str, *, based_on: str = "") -> None:
+        """Invalid files can be deleted too. `based_on` as in `save`."""

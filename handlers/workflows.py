@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -57,9 +58,12 @@ from storage.records.workflows import (
     InvalidWorkflowFile,
     NamedWorkflow,
     WorkflowInput,
+    WorkflowInputValue,
     WorkflowRefusalReason,
     WorkflowRefused,
 )
+
+log = logging.getLogger(__name__)
 
 _MAX_NAME = 64
 _MAX_DETAIL = 200
@@ -157,7 +161,25 @@ async def _start_or_ask(
 ) -> Reply:
     if not inputs.is_complete:
         return _ask_for_inputs(request, workflow, submission, inputs)
-    ready = await request.services.workflows.prepare_run(workflow.name, inputs.values)
+    task, instruction = await start_workflow(request, submission, inputs.values, source=source)
+    if task.instruction != instruction:
+        # The message was edited after its task was created.
+        raise UserError("already_made", id=task.id)
+    view = await request.services.tasks.view(task.id)
+    card = task_card(view, request.words, now=request.now)
+    return Reply(card=card, key=f"task:{task.id}", data=task_view_data(view))
+
+
+async def start_workflow(
+    request: Request,
+    submission: SubmitWorkflowInputs,
+    values: Mapping[str, WorkflowInputValue],
+    *,
+    source: str,
+) -> tuple[Task, str]:
+    """Create the task of a run with complete inputs, once for each `source`; with the instruction
+    that it should have."""
+    ready = await request.services.workflows.prepare_run(submission.name, values)
     project_dir, in_git = await resolve_workspace(request, submission.folder)
     new = NewTask(
         title=formats.single_line(ready.title, _MAX_TITLE),
@@ -174,13 +196,7 @@ async def _start_or_ask(
         persona=await persona_for_task(request, ""),
         files=submission.files,
     )
-    task = await request.services.tasks.run_workflow(new, ready.body)
-    if task.instruction != new.instruction:
-        # The message was edited after its task was created.
-        raise UserError("already_made", id=task.id)
-    view = await request.services.tasks.view(task.id)
-    card = task_card(view, request.words, now=request.now)
-    return Reply(card=card, key=f"task:{task.id}", data=task_view_data(view))
+    return await request.services.tasks.run_workflow(new, ready.body), ready.instruction
 
 
 def _ask_for_inputs(
@@ -299,12 +315,29 @@ async def delete_command(request: Request, rest: str) -> Reply:
 async def delete_workflow(request: Request, name: str, card_key: str = "") -> Reply:
     """Deleting a missing workflow succeeds, because the request may be repeated."""
     try:
-        await request.services.workflows.delete(name)
+        await remove_workflow(request, name)
     except WorkflowRefused as error:
         if error.reason is not WorkflowRefusalReason.UNKNOWN:
             raise
     card, data = workflow_deleted_card(name, request.words), {"name": name, "deleted": True}
     return Reply(card=card, key=card_key, in_place=bool(card_key), data=data)
+
+
+async def store_workflow(
+    request: Request, name: str, text: str, *, replace: bool = False, based_on: str = ""
+) -> NamedWorkflow:
+    """Save for an owner, with a line in the log. Parameters are those of the port."""
+    request.require_owner()
+    saved = await request.services.workflows.save(name, text, replace=replace, based_on=based_on)
+    log.info("Workflow %s was saved by person %s", name, request.person.id)
+    return saved
+
+
+async def remove_workflow(request: Request, name: str, *, based_on: str = "") -> None:
+    """Delete for an owner, with a line in the log."""
+    request.require_owner()
+    await request.services.workflows.delete(name, based_on=based_on)
+    log.info("Workflow %s was deleted by person %s", name, request.person.id)
 
 
 def suggest_name(task: Task) -> str:
@@ -327,7 +360,7 @@ def strip_fences(text: str) -> str:
 
 
 async def _save_workflow(request: Request, name: str, text: str, *, replace: bool) -> Reply:
-    workflow = await request.services.workflows.save(name, text, replace=replace)
+    workflow = await store_workflow(request, name, text, replace=replace)
     return Reply(card=workflow_saved_card(workflow, request.words), data=workflow_data(workflow))
 
 

@@ -9,12 +9,13 @@ from typing import Any, TypedDict, Unpack
 
 from sqlalchemy import ColumnElement, Row, Select, and_, case, func, or_, select, true, update
 
-from storage import schema
+from storage import autonomy_schema, schema
 from storage.db import Database, Transaction, record_from, records_from, row_from
 from storage.dialect import UtcTimestamp, insert_or_ignore
 from storage.errors import NotFound
 from storage.ids import MAX_CANDIDATES, parse_id_prefix, single_match
 from storage.records.people import ChatId, PersonId
+from storage.records.prompt_versions import PromptKind
 from storage.records.tasks import (
     NewTask,
     Task,
@@ -27,6 +28,7 @@ from storage.records.tasks import (
 )
 
 _T = schema.tasks.c
+_USED = autonomy_schema.attempt_versions.c
 _CHAT = schema.chats.c
 _CURRENT_CHAT = schema.chats.alias("here")
 _ID_PREFIX = "task-"
@@ -169,6 +171,36 @@ class TaskRepo:
             query = query.where(or_(_T.created_at < at, and_(_T.created_at == at, _T.id > task_id)))
         query = query.order_by(_T.created_at.desc(), _T.id).limit(limit)
         return records_from(Task, await self._db.fetch_all(query))
+
+    async def list_workflow_runs(
+        self, visibility: TaskVisibility, names: Collection[str], *, limit: int
+    ) -> Mapping[str, Sequence[Task]]:
+        """The newest tasks of each of these named workflows, at most `limit` of each."""
+        by_age = func.row_number().over(
+            partition_by=_USED.name, order_by=(_T.created_at.desc(), _T.id)
+        )
+        ranked = (
+            select(_USED.name.label("workflow"), _T.id, by_age.label("rank"))
+            .join(schema.tasks, _T.id == _USED.task_id)
+            .where(
+                _USED.kind == PromptKind.WORKFLOW.value,
+                _USED.name.in_(tuple(names)),
+                _USED.path == "",
+                NOT_DELETED,
+                visibility.where_clause,
+            )
+            .subquery()
+        )
+        query = (
+            select(ranked.c.workflow, schema.tasks)
+            .join(schema.tasks, _T.id == ranked.c.id)
+            .where(ranked.c.rank <= limit)
+            .order_by(_T.created_at.desc(), _T.id)
+        )
+        runs: dict[str, list[Task]] = {}
+        for row in await self._db.fetch_all(query):
+            runs.setdefault(row.workflow, []).append(record_from(Task, row))
+        return runs
 
     async def count_by_status(self) -> Mapping[TaskStatus, int]:
         query = select(_T.status, func.count()).where(NOT_DELETED).group_by(_T.status)

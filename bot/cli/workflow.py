@@ -77,14 +77,16 @@ def open_workflow(source: str, *, as_json: bool) -> tuple[str, Any]:
     path = Path(source)
     if not path.exists():
         fail(f"{source}: no such file", as_json=as_json, status=2)
+    text = ""
     try:
         # Follow links in an explicit path.
-        return path.stem, parse_workflow_text(read_file(path.resolve()))
+        text = read_file(path.resolve())
+        return path.stem, parse_workflow_text(text)
     except UnreadableWorkflowFile as error:
         fault = WorkflowError(key=error.key, facts=error.facts)
         fail_invalid(path.name, (fault,), as_json=as_json)
     except InvalidGraph as error:
-        fail_invalid(path.name, to_workflow_faults(error.issues), as_json=as_json)
+        fail_invalid(path.name, to_workflow_faults(error.issues, text), as_json=as_json)
     raise AssertionError  # both calls exit
 
 

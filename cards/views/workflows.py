@@ -40,6 +40,7 @@ def fault_lines(
 
 
 def fault_line(fault: WorkflowError, words: TextCatalog) -> str:
+    """Without its line, unless the text itself names it."""
     place = ".".join(filter(None, (fault.location, fault.field)))
     text = formats.single_line(_fault_text(fault, words), _MAX_FAULT_LINE)
     return f"`{formats.single_line(place, 120)}`: {text}" if place else text
@@ -98,6 +99,8 @@ def fault_data(fault: WorkflowError, words: TextCatalog) -> dict[str, Any]:
         "key": fault.key,
         "where": fault.location,
         "field": fault.field,
+        "line": fault.line,
+        "column": fault.column,
         "text": fault_line(fault, words),
     }
 

@@ -15,11 +15,14 @@ WorkflowInputValue: TypeAlias = str | int | float | bool
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowError:
     """An error in a workflow. `location` is a node, an edge or empty; `field` is a part of it.
-    `key` is a text under `workflow.fault` or `workflows.fault`, with its facts."""
+    `key` is a text under `workflow.fault` or `workflows.fault`, with its facts. `line` and `column`
+    count from 1 and are 0 if the place is not known."""
 
     key: str
     location: str = ""
     field: str = ""
+    line: int = 0
+    column: int = 0
     facts: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
 
@@ -97,6 +100,30 @@ class WorkflowDrawing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowCheck:
+    """The judgement of a text. `svg` is a drawing without styles of its own; empty if it is invalid
+    or the drawing would be too large."""
+
+    workflow: NamedWorkflow | InvalidWorkflowFile
+    svg: str = ""
+
+    @property
+    def errors(self) -> tuple[WorkflowError, ...]:
+        return self.workflow.errors if isinstance(self.workflow, InvalidWorkflowFile) else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowSource:
+    """The text of a workflow's file, valid or not. A change that names its `hash` is refused if the
+    text is another by then."""
+
+    name: str
+    file: str
+    text: str
+    hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedWorkflow:
     """A workflow ready to run: the task's title, its instruction for workers, and the checked plan
     as stored."""
@@ -111,6 +138,7 @@ class WorkflowRefusalReason(StrEnum):
     BAD_NAME = "bad_name"
     BROKEN = "broken"
     EXISTS = "exists"
+    CHANGED = "changed"
     TOO_LARGE = "too_large"
     NO_PLAN = "no_plan"
     UNWRITABLE = "unwritable"

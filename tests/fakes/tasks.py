@@ -52,6 +52,11 @@ class FakeTasks:
     ) -> Sequence[Task]:
         return tuple(self.tasks.values())[:limit]
 
+    async def list_workflow_runs(
+        self, *, by: Person, chat: ChatId, names: Collection[str], limit: int
+    ) -> Mapping[str, Sequence[Task]]:
+        return {}
+
     async def list_events(
         self, *, by: Person, chat: ChatId, after: int, limit: int, task_id: TaskId | None = None
     ) -> Sequence[TaskEvent]:

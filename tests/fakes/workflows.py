@@ -6,18 +6,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from storage.records.people import Language
+from storage.records.prompt_versions import text_hash
 from storage.records.tasks import Task
 from storage.records.workflows import (
     InvalidWorkflowFile,
     NamedWorkflow,
     PreparedWorkflow,
     WorkflowCatalog,
+    WorkflowCheck,
     WorkflowDrawing,
     WorkflowError,
     WorkflowInput,
     WorkflowInputValue,
     WorkflowRefusalReason,
     WorkflowRefused,
+    WorkflowSource,
     WorkflowStep,
 )
 
@@ -85,14 +88,27 @@ class FakeWorkflows:
             return InvalidWorkflowFile(name="", errors=(make_workflow_fault(),))
         return make_workflow("")
 
+    async def check(self, text: str, language: Language) -> WorkflowCheck:
+        return WorkflowCheck(workflow=await self.validate(text), svg="<svg/>")
+
+    async def read_source(self, name: str) -> WorkflowSource:
+        if name not in self.saved:
+            raise WorkflowRefused(WorkflowRefusalReason.UNKNOWN, name)
+        text = self.saved[name]
+        return WorkflowSource(name=name, file=f"{name}.yaml", text=text, hash=text_hash(text))
+
     async def read_file(self, file: str) -> str:
         return self.files[file]
 
     async def export_task_plan(self, task: Task, name: str) -> str:
         return f"name: {task.title}"
 
-    async def save(self, name: str, text: str, *, replace: bool = False) -> NamedWorkflow:
-        if any(each.name == name for each in self.workflows) and not replace:
+    async def save(
+        self, name: str, text: str, *, replace: bool = False, based_on: str = ""
+    ) -> NamedWorkflow:
+        if based_on and text_hash(self.saved.get(name, "")) != based_on:
+            raise WorkflowRefused(WorkflowRefusalReason.CHANGED, name)
+        if any(each.name == name for each in self.workflows) and not (replace or based_on):
             raise WorkflowRefused(WorkflowRefusalReason.EXISTS, name)
         if isinstance(judged := await self.validate(text), InvalidWorkflowFile):
             raise WorkflowRefused(WorkflowRefusalReason.BROKEN, name, errors=judged.errors)
@@ -100,7 +116,7 @@ class FakeWorkflows:
         self.workflows.append(make_workflow(name))
         return self.workflows[-1]
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: str, *, based_on: str = "") -> None:
         await self.find(name)
         self.workflows = [each for each in self.workflows if each.name != name]
 

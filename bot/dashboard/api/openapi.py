@@ -89,4 +89,8 @@ def _parameters(route: ApiRoute) -> list[dict[str, Any]]:
     if route.method != "GET":
         key = {"name": "Idempotency-Key", "in": "header", "required": False}
         found.append({**key, "schema": {"type": "string", "maxLength": 200}})
+    if route.guarded:
+        guard = {"name": "If-Match", "in": "header", "required": False}
+        about = "the `hash` that the change is based on, or `*`; without it, nothing is replaced"
+        found.append({**guard, "description": about, "schema": {"type": "string"}})
     return found

@@ -78,7 +78,8 @@ class ApiCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiRoute:
-    """`answer` None: there is no content, or it is no JSON (`media`)."""
+    """`answer` None: there is no content, or it is no JSON (`media`). A `guarded` one changes only
+    the version that the header `If-Match` names."""
 
     method: str
     path: str
@@ -90,6 +91,7 @@ class ApiRoute:
     status: int
     role: PersonRole
     media: str
+    guarded: bool
 
     @property
     def name(self) -> str:
@@ -120,6 +122,7 @@ class ApiRoutes:
         status: int = 200,
         role: PersonRole = PersonRole.MEMBER,
         media: str = "application/json",
+        guarded: bool = False,
     ) -> Callable[[_Handler], _Handler]:
         def add(handler: _Handler) -> _Handler:
             hints = get_type_hints(handler)
@@ -136,6 +139,7 @@ class ApiRoutes:
                 status=status if is_model or media != "application/json" else 204,
                 role=role,
                 media=media,
+                guarded=guarded,
             )
             self.all.append(route)
             return handler
@@ -185,6 +189,11 @@ def problem_response(
         media_type="application/problem+json",
         headers={"cache-control": "no-store", **(headers or {})},
     )
+
+
+def read_if_match(http: HttpRequest) -> str:
+    """The version that a change is based on; empty without the header, `*` for any."""
+    return http.headers.get("if-match", "").strip().removeprefix("W/").strip('"')
 
 
 def make_cursor(*parts: str) -> str:

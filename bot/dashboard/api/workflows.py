@@ -1,26 +1,45 @@
-"""Workflows: list, show, validate and run."""
+"""Workflows: list, show, validate, save, delete and run."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from bot.dashboard.api.routing import ApiCall, ApiModel, ApiProblem, ApiRoutes, Line, Words
+from bot.dashboard.api.routing import (
+    ApiCall,
+    ApiModel,
+    ApiProblem,
+    ApiRoutes,
+    Line,
+    Words,
+    read_if_match,
+)
 from bot.dashboard.api.tasks import TaskModel
-from cards import formats
-from handlers.projects import resolve_workspace
+from cards.actions import SubmitWorkflowInputs
+from cards.catalog import TextCatalog
+from cards.views.workflows import MAX_FAULTS, fault_line
 from handlers.workflow_inputs import parse_inputs
-from handlers.workflows import input_problems
-from storage.records.tasks import NewTask, TaskPriority
+from handlers.workflows import (
+    input_problems,
+    remove_workflow,
+    start_workflow,
+    store_workflow,
+)
+from storage.records.people import PersonRole
+from storage.records.tasks import TaskPriority
 from storage.records.workflows import (
-    InvalidWorkflowFile,
     NamedWorkflow,
+    WorkflowError,
     WorkflowInputValue,
+    WorkflowRefusalReason,
+    WorkflowRefused,
 )
 
 routes = ApiRoutes("workflows")
-_MAX_TITLE = 120
+_HASH = re.compile("[0-9a-f]{64}")
 
 
 class InputModel(ApiModel):
@@ -41,6 +60,7 @@ class WorkflowStepModel(ApiModel):
 
 class WorkflowModel(ApiModel):
     name: str
+    file: str
     title: str
     description: str
     inputs: list[InputModel]
@@ -49,18 +69,28 @@ class WorkflowModel(ApiModel):
 
 
 class FaultModel(ApiModel):
-    """`key` names the kind of fault; `location` is a node or an edge, `field` a part of it."""
+    """`key` names the kind of fault; `location` is a node or an edge, `field` a part of it. `line`
+    and `column` count from 1 and are 0 where the place is not known. `text` says what to mend."""
 
     key: str
     location: str
     field: str
+    line: int
+    column: int
+    text: str
+
+
+class InvalidFileModel(ApiModel):
+    name: str
+    file: str
+    faults: list[FaultModel]
 
 
 class WorkflowList(ApiModel):
-    """`invalid` names files that cannot be run."""
+    """`invalid` are files that cannot be run."""
 
     workflows: list[WorkflowModel]
-    invalid: list[str]
+    invalid: list[InvalidFileModel]
 
 
 class WorkflowTextBody(ApiModel):
@@ -68,8 +98,21 @@ class WorkflowTextBody(ApiModel):
 
 
 class ValidationModel(ApiModel):
+    """The first faults, at most 20; `drawing` is an SVG picture of a valid workflow, empty if it is
+    too large."""
+
     workflow: WorkflowModel | None
     faults: list[FaultModel]
+    drawing: str
+
+
+class WorkflowSourceModel(ApiModel):
+    """`hash` is for the header `If-Match` of a change."""
+
+    name: str
+    file: str
+    text: str
+    hash: str
 
 
 class RunBody(ApiModel):
@@ -83,21 +126,28 @@ class RunBody(ApiModel):
 @routes("GET", "/workflows")
 async def list_workflows(call: ApiCall) -> WorkflowList:
     """Saved workflows by name"""
-    catalog = await call.request.services.workflows.list_workflows()
+    request = call.request
+    catalog = await request.services.workflows.list_workflows()
     return WorkflowList(
         workflows=[WorkflowModel.model_validate(each) for each in catalog.workflows],
-        invalid=[each.name for each in catalog.invalid],
+        invalid=[
+            InvalidFileModel(
+                name=each.name, file=each.file, faults=_faults(each.errors, request.words)
+            )
+            for each in catalog.invalid
+        ],
     )
 
 
 @routes("POST", "/workflows/validate")
 async def validate_workflow(call: ApiCall, body: WorkflowTextBody) -> ValidationModel:
     """Check whether a text is a valid workflow; nothing is saved"""
-    checked = await call.request.services.workflows.validate(body.text)
-    if isinstance(checked, InvalidWorkflowFile):
-        faults = [FaultModel.model_validate(each, from_attributes=True) for each in checked.errors]
-        return ValidationModel(workflow=None, faults=faults)
-    return ValidationModel(workflow=WorkflowModel.model_validate(checked), faults=[])
+    words = call.request.words
+    checked = await call.request.services.workflows.check(body.text, words.language)
+    if not isinstance(checked.workflow, NamedWorkflow):
+        return ValidationModel(workflow=None, faults=_faults(checked.errors, words), drawing="")
+    found = WorkflowModel.model_validate(checked.workflow)
+    return ValidationModel(workflow=found, faults=[], drawing=checked.svg)
 
 
 @routes("GET", "/workflows/{name}")
@@ -106,30 +156,73 @@ async def show_workflow(call: ApiCall, name: str) -> WorkflowModel:
     return WorkflowModel.model_validate(await call.request.services.workflows.find(name))
 
 
+@routes("GET", "/workflows/{name}/source", role=PersonRole.OWNER)
+async def show_workflow_source(call: ApiCall, name: str) -> WorkflowSourceModel:
+    """The text of a workflow's file, valid or not"""
+    source = await call.request.services.workflows.read_source(name)
+    return WorkflowSourceModel.model_validate(source)
+
+
+@routes("PUT", "/workflows/{name}", role=PersonRole.OWNER, guarded=True)
+async def save_workflow(call: ApiCall, name: str, body: WorkflowTextBody) -> WorkflowSourceModel:
+    """Save a new workflow, or with If-Match a change of one"""
+    command, based_on = call.command, read_if_match(call.request.http)
+    try:
+        await store_workflow(
+            command, name, body.text, replace=based_on == "*", based_on=_hash(based_on)
+        )
+    except WorkflowRefused as refused:
+        if refused.reason is not WorkflowRefusalReason.BROKEN:
+            raise
+        wrong = tuple(
+            {"field": f"text:{each.line}:{each.column}", "message": each.text}
+            for each in _faults(refused.errors, command.words)
+        )
+        raise ApiProblem(422, "wrong_fields", fields=wrong, names="text") from refused
+    source = await command.services.workflows.read_source(name)
+    return WorkflowSourceModel.model_validate(source)
+
+
+@routes("DELETE", "/workflows/{name}", role=PersonRole.OWNER, guarded=True)
+async def delete_workflow(call: ApiCall, name: str) -> None:
+    """Delete a workflow; its tasks go on"""
+    based_on = read_if_match(call.request.http)
+    await remove_workflow(call.command, name, based_on=_hash(based_on))
+
+
 @routes("POST", "/workflows/{name}/runs", status=201)
 async def run_workflow(call: ApiCall, name: str, body: RunBody) -> TaskModel:
     """Run a saved workflow as a task in your own chat"""
-    command, services = call.command, call.request.services
-    workflow: NamedWorkflow = await services.workflows.find(name)
+    command = call.command
+    workflow: NamedWorkflow = await call.request.services.workflows.find(name)
     inputs = parse_inputs(workflow.inputs, body.inputs)
     if not inputs.is_complete:
         problems = input_problems(command, workflow.inputs, inputs)
         wrong = tuple({"field": "inputs", "message": each[:200]} for each in problems)
         raise ApiProblem(422, "wrong_fields", fields=wrong, names="inputs")
-    ready = await services.workflows.prepare_run(workflow.name, inputs.values)
-    project_dir, in_git = await resolve_workspace(command, body.project)
-    task = await services.tasks.run_workflow(
-        NewTask(
-            title=formats.single_line(ready.title, _MAX_TITLE),
-            instruction=ready.instruction,
-            priority=body.priority,
-            chat_id=call.request.chat.id,
-            created_by=call.request.person.id,
-            source=call.source,
-            project_dir=project_dir,
-            in_git=in_git,
-            persona=call.request.chat.settings.persona,
-        ),
-        ready.body,
+    submission = SubmitWorkflowInputs(
+        name=workflow.name, priority=body.priority, folder=body.project
     )
+    task, _ = await start_workflow(command, submission, inputs.values, source=call.source)
     return TaskModel.model_validate(task)
+
+
+def _faults(errors: Sequence[WorkflowError], words: TextCatalog) -> list[FaultModel]:
+    return [
+        FaultModel(
+            key=each.key,
+            location=each.location,
+            field=each.field,
+            line=each.line,
+            column=each.column,
+            text=fault_line(each, words),
+        )
+        for each in errors[:MAX_FAULTS]
+    ]
+
+
+def _hash(based_on: str) -> str:
+    """What is no hash matches nothing."""
+    if based_on in {"", "*"}:
+        return ""
+    return based_on if _HASH.fullmatch(based_on) else "?"

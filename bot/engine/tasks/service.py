@@ -105,6 +105,12 @@ class TaskService:
             sight, limit=limit, statuses=statuses, text=text, before=before
         )
 
+    async def list_workflow_runs(
+        self, *, by: Person, chat: ChatId, names: Collection[str], limit: int
+    ) -> Mapping[str, Sequence[Task]]:
+        sight = await self.access.visibility_for(by, chat)
+        return await self.store.tasks.list_workflow_runs(sight, names, limit=limit)
+
     async def list_events(
         self, *, by: Person, chat: ChatId, after: int, limit: int, task_id: TaskId | None = None
     ) -> Sequence[TaskEvent]:

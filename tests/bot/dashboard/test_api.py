@@ -323,25 +323,86 @@ nodes:
 """
 
 
-async def test_workflows_are_validated_and_run(world: DashboardWorld) -> None:
-    api = world.program("ann")
+async def test_workflows_are_validated_saved_run_and_deleted(world: DashboardWorld) -> None:
+    olga, ann = world.program("olga"), world.program("ann")
+    path = f"{API}/workflows/greeting"
+    other = WORKFLOW.replace("says hello", "says good day")
+
+    bad = await ann.post(f"{API}/workflows/validate", json={"text": "nodes:\n  - {id: a, typ: x}"})
+    good = (await ann.post(f"{API}/workflows/validate", json={"text": WORKFLOW})).json()
+    refused = check_problem(await olga.put(path, json={"text": "name: x\nnodes:\n\t- a"}), 422)
+    made = await olga.put(path, json={"text": WORKFLOW})
+    taken = await olga.put(path, json={"text": other})
+    seen = {"if-match": f'"{made.json()["hash"]}"'}
+    changed = await olga.put(path, json={"text": other}, headers=seen)
+    stale = [
+        await olga.put(path, json={"text": WORKFLOW}, headers=seen),
+        await olga.put(path, json={"text": WORKFLOW}, headers={"if-match": "nonsense"}),
+        await olga.delete(path, headers=seen),
+    ]
+    source = (await olga.get(f"{path}/source")).json()
+    missing = await ann.post(f"{path}/runs", json={})
+    key = {"idempotency-key": "k"}
+    runs = [
+        await ann.post(f"{path}/runs", json={"inputs": {"who": "Bob"}}, headers=key)
+        for _ in range(2)
+    ]
+    listed = (await ann.get(f"{API}/workflows")).json()
+    foreign = [
+        *(await ann.put(path, json={"text": other}), await ann.delete(path)),
+        await ann.get(f"{path}/source"),
+    ]
+    gone = await olga.delete(path, headers={"if-match": source["hash"]})
+
+    (fault, *_) = bad.json()["faults"]
+    assert (fault["line"], fault["column"], fault["field"]) == (2, 18, "typ")
+    assert "type" in fault["text"]
+    assert good["drawing"].startswith("<svg")
+    assert "<style" not in good["drawing"]
+    assert refused["errors"][0]["field"] == "text:3:1"
+    assert made.status_code == changed.status_code == 200, changed.text
+    check_problem(taken, 409)
+    for each in stale:
+        assert check_problem(each, 409)["type"].endswith("workflow-changed")
+    assert (source["text"], source["hash"]) == (other, changed.json()["hash"])
+    check_problem(missing, 422)
+    assert runs[0].status_code == 201, runs[0].text
+    assert runs[0].json()["id"] == runs[1].json()["id"]
+    assert [each["description"] for each in listed["workflows"]] == ["says good day"]
+    for each in foreign:
+        check_problem(each, 403)
+    assert gone.status_code == 204
+    check_problem(await olga.get(f"{path}/source"), 404)
+
+
+async def test_hostile_workflows_are_told_and_harm_no_other(world: DashboardWorld) -> None:
+    api = world.program("olga")
     folder = world.core.settings.home / "workflows"
     folder.mkdir(exist_ok=True)
-
-    bad = (await api.post(f"{API}/workflows/validate", json={"text": "nodes: [{id: a}"})).json()
     bomb = "a: &a [x,x]\nb: &b [*a,*a]\n" + "\n".join(f"c{n}: [*b,*b]" for n in range(50))
-    bombed = await api.post(f"{API}/workflows/validate", json={"text": bomb})
-    listed = (await api.get(f"{API}/workflows")).json()
-    unknown = [await api.get(f"{API}/workflows/nope"), await api.get(f"{API}/workflows/..%2Fx")]
+    (folder / "bomb.yaml").write_text(bomb, encoding="utf-8")
+    (folder / "good.yaml").write_text(WORKFLOW, encoding="utf-8")
+    many = "name: x\nnodes:\n" + "".join(f"  - {{id: n{n}, type: q}}\n" for n in range(2_000))
 
-    assert bad["workflow"] is None
-    assert bad["faults"]
-    assert bombed.json()["workflow"] is None
-    for each in listed["workflows"][:1]:
-        one = (await api.get(f"{API}/workflows/{each['name']}")).json()
-        assert one == each
-    for each in unknown:
-        check_problem(each, 404)
+    listed = (await api.get(f"{API}/workflows")).json()
+    told = [
+        await api.post(f"{API}/workflows/validate", json={"text": text})
+        for text in (bomb, "[" * 90_000, "\t" * 90_000, "\x1b" * 90_000, many, HOSTILE)
+    ]
+    names = ("../x", "..%2Fx", "a%00b", ".x", "a.b", "readme", "x" * 65, "%F0%9F%99%82", "a b")
+    refused = [await api.put(f"{API}/workflows/{name}", json={"text": WORKFLOW}) for name in names]
+
+    assert [each["name"] for each in listed["workflows"]] == ["good"]
+    assert [(each["name"], each["faults"][0]["line"]) for each in listed["invalid"]] == [
+        ("bomb", 2)
+    ]
+    for each in told:
+        assert each.json()["workflow"] is None
+        assert 1 <= len(each.json()["faults"]) <= 20
+        assert len(each.content) < 20_000
+    for each in refused:
+        assert each.status_code in {404, 405, 422}, each.text
+    assert sorted(each.name for each in folder.iterdir()) == ["bomb.yaml", "good.yaml"]
 
 
 async def test_people_costs_and_health(world: DashboardWorld) -> None:

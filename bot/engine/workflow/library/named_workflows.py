@@ -7,7 +7,8 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -22,20 +23,23 @@ from bot.engine.workflow.field_reader import InvalidGraph, ValidationIssue
 from bot.engine.workflow.node_runs import PLANNING_PATH
 from bot.engine.workflow.validation import validate_workflow
 from cards.catalog import catalog_for
+from storage.data_directory import fsync_path
 from storage.records.people import Language
-from storage.records.prompt_versions import ORIGINAL, UsedVersion
+from storage.records.prompt_versions import ORIGINAL, UsedVersion, text_hash
 from storage.records.tasks import Task
 from storage.records.workflows import (
     InvalidWorkflowFile,
     NamedWorkflow,
     PreparedWorkflow,
     WorkflowCatalog,
+    WorkflowCheck,
     WorkflowDrawing,
     WorkflowError,
     WorkflowInput,
     WorkflowInputValue,
     WorkflowRefusalReason,
     WorkflowRefused,
+    WorkflowSource,
     WorkflowStep,
 )
 from storage.task_graphs import TaskGraphRepo
@@ -75,12 +79,7 @@ def is_valid_name(name: str) -> bool:
 def list_files(folder: Path) -> tuple[list[WorkflowFile], int]:
     """Return the files by name, and the number of files beyond the limit. Empty if there is no
     folder."""
-    try:
-        with os.scandir(folder) as each:
-            found = list(filter(None, map(_workflow_file, each)))
-    except (FileNotFoundError, NotADirectoryError):
-        return [], 0
-    found.sort(key=lambda each: (each.name, SUFFIXES.index(Path(each.file).suffix.lower())))
+    found = _scan_folder(folder)
     return found[:MAX_FILES], max(0, len(found) - MAX_FILES)
 
 
@@ -126,7 +125,7 @@ def write_file(folder: Path, name: str, text: str, *, replace: bool) -> str:
     others = [each for each in _files_named(folder, name) if each != file]
     if others and not replace:
         raise FileExistsError(others[0])
-    data = f"{text.rstrip()}\n".encode()
+    data = _written_text(text).encode()
     with NamedTemporaryFile(dir=folder, prefix=f".{name}.", suffix=".new", delete=False) as opened:
         new = Path(opened.name)
         try:
@@ -138,7 +137,12 @@ def write_file(folder: Path, name: str, text: str, *, replace: bool) -> str:
             new.unlink(missing_ok=True)
     for other in others:
         (folder / other).unlink(missing_ok=True)
+    fsync_path(folder)
     return file
+
+
+def _written_text(text: str) -> str:
+    return f"{text.rstrip()}\n"
 
 
 def _put_in_place(new: Path, place: Path, data: bytes, *, replace: bool) -> None:
@@ -171,7 +175,19 @@ def suffix_for(text: str) -> str:
 
 
 def _files_named(folder: Path, name: str) -> list[str]:
-    return [f"{name}{suffix}" for suffix in SUFFIXES if os.path.lexists(folder / f"{name}{suffix}")]
+    """The one in effect first."""
+    return [each.file for each in _scan_folder(folder) if each.name == name]
+
+
+def _scan_folder(folder: Path) -> list[WorkflowFile]:
+    try:
+        with os.scandir(folder) as each:
+            found = list(filter(None, map(_workflow_file, each)))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(
+        found, key=lambda each: (each.name, SUFFIXES.index(Path(each.file).suffix.lower()))
+    )
 
 
 def _workflow_file(one: os.DirEntry[str]) -> WorkflowFile | None:
@@ -213,10 +229,24 @@ def describe_workflow(name: str, file: str, workflow: Workflow) -> NamedWorkflow
     )
 
 
-def to_workflow_faults(issues: Iterable[ValidationIssue]) -> tuple[WorkflowError, ...]:
+def to_workflow_faults(
+    issues: Sequence[ValidationIssue], text: str = ""
+) -> tuple[WorkflowError, ...]:
+    """With their positions in the text. Blocking."""
+    # Imported on first use, with the parser.
+    from bot.engine.workflow.serialization.positions import find_positions
+
     return tuple(
-        WorkflowError(key=each.key, location=each.where, field=each.field, facts=each.facts)
-        for each in issues
+        WorkflowError(
+            key=each.key,
+            location=each.where,
+            field=each.field,
+            line=line,
+            column=column,
+            # Of the whole file, not of a text in a fence.
+            facts={**each.facts, "line": line} if "line" in each.facts else each.facts,
+        )
+        for each, (line, column) in zip(issues, find_positions(text, issues), strict=True)
     )
 
 
@@ -279,6 +309,8 @@ def _run_instruction(title: str, workflow: Workflow, given: Mapping[str, JsonVal
 
 
 FOLDER = "workflows"
+_MAX_DRAWING = 200_000
+"""Characters of a drawing that is sent to an editor."""
 
 
 _CachedWorkflow: TypeAlias = tuple[FileStamp, Workflow | tuple[WorkflowError, ...]]
@@ -306,6 +338,8 @@ class WorkflowLibrary:
         self._graphs = graphs
         self._versions = versions
         self._cache: dict[str, _CachedWorkflow] = {}
+        self._write_lock = threading.Lock()
+        self._check_lock = asyncio.Lock()
 
     async def list_workflows(self) -> WorkflowCatalog:
         return await asyncio.to_thread(self.scan)
@@ -359,13 +393,16 @@ class WorkflowLibrary:
             return describe_workflow("", "", read_)
         return InvalidWorkflowFile(name="", errors=read_)
 
+    async def check(self, text: str, language: Language) -> WorkflowCheck:
+        # One at a time: each takes up to a second of CPU, and somebody who types asks again.
+        async with self._check_lock:
+            return await asyncio.to_thread(_check_text, text, language)
+
     async def read_file(self, file: str) -> str:
-        try:
-            return await asyncio.to_thread(read_file, self._home / file)
-        except UnreadableWorkflowFile as error:
-            name = Path(file).name
-            errors = (WorkflowError(key=error.key, facts=error.facts),)
-            raise WorkflowRefused(WorkflowRefusalReason.UNREADABLE, name, errors=errors) from error
+        return await asyncio.to_thread(_read_or_refuse, self._home / file)
+
+    async def read_source(self, name: str) -> WorkflowSource:
+        return await asyncio.to_thread(self._read_source, name)
 
     async def export_task_plan(self, task: Task, name: str) -> str:
         graph = await self._graphs.find_latest(task.id) if self._graphs else None
@@ -374,21 +411,51 @@ class WorkflowLibrary:
             raise WorkflowRefused(WorkflowRefusalReason.NO_PLAN, name, task.id)
         return await asyncio.to_thread(workflow_to_yaml, make_template(task, workflow))
 
-    async def save(self, name: str, text: str, *, replace: bool = False) -> NamedWorkflow:
+    async def save(
+        self, name: str, text: str, *, replace: bool = False, based_on: str = ""
+    ) -> NamedWorkflow:
         _require_valid_name(name)
         result = await self.validate(text)
         if isinstance(result, InvalidWorkflowFile):
             raise WorkflowRefused(WorkflowRefusalReason.BROKEN, name, errors=result.errors)
         with _refusing_os_errors(name):
-            await asyncio.to_thread(write_file, self._folder, name, text, replace=replace)
+            await asyncio.to_thread(self._save, name, text, replace, based_on)
         return await self.find(name)
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: str, *, based_on: str = "") -> None:
         _require_valid_name(name)
         with _refusing_os_errors(name):
-            gone = await asyncio.to_thread(delete_files, self._folder, name)
+            gone = await asyncio.to_thread(self._delete, name, based_on)
         if not gone:
             raise WorkflowRefused(WorkflowRefusalReason.UNKNOWN, name)
+
+    def _save(self, name: str, text: str, replace: bool, based_on: str) -> None:
+        with self._write_lock:
+            if based_on and self._is_changed(name, based_on, new=_written_text(text)):
+                raise WorkflowRefused(WorkflowRefusalReason.CHANGED, name)
+            write_file(self._folder, name, text, replace=replace or bool(based_on))
+
+    def _delete(self, name: str, based_on: str) -> bool:
+        with self._write_lock:
+            if based_on and _files_named(self._folder, name) and self._is_changed(name, based_on):
+                raise WorkflowRefused(WorkflowRefusalReason.CHANGED, name)
+            return delete_files(self._folder, name)
+
+    def _is_changed(self, name: str, based_on: str, *, new: str = "") -> bool:
+        """Whether the text is another than that of this hash, and than the `new` one, which a
+        repeated change has already written."""
+        try:
+            source = self._read_source(name)
+        except WorkflowRefused:
+            return True
+        return source.hash != based_on and source.text != new
+
+    def _read_source(self, name: str) -> WorkflowSource:
+        file = next(iter(_files_named(self._folder, name)), "")
+        if not file:
+            raise WorkflowRefused(WorkflowRefusalReason.UNKNOWN, name)
+        text = _read_or_refuse(self._folder / file)
+        return WorkflowSource(name=name, file=file, text=text, hash=text_hash(text))
 
     def scan(self) -> WorkflowCatalog:
         """Blocking."""
@@ -474,12 +541,34 @@ def workflow_to_yaml(workflow: Workflow) -> str:
 
 
 def _parse_or_errors(read: Callable[[], str]) -> Workflow | tuple[WorkflowError, ...]:
+    text = ""
     try:
-        return parse_workflow_text(read())
+        text = read()
+        return parse_workflow_text(text)
     except UnreadableWorkflowFile as error:
         return (WorkflowError(key=error.key, facts=error.facts),)
     except InvalidGraph as error:
-        return to_workflow_faults(error.issues)
+        return to_workflow_faults(error.issues, text)
+
+
+def _check_text(text: str, language: Language) -> WorkflowCheck:
+    read_ = _parse_or_errors(lambda: text)
+    if not isinstance(read_, Workflow):
+        return WorkflowCheck(workflow=InvalidWorkflowFile(name="", errors=read_))
+    # Imported on first use.
+    from bot.engine.workflow.presentation.drawing import render_svg
+
+    svg = render_svg(read_, catalog_for(language), styled=False)
+    described = describe_workflow("", "", read_)
+    return WorkflowCheck(workflow=described, svg=svg if len(svg) <= _MAX_DRAWING else "")
+
+
+def _read_or_refuse(path: Path) -> str:
+    try:
+        return read_file(path)
+    except UnreadableWorkflowFile as error:
+        errors = (WorkflowError(key=error.key, facts=error.facts),)
+        raise WorkflowRefused(WorkflowRefusalReason.UNREADABLE, path.name, errors=errors) from error
 
 
 @contextmanager

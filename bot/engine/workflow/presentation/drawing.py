@@ -156,9 +156,11 @@ class _PlacedGraph:
         return [start, *self.layout.bend_points.get((edge.source, edge.target), ()), end]
 
 
-def render_svg(workflow: Workflow, words: TextCatalog) -> str:
-    """Render a picture without scripts or external resources of at most `MAX_SVG_NODES` nodes."""
-    return "".join(_SvgPicture(workflow, words).parts())
+def render_svg(workflow: Workflow, words: TextCatalog, *, styled: bool = True) -> str:
+    """Render a picture without scripts or external resources of at most `MAX_SVG_NODES` nodes. One
+    that is not `styled` is for a page that has the styles."""
+    style = f"<style>{SVG_STYLE}</style>" if styled else ""
+    return "".join(_SvgPicture(workflow, words).parts(style))
 
 
 class _SvgPicture:
@@ -171,7 +173,7 @@ class _SvgPicture:
         self._placed: dict[str, _PlacedGraph] = {}
         self._root = self._place_graph(ROOT_GRAPH)
 
-    def parts(self) -> Iterator[str]:
+    def parts(self, style: str) -> Iterator[str]:
         width = max(self._root.width, _MAX_BOX_WIDTH) + 2 * _MARGIN
         height = self._root.layout.height + 2 * _MARGIN
         height += _LINE_HEIGHT + 8 if self._left_out else 0
@@ -180,8 +182,7 @@ class _SvgPicture:
             f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" '
             f'font-family="system-ui, sans-serif" font-size="13">'
         )
-        yield f"<title>{_escape(self._name or self._words('graph.drawing'))}</title>"
-        yield f"<style>{SVG_STYLE}</style>"
+        yield f"<title>{_escape(self._name or self._words('graph.drawing'))}</title>{style}"
         yield (
             '<defs><marker id="wf-tip" viewBox="0 0 8 8" refX="7.5" refY="4" markerWidth="7" '
             'markerHeight="7" orient="auto-start-reverse"><path class="wf-head" fill="#82878d" '

@@ -12,7 +12,7 @@ import yaml
 
 from bot.engine.workflow.field_reader import InvalidGraph, ValidationIssue
 
-_YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _YAML_INTEGER = re.compile(r"[-+]?\d{1,18}")
 _YAML_FLOAT = re.compile(r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,3})?")
 _YAML_WORDS = {
@@ -30,17 +30,12 @@ def parse_yaml_events(text: str, *, max_depth: int, max_values: int) -> tuple[An
     """
     making = _YamlBuilder(max_depth=max_depth, max_values=max_values)
     try:
-        for event in yaml.parse(text, Loader=_YAML_LOADER):
+        for event in yaml.parse(text, Loader=YAML_LOADER):
             making.take(event)
     except InvalidGraph:
         raise
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        why = str(getattr(error, "problem", "") or "").strip()[:100]
-        facts = {"line": mark.line + 1 if mark else 1, "why": why}
-        raise InvalidGraph(
-            [ValidationIssue(key=_yaml_issue_key(error, why), facts=facts)]
-        ) from error
+        raise InvalidGraph([_yaml_issue(error, text)]) from error
     except (RecursionError, ValueError) as error:
         raise InvalidGraph(
             [ValidationIssue(key="bad_yaml", facts={"line": 1, "why": ""})]
@@ -117,12 +112,36 @@ class _YamlBuilder:
         return str(getattr(event, "value", value))
 
 
-def _yaml_issue_key(error: yaml.YAMLError, why: str) -> str:
-    """Malformed aliases and tags are still reported as such."""
+_YAML_MISTAKES = (
+    ("yaml_alias", re.compile(r"alias|anchor")),
+    ("yaml_tag", re.compile(r"\btag\b")),
+    ("yaml_tab", re.compile("tab character")),
+    ("yaml_start", re.compile("cannot start any token")),
+    ("yaml_colon", re.compile("mapping values are not allowed")),
+    ("yaml_quote", re.compile("quoted scalar")),
+    ("yaml_bracket", re.compile("flow (?:mapping|sequence)")),
+    ("yaml_indent", re.compile("block (?:mapping|collection|sequence)")),
+)
+"""Kinds of mistakes, by the words of the parser."""
+
+
+def _yaml_issue(error: yaml.YAMLError, text: str) -> ValidationIssue:
+    if (offset := getattr(error, "position", None)) is not None:
+        # Of a character that YAML does not allow; it may count bytes.
+        above = text.encode()[:offset].decode("utf-8", "replace").splitlines() or [""]
+        facts = {"line": len(above), "column": len(above[-1]) + 1}
+        return ValidationIssue(key="yaml_control", facts=facts)
+    why = str(getattr(error, "problem", "") or "").strip()[:100]
     about = f"{getattr(error, 'context', None) or ''} {why}"
-    if "alias" in about or "anchor" in about:
-        return "yaml_alias"
-    return "yaml_tag" if re.search(r"\btag\b", about) else "bad_yaml"
+    key = next((key for key, words in _YAML_MISTAKES if words.search(about)), "bad_yaml")
+    mark = getattr(error, "problem_mark", None)
+    if key in {"yaml_quote", "yaml_bracket"}:
+        # Where it was opened: the end of the text says nothing.
+        mark = getattr(error, "context_mark", None) or mark
+    if key == "yaml_start" and mark and text.split("\n")[mark.line][mark.column :][:1] == "\t":
+        key = "yaml_tab"
+    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    return ValidationIssue(key=key, facts={"line": line, "column": column, "why": why})
 
 
 def _yaml_scalar(event: yaml.ScalarEvent) -> Any:
@@ -158,8 +177,9 @@ def dump_yaml(data: Any) -> str:
 
 
 def _refuse_yaml(key: str, event: Any, **facts: object) -> None:
-    line = event.start_mark.line + 1 if event.start_mark else 1
-    raise InvalidGraph([ValidationIssue(key=key, facts={"line": line, **facts})])
+    mark = event.start_mark
+    place = {"line": mark.line + 1, "column": mark.column + 1} if mark else {"line": 1}
+    raise InvalidGraph([ValidationIssue(key=key, facts={**place, **facts})])
 
 
 MAX_BYTES = 1_000_000

@@ -65,6 +65,7 @@ _EMPTY_WORDS = {"", "无", "none", "-", "没有"}
 class _MarkdownTask:
     number: str
     title: str
+    line: int
     fields: dict[str, str] = field(default_factory=dict)
     text: list[str] = field(default_factory=list)
     last: str = ""
@@ -73,6 +74,7 @@ class _MarkdownTask:
 @dataclass(slots=True)
 class _MarkdownPage:
     name: str = ""
+    line: int = 0
     section: str = ""
     background: list[str] = field(default_factory=list)
     tasks: list[_MarkdownTask] = field(default_factory=list)
@@ -87,16 +89,26 @@ def is_markdown(text: str) -> bool:
 
 def parse_markdown(text: str) -> dict[str, Any]:
     """Convert to the structure of the JSON format."""
+    return _page_data(_read_page(text))
+
+
+def find_task_lines(text: str) -> dict[str, int]:
+    """The line of each task's heading, by the id that the task gets."""
+    tasks = _read_page(text).tasks
+    return {name: task.line for name, task in zip(_task_ids(tasks), tasks, strict=True)}
+
+
+def _read_page(text: str) -> _MarkdownPage:
     page = _MarkdownPage()
     fence = ""
-    for line in text.splitlines():
+    for page.line, line in enumerate(text.splitlines(), 1):
         mark = _FENCE.match(line)
         if mark and (not fence or mark[1].startswith(fence)):
             fence = "" if fence else mark[1]
         heading = None if fence or mark else _HEADING.match(line)
         if heading is None or not _take_heading(page, len(heading[1]), _heading_text(heading[2])):
             _take_line(page, line, plain=not fence and not mark)
-    return _page_data(page)
+    return page
 
 
 def _take_heading(page: _MarkdownPage, depth: int, title: str) -> bool:
@@ -109,7 +121,7 @@ def _take_heading(page: _MarkdownPage, depth: int, title: str) -> bool:
         numbered = _NUMBERED.fullmatch(title)
         number, name = (numbered[1], numbered[2]) if numbered else ("", title)
         page.section = "tasks"
-        page.tasks.append(_MarkdownTask(number, name))
+        page.tasks.append(_MarkdownTask(number, name, page.line))
     else:
         return False
     return True

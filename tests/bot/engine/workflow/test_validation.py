@@ -47,7 +47,7 @@ BROKEN: dict[str, tuple[str, list[IssuePlace]]] = {
     "a list": ("[1, 2]", [("no_workflow", "", "")]),
     "a number": ("7", [("no_workflow", "", "")]),
     "JSON cut off": ('{"name": "x", "nodes": [', [("bad_json", "", "")]),
-    "YAML badly indented": ("name: x\n nodes: [", [("bad_yaml", "", "")]),
+    "YAML badly indented": ("name: x\n nodes: [", [("yaml_colon", "", "")]),
     "a YAML alias": ("name: &n x\nnodes: *n", [("yaml_alias", "", "")]),
     "a YAML tag": ("name: !!python/object:os.system x", [("yaml_tag", "", "")]),
     "a bold text in YAML": ("name: **x**", [("yaml_alias", "", "")]),

@@ -205,6 +205,56 @@ async def test_of_many_who_save_one_name_at_once_one_is_first(
     assert [each.name for each in (tmp_path / "workflows").iterdir()] == ["research.yaml"]
 
 
+async def test_a_change_replaces_only_the_text_that_it_is_based_on(
+    library: WorkflowLibrary, tmp_path: Path
+) -> None:
+    path = write_workflow(tmp_path, "research.yaml")
+    seen = (await library.read_source("research")).hash
+    first, second = (GOOD.replace("Look it up", each) for each in ("First", "Second"))
+
+    await library.save("research", first, based_on=seen)
+    await library.save("research", first, based_on=seen)  # the same change again
+    with pytest.raises(WorkflowRefused, match="changed"):
+        await library.save("research", second, based_on=seen)
+    with pytest.raises(WorkflowRefused, match="changed"):
+        await library.delete("research", based_on=seen)
+    assert path.read_text(encoding="utf-8") == first
+
+    path.write_text("broken: [", encoding="utf-8")
+    broken = await library.read_source("research")
+    assert broken.text == "broken: ["
+    await library.save("research", second, based_on=broken.hash)
+    path.unlink()
+    with pytest.raises(WorkflowRefused, match="changed"):
+        await library.save("research", first, based_on=seen)
+    assert list((tmp_path / "workflows").iterdir()) == []
+
+
+async def test_of_many_who_change_one_text_at_once_one_is_first(
+    library: WorkflowLibrary, tmp_path: Path
+) -> None:
+    write_workflow(tmp_path, "research.YAML")
+    seen = (await library.read_source("research")).hash
+    texts = [GOOD.replace("Look it up", f"Number {n}") for n in range(8)]
+
+    saved = await asyncio.gather(
+        *(library.save("research", text, based_on=seen) for text in texts), return_exceptions=True
+    )
+
+    assert [isinstance(each, WorkflowRefused) for each in saved].count(True) == 7
+    assert [each.name for each in (tmp_path / "workflows").iterdir()] == ["research.yaml"]
+    assert (await library.read_source("research")).text in texts
+
+
+async def test_a_link_is_not_read_for_its_text(library: WorkflowLibrary, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.yaml"
+    secret.write_text(GOOD, encoding="utf-8")
+    (tmp_path / "workflows" / "link.yaml").symlink_to(secret)
+
+    with pytest.raises(WorkflowRefused, match="unreadable"):
+        await library.read_source("link")
+
+
 async def test_what_cannot_be_run_is_not_kept(library: WorkflowLibrary, tmp_path: Path) -> None:
     with pytest.raises(WorkflowRefused, match="broken"):
         await library.save("bad", "name: Bad\nnodes: [{id: a, type: banana}]")
