@@ -55,6 +55,7 @@ from storage.records.system import (
     ModelChoice,
     ModelConnection,
     ModelSetup,
+    SystemFigures,
     SystemStatus,
 )
 from storage.records.tasks import (
@@ -507,6 +508,9 @@ class CostPort(Protocol):
 
 class SystemPort(Protocol):
     async def status(self, *, by: Person) -> SystemStatus: ...
+
+    async def get_figures(self) -> SystemFigures:
+        """For monitoring: numbers only, read when they are asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

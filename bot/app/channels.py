@@ -306,7 +306,7 @@ def build_dashboard_routes(core: Container, stopping: asyncio.Event) -> Sequence
     """`stopping` is set before the server waits for open requests."""
     app = _LazyDashboard(core, stopping)
     # Routes, not mounts: with these, the application sees whole paths.
-    paths = ("/dashboard", "/dashboard/{rest:path}", "/api/v1/{rest:path}")
+    paths = ("/dashboard", "/dashboard/{rest:path}", "/api/v1/{rest:path}", "/metrics")
     return [Route(path, app) for path in paths]
 
 
@@ -321,8 +321,8 @@ async def _find_file(files: WebFileStore, path: str) -> Path | None:
 
 
 class _LazyDashboard:
-    """The dashboard and the HTTP API, loaded with the first request to them: who uses neither pays
-    for neither."""
+    """The dashboard, the HTTP API and the metrics, loaded with the first request to them: who uses
+    none of them pays for none."""
 
     def __init__(self, core: Container, stopping: asyncio.Event) -> None:
         self._core = core

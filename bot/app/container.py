@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 from bot.app.autonomy import AutonomyDeps, AutonomyServices, build_autonomy
 from bot.app.doctor import build_doctor
@@ -48,13 +49,14 @@ from handlers.language import CardLanguageResolver
 from handlers.ports import HandlerServices
 from handlers.router import Router
 from storage.db import Database
+from storage.figures import FigureRepo
 from storage.heartbeat import HeartbeatRepo
 from storage.memory.jobs import ExtractionJobRepo
 from storage.messages.outbox import DeliveryAttempt
 from storage.migrate import sqlite_path
 from storage.records.messages import ChatAddress, MessageSender
 from storage.records.people import Channel, Chat, ChatKind, Language, PersonRole
-from storage.records.system import BackupState, DiskUse
+from storage.records.system import DiskUse
 from storage.sessions import TranscriptRepo
 from storage.usage import BudgetRepo
 from storage.web_sessions import WebSessionRepo
@@ -461,19 +463,15 @@ def _build_system_status(
         sandbox=engine.workers.sandbox,
         unnamed_owner=lambda: store.people.unlisted_owner,
         started_at=clock.now(),
-        store=_build_store_state(settings, store),
+        figures=FigureRepo(store.db),
+        backup=partial(
+            get_backup_state, settings.backup_folder, settings.backup_hours, store.key_values
+        ),
+        disk=partial(_measure_disk, settings),
     )
 
 
-def _build_store_state(
-    settings: Settings, store: RepositorySet
-) -> Callable[[], Awaitable[tuple[BackupState, tuple[DiskUse, ...]]]]:
+async def _measure_disk(settings: Settings) -> tuple[DiskUse, ...]:
     home, backups = settings.home, settings.backup_folder
     database = sqlite_path(settings.database) or home
-
-    async def get_store_state() -> tuple[BackupState, tuple[DiskUse, ...]]:
-        state = await get_backup_state(backups, settings.backup_hours, store.key_values)
-        disk = await asyncio.to_thread(measure_disk_use, home, database, backups)
-        return state, tuple(disk)
-
-    return get_store_state
+    return tuple(await asyncio.to_thread(measure_disk_use, home, database, backups))

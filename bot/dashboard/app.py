@@ -108,7 +108,7 @@ PAGES = (
 
 def build_app(deps: DashboardDeps) -> Starlette:
     """Expects a WebVisitor in each scope. Paths are whole ones, beginning with /dashboard or
-    /api/v1. Blocking."""
+    /api/v1, or /metrics. Blocking."""
     preload()
     routes: list[BaseRoute] = [Route(f"{ROOT}/static/{{name}}", _show_static)]
     for page in PAGES:

@@ -170,6 +170,8 @@ COMPACTION_KIND = "compact"
 _S = schema.sessions.c
 _OPEN, _DONE = "pending", "done"
 _FORCED = "forced"
+IS_WAITING_JOB = _J.state.in_([ExtractionJobState.WAITING.value, _OPEN])
+"""A job of either kind that waits for its time."""
 
 
 class CompactionJobRepo:

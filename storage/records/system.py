@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from storage.records.people import Channel
-from storage.records.tasks import Task, TaskStatus
+from storage.records.tasks import Task, TaskStatus, UsageTotals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +148,29 @@ class SystemStatus:
     unlisted_owner: str = ""
     backup: BackupState | None = None
     disk: tuple[DiskUse, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreFigures:
+    """Figures for monitoring. `tasks` counts those that are not deleted. `models` has what each
+    model has used, those of the earliest first use first. `outbox_since` is when the oldest waiting
+    message was last changed. `due` counts rows by kind whose time has come."""
+
+    tasks: Mapping[TaskStatus, int]
+    models: Sequence[tuple[str, UsageTotals]]
+    waiting_approvals: int
+    queued_messages: int
+    outbox_since: datetime | None
+    due: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemFigures:
+    version: str
+    slots: int
+    channels: tuple[ChannelHealth, ...]
+    store: StoreFigures
+    backup: BackupState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,7 @@ from storage.records.system import (
     ModelChoice,
     ModelConnection,
     ModelSetup,
+    SystemFigures,
     SystemStatus,
 )
 from storage.records.tasks import FolderKind, Task, TaskId
@@ -442,6 +443,9 @@ class FakeSystem:
 
     async def status(self, *, by: Person) -> SystemStatus:
         return replace(make_system_status(), unlisted_owner=self.unnamed_owner)
+
+    async def get_figures(self) -> SystemFigures:
+        raise NotImplementedError
 
 
 class FakeProjects:

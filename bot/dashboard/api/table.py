@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from typing import Any
 
@@ -28,12 +29,15 @@ from bot.dashboard.api import (
 from bot.dashboard.api.openapi import build_document
 from bot.dashboard.api.routing import ApiProblem, ApiRoute, call_route, problem_response
 from bot.dashboard.problems import as_told, kind_of, status_of
-from bot.dashboard.request import DashboardDeps, find_words, read_request
+from bot.dashboard.request import DashboardDeps, DashboardRequest, find_words, read_request
 from handlers.middleware import explain_error
+from storage.records.people import PersonRole
 
 log = logging.getLogger(__name__)
 
 _ALL_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+
+_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Endpoint = Callable[[HttpRequest], Awaitable[Response]]
 
@@ -61,14 +65,23 @@ def build_api(deps: DashboardDeps) -> list[BaseRoute]:
     return [
         Route("/api/v1/openapi.json", _show_document, methods=["GET"]),
         *own,
+        Route("/metrics", _guard(deps, PersonRole.OWNER, _show_metrics), methods=["GET"]),
         Route("/api/v1/{rest:path}", _refuse_unknown(deps, own), methods=_ALL_METHODS),
     ]
 
 
 def _endpoint(deps: DashboardDeps, route: ApiRoute) -> Endpoint:
+    return _guard(deps, route.role, partial(call_route, route))
+
+
+def _guard(
+    deps: DashboardDeps,
+    role: PersonRole,
+    answer: Callable[[DashboardRequest], Awaitable[Response]],
+) -> Endpoint:
     async def endpoint(http: HttpRequest) -> Response:
         try:
-            return await call_route(route, await read_request(deps, http, needs=route.role))
+            return await answer(await read_request(deps, http, needs=role))
         except ClientDisconnect:
             return Response(status_code=499)
         except Exception as error:  # noqa: BLE001 - one call's failure must end with an answer to that call
@@ -89,6 +102,20 @@ def _refuse_unknown(deps: DashboardDeps, own: list[Route]) -> Endpoint:
         return refused
 
     return endpoint
+
+
+async def _show_metrics(request: DashboardRequest) -> Response:
+    figures = await request.services.system.get_figures()
+
+    def render() -> bytes:
+        # Loaded here: who does not scrape does not pay for it.
+        from bot.dashboard.api.metrics import render_metrics
+
+        return render_metrics(figures, request.now)
+
+    text = await asyncio.to_thread(render)
+    headers = {"cache-control": "no-store", "content-type": _METRICS_TYPE}
+    return Response(text, headers=headers)
 
 
 async def _show_document(_http: HttpRequest) -> Response:

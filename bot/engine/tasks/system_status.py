@@ -13,10 +13,18 @@ from zoneinfo import ZoneInfo
 
 from bot.engine.sandbox.spec import Sandbox
 from storage.approvals import ApprovalRepo
+from storage.figures import FigureRepo
 from storage.file_trees import walk_folders
 from storage.messages.outbox import OutboxRepo
 from storage.records.people import Person, PersonRole
-from storage.records.system import BackupState, ChannelHealth, DiskUse, ModelChoice, SystemStatus
+from storage.records.system import (
+    BackupState,
+    ChannelHealth,
+    DiskUse,
+    ModelChoice,
+    SystemFigures,
+    SystemStatus,
+)
 from storage.records.tasks import Task
 from storage.tasks import TaskRepo
 
@@ -56,7 +64,9 @@ class SystemStatusService:
     sandbox: Callable[[], Awaitable[Sandbox]]
     unnamed_owner: Callable[[], str]
     started_at: datetime
-    store: Callable[[], Awaitable[tuple[BackupState, tuple[DiskUse, ...]]]]
+    figures: FigureRepo
+    backup: Callable[[], Awaitable[BackupState]]
+    disk: Callable[[], Awaitable[tuple[DiskUse, ...]]]
 
     async def status(self, *, by: Person) -> SystemStatus:
         today = self.now().astimezone(self.zone)
@@ -67,7 +77,7 @@ class SystemStatusService:
         backup, disk = None, tuple[DiskUse, ...]()
         if by.role is PersonRole.OWNER:
             recent = await self.tasks.list_recent(_MAX_RECENT)
-            backup, disk = await self.store()
+            backup, disk = await self.backup(), await self.disk()
         return SystemStatus(
             version=version("shiftboss"),
             pid=os.getpid(),
@@ -88,6 +98,15 @@ class SystemStatusService:
             unlisted_owner=self.unnamed_owner(),
             backup=backup,
             disk=disk,
+        )
+
+    async def get_figures(self) -> SystemFigures:
+        return SystemFigures(
+            version=version("shiftboss"),
+            slots=self.slots(),
+            channels=tuple(self.channels.health()),
+            store=await self.figures.read(now=self.now()),
+            backup=await self.backup(),
         )
 
 

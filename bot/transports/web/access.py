@@ -82,7 +82,7 @@ _log = logging.getLogger(__name__)
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _OPEN_PATHS = ("/healthz", "/static/", f"{SIGN_IN_PATH}/", "/mcp/callback")
-_SHARED_PATHS = ("/dashboard/", "/api/v1/", "/sign-out/")
+_SHARED_PATHS = ("/dashboard/", "/api/v1/", "/metrics/", "/sign-out/")
 """Everything else is the local owner's chat."""
 _SECURITY_HEADERS = {
     "content-security-policy": (

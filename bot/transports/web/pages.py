@@ -64,7 +64,7 @@ def _match_language(tag: str) -> Language | None:
 
 _TYPES = {"app.js": "text/javascript", "app.css": "text/css", "icon.svg": "image/svg+xml"}
 _TEMPLATES = ("chat.html", "denied.html", "sign_in.html")
-_API_PATH = "/api/v1/"
+_API_PATHS = ("/api/v1/", "/metrics")
 # Texts that app.js uses; the others are part of the page.
 _SCRIPT_TEXTS = (
     *("online", "connecting", "reconnecting", "working", "sending", "waiting_to_send"),
@@ -126,7 +126,7 @@ class WebPages:
         status, key = _DENIED.get(verdict, (401, "needs_token"))
         headers = {"cache-control": _NO_STORE, **_DENIED_HEADERS.get(status, {})}
         text = words(f"web.{key}", host=repr(request.headers.get("host", ""))[:80])
-        if path.startswith(_API_PATH):
+        if path.startswith(_API_PATHS):
             # As RFC 9457 says, like all other answers of the API.
             problem = {
                 "type": f"urn:shiftboss:problem:{key.replace('_', '-')}",
