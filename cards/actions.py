@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import ClassVar, Literal, TypeAlias
 
 from storage.records.memory import MemoryListFilter
@@ -517,12 +518,12 @@ class DecideSchedule(CardAction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlSchedule(ReusableAction):
-    """Change a schedule, or show it or its log. `listed`: the button is on the list, which is shown
-    again."""
+    """`listed`: the button is on the list, which is shown again. `due_at`: the firing to skip."""
 
     schedule_id: str
     change: Literal["pause", "resume", "run", "skip", "delete", "log"]
     listed: bool = False
+    due_at: datetime | None = None
     typed: ClassVar[str] = "/schedule {self.change} {self.schedule_id}"
     kind: Literal["control_schedule"] = "control_schedule"
 

@@ -232,8 +232,17 @@ class SchedulePort(Protocol):
         """Fire once besides the due times. `at` is when it was asked for, and the same whenever the
         request is repeated."""
 
-    async def skip_next(self, schedule_id: ScheduleId, *, by: Person, chat: ChatId) -> ScheduleView:
-        """Leave out the next due time."""
+    async def skip_next(
+        self,
+        schedule_id: ScheduleId,
+        *,
+        by: Person,
+        chat: ChatId,
+        at: datetime,
+        due_at: datetime | None = None,
+    ) -> ScheduleView:
+        """Leave out `due_at` or, without it, the first due time after `at`, which is when it was
+        asked for. Asking again changes nothing; what has fired is refused."""
 
     async def finish_reminder(self, firing_id: int, *, by: Person, chat: ChatId) -> ScheduledFiring:
         """Tick a reminder off."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import assert_never
 
 from cards import formats
@@ -135,7 +135,7 @@ async def handle_schedule_press(request: Request, action: ScheduleAction, card_k
         case ControlSchedule(change="log", schedule_id=schedule_id):
             return await _show_log(request, schedule_id)
         case ControlSchedule(schedule_id=schedule_id, change=change):
-            view = await change_schedule(request, change, schedule_id)
+            view = await change_schedule(request, change, schedule_id, due_at=action.due_at)
             if not action.listed:
                 return Reply(card=_card(request, view, f"schedule.changed_{change}"))
             card = (await _list(request, "")).card or _card(request, view, "")
@@ -308,18 +308,22 @@ async def _find(request: Request, prefix: str) -> ScheduleView:
     )
 
 
-async def change_schedule(request: Request, change: str, prefix: str) -> ScheduleView:
-    """`change` is confirm, pause, resume, run, skip or delete."""
+async def change_schedule(
+    request: Request, change: str, prefix: str, *, due_at: datetime | None = None
+) -> ScheduleView:
+    """`change` is confirm, pause, resume, run, skip or delete. `due_at` is the firing to skip,
+    where it was shown."""
     schedules, by, chat = request.services.schedules, request.person, request.chat.id
     which = (await _find(request, prefix)).schedule.id
+    at = request.heard_at or request.now
     if change == "run":
-        at = request.heard_at or request.now
         return await schedules.run_now(which, by=by, chat=chat, at=at)
+    if change == "skip":
+        return await schedules.skip_next(which, by=by, chat=chat, at=at, due_at=due_at)
     changes = {
         "confirm": schedules.confirm,
         "pause": schedules.pause,
         "resume": schedules.resume,
-        "skip": schedules.skip_next,
         "delete": schedules.delete,
     }
     return await changes[change](which, by=by, chat=chat)

@@ -241,6 +241,18 @@ class ScheduleRepo:
         query = sa.select(schema.firings).where(_F.schedule_id == schedule_id, _F.due_at == due_at)
         return record_from(Firing, (await tx.execute(query)).one_or_none())
 
+    async def find_firing_after(
+        self, tx: Transaction, schedule_id: ScheduleId, at: datetime
+    ) -> Firing | None:
+        """The first that was due after this moment."""
+        query = (
+            sa.select(schema.firings)
+            .where(_F.schedule_id == schedule_id, _F.due_at > at)
+            .order_by(_F.due_at)
+            .limit(1)
+        )
+        return record_from(Firing, (await tx.execute(query)).one_or_none())
+
     async def list_firings(self, schedule_id: ScheduleId, limit: int) -> Sequence[Firing]:
         """The newest first."""
         query = (

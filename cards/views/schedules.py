@@ -96,7 +96,7 @@ def schedule_card(
     if schedule.state is ScheduleState.PAUSED:
         reason = words.get_or_literal(schedule.reason)
         blocks.append(model.TextBlock(words("schedule.is_paused", why=reason)))
-    buttons = _control_buttons(schedule, words)
+    buttons = _control_buttons(schedule, upcoming, words)
     if buttons:
         blocks.append(model.ButtonsBlock(buttons))
     blocks.append(model.NoteBlock(words("schedule.id_note", id=schedule.id)))
@@ -346,14 +346,22 @@ def _when_block(
     return model.FieldsBlock(tuple(pairs))
 
 
-def _control(schedule: Schedule, change: str, words: TextCatalog) -> model.CardButton:
+def _control(
+    schedule: Schedule, change: str, words: TextCatalog, *, due_at: datetime | None = None
+) -> model.CardButton:
     return model.CardButton(
         words(f"schedule.button_{change}"),
-        ControlSchedule(schedule_id=schedule.id, change=change),  # type: ignore[arg-type]
+        ControlSchedule(
+            schedule_id=schedule.id,
+            change=change,  # type: ignore[arg-type]
+            due_at=due_at,
+        ),
     )
 
 
-def _control_buttons(schedule: Schedule, words: TextCatalog) -> tuple[model.CardButton, ...]:
+def _control_buttons(
+    schedule: Schedule, upcoming: Sequence[datetime], words: TextCatalog
+) -> tuple[model.CardButton, ...]:
     match schedule.state:
         case ScheduleState.ACTIVE:
             changes = ["pause", "run", "skip", "delete"]
@@ -365,7 +373,11 @@ def _control_buttons(schedule: Schedule, words: TextCatalog) -> tuple[model.Card
             changes = []
         case _:
             assert_never(schedule.state)
-    return tuple(_control(schedule, each, words) for each in changes)
+    shown = next(iter(upcoming), None)
+    return tuple(
+        _control(schedule, each, words, due_at=shown if each == "skip" else None)
+        for each in changes
+    )
 
 
 def _missed_row(each: MissedFiring, words: TextCatalog) -> str:

@@ -66,6 +66,10 @@ class ScheduleKind(StrEnum):
     CHECK = "check"
 
 
+DELETED = "schedule.deleted"
+"""The reason of a schedule that a person has ended."""
+
+
 class ScheduleState(StrEnum):
     """PROPOSED waits for the person's yes and never fires. ENDED will not fire again."""
 
@@ -148,7 +152,8 @@ class NewSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """`next_due` is None while it does not fire. `reason` is the text key of why it is paused."""
+    """`next_due` is None while it does not fire. `reason` is the text key of why it is paused, or
+    DELETED."""
 
     id: ScheduleId
     kind: ScheduleKind
@@ -173,6 +178,10 @@ class Schedule:
     respects_quiet_hours: bool
     next_due: datetime | None
     created_at: datetime
+
+    @property
+    def is_deleted(self) -> bool:
+        return self.state is ScheduleState.ENDED and self.reason == DELETED
 
 
 class FiringState(StrEnum):

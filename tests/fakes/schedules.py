@@ -161,7 +161,15 @@ class FakeSchedules:
         self.ran.append((schedule_id, at))
         return replace(self._view(self._get(schedule_id, by)), last=self.last)
 
-    async def skip_next(self, schedule_id: ScheduleId, *, by: Person, chat: ChatId) -> ScheduleView:
+    async def skip_next(
+        self,
+        schedule_id: ScheduleId,
+        *,
+        by: Person,
+        chat: ChatId,
+        at: datetime,
+        due_at: datetime | None = None,
+    ) -> ScheduleView:
         return self._view(self._get(schedule_id, by))
 
     async def finish_reminder(self, firing_id: int, *, by: Person, chat: ChatId) -> ScheduledFiring:

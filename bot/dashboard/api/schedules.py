@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal, assert_never
 
-from pydantic import StringConstraints
+from pydantic import AwareDatetime, StringConstraints
 
 from bot.dashboard.api.routing import ApiCall, ApiModel, ApiRoutes, Words
 from cards.views.timings import timing_text
@@ -46,7 +46,11 @@ class NewScheduleBody(ApiModel):
 
 
 class ChangeBody(ApiModel):
+    """`due_at` is the firing to skip, one of `upcoming`; without it the next one. A firing is
+    skipped once, however often it is asked."""
+
     action: Literal["confirm", "pause", "resume", "run", "skip"]
+    due_at: AwareDatetime | None = None
 
 
 class FiringModel(ApiModel):
@@ -109,7 +113,9 @@ async def change_schedule(call: ApiCall, schedule_id: str, body: ChangeBody) -> 
         case "run":
             view = await schedules.run_now(known, by=by, chat=chat, at=request.now)
         case "skip":
-            view = await schedules.skip_next(known, by=by, chat=chat)
+            view = await schedules.skip_next(
+                known, by=by, chat=chat, at=request.now, due_at=body.due_at
+            )
         case _:
             assert_never(body.action)
     return _model(call, view)

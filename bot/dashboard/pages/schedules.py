@@ -9,6 +9,7 @@ from datetime import date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from starlette.datastructures import FormData
 from starlette.responses import RedirectResponse, Response
 
 from bot.dashboard.pages.layout import render_page
@@ -102,6 +103,7 @@ async def show_schedule(request: DashboardRequest) -> Response:
         ],
         new_source=new_source(),
         asked_at=request.now.isoformat(),
+        due_at=view.upcoming[0].isoformat() if view.upcoming else "",
     )
 
 
@@ -115,8 +117,10 @@ async def steer_schedule(request: DashboardRequest) -> Response:
         await request.services.schedules.decline(known, by=request.person, chat=request.chat.id)
     elif order in _CHANGES:
         command = request.command(form_source(form))
-        heard_at = _read_time(form_text(form, "asked_at"), request.now)
-        await change_schedule(replace(command, heard_at=heard_at), order, known)
+        heard_at = _page_time(form, request.now)
+        await change_schedule(
+            replace(command, heard_at=heard_at), order, known, due_at=_parse_time(form, "due_at")
+        )
     else:
         raise UserError("form_incomplete", fields=request.words("dashboard.schedules.orders"))
     gone = order in {"decline", "delete"}
@@ -191,14 +195,19 @@ def _day(day: date, today: date, firings: Sequence[tuple[datetime, Schedule]]) -
     }
 
 
-def _read_time(text: str, now: datetime) -> datetime:
+def _page_time(form: FormData, now: datetime) -> datetime:
     """When the page was made, so that a form that is sent twice runs once; now if that is no
     time of late."""
+    at = _parse_time(form, "asked_at")
+    return at if at is not None and now - _MAX_AGE <= at <= now else now
+
+
+def _parse_time(form: FormData, name: str) -> datetime | None:
     try:
-        at = datetime.fromisoformat(text)
+        at = datetime.fromisoformat(form_text(form, name))
     except ValueError:
-        return now
-    return at if at.tzinfo is not None and now - _MAX_AGE <= at <= now else now
+        return None
+    return at if at.tzinfo is not None else None
 
 
 async def _find(request: DashboardRequest) -> ScheduleView:

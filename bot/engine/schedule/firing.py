@@ -28,6 +28,7 @@ from cards.views.schedules import (
     schedule_paused_card,
 )
 from storage.db import Database, Transaction
+from storage.errors import WrongState
 from storage.people import PeopleRepo
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import ChatId, Language, PersonId
@@ -208,22 +209,29 @@ class ScheduleFirer:
                 return
 
     async def run_now(self, schedule: Schedule, *, due_at: datetime) -> Firing | None:
-        """Fire once besides the due times; None if this moment has fired already."""
+        """Fire once besides the due times; None if this moment has fired already. Raises WrongState
+        for what waits for a yes, is over or was deleted."""
         if not was_asked_for(due_at):
             due_at += timedelta(microseconds=1)
         prepared = await self._prepare(schedule, due_at)
         async with self.db.write() as tx:
             if await self.schedules.find_firing(tx, schedule.id, due_at) is not None:
                 return None
+            state = (await self.schedules.get(schedule.id, tx=tx)).state
+            if state not in {ScheduleState.ACTIVE, ScheduleState.PAUSED}:
+                raise WrongState("schedule", schedule.id, state)
             firing = await self._execute(tx, schedule, due_at, prepared)
         self._after_commit(schedule, firing)
         return firing
 
     async def run_missed(self, missed: ScheduledFiring) -> bool:
-        """Run what waited for a decision; False if that has been decided."""
+        """Run what waited for a decision; False if that has been decided. Raises WrongState if the
+        schedule was deleted."""
         schedule, firing = missed.schedule, missed.firing
         prepared = await self._prepare(schedule, firing.due_at)
         async with self.db.write() as tx:
+            if (await self.schedules.get(schedule.id, tx=tx)).is_deleted:
+                raise WrongState("schedule", schedule.id, ScheduleState.ENDED)
             done = await self._execute(tx, schedule, firing.due_at, prepared, of=firing)
         if done is None:
             return False
@@ -271,6 +279,7 @@ class ScheduleFirer:
         source = f"firing:{firing.id}:{attempt}"
         goes_on = (
             schedule.state is not ScheduleState.PAUSED
+            and not schedule.is_deleted
             and firing.task_id is not None
             and await self.tasks.retry_unattended(firing.task_id, source=source)
         )

@@ -11,10 +11,11 @@ from bot.engine.schedule.firing import DueTimes, ScheduleFirer
 from bot.engine.timing.recurrence import check_timing, load_zone
 from handlers.errors import ActionForbidden, UserError
 from handlers.ports_autonomy import ScheduleView, TimedRequest
-from storage.db import Database
+from storage.db import Database, Transaction
 from storage.errors import NotFound, WrongState
 from storage.records.people import Chat, ChatId, ChatKind, Person, PersonId, PersonRole
 from storage.records.schedules import (
+    DELETED,
     Firing,
     FiringState,
     NewSchedule,
@@ -34,6 +35,7 @@ _LISTED = 50
 _SHOWN_FIRINGS = 3
 MAX_UPCOMING = 60
 """Firings of one schedule that a calendar lists: twice a day in four weeks, and some."""
+_SKIPPED_BY_PERSON = "schedule.skipped_by_you"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,38 +145,56 @@ class ScheduleService:
         if schedule.state is ScheduleState.ENDED:
             return await self._full_view(schedule)
         return await self._change(
-            schedule, state=ScheduleState.ENDED, reason="schedule.deleted", next_due=None
+            schedule, state=ScheduleState.ENDED, reason=DELETED, next_due=None
         )
 
     async def run_now(
         self, schedule_id: ScheduleId, *, by: Person, chat: ChatId, at: datetime
     ) -> ScheduleView:
         schedule = await self._get_changeable(schedule_id, by, chat)
-        if schedule.state is ScheduleState.PROPOSED:
-            raise WrongState("schedule", schedule.id, schedule.state)
         await self.firer.run_now(schedule, due_at=at)
         return await self._full_view(schedule)
 
-    async def skip_next(self, schedule_id: ScheduleId, *, by: Person, chat: ChatId) -> ScheduleView:
+    async def skip_next(
+        self,
+        schedule_id: ScheduleId,
+        *,
+        by: Person,
+        chat: ChatId,
+        at: datetime,
+        due_at: datetime | None = None,
+    ) -> ScheduleView:
         schedule = await self._get_changeable(schedule_id, by, chat)
-        skipped = schedule.next_due
-        if schedule.state is not ScheduleState.ACTIVE or skipped is None:
-            raise WrongState("schedule", schedule.id, schedule.state)
-        following = self.due_times.next_due(schedule, skipped)
         async with self.db.write() as tx:
-            if await self.schedules.claim(
-                tx, schedule, next_due=following, ended=following is None
-            ):
-                await self.schedules.add_firing(
-                    tx,
-                    schedule,
-                    due_at=skipped,
-                    state=FiringState.SKIPPED,
-                    now=self.now(),
-                    note="schedule.skipped_by_you",
-                )
+            schedule = await self.schedules.get(schedule.id, tx=tx)
+            if due_at is None:
+                known = await self.schedules.find_firing_after(tx, schedule.id, at)
+            else:
+                known = await self.schedules.find_firing(tx, schedule.id, due_at)
+            if known is None:
+                await self._skip(tx, schedule, due_at or schedule.next_due)
+            elif known.note != _SKIPPED_BY_PERSON:
+                raise UserError("schedule_passed", id=schedule.id)
         self.on_change()
         return await self._full_view(await self.schedules.get(schedule.id))
+
+    async def _skip(self, tx: Transaction, schedule: Schedule, due_at: datetime | None) -> None:
+        if schedule.state is not ScheduleState.ACTIVE or due_at is None:
+            raise WrongState("schedule", schedule.id, schedule.state)
+        following = self.due_times.next_due(schedule, due_at)
+        taken = due_at == schedule.next_due and await self.schedules.claim(
+            tx, schedule, next_due=following, ended=following is None
+        )
+        if not taken:
+            raise UserError("schedule_passed", id=schedule.id)
+        await self.schedules.add_firing(
+            tx,
+            schedule,
+            due_at=due_at,
+            state=FiringState.SKIPPED,
+            now=self.now(),
+            note=_SKIPPED_BY_PERSON,
+        )
 
     async def finish_reminder(self, firing_id: int, *, by: Person, chat: ChatId) -> ScheduledFiring:
         found = await self._get_firing(firing_id, by, chat)
@@ -230,7 +250,7 @@ class ScheduleService:
                     found.firing,
                     FiringState.SKIPPED,
                     now=self.now(),
-                    note="schedule.skipped_by_you",
+                    note=_SKIPPED_BY_PERSON,
                 )
         return await self._get_firing(firing_id, by, chat)
 

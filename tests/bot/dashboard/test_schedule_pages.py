@@ -60,7 +60,11 @@ async def test_every_order_is_carried_out_once(world: DashboardWorld) -> None:
     assert await order("pause") == 303
     assert await state(world, path) is ScheduleState.PAUSED
     assert await order("resume") == 303
-    assert await order("skip") == 303
+    shown = re.search(r'name="due_at" value="([^"]+)"', (await browser.get(path)).text)
+    assert shown is not None
+    assert [await order("skip", due_at=shown[1]) for _ in range(2)] == [303, 303]
+    assert (await browser.get(path)).text.count("skipped by you") == 1
+    assert await order("skip", due_at="rubbish") == 303
     asked = re.search(r'name="asked_at" value="([^"]+)"', (await browser.get(path)).text)
     assert asked is not None
     assert [await order("run", asked_at=asked[1]) for _ in range(2)] == [303, 303]

@@ -24,6 +24,7 @@ from storage.records.messages import DeliveryUrgency
 from storage.records.people import ChatId, Language, Person, PersonId
 from storage.records.reports import ReportPeriod, ReportPictures, WorkReport
 from storage.records.schedules import (
+    DELETED,
     CronTiming,
     NewSchedule,
     Schedule,
@@ -121,7 +122,7 @@ class ReportService:
                 continue
             async with self.db.write() as tx:
                 await self.schedules.update(
-                    tx, found, state=ScheduleState.ENDED, reason="schedule.deleted", next_due=None
+                    tx, found, state=ScheduleState.ENDED, reason=DELETED, next_due=None
                 )
             stopped.append(found)
         self.on_change()

@@ -6,8 +6,10 @@ import asyncio
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
+from typing import TypedDict
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -19,6 +21,7 @@ from bot.engine.schedule.firing import MISSED_AFTER, ServiceFailure
 from bot.engine.timing.recurrence import DayHours, WeekdayCalendar
 from handlers.errors import UserError
 from storage import schema
+from storage.errors import WrongState
 from storage.records.schedules import (
     CronTiming,
     Firing,
@@ -47,6 +50,11 @@ from tests.engine_harness import BOSS, CHAT, MATE, START
 from tests.thoroughness import sampled
 
 JOB = TaskBody(instruction="Send the news")
+
+
+class _Skip(TypedDict):
+    at: datetime
+    due_at: datetime | None
 
 
 async def test_a_reminder_is_sent_once_when_it_is_due_and_is_over_then(tmp_path: Path) -> None:
@@ -350,6 +358,76 @@ async def test_running_now_does_not_change_the_next_due_time(tmp_path: Path) -> 
         # Asked for at a whole minute, it is told from what was due then.
         (fired,) = await here.firings(made)
         assert fired.due_at.microsecond
+
+
+@pytest.mark.parametrize("shown", [True, False], ids=["its button", "its command"])
+async def test_a_skip_that_a_death_cut_off_leaves_out_one_firing(
+    tmp_path: Path, shown: bool
+) -> None:
+    def die() -> None:
+        raise Death
+
+    async with schedule_world(tmp_path) as here:
+        made = await here.add()
+        asked = _Skip(at=START, due_at=made.next_due if shown else None)
+        dying = replace(here.service, on_change=die)
+        with pytest.raises(Death):
+            await dying.skip_next(made.id, by=BOSS, chat=CHAT.id, **asked)
+    async with schedule_world(tmp_path) as here:
+        views = [
+            await here.service.skip_next(made.id, by=BOSS, chat=CHAT.id, **asked) for _ in range(2)
+        ]
+        assert {view.schedule.next_due for view in views} == {START + timedelta(hours=2)}
+        (skipped,) = await here.firings(made)
+        assert (skipped.due_at, skipped.state) == (made.next_due, FiringState.SKIPPED)
+
+        later = views[-1].upcoming[0]
+        await here.service.skip_next(made.id, by=BOSS, chat=CHAT.id, at=START, due_at=later)
+        assert (await here.get(made)).next_due == START + timedelta(hours=3)
+
+
+@pytest.mark.parametrize("shown", [True, False], ids=["its button", "its command"])
+async def test_what_has_fired_meanwhile_is_not_skipped_and_neither_is_the_next(
+    tmp_path: Path, shown: bool
+) -> None:
+    async with schedule_world(tmp_path) as here:
+        made = await here.add()
+        here.advance(hours=1)
+        await here.firer.run_due()
+        with pytest.raises(UserError, match="schedule_passed"):
+            await here.service.skip_next(
+                made.id,
+                by=BOSS,
+                chat=CHAT.id,
+                at=START,
+                due_at=made.next_due if shown else None,
+            )
+        assert (await here.get(made)).next_due == START + timedelta(hours=2)
+
+
+async def test_a_deleted_schedule_runs_no_more_in_any_way(tmp_path: Path) -> None:
+    async with schedule_world(tmp_path) as here:
+        made = await here.add(
+            body=JOB, retries=3, retry_delay=timedelta(hours=12), missed=MissedPolicy.ASK
+        )
+        here.advance(hours=1)
+        await here.firer.run_due()
+        (failing,) = await here.firings(made)
+        await here.firer.settle_task(await _end_task(here, failing, TaskStatus.FAILED))
+        here.advance(minutes=-5, hours=5)
+        await here.firer.run_due()
+        asked = (await here.firings(made))[-1]
+        await here.service.delete(made.id, by=BOSS, chat=CHAT.id)
+
+        with pytest.raises(WrongState):
+            await here.service.run_now(made.id, by=BOSS, chat=CHAT.id, at=here.time)
+        with pytest.raises(WrongState):
+            await here.service.decide_missed(asked.id, run=True, by=BOSS, chat=CHAT.id)
+        here.advance(days=1)
+        await here.firer.run_due()
+
+        assert len(await here.tasks()) == 1
+        assert (await here.firings(made))[0].state is FiringState.FAILED
 
 
 async def test_others_can_neither_see_nor_change_a_schedule(tmp_path: Path) -> None:
