@@ -14,6 +14,7 @@ from tests.emulators.feishu.http_server import HttpRequest, HttpServer
 from tests.emulators.feishu.long_connection import EventPush, LongConnection
 from tests.emulators.feishu.messages import FeishuMedia, FeishuMessages
 from tests.emulators.feishu.refusals import FeishuApiError, InjectedFault, RateLimits, TenantTokens
+from tests.emulators.feishu.registration import AppRegistration
 from tests.emulators.feishu.routes import FeishuRoutes, RecordedRequest
 from tests.emulators.feishu.tenant import EmulatorClock, FeishuChat, FeishuMessage, FeishuTenant
 from tests.emulators.feishu.users import FeishuUser
@@ -57,7 +58,14 @@ class FeishuEmulator:
     """`async with FeishuEmulator("cli_x", "secret") as fs:` then point FEISHU_DOMAIN at
     `fs.domain`. Time windows of the platform pass by `fs.advance(seconds)`."""
 
-    def __init__(self, app_id: str = "cli_emulated", app_secret: str = "emulated-secret") -> None:
+    def __init__(
+        self,
+        app_id: str = "cli_emulated",
+        app_secret: str = "emulated-secret",
+        *,
+        is_lark: bool = False,
+    ) -> None:
+        self.is_lark = is_lark
         self.app_id = app_id
         self.app_secret = app_secret
         self.clock = EmulatorClock()
@@ -77,6 +85,7 @@ class FeishuEmulator:
         self.media = FeishuMedia(self.world)
         self.cardkit = CardKit(self.world, self.clock, self.rates)
         self.presses = CardCallbacks(self.world, self.clock, self.events, self.long)
+        self.registration = AppRegistration(fs=self)
         self.api = FeishuRoutes(self)
         self._http = HttpServer(self.api.handle)
 

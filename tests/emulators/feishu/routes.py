@@ -11,13 +11,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tests.emulators.feishu.http_server import CutConnection, HttpRequest, HttpResponse
 from tests.emulators.feishu.refusals import ConnectionCut, FeishuApiError, InjectedFault
+from tests.emulators.feishu.registration import PATH as REGISTRATION_PATH
 
 if TYPE_CHECKING:
     from tests.emulators.feishu.emulator import FeishuEmulator
 
 RouteResult: TypeAlias = "dict[str, Any] | HttpResponse"
 RouteHandler: TypeAlias = Callable[..., RouteResult]
-_OPEN = {"/callback/ws/endpoint", "/open-apis/auth/v3/tenant_access_token/internal"}
+_OPEN = {
+    "/callback/ws/endpoint",
+    "/open-apis/auth/v3/tenant_access_token/internal",
+    REGISTRATION_PATH,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +150,7 @@ def _routes(fs: FeishuEmulator) -> list[tuple[str, str, RouteHandler]]:
         return lambda *args: {"data": route(*args)}
 
     return [
+        ("POST", REGISTRATION_PATH, fs.registration.answer),
         ("POST", "/callback/ws/endpoint", fs.discovery),
         ("POST", "/open-apis/auth/v3/tenant_access_token/internal", fs.issue_token),
         ("GET", "/open-apis/bot/v3/info", lambda _: {"bot": fs.bot}),
