@@ -196,7 +196,14 @@ def _answer_card(request: Request, answer: ChatAnswer) -> Card:
             )
         if not (text.strip() or answer.files or answer.notes or interruption):
             text = words("talk.no_answer")
-        return views.answer_card(text, words, notes=notes, files=answer.files, sizes=answer.sizes)
+        return views.answer_card(
+            text,
+            words,
+            notes=notes,
+            files=answer.files,
+            sizes=answer.sizes,
+            can_connect=request.by_owner and request.in_private,
+        )
     start = StartTask(
         text=proposal.text,
         priority=proposal.priority,

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import assert_never
 
-from cards import actions, formats
+from cards import formats, memory_actions
 from cards.model import CardTone, TextBlock, notice_card
 from cards.views import memory as views
 from handlers import memory_reports
@@ -241,7 +241,7 @@ async def manage_candidates(request: Request) -> Reply:
 
 async def handle_memory_press(
     request: Request,
-    action: actions.MemoryAction,
+    action: memory_actions.MemoryAction,
     card_key: str,
     value: str,
     form: Mapping[str, str],
@@ -252,35 +252,37 @@ async def handle_memory_press(
 
 async def _perform_press(  # noqa: C901 - one line for each action of the closed union
     request: Request,
-    action: actions.MemoryAction,
+    action: memory_actions.MemoryAction,
     card_key: str,
     value: str,
     form: Mapping[str, str],
 ) -> Reply:
     match action:
-        case actions.ListMemories(wanted=kind, scope=scope, page=page):
+        case memory_actions.ListMemories(wanted=kind, scope=scope, page=page):
             reply = await _list_reply(request, kind, scope, page)
-        case actions.ShowMemory(entry_id=entry_id):
+        case memory_actions.ShowMemory(entry_id=entry_id):
             return await _show_entry(request, entry_id or value)
-        case actions.ForgetMemory(entry_id=entry_id, among=among, also=also, revisions=revisions):
+        case memory_actions.ForgetMemory(
+            entry_id=entry_id, among=among, also=also, revisions=revisions
+        ):
             reply = await forget_entries(request, (entry_id, *also), revisions)
             if among:
                 reply = await choose_what_to_forget(request, among, forgotten=reply) or reply
-        case actions.PinMemory(entry_id=entry_id, pinned=pinned):
+        case memory_actions.PinMemory(entry_id=entry_id, pinned=pinned):
             await set_pinned(request, entry_id, pinned=pinned)
             reply = await _show_entry(request, entry_id)
-        case actions.SubmitMemoryEdit(entry_id=entry_id, revision=revision):
+        case memory_actions.SubmitMemoryEdit(entry_id=entry_id, revision=revision):
             await edit_entry(request, entry_id, form.get(views.EDIT_FIELD, ""), revision=revision)
             reply = await _show_entry(request, entry_id)
-        case actions.DecideMemoryCandidate(
+        case memory_actions.DecideMemoryCandidate(
             entry_id=entry_id, keep=keep, listed=in_list, wording=wording
         ):
             reply = await decide_candidate(request, entry_id, keep=keep, wording=wording)
             if in_list:
                 reply = await _remaining_candidates(request, reply) or reply
-        case actions.CleanMemory():
+        case memory_actions.CleanMemory():
             reply = await memory_reports.clean_up(request, "yes")
-        case actions.MarkMemoriesHelpful():
+        case memory_actions.MarkMemoriesHelpful():
             reply = await memory_reports.helped_pressed(request, action)
         case _:
             assert_never(action)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cards.actions import MarkMemoriesHelpful
+from cards.memory_actions import MarkMemoriesHelpful
 from cards.model import CardTone, notice_card
 from cards.views import memory_reports as views
 from cards.views.memory import entry_data, used_entry_data

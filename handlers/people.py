@@ -178,7 +178,12 @@ def _welcome_card(request: Request) -> Card:
     group = not request.in_private
     choices = request.services.models.list_choices()
     offline = not choices or choices[0].backend == _OFFLINE
-    return views.welcome_card(request.words, group=group, offline=offline)
+    return views.welcome_card(
+        request.words,
+        group=group,
+        offline=offline,
+        can_connect=request.by_owner and request.in_private,
+    )
 
 
 member_commands = CommandRegistry("people")
@@ -278,8 +283,12 @@ _MAX_TOKEN_NAME = 60
 
 @session_commands("dashboard", aliases=("控制台",), immediate=True)
 async def send_dashboard_link(request: Request) -> Reply:
+    """The link leads to the page that is named, else to the first one."""
     _check_owner_in_private(request, "dashboard")
-    url, link = await request.services.web_sessions.create_link(request.person.id)
+    page = request.args.strip().casefold()
+    if page and not (page.isascii() and page.isalpha()):
+        raise UsageError("dashboard")
+    url, link = await request.services.web_sessions.create_link(request.person.id, page=page)
     return _link_reply(request, url, link)
 
 

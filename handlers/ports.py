@@ -394,10 +394,11 @@ class WebSessionPort(Protocol):
         """End all but this one; returns how many."""
 
     async def create_link(
-        self, person_id: PersonId, *, token_name: str = ""
+        self, person_id: PersonId, *, token_name: str = "", page: str = ""
     ) -> tuple[str, WebLink]:
         """An address that signs this person in once, or that makes an API token with this name and
-        shows it. Earlier ones of the same kind work no more."""
+        shows it. Earlier ones of the same kind work no more. `page` of the dashboard, in
+        letters, is where it leads."""
 
     async def list_tokens(self) -> Sequence[ApiToken]:
         """Of all people, the newest first."""

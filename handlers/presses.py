@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import assert_never
 
 from cards import actions, formats
 from cards.card_json import CardDecodeError, load_action
+from cards.memory_actions import MemoryAction
 from cards.model import FormBlock, FormField, FormFieldKind, SelectBlock
 from handlers import (
     approvals,
@@ -112,7 +114,7 @@ async def _perform(  # noqa: C901, PLR0911, PLR0912 - one line for each action o
             return await skills.handle_skill_press(request, action, card_key)
     if isinstance(action, actions.WorkflowAction):
         return await workflows.handle_workflow_press(request, action, card_key, form)
-    if isinstance(action, actions.MemoryAction):
+    if isinstance(action, MemoryAction):
         return await memory.handle_memory_press(request, action, card_key, value, form)
     if isinstance(action, actions.ScheduleAction):
         return await schedules.handle_schedule_press(request, action, card_key)
@@ -146,6 +148,8 @@ async def _perform(  # noqa: C901, PLR0911, PLR0912 - one line for each action o
             return await people.confirm_person_change(request, action)
         case actions.ApplyPersonChange():
             return await people.apply_person_change(request, action, card_key)
+        case actions.OpenPage(page=page):
+            return await people.send_dashboard_link(replace(request, args=page))
         case actions.EndWebSession():
             card = await people.end_web_sessions(request, action)
         case actions.DecideHeldMessages(handle=handle):

@@ -16,6 +16,7 @@ from markdown_it.token import Token
 from markupsafe import Markup
 
 from cards import formats, model
+from cards.actions import OpenPage
 from cards.catalog import TextCatalog
 from cards.formats import clean_line, drop_surrogates, strip_controls
 
@@ -96,7 +97,9 @@ def _render_controls(
         return Markup("")
     match block:
         case model.ButtonsBlock(items=items):
-            buttons = [_button(item) for item in items if item.token]
+            buttons = [
+                (_button(item), _page_of(item)) for item in items if item.token or _page_of(item)
+            ]
             if len(buttons) < len(items):
                 degraded.append("button without a token left out")
             return _render_macro("buttons", buttons) if buttons else Markup("")
@@ -131,6 +134,11 @@ def _render_attachment(block: model.ImageBlock | model.FileBlock, degraded: list
             return _render_macro("file", href, clean_line(name), formats.file_size(size))
         case _:
             assert_never(block)
+
+
+def _page_of(button: model.CardButton) -> str:
+    """The address that the button is a link to; empty for one that is pressed."""
+    return button.action.path if isinstance(button.action, OpenPage) else ""
 
 
 def _button(button: model.CardButton) -> model.CardButton:

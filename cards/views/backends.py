@@ -6,8 +6,18 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
+from cards.actions import OpenPage
 from cards.catalog import TextCatalog, catalog_for
-from cards.model import Block, Card, CardTone, NoteBlock, TextBlock, titled_card
+from cards.model import (
+    Block,
+    ButtonStyle,
+    Card,
+    CardButton,
+    CardTone,
+    NoteBlock,
+    TextBlock,
+    titled_card,
+)
 from storage.records.people import Language
 from storage.records.system import BackendHealth, BackendReport
 
@@ -56,8 +66,9 @@ def strip_offline_note(text: str) -> str:
 
 
 def offline_note_blocks(texts: Sequence[str], words: TextCatalog) -> list[Block]:
-    """The offline backend's note, once, if one of `texts` contains it."""
-    if any(note in text for note in _offline_notes() for text in texts):
+    """The offline backend's note, once, if one of `texts` contains it and none says as much."""
+    told = any(map(needs_model, texts))
+    if not told and any(note in text for note in _offline_notes() for text in texts):
         return [NoteBlock(words("offline.note"))]
     return []
 
@@ -70,6 +81,21 @@ def _line(backend: BackendHealth, words: TextCatalog) -> str:
     return f"- {mark} `{backend.name}`{version}" + (f": {text}" if text else "")
 
 
+def needs_model(text: str) -> bool:
+    """Whether the offline backend says in `text` that it cannot do this."""
+    return any(each in text for each in _refusals())
+
+
+def connect_button(words: TextCatalog) -> CardButton:
+    return CardButton(words("button.connect"), OpenPage(page="setup"), style=ButtonStyle.PRIMARY)
+
+
 @cache
 def _offline_notes() -> tuple[str, ...]:
     return tuple(catalog_for(language)("offline.note") for language in Language)
+
+
+@cache
+def _refusals() -> tuple[str, ...]:
+    keys = ("offline.cannot", "offline.cannot_answer")
+    return tuple(catalog_for(language)(key) for language in Language for key in keys)

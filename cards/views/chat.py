@@ -12,7 +12,12 @@ from cards import formats, model
 from cards.actions import AnswerWithoutTask, ChooseModel, DecideHeldMessages, StartTask
 from cards.catalog import TextCatalog
 from cards.views import task_buttons
-from cards.views.backends import offline_note_blocks, strip_offline_note
+from cards.views.backends import (
+    connect_button,
+    needs_model,
+    offline_note_blocks,
+    strip_offline_note,
+)
 from storage.records.messages import InboxRow, Incoming, IncomingMessage
 from storage.records.system import AUTO_MODEL, ModelChoice
 from storage.records.tasks import FolderKind
@@ -35,13 +40,17 @@ def answer_card(
     notes: Sequence[str] = (),
     files: Sequence[str] = (),
     sizes: Mapping[str, int] | None = None,
+    can_connect: bool = False,
 ) -> model.Card:
-    """A plain answer. Files are attached if their size is known."""
+    """A plain answer. Files are attached if their size is known. `can_connect`: the reader may
+    connect a model where one is needed."""
     sizes = sizes or {}
     answer = strip_offline_note(text)
     blocks: list[model.Block] = [model.TextBlock(answer)] if answer else []
     blocks += [model.file_block(path, sizes[path]) for path in files if path in sizes][:_MAX_FILES]
     blocks += [model.NoteBlock(note) for note in notes if note]
+    if can_connect and needs_model(text):
+        blocks.append(model.ButtonsBlock((connect_button(words),)))
     return model.Card(
         blocks=(*blocks, *offline_note_blocks((text,), words)),
         summary=formats.single_line(answer, _MAX_SUMMARY),

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from cards import actions, formats, model
+from cards import formats, memory_actions, model
 from cards.catalog import TextCatalog, catalog_for
 from storage.records import memory_views
 from storage.records.memory import (
@@ -284,7 +284,7 @@ def forget_button(
     others = tuple(each.id for each in also)
     return model.CardButton(
         label,
-        actions.ForgetMemory(
+        memory_actions.ForgetMemory(
             entry_id=entry.id,
             among=query,
             also=others,
@@ -328,10 +328,10 @@ def candidate_buttons(
     """`number` is its position in a list, 0 if it stands alone."""
     mark, in_list = f" {number}" if number else "", bool(number)
     digest = candidate_digest(entry)
-    keep = actions.DecideMemoryCandidate(
+    keep = memory_actions.DecideMemoryCandidate(
         entry_id=entry.id, keep=True, listed=in_list, wording=digest
     )
-    drop = actions.DecideMemoryCandidate(
+    drop = memory_actions.DecideMemoryCandidate(
         entry_id=entry.id, keep=False, listed=in_list, wording=digest
     )
     return (
@@ -396,7 +396,7 @@ def _open_select(
 ) -> model.SelectBlock:
     return model.SelectBlock(
         placeholder=words("memory.open"),
-        action=actions.ShowMemory(),
+        action=memory_actions.ShowMemory(),
         options=tuple(
             model.SelectOption(str(number), each.id)
             for number, each in enumerate(entries, start=first)
@@ -410,8 +410,8 @@ def _page_buttons(
     words: TextCatalog,
     scope: str,
 ) -> Iterator[model.CardButton]:
-    def to(number: int) -> actions.ListMemories:
-        return actions.ListMemories(wanted=kind, scope=scope, page=number)
+    def to(number: int) -> memory_actions.ListMemories:
+        return memory_actions.ListMemories(wanted=kind, scope=scope, page=number)
 
     if page.page > 1:
         yield model.CardButton(words("memory.button.previous"), to(page.page - 1))
@@ -428,7 +428,7 @@ def _kind_buttons(
     for kind, count in page.other_counts.items():
         if count and kind is not current:
             label = f"{words(f'memory.wanted.{kind}')} {count}"
-            yield model.CardButton(label, actions.ListMemories(wanted=kind, scope=scope))
+            yield model.CardButton(label, memory_actions.ListMemories(wanted=kind, scope=scope))
 
 
 _MAX_ENTRY_TEXT = 3_000
@@ -502,7 +502,7 @@ def _edit_blocks(entry: MemoryEntry, words: TextCatalog) -> Iterator[model.Block
         (
             model.CardButton(
                 words(f"memory.button.{pin}"),
-                actions.PinMemory(entry_id=entry.id, pinned=not entry.pinned),
+                memory_actions.PinMemory(entry_id=entry.id, pinned=not entry.pinned),
             ),
             forget_button(entry, words, label=words("memory.button.forget")),
         )
@@ -513,5 +513,5 @@ def _edit_blocks(entry: MemoryEntry, words: TextCatalog) -> Iterator[model.Block
         field=model.FormFieldKind.PARAGRAPH,
         value=entry.text,
     )
-    action = actions.SubmitMemoryEdit(entry_id=entry.id, revision=entry.revision)
+    action = memory_actions.SubmitMemoryEdit(entry_id=entry.id, revision=entry.revision)
     yield model.FormBlock(fields=(field,), submit=words("memory.edit_button"), action=action)

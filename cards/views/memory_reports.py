@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from zoneinfo import ZoneInfo
 
 from cards import formats, model
-from cards.actions import CleanMemory, MarkMemoriesHelpful, ShowMemory
 from cards.catalog import TextCatalog
+from cards.memory_actions import CleanMemory, MarkMemoriesHelpful, ShowMemory
 from cards.views.memory import entry_line, entry_text, folded_rows
 from storage.records import memory_views
 from storage.records.memory import MemoryEntry, MemoryScope

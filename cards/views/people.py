@@ -16,6 +16,7 @@ from cards.actions import (
     ListTasks,
 )
 from cards.catalog import TextCatalog
+from cards.views.backends import connect_button
 from storage.records.people import (
     ApiToken,
     Member,
@@ -88,16 +89,26 @@ def pairings_card(waiting: Sequence[tuple[str, str]], words: TextCatalog) -> mod
     )
 
 
-def welcome_card(words: TextCatalog, *, group: bool = False, offline: bool = False) -> model.Card:
-    """`offline`: no model is configured, and a new user should know."""
+def welcome_card(
+    words: TextCatalog, *, group: bool = False, offline: bool = False, can_connect: bool = False
+) -> model.Card:
+    """`offline`: no model is configured. `can_connect`: the reader may connect one."""
     key = "welcome.group" if group else "welcome.text"
     return model.titled_card(
         words("welcome.title"),
         model.TextBlock(words(key)),
+        *([model.TextBlock(words("welcome.offline"))] if offline else []),
+        *([_connect_block(words, can_connect)] if offline else []),
         model.TextBlock(words("welcome.examples")),
         model.ButtonsBlock((model.CardButton(words("button.tasks"), ListTasks()),)),
-        model.NoteBlock(words("welcome.offline" if offline else "welcome.note")),
+        model.NoteBlock(words("welcome.note")),
     )
+
+
+def _connect_block(words: TextCatalog, can_connect: bool) -> model.Block:
+    if can_connect:
+        return model.ButtonsBlock((connect_button(words),))
+    return model.NoteBlock(words("welcome.ask_owner"))
 
 
 _MAX_MEMBER_NAME = 60

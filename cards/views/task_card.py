@@ -10,7 +10,12 @@ from zoneinfo import ZoneInfo
 from cards import formats, model
 from cards.catalog import TextCatalog
 from cards.views import task_buttons
-from cards.views.backends import offline_note_blocks, strip_offline_note
+from cards.views.backends import (
+    connect_button,
+    needs_model,
+    offline_note_blocks,
+    strip_offline_note,
+)
 from cards.views.personas import persona_label
 from cards.views.task_outline import FAILED_STATUSES, eta_text, outline_block, subagent_blocks
 from storage.records.tasks import (
@@ -134,7 +139,7 @@ _MAX_TITLE = 80
 _MAX_PLAN = 600
 _MANY_LINES = 12
 _MAX_SUMMARY = 2000
-_MAX_SHORT_SUMMARY = 300
+_MAX_SHORT_SUMMARY = 200
 _MAX_ERROR = 200
 _MAX_FILES = 5
 
@@ -156,10 +161,11 @@ def task_card(
         *offline_note_blocks((view.plan, task.summary, trouble), words),
         model.NoteBlock(_stats_line(view, words, now)),
         model.ButtonsBlock(
-            tuple(
-                task_buttons.task_card_buttons(
+            (
+                *_connect_buttons(trouble, words),
+                *task_buttons.task_card_buttons(
                     view, words, offer_start_anyway=can_start_anyway(view)
-                )
+                ),
             )
         ),
     ]
@@ -184,7 +190,8 @@ def task_ended_card(
     sizes: Mapping[str, int] | None = None,
 ) -> model.Card:
     """The notice when a task ends or is blocked, since platforms do not notify people of changed
-    cards: a short result, and the files. The card has the rest.
+    cards: the result or the reason in short, and the files. It answers the card, which has the
+    rest.
 
     `sizes` maps existing result files to their size in bytes; files not in it are only named, not
     attached.
@@ -195,13 +202,13 @@ def task_ended_card(
         model.TextBlock(f"**{formats.single_line(task.title, _MAX_TITLE)}**"),
         *_short_outcome_blocks(view, words),
         *_file_blocks(view, words, sizes or {}),
-        *offline_note_blocks((task.summary, _failure_text(view, words)), words),
         model.NoteBlock(
             f"{_ended_stats_line(view, words, now)} | " + words("ended.note", id=task.id, at=at)
         ),
     ]
-    if buttons := task_buttons.task_notice_buttons(task, words):
-        blocks.append(model.ButtonsBlock(tuple(buttons)))
+    connect = _connect_buttons(_failure_text(view, words), words)
+    if buttons := (*connect, *task_buttons.task_notice_buttons(task, words)):
+        blocks.append(model.ButtonsBlock(buttons))
     key = task.status if words.has(f"ended.{task.status}") else TaskStatus.COMPLETED
     return model.titled_card(
         words(f"ended.{key}"),
@@ -297,8 +304,16 @@ def _failure_text(view: TaskView, words: TextCatalog) -> str:
 
 
 def _failure_explanation(task: Task, trouble: str, words: TextCatalog) -> str:
-    next_step = words(f"task.{task.status}_next", id=task.id)
-    return f"⚠️ {formats.truncate(strip_offline_note(trouble), _MAX_ERROR)}\n\n{next_step}"
+    key = "offline.next" if needs_model(trouble) else f"task.{task.status}_next"
+    return f"{_short_trouble(trouble)}\n\n{words(key, id=task.id)}"
+
+
+def _short_trouble(trouble: str) -> str:
+    return f"⚠️ {formats.truncate(strip_offline_note(trouble), _MAX_ERROR)}"
+
+
+def _connect_buttons(trouble: str, words: TextCatalog) -> tuple[model.CardButton, ...]:
+    return (connect_button(words),) if needs_model(trouble) else ()
 
 
 def _result_blocks(view: TaskView, words: TextCatalog) -> list[model.Block]:
@@ -310,7 +325,7 @@ def _result_blocks(view: TaskView, words: TextCatalog) -> list[model.Block]:
 
 def _short_outcome_blocks(view: TaskView, words: TextCatalog) -> list[model.Block]:
     if trouble := _failure_text(view, words):
-        return [model.TextBlock(_failure_explanation(view.task, trouble, words))]
+        return [model.TextBlock(_short_trouble(trouble))]
     short = formats.first_lines(_summary(view.task), limit=_MAX_SHORT_SUMMARY)
     return [model.TextBlock(short)] if short else []
 

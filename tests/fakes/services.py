@@ -632,7 +632,7 @@ class FakeWebSessions:
         return len(gone)
 
     async def create_link(
-        self, person_id: PersonId, *, token_name: str = ""
+        self, person_id: PersonId, *, token_name: str = "", page: str = ""
     ) -> tuple[str, WebLink]:
         link = WebLink(
             id="l1",
@@ -643,7 +643,7 @@ class FakeWebSessions:
             expires_at=NOW + timedelta(minutes=10),
         )
         self.links.append(link)
-        return f"{self.address}/sign-in/secret", link
+        return f"{self.address}/sign-in/secret" + (f"?to={page}" if page else ""), link
 
     async def list_tokens(self) -> Sequence[ApiToken]:
         return tuple(self.tokens.values())

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from cards.actions import (
+from cards.catalog import catalog_for
+from cards.memory_actions import (
     DecideMemoryCandidate,
     ForgetMemory,
     ListMemories,
@@ -12,7 +13,6 @@ from cards.actions import (
     ShowMemory,
     SubmitMemoryEdit,
 )
-from cards.catalog import catalog_for
 from cards.model import ButtonsBlock, Card, CollapsibleBlock, FormBlock, SelectBlock, TextBlock
 from handlers.memory import topic_to_forget
 from storage.records.memory import MemoryKind, MemoryScope, MemoryScopeKind, MemoryState

@@ -226,6 +226,18 @@ async def test_who_opens_the_chat_is_welcomed_once_for_ever(offline: bool) -> No
     assert first.key == again.key == "welcome:c1"
 
 
+@pytest.mark.parametrize(("chat", "leads"), [("c0", True), ("c1", False), ("g1", False)])
+async def test_only_an_owner_in_private_is_led_to_setup(chat: str, leads: bool) -> None:
+    desk = RouterHarness(models=FakeModels(OFFLINE))
+
+    who = "x-ann" if chat == "c1" else "x-olga"
+    welcome = await desk.send_message("/start", chat=chat, who=who)
+
+    assert welcome.card is not None
+    assert ("Connect a model" in str(welcome.card)) is leads
+    assert ("An owner can connect one" in text_of(welcome)) is not leads
+
+
 @pytest.mark.parametrize("text", ["/start", "/start deep-link", "/开始"])
 async def test_start_says_how_to_begin(text: str) -> None:
     desk = RouterHarness()

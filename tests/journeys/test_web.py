@@ -25,7 +25,8 @@ from tests.journeys.program import ShiftbossProcess, running_program
 from tests.thoroughness import thorough_only
 
 HAIKU = "write a haiku about queues and save it to haiku.md"
-OFFLINE = "Offline backend: no model is connected"
+OFFLINE = "Offline backend: fixed rules, no model."
+NEEDS_MODEL = "needs a model, and none is connected"
 # What Latin letters a Chinese reader meets on purpose: names, settings, files, commands.
 KNOWN = re.compile(
     r"Shiftboss|offline|(?:(?:pip|apt) install )?bubblewrap(?:-bin)?|Landlock|docs/tools.md"
@@ -227,20 +228,22 @@ async def test_a_proposed_task_starts_once_however_often_its_button_is_pressed(
 
 
 async def test_without_a_model_every_answer_says_so(boss: BrowserVisitor, tmp_path: Path) -> None:
-    for number, text in enumerate(("Hello", "what is the capital of France?", "/frobnicate"), 1):
+    await boss.send_message("Hello")
+    await expect(boss.bot_messages(OFFLINE)).to_have_count(1)
+    helpless = ("what is the capital of France?", "/frobnicate", "write a plan for my bakery")
+    for number, text in enumerate(helpless, 1):
         await boss.send_message(text)
-        await expect(boss.bot_messages(OFFLINE)).to_have_count(number)
+        await expect(boss.bot_messages(NEEDS_MODEL)).to_have_count(number)
     await expect(boss.bot_messages("Paris")).to_have_count(0)
-    await expect(boss.bot_messages("To see what I understand, send /help")).to_have_count(2)
+    await expect(boss.page.get_by_role("button", name="Start")).to_have_count(0)
 
     await boss.send_message('/run write "a" to a.txt, then prove the Riemann hypothesis')
     stuck = boss.bot_messages("Task blocked")
     await expect(stuck).to_have_count(1)
     card = await live_card(boss, "prove the Riemann hypothesis")
     for told in (card, stuck):
-        await expect(told).to_contain_text("I can't do this without a model")
-        await expect(told).to_contain_text("press Resume")
-        assert (await told.inner_text()).count(OFFLINE) == 1
+        await expect(told).to_contain_text(NEEDS_MODEL)
+        await expect(told.get_by_role("link", name="Connect a model")).to_have_count(1)
     await expect(card.locator('.steps > [data-state="failed"]')).to_contain_text("prove")
     await expect(card.get_by_role("button", name="Resume")).to_be_visible()
     await boss.save_screenshot("stuck", tmp_path)
@@ -413,12 +416,12 @@ async def test_commands_turn_pages_in_place_and_change_the_language_of_the_whole
 
 async def test_hostile_and_huge_text_is_shown_as_text(boss: BrowserVisitor, tmp_path: Path) -> None:
     await boss.send_message("x" * 100_000)
-    await expect(boss.bot_messages(OFFLINE)).to_have_count(1)
+    await expect(boss.bot_messages(NEEDS_MODEL)).to_have_count(1)
     await boss.input_box.evaluate(
         "(box, text) => { box.value = text; }", "a\x01b\x07c\ud800d\u202ee"
     )
     await boss.page.keyboard.press("Enter")
-    await expect(boss.bot_messages(OFFLINE)).to_have_count(2)
+    await expect(boss.bot_messages(NEEDS_MODEL)).to_have_count(2)
     await expect(boss.page.locator(".bubble").last).to_have_text("abc\ufffdd\u202ee")
 
     await boss.send_message('/run write "<b>x</b>" to \u202eabc.txt')

@@ -32,6 +32,7 @@ from storage.records.messages import IncomingMessage
 from storage.records.people import WebKeyKind
 
 _MEGABYTE = 1024 * 1024
+_MAX_PAGE = 20
 _FILE_HEADERS = {
     # Files may come from a model: they are sandboxed and cannot run scripts.
     "content-security-policy": "default-src 'none'; sandbox",
@@ -116,7 +117,10 @@ class WebHttpApi:
             cookie = await self.sessions.sign_in(link, agent, replaced=replaced)
         except NotFound:
             return await self.pages.link_page(request, None, status=410)
-        return redirect_with_cookie(request, "/dashboard", self.cookie, cookie)
+        page = request.query_params.get("to", "")
+        is_page = page.isascii() and page.isalpha() and len(page) <= _MAX_PAGE
+        where = f"/dashboard/{page}" if is_page else "/dashboard"
+        return redirect_with_cookie(request, where, self.cookie, cookie)
 
     async def say(self, request: Request) -> Response:
         """Requires the token; a cookie is not sufficient."""

@@ -98,7 +98,7 @@ class WebSessionService:
         return len(ended)
 
     async def create_link(
-        self, person_id: PersonId, *, token_name: str = ""
+        self, person_id: PersonId, *, token_name: str = "", page: str = ""
     ) -> tuple[str, WebLink]:
         # Without characters that mean something in Markdown: the link is sent in chats.
         secret, now = secrets.token_hex(32), self.now()
@@ -111,7 +111,8 @@ class WebSessionService:
             expires_at=now + LINK_LIFETIME,
         )
         await self.repo.add_link(link, secret_hash=_hash_secret(secret))
-        return f"{self.address.rstrip('/')}{SIGN_IN_PATH}/{secret}", link
+        where = f"?to={page}" if page else ""
+        return f"{self.address.rstrip('/')}{SIGN_IN_PATH}/{secret}{where}", link
 
     async def find_link(self, secret: str) -> WebLink | None:
         """None if it was used or has expired."""

@@ -42,6 +42,20 @@ async def test_a_link_signs_its_owner_in_once(world: DashboardWorld) -> None:
     assert (await other.get("/dashboard")).status_code == 401
 
 
+@pytest.mark.parametrize(
+    ("to", "where"),
+    [("setup", "/setup"), ("//evil.example", ""), ("../x", ""), ("a" * 21, ""), ("é", "")],
+)
+async def test_a_link_leads_to_a_page_of_the_dashboard_and_nowhere_else(
+    world: DashboardWorld, to: str, where: str
+) -> None:
+    link = await link_of(world, "olga")
+
+    signed_in = await world.client(origin=world.url).post(link, params={"to": to})
+
+    assert signed_in.headers["location"] == f"/dashboard{where}"
+
+
 async def test_an_old_link_and_an_earlier_one_work_no_more(
     world: DashboardWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

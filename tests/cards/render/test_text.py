@@ -14,8 +14,10 @@ from cards.actions import (
     ChooseModel,
     PauseTask,
     ShowTask,
-    SubmitMemoryEdit,
     SubmitTaskForm,
+)
+from cards.memory_actions import (
+    SubmitMemoryEdit,
 )
 from cards.model import (
     Block,

@@ -449,6 +449,13 @@ def classify_intent(text: str) -> IntentAnswer:
     return IntentAnswer(kind="talk")
 
 
+def can_perform(text: str) -> bool:
+    """Whether the rules know each step of a task with this text."""
+    return all(
+        not isinstance(parse_action(each), UnknownAction) for each in split_steps(text).steps
+    )
+
+
 def needs_workspace(action: OfflineAction) -> bool:
     """Return True for actions that need a workspace or take time."""
     match action:

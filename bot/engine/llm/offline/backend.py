@@ -37,6 +37,7 @@ from bot.engine.llm.backend import (
     ToolStarted,
 )
 from bot.engine.llm.offline.action_parser import (
+    can_perform,
     classify_intent,
     needs_workspace,
     parse_action,
@@ -170,10 +171,10 @@ class _OfflineRun(BaseRun):
         return self._with_offline_note(await self._chat_reply(text)), self._check_answer_type(None)
 
     async def _propose(self, text: str) -> bool:
-        """Propose work as a task, if the request allows it."""
+        """Propose work as a task, if the request allows it and the rules can do it."""
         tools = {tool.name: tool for tool in self._request.tools}
         intent = classify_intent(text)
-        if intent.kind != "task" or PROPOSE_TASK not in tools:
+        if intent.kind != "task" or PROPOSE_TASK not in tools or not can_perform(text):
             return False
         title, priority = intent.title or _first_line(text), intent.priority or "important"
         await tools[PROPOSE_TASK].run({"title": title, "task": text, "priority": priority})
@@ -197,7 +198,9 @@ class _OfflineRun(BaseRun):
         """A chat answer has no workspace; actions that need one require a task."""
         action = parse_action(text)
         if needs_workspace(action) or classify_intent(text).kind == "task":
-            return self._words("offline.try_run", text=_first_line(text))
+            if can_perform(text):
+                return self._words("offline.try_run", text=_first_line(text))
+            return self._words("offline.cannot_answer")
         outcome = await perform_action(action, self._action_context())
         return outcome.text if outcome.status == "done" else self._words("offline.cannot_answer")
 

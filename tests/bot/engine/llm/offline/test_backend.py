@@ -179,17 +179,27 @@ async def test_talk_that_amounts_to_work_is_proposed_where_it_can_be() -> None:
     assert NOTE["en"] in result.text
 
 
+@pytest.mark.parametrize(
+    "text", ["write a business plan for my bakery", f"{HAIKU}, then build me a website"]
+)
+async def test_work_that_the_rules_cannot_do_is_not_proposed(text: str) -> None:
+    proposed: list[Mapping[str, Any]] = []
+    tool = recording_tool("asked", proposed, PROPOSE_TASK)
+
+    _, result = await _run(replace(_request(RunPurpose.CHAT, {"text": text}, None), tools=(tool,)))
+
+    assert proposed == []
+    assert catalog_for(Language.ENGLISH)("offline.cannot_answer") in result.text
+
+
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("text", ["hello", "what is a queue?", HAIKU, "say hi", "count words: a b"])
-async def test_every_chat_answer_says_who_speaks_and_how_to_connect_a_model(
-    text: str, language: str
-) -> None:
+async def test_every_chat_answer_says_who_speaks(text: str, language: str) -> None:
     request = _request(RunPurpose.CHAT, {"text": text}, None, language=language)
 
     events, result = await _run(request)
 
     assert result.text.endswith(NOTE[language])
-    assert "`shiftboss init`" in result.text
     deltas = [event.text for event in events if isinstance(event, TextDelta)]
     assert len(deltas) > 5
     assert "".join(deltas) == result.text
