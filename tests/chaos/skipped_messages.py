@@ -65,14 +65,24 @@ def wrongly_skipped(home: Path, points: Sequence[str]) -> list[str]:
 async def resend_skipped(front: ChannelClient, home: Path) -> None:
     """The Boss does as the apology says, where the message has led to nothing."""
     told: set[int] = set()
+    # An entry may be gone by the time its message is put aside: the story goes on once it is there.
+    written: set[str] = set()
     while True:
-        for number, text in _skipped_without_effect(home, told):
+        written |= {source for (source,) in rows(home, _WRITTEN_BY_HAND)}
+        for number, text in skipped_without_effect(home, told, written):
             told.add(number)
             await front.send_message(text)
         await asyncio.sleep(_LOOK_EVERY)
 
 
-def _skipped_without_effect(home: Path, told: Collection[int]) -> Iterator[tuple[int, str]]:
+_WRITTEN_BY_HAND = "SELECT source FROM memories WHERE source LIKE 'hand:message:%'"
+
+
+def skipped_without_effect(
+    home: Path, told: Collection[int], written: Collection[str]
+) -> Iterator[tuple[int, str]]:
+    """The numbers and texts of messages that were put aside before they led to a task or to an
+    entry with one of the sources `written`."""
     failed = rows(home, "SELECT id, incoming, chat_id FROM inbox WHERE state = 'failed'")
     if all(number in told for number, *_ in failed):
         return
@@ -82,6 +92,8 @@ def _skipped_without_effect(home: Path, told: Collection[int]) -> Iterator[tuple
         if number in told or number not in rightly or message["kind"] != "message":
             continue
         source = f"message:{chat}:{message['message_id']}"
+        if f"hand:{source}" in written:
+            continue
         # A file that belonged to the message is in the store already.
         if message["text"] and not rows(home, "SELECT 1 FROM tasks WHERE source = ?", source):
             yield number, message["text"]

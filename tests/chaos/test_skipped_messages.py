@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -9,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.skipped_messages import count_deaths, rightly_skipped, wrongly_skipped
+from tests.chaos.inspection import witness_file
+from tests.chaos.skipped_messages import (
+    count_deaths,
+    rightly_skipped,
+    skipped_without_effect,
+    wrongly_skipped,
+)
 
 CUT = ["a life", "begins 4", "died sendMessage:before:1"]
 FIRST = ["a life", "moved inbox.>new 4", "died inbox._store:after:1"]
@@ -66,3 +73,30 @@ def test_a_message_is_skipped_only_after_six_crashes_and_with_an_apology(
 
     assert rightly_skipped(home, points) == ({3, 4} if is_right else set())
     assert bool(wrongly_skipped(home, points)) is not is_right
+
+
+@pytest.mark.parametrize(
+    ("task", "written", "is_sent_again"),
+    [("", "", True), ("message:7:m1", "", False), ("", "hand:message:7:m1", False)],
+)
+def test_only_a_message_that_led_to_nothing_is_sent_again(
+    tmp_path: Path, task: str, written: str, is_sent_again: bool
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    with closing(sqlite3.connect(home / "shiftboss.db")) as store:
+        store.execute("CREATE TABLE inbox (id, state, error, outcome, incoming, chat_id)")
+        store.execute("CREATE TABLE outbox (key)")
+        store.execute("CREATE TABLE tasks (source)")
+        message = json.dumps({"kind": "message", "message_id": "m1", "text": "/memory add tea"})
+        store.execute(
+            "INSERT INTO inbox VALUES (4, 'failed', 'failed 6 times', '', ?, 7)", (message,)
+        )
+        store.execute("INSERT INTO outbox VALUES ('reply:4')")
+        store.execute("INSERT INTO tasks VALUES (?)", (task,))
+        store.commit()
+    witness_file(home).write_text("\n".join(each for life in [*[CUT] * 6, LAST] for each in life))
+
+    found = list(skipped_without_effect(home, told=(), written={written}))
+
+    assert found == ([(4, "/memory add tea")] if is_sent_again else [])
