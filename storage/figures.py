@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from storage import schema
 from storage.db import Database, record_from
-from storage.memory.jobs import IS_WAITING_JOB
+from storage.memory.cells import IS_WAITING_JOB
 from storage.memory_schema import memory_jobs
 from storage.records.approvals import ApprovalState
 from storage.records.messages import OutboxState

@@ -33,7 +33,7 @@ from bot.engine.autonomy.drive import DriveBudget, DriveService, ProblemDiagnosi
 from bot.engine.autonomy.self_check import SELF_CHECK, SelfCheckService
 from bot.engine.llm.acp.agent_config import AcpAgentsFile
 from bot.engine.llm.backend import OFFLINE_NAME
-from bot.engine.memory.quality_metrics import QualityMetrics
+from bot.engine.memory.promotion import QualityMetrics
 from bot.engine.tasks.recovery import requeue_interrupted
 from bot.engine.tasks.system_status import measure_disk_use
 from bot.engine.upkeep.retention import RetentionService

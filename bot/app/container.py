@@ -51,7 +51,7 @@ from handlers.router import Router
 from storage.db import Database
 from storage.figures import FigureRepo
 from storage.heartbeat import HeartbeatRepo
-from storage.memory.jobs import ExtractionJobRepo
+from storage.memory.cells import ExtractionJobRepo
 from storage.messages.outbox import DeliveryAttempt
 from storage.migrate import sqlite_path
 from storage.records.messages import ChatAddress, MessageSender

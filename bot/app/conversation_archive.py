@@ -24,8 +24,8 @@ from bot.engine.memory.conversation_archive.compaction import (
     SessionGrowth,
 )
 from bot.engine.memory.conversation_archive.compaction_plan import CompactionLimits
-from bot.engine.memory.conversation_archive.message_text import ArchiveIndexer
 from bot.engine.memory.conversation_archive.search import ArchiveSearch
+from bot.engine.memory.conversation_archive.search_text import ArchiveIndexer
 from bot.engine.memory.conversation_archive.service import (
     ArchiveContext,
     ConversationHistory,
@@ -34,8 +34,8 @@ from bot.engine.memory.conversation_archive.service import (
 from bot.engine.tasks.access import TaskAccess
 from bot.transports.ports import Clock
 from storage.db import Transaction
+from storage.memory.cells import CompactionJobRepo
 from storage.memory.conversation_archive import ArchiveRepo, SummaryRepo
-from storage.memory.jobs import CompactionJobRepo
 from storage.records.tasks import TaskId
 from storage.subagents import SubagentRepo
 from storage.tasks import TaskVisibility

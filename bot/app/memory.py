@@ -22,25 +22,24 @@ from bot.engine.memory import embeddings, episodes, maintenance
 from bot.engine.memory.admission import AdmissionAuditor, AdmissionPreset
 from bot.engine.memory.candidate_review import CandidateApprovalRequester
 from bot.engine.memory.change_feed import ForeignWriteDetector
-from bot.engine.memory.command_progress import CommandProgressLog, ForgetCommandLog
 from bot.engine.memory.consolidation import EXTRACTED_KINDS, MemoryConsolidator
 from bot.engine.memory.context_builder import MemoryContextBuilder
+from bot.engine.memory.decay import UsageTracker
 from bot.engine.memory.embeddings import EmbeddingIndex
 from bot.engine.memory.export_import import MemoryRestorer, MemoryTransfer
 from bot.engine.memory.extraction_worker import ExtractionWorker
 from bot.engine.memory.fact_matching import SemanticMatcher
 from bot.engine.memory.ingestion import FinishedTaskRecorder, MemoryRecorder
+from bot.engine.memory.maintenance import CommandProgressLog, ForgetCommandLog
 from bot.engine.memory.markdown_sync.edit_import import FileEditImporter
-from bot.engine.memory.markdown_sync.layout import MemoryPageMapper
-from bot.engine.memory.markdown_sync.owner_notices import OwnerNoticeSender
+from bot.engine.memory.markdown_sync.layout import MemoryPageMapper, OwnerNoticeSender
 from bot.engine.memory.markdown_sync.reconciler import FileReconciler
 from bot.engine.memory.markdown_sync.sync_service import (
     InitialFileImport,
     MarkdownSyncService,
     ScopeNames,
 )
-from bot.engine.memory.promotion import FactPromoter
-from bot.engine.memory.quality_metrics import QualityMetrics
+from bot.engine.memory.promotion import FactPromoter, QualityMetrics
 from bot.engine.memory.retriever import (
     AssociationLinker,
     FusionSettings,
@@ -49,7 +48,6 @@ from bot.engine.memory.retriever import (
     make_term_extractor,
 )
 from bot.engine.memory.service import MemoryService
-from bot.engine.memory.usage_tracking import UsageTracker
 from bot.engine.memory.writer import MemoryWriter
 from bot.engine.tasks.approvals import ApprovalCardPublisher
 from bot.transports.outbox import OutboxCourier
@@ -57,9 +55,8 @@ from bot.transports.ports import Clock
 from cards.catalog import catalog_for
 from storage.memory.access_stats import DecayRepo, MemoryCounts, MemoryUsePruner, MemoryUseRepo
 from storage.memory.bulk_import import BackupRestorer, EntryBatchWriter
-from storage.memory.cells import ChatCellRepo
+from storage.memory.cells import ChatCellRepo, ExtractionJobRepo, FinishedTaskRepo
 from storage.memory.entries import MemoryLinkRepo
-from storage.memory.jobs import ExtractionJobRepo, FinishedTaskRepo
 from storage.memory.markdown.folder import MarkdownFolder
 from storage.memory.markdown.sync_store import FileSnapshotRepo, SyncedEntryRepo
 from storage.records.people import ChatId, Language

@@ -12,7 +12,7 @@ from bot.engine.autonomy.evolution.decisions import PromptDecisions
 from bot.engine.mcp.client.project_servers import McpConsents
 from bot.engine.memory.candidate_review import CandidateReview
 from bot.engine.memory.change_feed import MemoryChangeFeed
-from bot.engine.memory.quality_metrics import QualityMetrics
+from bot.engine.memory.promotion import QualityMetrics
 from bot.engine.permissions.requests import ApprovalRequester, DecisionRecorder
 from bot.engine.tasks.approvals import TaskApprovalEffects
 from bot.engine.workflow.task_store import TaskStore

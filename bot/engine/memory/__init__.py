@@ -5,7 +5,7 @@
 3. `consolidation` is the one write path: add, support, merge, supersede or ignore. It compares with
    `fact_matching`; `promotion` and `candidate_review` raise facts to long-term memory.
 4. `retriever` searches words, `embeddings` and associations, always within a reader's `access`.
-5. `context_builder` puts what was found before a model; `usage_tracking` learns what it used.
+5. `context_builder` puts what was found before a model; `decay` learns what it used.
 
 Beside it: `decay` and `maintenance`; `episodes`; `writer` and `service` for changes by people;
 `markdown_sync` for the same as files; `conversation_archive` for whole conversations;

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from bot.engine.memory.change_feed import MemoryChangeFeed
-from bot.engine.memory.promotion import supersede
-from bot.engine.memory.quality_metrics import QualityCounts, QualityMetrics
+from bot.engine.memory.promotion import QualityCounts, QualityMetrics, supersede
 from cards import formats
 from cards.catalog import TextCatalog, catalog_for
 from storage.approvals import ApprovalRepo, NewApproval, add_approval, withdraw_approval

@@ -11,11 +11,11 @@ from math import ceil
 from types import MappingProxyType
 
 from bot.engine.memory.access import MemoryReader
+from bot.engine.memory.decay import ContextBlock, ContextEntry
 from bot.engine.memory.episodes import EpisodeFinder
 from bot.engine.memory.noise_filter import MEMORY_CLOSE_TAG, MEMORY_OPEN_TAG
 from bot.engine.memory.retriever import MemoryRetriever, is_retrievable
 from bot.engine.memory.token_budget import divide_budget, estimate_tokens, truncate_to_tokens
-from bot.engine.memory.usage_tracking import ContextBlock, ContextEntry
 from cards.failure_texts import without_failure_texts
 from cards.invisible_characters import strip_invisible
 from storage.memory.entries import MemoryEntryRepo

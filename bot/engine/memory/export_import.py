@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from bot.engine.memory.access import ManualMemory, MemoryEditor
 from bot.engine.memory.change_feed import MemoryChangeFeed
-from bot.engine.memory.command_progress import CommandProgressLog
+from bot.engine.memory.maintenance import CommandProgressLog
 from bot.engine.memory.noise_filter import to_storable_text
 from bot.engine.memory.writer import MemoryWriter
 from cards.views.memory import EXPORT_DATE_FIELDS, entry_export_data

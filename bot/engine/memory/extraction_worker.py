@@ -39,11 +39,10 @@ from bot.engine.memory.fact_matching import (
     render_verdict_prompt,
 )
 from bot.engine.memory.ports import BackgroundModel, BackgroundQuery
-from bot.engine.memory.quality_metrics import QualityCounts
+from bot.engine.memory.promotion import QualityCounts
 from storage.db import STORE_RETRY_SECONDS, Database, Transaction
 from storage.errors import ConcurrentUpdate, StoreUnavailable
-from storage.memory.cells import CellRepo
-from storage.memory.jobs import ExtractionJobRepo
+from storage.memory.cells import CellRepo, ExtractionJobRepo
 from storage.records.memory import ExtractionJob, ExtractionJobState, MemoryEntry, MemoryKind
 
 log = logging.getLogger(__name__)

@@ -25,8 +25,7 @@ from cards.failure_texts import without_failure_texts
 from cards.formats import truncate
 from storage.db import STORE_RETRY_SECONDS, Database, Transaction
 from storage.errors import StoreUnavailable
-from storage.memory.cells import CellRepo
-from storage.memory.jobs import ExtractionJobRepo, FinishedTask, FinishedTaskRepo
+from storage.memory.cells import CellRepo, ExtractionJobRepo, FinishedTask, FinishedTaskRepo
 from storage.records.memory import (
     PROJECT_KEY,
     SKILL_KEY,

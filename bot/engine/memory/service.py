@@ -9,19 +9,17 @@ from datetime import datetime, tzinfo
 from functools import partial
 
 from bot.engine.memory.access import ManualMemory, MemoryEditor, MemoryReader
-from bot.engine.memory.command_progress import ForgetCommandLog
-from bot.engine.memory.decay import current_strength
+from bot.engine.memory.decay import UsageTracker, current_strength
 from bot.engine.memory.export_import import MemoryRestorer, MemoryTransfer, ignore_progress
-from bot.engine.memory.handbook import (
+from bot.engine.memory.maintenance import ForgetCommandLog, MemoryCleanup
+from bot.engine.memory.markdown_sync.layout import (
     CHAPTERS,
     build_chapter,
     chapter_name,
     chapter_order,
     find_chapter,
 )
-from bot.engine.memory.maintenance import MemoryCleanup
 from bot.engine.memory.retriever import MemoryRetriever
-from bot.engine.memory.usage_tracking import UsageTracker
 from bot.engine.memory.writer import MemoryWriter
 from cards.catalog import TextCatalog, catalog_for
 from cards.views.memory import matches_chapter, spoken_text

@@ -15,7 +15,7 @@ from bot.engine.memory.candidate_review import CandidateReview, candidate_decide
 from bot.engine.memory.change_feed import MemoryChangeFeed
 from bot.engine.memory.consolidation import MANUAL_CONFIDENCE, MemoryConsolidator, as_manual
 from bot.engine.memory.noise_filter import to_storable_text
-from bot.engine.memory.quality_metrics import AUTO_PROMOTED_KEY
+from bot.engine.memory.promotion import AUTO_PROMOTED_KEY
 from storage.db import Database, Transaction
 from storage.errors import ConcurrentUpdate, NotAllowed, NotFound
 from storage.memory.bulk_import import EntryBatchWriter

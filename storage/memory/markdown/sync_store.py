@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, func, select
 
 from storage.db import Database, Transaction, record_from
 from storage.dialect import insert_or_ignore, upsert
-from storage.memory.markdown.merge import PageDigest
+from storage.memory.markdown.page_format import PageDigest
 from storage.memory_schema import (
     entry_from_row,
     memories,

@@ -14,7 +14,7 @@ from bot.engine.agent.memory_hooks.worker_memory import WorkerHistory
 from bot.engine.memory.conversation_archive.service import ConversationHistoryService
 from bot.engine.workers.spec import CostAccount
 from bot.transports.ports import SystemClock
-from storage.memory.jobs import CompactionJobRepo
+from storage.memory.cells import CompactionJobRepo
 from storage.records.people import Chat, Person
 from storage.records.tasks import NewTask, TaskId, TaskPriority
 from storage.records.workers import NewSubagent

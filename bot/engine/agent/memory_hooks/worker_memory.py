@@ -29,9 +29,9 @@ from bot.engine.memory.conversation_archive.history_tools import (
     build_history_tools,
 )
 from bot.engine.memory.conversation_archive.service import ConversationHistory
+from bot.engine.memory.decay import TrackedAnswer, UsageTracker
 from bot.engine.memory.ports import MemorySource, RecalledMemory
 from bot.engine.memory.retriever import MemoryRetriever
-from bot.engine.memory.usage_tracking import TrackedAnswer, UsageTracker
 from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import CostAccount, WorkerSpec
 from cards.failure_texts import without_failure_texts

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from bot.engine.memory.quality_metrics import WINDOW_DAYS, QualityMetrics
+from bot.engine.memory.promotion import WINDOW_DAYS, QualityMetrics
 from storage.records.self_checks import HealthFinding
 
 _PERCENT = 100

@@ -14,9 +14,8 @@ from bot.engine.memory.noise_filter import to_storable_text
 from bot.engine.memory.retriever import ALL_KINDS, MemoryRetriever
 from storage.db import Database
 from storage.errors import NotFound
-from storage.memory.cells import CellRepo
+from storage.memory.cells import CellRepo, ExtractionJobRepo
 from storage.memory.entries import MemoryEntryRepo
-from storage.memory.jobs import ExtractionJobRepo
 from storage.records.memory import (
     EntryId,
     MemoryCategory,

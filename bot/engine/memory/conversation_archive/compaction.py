@@ -15,7 +15,7 @@ from typing import Protocol, TypeAlias
 from zoneinfo import ZoneInfo
 
 from bot.engine.llm.backend import BackendDenied, BackendError
-from bot.engine.memory.conversation_archive import message_text
+from bot.engine.memory.conversation_archive import search_text
 from bot.engine.memory.conversation_archive.compaction_plan import (
     CompactionLimits,
     CondensePass,
@@ -23,12 +23,12 @@ from bot.engine.memory.conversation_archive.compaction_plan import (
     SessionLength,
     next_pass,
 )
-from bot.engine.memory.conversation_archive.message_text import ArchiveIndexer, fit_to_tokens
+from bot.engine.memory.conversation_archive.search_text import ArchiveIndexer, fit_to_tokens
 from bot.engine.memory.token_budget import estimate_tokens, truncate_to_tokens
 from storage.db import STORE_RETRY_SECONDS, Database
 from storage.errors import StoreUnavailable
+from storage.memory.cells import CompactionJobRepo
 from storage.memory.conversation_archive import ArchiveRepo, SummaryRepo
-from storage.memory.jobs import CompactionJobRepo
 from storage.records.conversation_archive import CompactionJob, ContextSummary, ConversationSummary
 from storage.records.workers import ModelSession
 from storage.sessions import SessionRepo
@@ -169,10 +169,10 @@ class CompactionPasses:
         parts = await t.archive.list_parts(session.id, first, last)
         before = [each.summary for each in state.items[-_CONTEXT_SUMMARIES:]]
         wanted = SummaryRequest(
-            source=message_text.render_messages(parts, t.zone),
+            source=search_text.render_messages(parts, t.zone),
             source_tokens=work.tokens,
             depth=0,
-            previous_context=message_text.render_summaries(before, t.zone),
+            previous_context=search_text.render_summaries(before, t.zone),
         )
         return wanted, replace(draft, earliest_at=parts[0].at, latest_at=parts[-1].at)
 
@@ -187,10 +187,10 @@ class CompactionPasses:
             if each.ordinal < work.parts[0].ordinal and each.summary.depth == work.depth
         ]
         wanted = SummaryRequest(
-            source=message_text.render_summaries(parts, t.zone),
+            source=search_text.render_summaries(parts, t.zone),
             source_tokens=work.tokens,
             depth=work.depth,
-            previous_context=message_text.render_summaries(before[-_CONTEXT_SUMMARIES:], t.zone)
+            previous_context=search_text.render_summaries(before[-_CONTEXT_SUMMARIES:], t.zone)
             if work.depth == 1
             else "",
         )

@@ -9,14 +9,14 @@ from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
 from bot.engine.llm.tool_calls import ERROR_PREFIX, AgentTool, CallKind
-from bot.engine.memory.conversation_archive.message_text import part_text
 from bot.engine.memory.conversation_archive.search import ArchiveMatch, ArchiveSearch, SearchOrder
-from bot.engine.memory.conversation_archive.search_query import (
+from bot.engine.memory.conversation_archive.search_text import (
     MAX_PATTERN_CHARS,
     InvalidSearchPattern,
     SafePattern,
     SearchDeadline,
     looks_like_regex,
+    part_text,
     split_query,
 )
 from bot.engine.memory.token_budget import estimate_tokens

@@ -13,10 +13,11 @@ from math import ceil
 from time import monotonic
 from typing import Generic, TypeVar
 
-from bot.engine.memory.conversation_archive.message_text import ArchiveIndexer, parse_parts
-from bot.engine.memory.conversation_archive.search_query import (
+from bot.engine.memory.conversation_archive.search_text import (
+    ArchiveIndexer,
     SafePattern,
     SearchDeadline,
+    parse_parts,
     split_pieces,
 )
 from storage.memory.conversation_archive import ArchiveAccess, ArchiveRepo, SummaryRepo, TimeRange

@@ -10,15 +10,15 @@ from html import escape
 from zoneinfo import ZoneInfo
 
 from bot.engine.memory.conversation_archive.compaction import SessionGrowth
-from bot.engine.memory.conversation_archive.message_text import ArchiveIndexer, strip_injected
 from bot.engine.memory.conversation_archive.search import SPOKEN_ROLES, ArchiveSearch, SearchOrder
+from bot.engine.memory.conversation_archive.search_text import ArchiveIndexer, strip_injected
 from bot.engine.memory.ports import ArchivePrefix
 from bot.engine.memory.token_budget import truncate_to_tokens
 from cards.invisible_characters import strip_invisible
 from handlers.ports_workers import HistoryLine, HistoryResult
 from storage.db import Database
+from storage.memory.cells import CompactionJobRepo
 from storage.memory.conversation_archive import ArchiveAccess, ArchiveRepo, SummaryRepo
-from storage.memory.jobs import CompactionJobRepo
 from storage.memory.tombstones import ForgottenTurns
 from storage.records.conversation_archive import (
     ContextSummary,

@@ -1,5 +1,5 @@
-"""Maps memories to Markdown files: which files a scope has, their content, and the meaning of
-edited lines."""
+"""Maps memories to Markdown files: which files a scope has, with the chapters of the handbook,
+their content, and the meaning of edited lines; notifies owners of files that need attention."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from enum import StrEnum
 from functools import lru_cache
+from typing import Protocol
 
 from bot.engine.memory.access import ManualMemory
-from bot.engine.memory.handbook import CHAPTERS, build_chapter, chapter_name
 from cards.catalog import TextCatalog, catalog_for
+from cards.courier import OwnerCardSender
+from cards.model import Card, CardTone, TextBlock
 from storage.memory.markdown.page_format import (
     EntryLine,
     MarkdownLayout,
@@ -23,6 +25,7 @@ from storage.memory.markdown.page_format import (
     render_page,
 )
 from storage.records.memory import (
+    GLOBAL_SCOPE,
     EntryId,
     MemoryCategory,
     MemoryEntry,
@@ -31,6 +34,99 @@ from storage.records.memory import (
     MemoryScopeKind,
 )
 from storage.records.people import Language
+
+# Chapters of the team handbook, one entry each, in the global scope.
+
+CHAPTERS = (
+    "principles",
+    "communication",
+    "process",
+    "quality",
+    "learning",
+    "forbidden",
+    "notes",
+    "updates",
+)
+"""Default chapters in order; custom chapters follow them."""
+
+_KEY_PREFIX = "handbook:"
+
+
+def chapter_key(chapter: str) -> str:
+    """Entry key of a chapter; custom chapters use their title."""
+    return f"{_KEY_PREFIX}{chapter.strip().casefold()}"
+
+
+def chapter_name(key: str) -> str:
+    """Chapter name of an entry key; empty for other keys."""
+    return key.removeprefix(_KEY_PREFIX) if key.startswith(_KEY_PREFIX) else ""
+
+
+def chapter_order(key: str) -> int:
+    """Sort position: default chapters first."""
+    name = chapter_name(key)
+    return CHAPTERS.index(name) if name in CHAPTERS else len(CHAPTERS)
+
+
+def build_chapter(name: str, text: str, words: TextCatalog) -> ManualMemory:
+    """An entry that replaces the chapter's text. `name` is a default chapter or a custom title."""
+    known = name.strip().casefold()
+    title = words(f"mirror.chapter.{known}") if known in CHAPTERS else name.strip()
+    return ManualMemory(
+        text=text,
+        scope=GLOBAL_SCOPE,
+        kind=MemoryKind.HANDBOOK,
+        key=chapter_key(name),
+        label=title,
+        importance=1.0,
+    )
+
+
+def default_chapters(words: TextCatalog) -> list[ManualMemory]:
+    """Initial texts of the chapters; some are empty."""
+    told = [name for name in CHAPTERS if words.has(f"mirror.default.{name}")]
+    return [build_chapter(name, words(f"mirror.default.{name}"), words) for name in told]
+
+
+def find_chapter(title: str) -> str:
+    """Default chapter with this title in any language; empty if there is none."""
+    wanted = title.strip().casefold()
+    for name in CHAPTERS:
+        titles = (catalog_for(language)(f"mirror.chapter.{name}") for language in Language)
+        if wanted in {name, *(each.casefold() for each in titles)}:
+            return name
+    return ""
+
+
+# Notifies owners of memory files that need attention, once per problem.
+
+
+class OwnerNotifier(Protocol):
+    async def __call__(self, path: str, what: str, state: str, **facts: object) -> None:
+        """`what` is a text key below `mirror.notice`; repeats with the same `state` are dropped."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class OwnerNoticeSender:
+    """Implements `OwnerNotifier`. Notices name the file and never quote its content."""
+
+    owners: OwnerCardSender
+
+    async def __call__(self, path: str, what: str, state: str, **facts: object) -> None:
+        def draw(words: TextCatalog) -> Card:
+            return Card(
+                title=words("mirror.notice.title", path=path),
+                tone=CardTone.INFO if what == "brought" else CardTone.WARN,
+                blocks=(TextBlock(words(f"mirror.notice.{what}", **facts)),),
+            )
+
+        digest = hashlib.sha256(f"{path}\n{what}\n{state}".encode("utf-8", "replace")).hexdigest()
+        await self.owners.notify(f"mirror:{digest[:32]}", draw)
+
+
+# Maps memories to Markdown files: which files a scope has, their content, and the meaning of
+# edited lines.
 
 _SLUG = re.compile(r"[^\w]+")
 _MAX_SLUG_CHARS = 40

@@ -20,17 +20,16 @@ from bot.engine.memory.markdown_sync.layout import (
     MemoryFile,
     MemoryFileKind,
     MemoryPageMapper,
+    OwnerNotifier,
     day_file,
     entry_kinds_of,
     episode_file,
     scope_folder,
     standing_files,
 )
-from bot.engine.memory.markdown_sync.owner_notices import OwnerNotifier
 from storage.memory.markdown import sync_store as shelves
 from storage.memory.markdown.folder import FileContent, FileSignature, MarkdownFolder
-from storage.memory.markdown.merge import PageDigest
-from storage.memory.markdown.page_format import MarkdownLayout, MarkdownPage, parse_page
+from storage.memory.markdown.page_format import MarkdownLayout, MarkdownPage, PageDigest, parse_page
 from storage.memory.markdown.sync_store import (
     EntryOutline,
     FileSnapshot,

@@ -15,9 +15,13 @@ from pathlib import Path
 
 from bot.engine.memory.access import LOCAL_EDITOR, ManualMemory
 from bot.engine.memory.change_feed import ForeignWriteDetector, MemoryChangeFeed
-from bot.engine.memory.handbook import default_chapters
-from bot.engine.memory.markdown_sync.layout import MemoryFile, MemoryPageMapper, has_files
-from bot.engine.memory.markdown_sync.owner_notices import OwnerNotifier
+from bot.engine.memory.markdown_sync.layout import (
+    MemoryFile,
+    MemoryPageMapper,
+    OwnerNotifier,
+    default_chapters,
+    has_files,
+)
 from bot.engine.memory.markdown_sync.reconciler import (
     FileReconciler,
     PendingFile,

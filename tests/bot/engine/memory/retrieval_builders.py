@@ -15,9 +15,9 @@ from bot.engine.agent.worker_context import ContextBlock
 from bot.engine.llm.backend import RunRequest, RunResult
 from bot.engine.memory.access import MemoryReader
 from bot.engine.memory.context_builder import MemoryContextBuilder
+from bot.engine.memory.decay import UsageTracker
 from bot.engine.memory.episodes import EpisodeFinder
 from bot.engine.memory.retriever import MemoryRetriever, make_term_extractor
-from bot.engine.memory.usage_tracking import UsageTracker
 from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import WorkerSpec
 from handlers.ports import ChatAnswer, ChatQuestion

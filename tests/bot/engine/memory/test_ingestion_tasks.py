@@ -11,7 +11,7 @@ from bot.engine.memory.ingestion import FinishedTaskRecorder
 from storage import schema
 from storage.dialect import insert_or_ignore
 from storage.key_value import KeyValueStore
-from storage.memory.jobs import FinishedTaskRepo
+from storage.memory.cells import FinishedTaskRepo
 from storage.records.memory import MemoryKind, MemoryScope, MemoryScopeKind
 from storage.records.people import Chat, ChatId, Person, PersonId
 from storage.records.tasks import EventKind, Task, TaskId, TaskPhase, TaskStatus

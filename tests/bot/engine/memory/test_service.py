@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
-from bot.engine.memory.command_progress import CommandProgressLog, ForgetCommandLog
+from bot.engine.memory.decay import UsageTracker
 from bot.engine.memory.export_import import MemoryRestorer, MemoryTransfer
-from bot.engine.memory.maintenance import MemoryCleanup
+from bot.engine.memory.maintenance import CommandProgressLog, ForgetCommandLog, MemoryCleanup
 from bot.engine.memory.promotion import propose_sharing
 from bot.engine.memory.retriever import MemoryRetriever
 from bot.engine.memory.service import MemoryService
-from bot.engine.memory.usage_tracking import UsageTracker
 from handlers.ports_workers import MemoryRequestRejected
 from storage.errors import StoreUnavailable
 from storage.key_value import KeyValueStore

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bot.engine.agent.model_calls import ModelReply
-from bot.engine.memory.usage_tracking import ContextBlock, ContextEntry, TrackedAnswer, is_cited
+from bot.engine.memory.decay import ContextBlock, ContextEntry, TrackedAnswer, is_cited
 from storage.db import Transaction
 from storage.errors import StoreUnavailable
 from storage.records.memory import MemoryKind

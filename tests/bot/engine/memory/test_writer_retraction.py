@@ -12,7 +12,7 @@ from bot.engine.memory.access import ManualMemory
 from bot.engine.memory.fact_matching import ModelVerdict, ModelVerdicts
 from bot.engine.memory.ingestion import TURNS_PER_EXTRACTION, FinishedTaskRecord
 from bot.engine.memory.ports import BackgroundQuery
-from bot.engine.memory.quality_metrics import AUTO_PROMOTED_KEY
+from bot.engine.memory.promotion import AUTO_PROMOTED_KEY
 from storage.records.memory import (
     MemoryEntry,
     MemoryKind,

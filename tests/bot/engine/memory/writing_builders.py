@@ -23,8 +23,7 @@ from bot.engine.memory.extraction_worker import ExtractionWorker
 from bot.engine.memory.fact_matching import FactEmbedder, SemanticMatcher
 from bot.engine.memory.ingestion import ConversationTurn, MemoryRecorder
 from bot.engine.memory.ports import BackgroundAnswer, BackgroundQuery
-from bot.engine.memory.promotion import FactPromoter
-from bot.engine.memory.quality_metrics import QualityMetrics
+from bot.engine.memory.promotion import FactPromoter, QualityMetrics
 from bot.engine.memory.writer import MemoryWriter
 from handlers.ports import ChatQuestion
 from storage import schema
@@ -32,9 +31,8 @@ from storage.db import Transaction
 from storage.dialect import insert_or_ignore
 from storage.ids import IdGenerator
 from storage.key_value import KeyValueStore
-from storage.memory.cells import CellRepo
+from storage.memory.cells import CellRepo, ExtractionJobRepo
 from storage.memory.entries import MemoryEntryRepo
-from storage.memory.jobs import ExtractionJobRepo
 from storage.records.memory import (
     MemoryEntry,
     MemoryKind,

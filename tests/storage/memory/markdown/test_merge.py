@@ -5,16 +5,19 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.memory.markdown.merge import (
+from storage.memory.markdown.page_format import (
     AddedLine,
+    EntryLine,
     LineEdit,
+    MarkdownLayout,
+    MarkdownPage,
     MergeResult,
     PageDigest,
+    PageSection,
     merge_page,
     restore_marks,
     text_digest,
 )
-from storage.memory.markdown.page_format import EntryLine, MarkdownLayout, MarkdownPage, PageSection
 
 
 def page(*lines: tuple[str, str] | str, complete: bool = True, number: int = 1) -> MarkdownPage:

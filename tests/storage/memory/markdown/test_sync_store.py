@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from storage.db import Database
-from storage.memory.markdown.merge import PageDigest
+from storage.memory.markdown.page_format import PageDigest
 from storage.memory.markdown.sync_store import (
     MAX_SNAPSHOTS,
     SNAPSHOT_RETENTION_DAYS,

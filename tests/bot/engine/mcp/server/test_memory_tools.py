@@ -25,7 +25,7 @@ from bot.engine.mcp.server.memory_tools import (
 from bot.engine.memory.access import ManualMemory, MemoryEditor, MemoryReader
 from bot.engine.memory.context_builder import MemoryContextBuilder
 from bot.engine.memory.retriever import MemoryRetriever
-from storage.memory.jobs import ExtractionJobRepo
+from storage.memory.cells import ExtractionJobRepo
 from storage.records.memory import (
     GLOBAL_SCOPE,
     MemoryKind,

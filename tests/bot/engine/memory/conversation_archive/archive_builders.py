@@ -18,10 +18,10 @@ from bot.engine.memory.conversation_archive.compaction import (
     SessionGrowth,
 )
 from bot.engine.memory.conversation_archive.compaction_plan import CompactionLimits
-from bot.engine.memory.conversation_archive.message_text import ArchiveIndexer
+from bot.engine.memory.conversation_archive.search_text import ArchiveIndexer
 from storage.db import Database
+from storage.memory.cells import CompactionJobRepo
 from storage.memory.conversation_archive import ArchiveRepo, SummaryRepo
-from storage.memory.jobs import CompactionJobRepo
 from storage.records.workers import ModelSession
 from storage.sessions import SessionRepo
 from tests.agent_builders import make_history

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bot.engine.llm.acp import prompts as acp_memory
 from bot.engine.memory.conversation_archive.compaction import SummaryRequest, fallback_summary
 from bot.engine.memory.conversation_archive.compaction_plan import CompactionLimits
-from bot.engine.memory.conversation_archive.message_text import parse_parts, render_messages
+from bot.engine.memory.conversation_archive.search_text import parse_parts, render_messages
 from bot.engine.memory.token_budget import estimate_tokens, truncate_to_tokens
 from storage.memory.conversation_archive import RawMessage
 from storage.records.conversation_archive import MessagePart, TranscriptRole

@@ -30,7 +30,7 @@ from bot.engine.memory.conversation_archive.search import (
     SearchOrder,
     rank_candidates,
 )
-from bot.engine.memory.conversation_archive.search_query import (
+from bot.engine.memory.conversation_archive.search_text import (
     InvalidSearchPattern,
     SafePattern,
     SearchDeadline,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.engine.memory.conversation_archive.search_query import InvalidSearchPattern, SafePattern
+from bot.engine.memory.conversation_archive.search_text import InvalidSearchPattern, SafePattern
 
 
 @pytest.mark.parametrize(

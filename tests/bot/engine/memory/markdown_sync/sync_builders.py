@@ -13,13 +13,11 @@ from bot.engine.memory.access import LOCAL_EDITOR, ManualMemory
 from bot.engine.memory.candidate_review import CandidateReview
 from bot.engine.memory.change_feed import ForeignWriteDetector, MemoryChangeFeed
 from bot.engine.memory.consolidation import MemoryConsolidator
-from bot.engine.memory.markdown_sync.edit_import import FileEditImporter
+from bot.engine.memory.markdown_sync.edit_import import MOVE_GRACE, FileEditImporter
 from bot.engine.memory.markdown_sync.layout import MemoryPageMapper
-from bot.engine.memory.markdown_sync.line_tracking import MOVE_GRACE
 from bot.engine.memory.markdown_sync.reconciler import PARTIAL_SAVE_GRACE, FileReconciler
 from bot.engine.memory.markdown_sync.sync_service import InitialFileImport, MarkdownSyncService
-from bot.engine.memory.promotion import FactPromoter
-from bot.engine.memory.quality_metrics import QualityMetrics
+from bot.engine.memory.promotion import FactPromoter, QualityMetrics
 from bot.engine.memory.writer import MemoryWriter
 from cards.catalog import catalog_for
 from storage.db import Database

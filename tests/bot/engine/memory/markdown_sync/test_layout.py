@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from bot.engine.memory.access import LOCAL_EDITOR
-from bot.engine.memory.handbook import default_chapters
+from bot.engine.memory.markdown_sync.layout import default_chapters
 from cards.catalog import catalog_for
 from storage.memory.bulk_import import BackupRestorer
 from storage.records.memory import GLOBAL_SCOPE, MemoryCategory, MemoryKind

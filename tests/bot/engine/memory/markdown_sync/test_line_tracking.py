@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from bot.engine.memory.markdown_sync.line_tracking import MOVE_GRACE
+from bot.engine.memory.markdown_sync.edit_import import MOVE_GRACE
 from storage.memory.cells import CellRepo
 from storage.records.memory import (
     GLOBAL_SCOPE,

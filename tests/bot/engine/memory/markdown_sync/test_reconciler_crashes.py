@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot.engine.memory.access import LOCAL_EDITOR
-from bot.engine.memory.handbook import default_chapters
+from bot.engine.memory.markdown_sync.layout import default_chapters
 from cards.catalog import catalog_for
 from storage.memory.markdown.sync_store import SNAPSHOT_RETENTION_DAYS
 from storage.records.memory import GLOBAL_SCOPE, MemoryKind

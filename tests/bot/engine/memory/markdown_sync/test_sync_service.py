@@ -10,8 +10,7 @@ import pytest
 from bot.engine.agent.instruction_files import load_boss_files
 from bot.engine.memory.access import LOCAL_EDITOR
 from bot.engine.memory.markdown_sync import sync_service
-from bot.engine.memory.markdown_sync.layout import MemoryFile
-from bot.engine.memory.markdown_sync.owner_notices import OwnerNoticeSender
+from bot.engine.memory.markdown_sync.layout import MemoryFile, OwnerNoticeSender
 from bot.engine.memory.markdown_sync.reconciler import ReconcileResult
 from cards.catalog import catalog_for
 from storage.errors import StoreUnavailable
