@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
+
+import sqlalchemy as sa
 
 from bot.engine.agent.memory_hooks.background_calls import BackgroundModelCalls
 from bot.engine.agent.prompt_versions import PromptVersions
@@ -19,6 +22,7 @@ from bot.engine.autonomy.evolution.service import EvolutionLimits, EvolutionServ
 from bot.engine.autonomy.evolution.sources import PersonaTexts
 from bot.engine.llm.backend import BackendDenied, RunPurpose, RunRequest, RunResult, TokenUsage
 from bot.engine.workers.personas import BUILT_IN_PERSONAS, PRAGMATIST_PERSONA, Persona
+from storage import autonomy_schema, schema
 from storage.approvals import ApprovalRepo
 from storage.db import Database
 from storage.evolution import EvolutionRepo
@@ -53,6 +57,15 @@ REF = PromptRef(PromptKind.PERSONA, NAME)
 WRITTEN = PRAGMATIST_PERSONA.prompt
 BETTER = f"{WRITTEN}\nRead the whole task once more before you report."
 PROPOSAL = {"reason": "Steps end too early.", "instructions": BETTER}
+_ROWS_OF_TASKS = (
+    (schema.tasks, "id"),
+    (schema.task_graphs, "task_id"),
+    (schema.node_attempts, "task_id"),
+    (schema.usage, "task_id"),
+    (autonomy_schema.attempt_versions, "task_id"),
+)
+"""What evolution reads of a task, each with the column of its id."""
+
 APPROVAL = {"approved": True, "confidence": 0.9, "reason": "Small and clear."}
 
 
@@ -111,6 +124,7 @@ class EvolutionWorld:
     approvals: ApprovalRepo
     courier: RecordingCourier
     shown: list[Approval]
+    _copies: Iterator[int] = field(default_factory=count)
 
     async def do_task(self, **changes: Any) -> Task:
         """Run one task to its end, and tell the evolution about it."""
@@ -122,12 +136,40 @@ class EvolutionWorld:
         await self.service.handle_task_events(view.task, events)
         return view.task
 
+    async def repeat(self, task: Task, times: int) -> None:
+        """Store the task `times` times more, as if each had gone the same way."""
+        async with self.engine.db.write() as tx:
+            for _ in range(times):
+                changed = {
+                    "id": self.service.ids.short_id(),
+                    "source": f"copy:{next(self._copies)}",
+                }
+                changed["task_id"] = changed["id"]
+                for table, owner in _ROWS_OF_TASKS:
+                    kept = [each for each in table.c if each is not table.autoincrement_column]
+                    copy = sa.select(
+                        *(sa.literal(changed[c.name]) if c.name in changed else c for c in kept)
+                    )
+                    await tx.execute(
+                        sa.insert(table).from_select(kept, copy.where(table.c[owner] == task.id))
+                    )
+
     async def fire_signal(self) -> None:
         """Three tasks out of ten whose step needs more than three retries."""
-        for _ in range(10):
-            await self.do_task()
+        await self.repeat(await self.do_task(), 9)
         for task in await self.service.repo.list_recent_tasks(3):
             await self.add_attempts(task.task_id, 4)
+
+    async def do_tasks_with_each_prompt(self, times: int) -> None:
+        """Tasks with the version on trial and tasks without it, `times` of each: what happens to
+        the first of each happens to all."""
+        first = dict[str, Task]()
+        while len(first) < 2:
+            task = await self.engine.create_task()
+            view = await self.engine.until(task, TaskStatus.COMPLETED, TaskStatus.BLOCKED)
+            first.setdefault(self.prompts_used()[-1], view.task)
+        for task in first.values():
+            await self.repeat(task, times - 1)
 
     async def add_attempts(self, task_id: TaskId, count: int) -> None:
         now = self.engine.clock()

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from storage.records.prompt_versions import CycleOutcome, EvolutionMode, VersionState
-from storage.records.tasks import TaskStatus
 from tests.bot.engine.autonomy.evolution.evolution_world import (
     APPROVAL,
     BETTER,
@@ -61,9 +60,7 @@ async def test_after_a_death_at_a_verdict_it_stands_and_is_told_once(
     async with open_world(tmp_path, mode=EvolutionMode.AUTO, **given) as world:  # type: ignore[arg-type]
         await world.start_trial()
         backend.fails = lambda prompt: (BETTER in prompt) is (end == "worse")
-        for _ in range(45):
-            task = await world.engine.create_task()
-            await world.engine.until(task, TaskStatus.COMPLETED, TaskStatus.BLOCKED)
+        await world.do_tasks_with_each_prompt(20)
         crash = CrashAfterCommit(nth)
         with pytest.MonkeyPatch.context() as patch:
             crash.install(patch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bot.engine.autonomy.evolution.trial import MIN_TASKS
 from bot.engine.llm.backend import BackendDenied
 from storage.records.approvals import ApprovalState
 from storage.records.prompt_versions import (
@@ -152,10 +153,8 @@ async def test_with_auto_a_better_change_is_adopted_and_told(tmp_path: Path) -> 
         await world.start_trial()
         backend.fails = lambda prompt: BETTER not in prompt
 
-        for _ in range(MANY):
-            await world.do_task()
-            if await world.states() == [VersionState.ACTIVE]:
-                break
+        await world.do_tasks_with_each_prompt(MIN_TASKS)
+        await world.do_task()
 
         assert await world.waiting() == ()
         assert world.told() == [f"🧬 {NAME}: version 1 is adopted"]
@@ -165,10 +164,9 @@ async def test_noise_does_not_adopt(tmp_path: Path) -> None:
     async with open_world(tmp_path, mode=EvolutionMode.AUTO) as world:
         await world.start_trial()
 
-        for _ in range(MANY):
-            await world.do_task()
-            if await world.states() != [VersionState.TRIAL]:
-                break
+        await world.do_tasks_with_each_prompt(MIN_TASKS)
+        assert await world.states() == [VersionState.TRIAL]
+        await world.do_task()
 
         assert await world.states() == [VersionState.RETIRED]
         assert (await world.version()).end_reason == "unclear"
@@ -190,10 +188,9 @@ async def test_a_rollback_restores_exactly_the_text_before_at_once(tmp_path: Pat
     async with open_world(tmp_path, backend=backend, mode=EvolutionMode.AUTO) as world:
         await world.start_trial()
         backend.fails = lambda prompt: BETTER not in prompt
-        for _ in range(MANY):
-            await world.do_task()
-            if await world.states() == [VersionState.ACTIVE]:
-                break
+        await world.do_tasks_with_each_prompt(MIN_TASKS)
+        await world.do_task()
+        assert await world.states() == [VersionState.ACTIVE]
         backend.fails = lambda _prompt: False
 
         await world.service.roll_back(REF, by=BOSS)
