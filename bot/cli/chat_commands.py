@@ -137,13 +137,19 @@ def add_chat_command(
     *parameters: Parameter,
     help: str = "",
     needs_worker: bool = False,
+    needs_program: bool = False,
 ) -> None:
     """Add a shell command that executes a chat command with its arguments in this order. Without
     `help` it has the chat command's."""
 
     def run(as_json: bool, **values: Any) -> None:
         parts = (str(each) for each in values.values())
-        execute(command_line(command, *parts), as_json=as_json, needs_worker=needs_worker)
+        execute(
+            command_line(command, *parts),
+            as_json=as_json,
+            needs_worker=needs_worker,
+            needs_program=needs_program,
+        )
 
     kind = Parameter.POSITIONAL_OR_KEYWORD
     json_option = Parameter("as_json", kind, annotation=JsonOption, default=False)
@@ -205,11 +211,12 @@ def execute(
     as_json: bool = False,
     present: Callable[[Any], tuple[str, Any]] | None = None,
     needs_worker: bool = False,
+    needs_program: bool = False,
 ) -> Any:
     """Print the answer and return its data. Exits with status 1 if the command is refused and 2 if
-    it cannot be executed. `present` turns the answer's data into text and JSON. `needs_worker` adds
-    a note if no Shiftboss is running."""
-    answer = _get_answer(command, as_json=as_json)
+    it cannot be executed. `present` turns the answer's data into text and JSON. If no Shiftboss is
+    running, `needs_worker` adds a note, and what `needs_program` is refused."""
+    answer = _get_answer(command, as_json=as_json, needs_program=needs_program)
     text, data = answer.text, answer.data
     if answer.good and present is not None and data is not None:
         text, data = present(data)
@@ -230,14 +237,14 @@ def execute(
     return data
 
 
-def _get_answer(command: str, *, as_json: bool) -> Any:
+def _get_answer(command: str, *, as_json: bool, needs_program: bool) -> Any:
     with report_start_failures(as_json=as_json):
         # Imported here so that `--help` stays fast.
         from bot.cli.local_execution import CommandRefused, execute_command
         from bot.config.settings import load_settings
 
         try:
-            return execute_command(load_settings(), command)
+            return execute_command(load_settings(), command, needs_program=needs_program)
         except CommandRefused as error:
             fail(str(error), as_json=as_json)
 

@@ -112,14 +112,23 @@ _RETRY_INTERVAL = 0.1
 _T = TypeVar("_T")
 
 
-def execute_command(settings: Settings, text: str) -> CommandAnswer:
-    """Execute a command as the local owner. Blocking. Raises StartFailure and CommandRefused."""
+_NOT_RUNNING = (
+    "Shiftboss is not running, so this cannot be done. Start it with `shiftboss start`, then "
+    "send this again"
+)
+
+
+def execute_command(settings: Settings, text: str, *, needs_program: bool = False) -> CommandAnswer:
+    """Execute a command as the local owner; one that `needs_program` is refused without a running
+    Shiftboss. Blocking. Raises StartFailure and CommandRefused."""
     message_id = uuid4().hex
 
     def there(running: RunningProgram) -> CommandAnswer:
         return send_command(running, text, id=message_id, buttons=False, quiet=True)
 
     def here() -> CommandAnswer:
+        if needs_program:
+            raise CommandRefused(_NOT_RUNNING)
         return run_here(settings, lambda: answer_command(settings, text))
 
     return run_remote_or_local(settings, there, here)

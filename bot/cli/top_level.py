@@ -29,6 +29,8 @@ from handlers.parsing import quote_value
 self_cli = typer.Typer(no_args_is_help=True, help="See how Shiftboss itself is.")
 
 _BARE_FLAGS = ("--quiet", "--fresh")
+_READING = frozenset({"list", "ls", "show", "log"})
+"""Subcommands of `schedule` after which nothing is left to do."""
 """Options of /schedule without a value."""
 _CHANGE = Annotated[
     str,
@@ -188,15 +190,21 @@ def schedule(
         quote_value(word) if before.startswith("-") and before not in _BARE_FLAGS else word
         for before, word in pairwise(["", *given])
     )
-    execute(command_line("schedule", *parts), as_json=as_json, needs_worker=bool(given))
+    first = given[0] if given else "list"
+    execute(
+        command_line("schedule", *parts),
+        as_json=as_json,
+        needs_worker=first not in _READING,
+        needs_program=first == "run",
+    )
 
 
 def heartbeat(
     words: Annotated[list[str] | None, typer.Argument(metavar="[on|off|now|add TEXT|log]")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    needs_worker = list(words or ())[:1] == ["now"]
-    execute(command_line("heartbeat", *(words or ())), as_json=as_json, needs_worker=needs_worker)
+    at_once = list(words or ())[:1] in (["now"], ["run"])
+    execute(command_line("heartbeat", *(words or ())), as_json=as_json, needs_program=at_once)
 
 
 def report(
@@ -245,8 +253,8 @@ def add_commands(cli: typer.Typer) -> None:
     cli.command("doctor", help=help_text("doctor"))(doctor)
     cli.command("trace", help=help_text("trace"))(trace)
     cli.command("persona", help=help_text("persona"))(persona)
-    add_chat_command(cli, "dashboard", "dashboard")
-    add_chat_command(cli, "reload", "reload", needs_worker=True)
+    add_chat_command(cli, "dashboard", "dashboard", needs_program=True)
+    add_chat_command(cli, "reload", "reload", needs_program=True)
     cli.command("sessions", help=help_text("sessions"))(sessions)
     add_chat_command(cli, "approvals", "approvals")
     add_chat_command(cli, "approve", "approve", optional("request", _APPROVAL_ID))

@@ -24,7 +24,7 @@ def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """Records the commands of the command line; every answer is good."""
     heard: list[str] = []
 
-    def carry_out(_: Any, text: str) -> CommandAnswer:
+    def carry_out(_: Any, text: str, **_options: bool) -> CommandAnswer:
         heard.append(text)
         return CommandAnswer(text="Fine.", good=True, data={"tasks": [], "logs": [], "total": 0})
 

@@ -25,7 +25,7 @@ class Answer:
 def test_nothing_that_was_said_steers_the_terminal_it_is_shown_on(
     as_json: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(chat_commands, "_get_answer", lambda _said, *, as_json: Answer(SAID))
+    monkeypatch.setattr(chat_commands, "_get_answer", lambda _said, **_: Answer(SAID))
 
     chat_commands.execute("/memory list", as_json=as_json)
 

@@ -30,7 +30,7 @@ def test_a_command_is_the_line_of_the_chat(
 ) -> None:
     heard: list[str] = []
 
-    def carry_out(_: Any, text: str) -> CommandAnswer:
+    def carry_out(_: Any, text: str, **_options: bool) -> CommandAnswer:
         heard.append(text)
         return CommandAnswer(text="Fine.", good=True, data={"skills": []})
 
