@@ -20,6 +20,7 @@ from bot.dashboard.pages import (
     schedules,
     setup,
     tasks,
+    workflows,
 )
 from bot.dashboard.pages.layout import (
     STATIC_TYPES,
@@ -78,6 +79,21 @@ PAGES = (
         name="schedule",
         show=schedules.show_schedule,
         post=schedules.steer_schedule,
+        in_menu=False,
+    ),
+    Page(path=workflows.PATH, name="workflows", show=workflows.show_workflows),
+    Page(
+        path=f"{workflows.PATH}/{{name}}",
+        name="workflow",
+        show=workflows.show_workflow,
+        post=workflows.change_workflow,
+        in_menu=False,
+    ),
+    Page(
+        path=f"{workflows.PATH}/{{name}}/edit",
+        name="workflow_editor",
+        show=workflows.show_editor,
+        post=workflows.save_from_editor,
         in_menu=False,
     ),
     Page(path=memory.PATH, name="memories", show=memory.show_memories, post=memory.add_memory),

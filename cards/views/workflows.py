@@ -40,13 +40,20 @@ def fault_lines(
 
 
 def fault_line(fault: WorkflowError, words: TextCatalog) -> str:
-    """Without its line, unless the text itself names it."""
+    """With its line where that says more than the place in words."""
+    text = fault_text(fault, words)
+    named = "line" in fault.facts
+    return words("workflow.fault_line", line=fault.facts["line"], text=text) if named else text
+
+
+def fault_text(fault: WorkflowError, words: TextCatalog) -> str:
+    """The place in words, and what is wrong there."""
     place = ".".join(filter(None, (fault.location, fault.field)))
-    text = formats.single_line(_fault_text(fault, words), _MAX_FAULT_LINE)
+    text = formats.single_line(_fault_reason(fault, words), _MAX_FAULT_LINE)
     return f"`{formats.single_line(place, 120)}`: {text}" if place else text
 
 
-def _fault_text(fault: WorkflowError, words: TextCatalog) -> str:
+def _fault_reason(fault: WorkflowError, words: TextCatalog) -> str:
     for key in (f"workflows.fault.{fault.key}", f"workflow.fault.{fault.key}"):
         if words.has(key):
             return words(key, **fault.facts)

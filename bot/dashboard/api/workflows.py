@@ -20,7 +20,7 @@ from bot.dashboard.api.routing import (
 from bot.dashboard.api.tasks import TaskModel
 from cards.actions import SubmitWorkflowInputs
 from cards.catalog import TextCatalog
-from cards.views.workflows import MAX_FAULTS, fault_line
+from cards.views.workflows import MAX_FAULTS, fault_text
 from handlers.workflow_inputs import parse_inputs
 from handlers.workflows import (
     input_problems,
@@ -215,7 +215,7 @@ def _faults(errors: Sequence[WorkflowError], words: TextCatalog) -> list[FaultMo
             field=each.field,
             line=each.line,
             column=each.column,
-            text=fault_line(each, words),
+            text=fault_text(each, words),
         )
         for each in errors[:MAX_FAULTS]
     ]

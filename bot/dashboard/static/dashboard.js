@@ -73,3 +73,67 @@ document.addEventListener("submit", (event) => {
   const question = event.target.dataset.confirm;
   if (question && !confirm(question)) event.preventDefault();
 });
+
+// --- editor: what is typed is checked by the server, which answers with the same page's judgement
+
+const editor = document.querySelector("form[data-check]");
+if (editor) {
+  const box = editor.elements.text;
+  let pause = 0;
+  let asked = new AbortController();
+  let sent = false;
+
+  const check = async () => {
+    asked.abort();
+    asked = new AbortController();
+    if ([...box.value].length > editor.dataset.most) {
+      document.getElementById("verdict").textContent = editor.dataset.tooLong;
+      document.getElementById("faults").replaceChildren();
+      return;
+    }
+    const body = new URLSearchParams(new FormData(editor));
+    body.set("order", "live");
+    let page;
+    try {
+      const answer = await fetch(location.pathname, { method: "POST", body, signal: asked.signal });
+      if (!answer.ok) return;
+      page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    } catch {
+      return; // The next stroke, or the button, asks again.
+    }
+    for (const id of ["verdict", "faults", "drawing"]) {
+      const old = document.getElementById(id);
+      const fresh = page.getElementById(id);
+      // While it cannot be drawn, the last drawing stays, grey.
+      const keeps = id === "drawing" && !fresh.childElementCount;
+      old.toggleAttribute("data-old", keeps);
+      if (!keeps && old.innerHTML !== fresh.innerHTML) old.replaceChildren(...fresh.childNodes);
+    }
+  };
+
+  box.addEventListener("input", () => {
+    clearTimeout(pause);
+    pause = setTimeout(check, 400);
+  });
+
+  document.addEventListener("click", (event) => {
+    const place = event.target.closest("a[data-line]");
+    if (!place) return;
+    event.preventDefault();
+    // As the server counts: lines, and characters within them.
+    const lines = box.value.split(/[\n\u0085\u2028\u2029]/);
+    const above = lines.slice(0, place.dataset.line - 1);
+    const within = [...(lines[above.length] || "")].slice(0, place.dataset.column - 1).join("");
+    const start = above.reduce((length, line) => length + line.length + 1, 0) + within.length;
+    box.focus();
+    box.setSelectionRange(start, start + box.value.slice(start).search(/[\s,\]}]|$/));
+    box.scrollTop = (box.scrollHeight * above.length) / lines.length - box.clientHeight / 2;
+  });
+
+  editor.addEventListener("submit", () => {
+    sent = true;
+  });
+  window.addEventListener("beforeunload", (event) => {
+    if (!sent && ("unsaved" in editor.dataset || box.value !== box.defaultValue)) event.preventDefault();
+  });
+}

@@ -47,6 +47,8 @@ def format_issues(
 def format_issue(fault: ValidationIssue, words: TextCatalog) -> str:
     facts = {name: _shorten_fact(value) for name, value in fault.facts.items()}
     text = words(f"workflow.fault.{fault.key}", **facts)
+    if "line" in facts:
+        text = words("workflow.fault_line", line=facts["line"], text=text)
     if words.language is Language.ENGLISH and facts.get("why"):
         # The parsers' reasons exist in English only.
         text = f"{text} ({facts['why']})"

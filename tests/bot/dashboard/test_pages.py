@@ -22,6 +22,10 @@ async def furnish(world: DashboardWorld) -> str:
     for days in range(3):
         await spend(world, "olga", now - timedelta(days=days), 1_000_000, task=task.id)
     await knock(world, HOSTILE)
+    folder = world.core.settings.home / "workflows"
+    folder.mkdir()
+    (folder / "note.yaml").write_text(f"name: {HOSTILE!r}\nnodes: [{{id: a, name: {HOSTILE!r}}}]")
+    (folder / "bad.yaml").write_text(f"name: {HOSTILE!r}\nnodes: [{{id: a, type: {HOSTILE!r}}}]")
     return f"/dashboard/tasks/{task.id}"
 
 
@@ -29,7 +33,12 @@ async def test_every_page_opens_in_both_languages_within_its_bytes_and_for_every
     world: DashboardWorld,
 ) -> None:
     browser = await world.browser("olga")
-    paths = ["/dashboard/tasks?view=board", "/dashboard/costs?period=quarter", await furnish(world)]
+    paths = [f"/dashboard/workflows/{each}" for each in ("note", "bad", "bad/edit", "-/edit")]
+    paths += [
+        "/dashboard/tasks?view=board",
+        "/dashboard/costs?period=quarter",
+        await furnish(world),
+    ]
     in_menu = [page.path for page in PAGES if page.in_menu]
     for path, language in product((*in_menu, *paths), ("en", "zh")):
         page = await browser.get(path, params=f"{urlsplit(path).query}&language={language}")

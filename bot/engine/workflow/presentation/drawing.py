@@ -177,12 +177,13 @@ class _SvgPicture:
         width = max(self._root.width, _MAX_BOX_WIDTH) + 2 * _MARGIN
         height = self._root.layout.height + 2 * _MARGIN
         height += _LINE_HEIGHT + 8 if self._left_out else 0
+        name = _escape(self._name or self._words("graph.drawing"))
         yield (
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="wf" role="img" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="wf" role="img" aria-label="{name}" '
             f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" '
             f'font-family="system-ui, sans-serif" font-size="13">'
         )
-        yield f"<title>{_escape(self._name or self._words('graph.drawing'))}</title>{style}"
+        yield f"<title>{name}</title>{style}"
         yield (
             '<defs><marker id="wf-tip" viewBox="0 0 8 8" refX="7.5" refY="4" markerWidth="7" '
             'markerHeight="7" orient="auto-start-reverse"><path class="wf-head" fill="#82878d" '

@@ -1,0 +1,369 @@
+"""Workflows: the list with their last runs, a page for each, and the editor."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from starlette.datastructures import FormData
+from starlette.responses import RedirectResponse, Response
+
+from bot.dashboard.pages.layout import render_page
+from bot.dashboard.request import DashboardRequest, form_source, form_text, new_source
+from cards import formats
+from cards.actions import SubmitWorkflowInputs
+from cards.render.web import render
+from cards.views.prompts import prompt_card
+from cards.views.task_buttons import STATUS_ICONS, priority_label
+from cards.views.workflows import MAX_FAULTS, fault_text, input_line, input_value_label
+from handlers.errors import UserError
+from handlers.workflow_inputs import WorkflowInputValues, parse_inputs
+from handlers.workflows import (
+    input_problems,
+    refusal_error,
+    remove_workflow,
+    start_workflow,
+    store_workflow,
+)
+from storage.records.prompt_versions import PromptInfo, PromptKind, PromptRef
+from storage.records.tasks import Task, TaskPriority
+from storage.records.workflows import (
+    InvalidWorkflowFile,
+    NamedWorkflow,
+    WorkflowCheck,
+    WorkflowError,
+    WorkflowInput,
+    WorkflowRefusalReason,
+    WorkflowRefused,
+    WorkflowSource,
+)
+
+PATH = "/dashboard/workflows"
+NEW = "-"
+"""Stands for a new one in an address: no workflow can have this name."""
+MAX_TEXT = 100_000
+"""Characters that the editor takes: a check of them takes about a second at most."""
+_MAX_FORM_BYTES = 2 * 1024 * 1024
+_PAGE_SIZE = 50
+_MAX_BROKEN = 20
+_FAULTS_OF_ONE = 5
+_RUNS = 20
+_MAX_TITLE = 120
+_MAX_ABOUT = 240
+_MAX_DESCRIPTION = 2_000
+_FIELD = "in."
+"""Begins the name of a form's field for an input."""
+_LONG_LINE = 200
+
+
+async def show_workflows(request: DashboardRequest) -> Response:
+    catalog = await request.services.workflows.list_workflows()
+    last = max(0, len(catalog.workflows) - 1) // _PAGE_SIZE
+    page = min(last, request.number("page"))
+    shown = catalog.workflows[page * _PAGE_SIZE :][:_PAGE_SIZE]
+    runs = await _list_runs(request, [each.name for each in shown], 1)
+    return render_page(
+        request,
+        "workflows",
+        rows=[_row(each, runs.get(each.name, ()), request) for each in shown],
+        count=len(catalog.workflows),
+        broken=[_broken_row(each, request) for each in catalog.invalid[:_MAX_BROKEN]],
+        left_out=catalog.left_out + max(0, len(catalog.invalid) - _MAX_BROKEN),
+        newer=page - 1 if page else None,
+        later=page + 1 if page < last else None,
+        folder=catalog.folder,
+    )
+
+
+async def show_workflow(request: DashboardRequest) -> Response:
+    return await _workflow_page(request)
+
+
+async def change_workflow(request: DashboardRequest) -> Response:
+    """Runs it or deletes it."""
+    name, form = request.http.path_params["name"], await request.form()
+    command = request.command(form_source(form))
+    match form_text(form, "order"):
+        case "run":
+            return await _run(request, name, form)
+        case "delete" if form_text(form, "sure"):
+            await remove_workflow(command, name, based_on=form_text(form, "hash") or "?")
+            return RedirectResponse(PATH, status_code=303)
+        case _:
+            raise UserError("form_incomplete", fields=request.words("dashboard.workflow.sure"))
+
+
+async def show_editor(request: DashboardRequest) -> Response:
+    """For a new one, `copy` names the workflow that it begins as; for another, `version` the number
+    of a version whose text is put in."""
+    name, query = request.http.path_params["name"], request.http.query_params
+    if name == NEW:
+        copied = query.get("copy", "")
+        text = (await _read(request, copied)).text if copied else ""
+        text = text or request.words("dashboard.workflow_editor.starter")
+        return await _editor_page(request, name, text)
+    source = await _read(request, name)
+    text = source.text
+    if number := request.number("version"):
+        prompt = await _find_versions(request, name)
+        found = (
+            [each.content for each in prompt.versions if each.number == number] if prompt else ()
+        )
+        text = next(iter(found), text)
+    return await _editor_page(
+        request, name, text, based_on=source.hash, unsaved=text != source.text
+    )
+
+
+async def save_from_editor(request: DashboardRequest) -> Response:
+    """Answers `check` with the same page, `live` with its judgement alone, and `save` with the
+    page of the workflow, or with the reason against it. The text is kept in any case."""
+    name, form = request.http.path_params["name"], await request.form(_MAX_FORM_BYTES)
+    text, based_on = _read_text(form), form_text(form, "hash")
+    order, named = form_text(form, "order"), form_text(form, "name") if name == NEW else name
+    if order == "live":
+        return render_page(request, "workflow_check", **await _judge(request, text))
+    draft: dict[str, Any] = {"based_on": based_on, "named": named, "unsaved": True}
+    if order != "save" or len(text) > MAX_TEXT:
+        return await _editor_page(
+            request, name, text, status=422 if order == "save" else 200, **draft
+        )
+    try:
+        await store_workflow(request.command(form_source(form)), named, text, based_on=based_on)
+    except WorkflowRefused as refused:
+        return await _refuse(request, name, text, refused, draft)
+    return RedirectResponse(f"{PATH}/{quote(named)}", status_code=303)
+
+
+async def _refuse(
+    request: DashboardRequest,
+    name: str,
+    text: str,
+    refused: WorkflowRefused,
+    draft: dict[str, Any],
+) -> Response:
+    match refused.reason:
+        case WorkflowRefusalReason.BROKEN:
+            return await _editor_page(request, name, text, status=422, **draft)
+        case WorkflowRefusalReason.CHANGED | WorkflowRefusalReason.EXISTS if name != NEW:
+            try:
+                theirs = await _read(request, name)
+            except WorkflowRefused as gone:
+                if gone.reason is not WorkflowRefusalReason.UNKNOWN:
+                    raise
+                theirs = None
+            draft["based_on"] = theirs.hash if theirs else ""
+            key = "changed" if theirs else "deleted"
+            problem = request.words(f"dashboard.workflow_editor.{key}")
+            other = theirs.text if theirs else ""
+            return await _editor_page(
+                request, name, text, status=409, problem=problem, theirs=other, **draft
+            )
+        case WorkflowRefusalReason.EXISTS:
+            problem = request.words("dashboard.workflow_editor.taken")
+            return await _editor_page(request, name, text, status=409, problem=problem, **draft)
+        case _:
+            error = refusal_error(refused, request.words)
+            problem = request.words(f"error.{error.key}.hint", **error.facts)
+            return await _editor_page(request, name, text, status=422, problem=problem, **draft)
+
+
+async def _run(request: DashboardRequest, name: str, form: FormData) -> Response:
+    workflow = await request.services.workflows.find(name)
+    texts = {each.name: form_text(form, _FIELD + each.name) for each in workflow.inputs}
+    inputs = parse_inputs(workflow.inputs, {key: text for key, text in texts.items() if text})
+    if not inputs.is_complete:
+        return await _workflow_page(request, filled=texts, refused=inputs)
+    # Back, other values and Run again is another run; the same form twice is not.
+    digest = hashlib.sha256(repr(sorted(inputs.values.items())).encode()).hexdigest()[:12]
+    source = f"{form_source(form)}:{digest}"
+    priority = TaskPriority.parse(form_text(form, "priority")) or TaskPriority.IMPORTANT
+    task, _ = await start_workflow(
+        request.command(source),
+        SubmitWorkflowInputs(name=workflow.name, priority=priority),
+        inputs.values,
+        source=source,
+    )
+    return RedirectResponse(f"/dashboard/tasks/{task.id}", status_code=303)
+
+
+async def _workflow_page(
+    request: DashboardRequest,
+    *,
+    filled: Mapping[str, str] | None = None,
+    refused: WorkflowInputValues | None = None,
+) -> Response:
+    """`filled` are inputs that were `refused`."""
+    words = request.words
+    source = await _read(request, request.http.path_params["name"])
+    judged = await _judge(request, source.text)
+    workflow: NamedWorkflow | None = judged["workflow"]
+    inputs = workflow.inputs if workflow else ()
+    problems: list[str] = []
+    if refused is not None:
+        problems = input_problems(request.command(), inputs, refused)
+        problems += [
+            words("dashboard.workflow.missing", name=formats.single_line(each.label, _MAX_TITLE))
+            for each in refused.missing
+        ]
+    prompt = await _find_versions(request, source.name)
+    runs = (await _list_runs(request, [source.name], _RUNS)).get(source.name, ())
+    page = render_page(
+        request,
+        "workflow",
+        **judged,
+        source=source,
+        title_text=formats.single_line(workflow.title if workflow else "", _MAX_TITLE)
+        or source.name,
+        about=formats.truncate(workflow.description if workflow else "", _MAX_DESCRIPTION),
+        fields=[_field(each, (filled or {}).get(each.name, ""), request) for each in inputs],
+        problems=problems,
+        runs=[_run_row(each, request) for each in runs],
+        priorities=[(each.value, priority_label(each, words)) for each in TaskPriority],
+        chosen=TaskPriority.IMPORTANT.value,
+        versions=render(prompt_card(prompt, words, zone=request.deps.zone), words).html
+        if prompt
+        else "",
+        numbers=[each.number for each in reversed(prompt.versions)][:10] if prompt else [],
+        new_source=new_source(),
+    )
+    page.status_code = 422 if problems else 200
+    return page
+
+
+async def _editor_page(
+    request: DashboardRequest,
+    name: str,
+    text: str,
+    *,
+    based_on: str = "",
+    named: str = "",
+    unsaved: bool = False,
+    problem: str = "",
+    theirs: str = "",
+    status: int = 200,
+) -> Response:
+    """`theirs` is the text that somebody else has saved meanwhile."""
+    page = render_page(
+        request,
+        "workflow_editor",
+        **await _judge(request, text),
+        file_name=name,
+        is_new=name == NEW,
+        named=named,
+        text=text,
+        based_on=based_on,
+        unsaved=unsaved,
+        problem=problem,
+        theirs=theirs,
+        most=MAX_TEXT,
+        new_source=new_source(),
+    )
+    page.status_code = status
+    return page
+
+
+async def _judge(request: DashboardRequest, text: str) -> dict[str, Any]:
+    """The facts of a check, for templates."""
+    words = request.words
+    if len(text) > MAX_TEXT:
+        fault = WorkflowError(key="too_long", facts={"most": MAX_TEXT})
+        checked = WorkflowCheck(workflow=InvalidWorkflowFile(name="", errors=(fault,)))
+    else:
+        checked = await request.services.workflows.check(text, words.language)
+    workflow = checked.workflow if isinstance(checked.workflow, NamedWorkflow) else None
+    return {
+        "workflow": workflow,
+        "faults": _faults(checked.errors, request, MAX_FAULTS),
+        "fault_count": len(checked.errors),
+        "svg": checked.svg,
+    }
+
+
+def _faults(
+    errors: Sequence[WorkflowError], request: DashboardRequest, most: int
+) -> Sequence[dict[str, Any]]:
+    """In the order of the text; those that have no place in it come last."""
+    in_order = sorted(errors, key=lambda each: (not each.line, each.line, each.column))
+    return [
+        {"line": each.line, "column": each.column, "text": fault_text(each, request.words)}
+        for each in in_order[:most]
+    ]
+
+
+def _row(
+    workflow: NamedWorkflow, runs: Sequence[Task], request: DashboardRequest
+) -> dict[str, Any]:
+    title = formats.single_line(workflow.title, _MAX_TITLE)
+    about = formats.single_line(workflow.description, _MAX_ABOUT)
+    return {
+        "name": workflow.name,
+        "href": f"{PATH}/{quote(workflow.name)}",
+        "about": " · ".join(filter(None, (title if title != workflow.name else "", about))),
+        "file": workflow.file,
+        "steps": request.words("workflows.steps", n=len(workflow.steps)),
+        "run": _run_row(runs[0], request) if runs else None,
+    }
+
+
+def _broken_row(invalid: InvalidWorkflowFile, request: DashboardRequest) -> dict[str, Any]:
+    # What is wrong with the file itself is not mended by editing its text.
+    in_text = not any(request.words.has(f"workflows.fault.{each.key}") for each in invalid.errors)
+    return {
+        "file": formats.single_line(invalid.file, _MAX_TITLE),
+        "href": f"{PATH}/{quote(invalid.name)}/edit" if in_text else "",
+        "faults": _faults(invalid.errors, request, _FAULTS_OF_ONE),
+        "more": max(0, len(invalid.errors) - _FAULTS_OF_ONE),
+    }
+
+
+def _run_row(task: Task, request: DashboardRequest) -> dict[str, Any]:
+    return {
+        "id": task.id,
+        "title": formats.single_line(task.title, _MAX_TITLE),
+        "status": f"{STATUS_ICONS[task.status]} {request.words(f'status.{task.status}')}",
+        "created_at": task.created_at,
+    }
+
+
+def _field(each: WorkflowInput, filled: str, request: DashboardRequest) -> dict[str, Any]:
+    default = "" if each.default is None else str(input_value_label(each.default, request.words))
+    return {
+        "name": _FIELD + each.name,
+        "label": formats.single_line(each.label, _MAX_TITLE),
+        "kind": each.kind,
+        "hint": input_line(each, request.words),
+        "is_long": each.kind == "text" and len(default) > _LONG_LINE,
+        "options": each.options,
+        "required": each.must_be_given,
+        "placeholder": formats.truncate(default, _MAX_DESCRIPTION),
+        "value": filled,
+    }
+
+
+async def _find_versions(request: DashboardRequest, name: str) -> PromptInfo | None:
+    """None if it is invalid or has never had any."""
+    label = PromptRef(PromptKind.WORKFLOW, name).label
+    found = await request.services.prompts.find_prompts(label)
+    return next((each for each in found if each.ref.name == name and each.versions), None)
+
+
+async def _list_runs(
+    request: DashboardRequest, names: Sequence[str], limit: int
+) -> Mapping[str, Sequence[Task]]:
+    return await request.services.tasks.list_workflow_runs(
+        by=request.person, chat=request.chat.id, names=names, limit=limit
+    )
+
+
+async def _read(request: DashboardRequest, name: str) -> WorkflowSource:
+    return await request.services.workflows.read_source(name)
+
+
+def _read_text(form: FormData) -> str:
+    """As it was typed, with plain line ends: what is not allowed in it is told, not dropped."""
+    value = form.get("text", "")
+    text = value if isinstance(value, str) else ""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
