@@ -11,10 +11,11 @@ from cards.model import Card
 
 NAMES = frozenset({
     "Shiftboss", "Telegram", "Anthropic", "OpenAI", "Lark", "BotFather", "Landlock", "bubblewrap",
-    "Node", "Agent", "Client", "Protocol", "AI", "API", "CLI", "MCP", "ID", "URL", "JSON", "YAML", "Markdown",
+    "Node", "Agent", "Client", "Protocol", "AI", "API", "CLI", "MCP", "ID", "URL", "JSON", "YAML",
     "UTF-", "SKILL", "APPROVED", "REJECTED", "KB", "MB", "GB", "token", "tokens", "Token", "git",
     "npm", "auto", "true", "false", "skill_load", "model", "backend", "offline", "anthropic",
     "openai", "acp", "webhook", "Python", "SQLite", "English", "haiku", "PATH", "cron",
+    "Markdown",
 })  # fmt: skip
 """Names of products and formats, and words that are typed or written just so."""
 
