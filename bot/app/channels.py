@@ -19,8 +19,9 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bot.app.backup_source import backup_source
-from bot.app.container import Container
+from bot.app.container import Container, register_owners
 from bot.app.lifecycle import AppService
+from bot.app.live_channels import CHANNEL_SETTINGS, LiveChannels, build_transport
 from bot.app.preflight import report_unwritable_home
 from bot.app.running_program import save_address
 from bot.config.logs import read_newest_lines
@@ -32,8 +33,7 @@ from bot.engine.mcp.server.memory_server import ForbiddenScope, McpMemoryServer
 from bot.engine.upkeep.owner_notices import RestoreNotice
 from bot.engine.upkeep.scheduled_backups import BackupScheduler
 from bot.transports.inbox import InboxService
-from bot.transports.ports import Transport
-from bot.transports.supervisor import TransportSupervisor
+from bot.transports.supervisor import ChannelSupervisor
 from bot.transports.web.access import VISITOR, get_bearer_token, has_bearer_token
 from bot.transports.web.chat_service import WebChatHistory, WebChatSender
 from bot.transports.web.files import FILES_FOLDER, WebFileStore
@@ -67,11 +67,20 @@ def connect_channels(core: Container) -> tuple[WebTransport, tuple[AppService, .
     core.engine.on_report.connect(inbox.enqueue)
     core.alerts.on_change = web.refresh_alerts
     core.transports[Channel.WEB] = web
-    if core.settings.telegram_bot_token.get_secret_value():
-        core.transports[Channel.TELEGRAM] = _build_telegram(core.settings, inbox)
-    if core.settings.feishu_app_id:
-        core.transports[Channel.FEISHU] = _build_feishu(core, inbox)
-    supervisors = map(TransportSupervisor, core.transports.values())
+    build = partial(build_transport, inbox=inbox, quota=core.quota)
+    for channel in CHANNEL_SETTINGS:
+        if (transport := build(channel, core.settings)) is not None:
+            core.transports[channel] = transport
+    supervisor = ChannelSupervisor(
+        transports=core.transports, outbox_sender=core.outbox_sender, alerts=core.alerts
+    )
+    core.reloader.channels = LiveChannels(
+        in_force=core.settings,
+        supervisor=supervisor,
+        build=build,
+        register_owners=partial(register_owners, core.repositories, core.clock),
+        quota=core.quota,
+    )
     upkeep = _build_upkeep(core)
     return web, (
         core.outbox_sender,
@@ -79,7 +88,7 @@ def connect_channels(core: Container) -> tuple[WebTransport, tuple[AppService, .
         *core.engine.services,
         *upkeep,
         inbox,
-        *supervisors,
+        supervisor,
     )
 
 
@@ -173,33 +182,6 @@ async def _tell_owners_of_guessing(core: Container, address: str) -> None:
             key=f"guessing:{core.clock.now():%Y%m%d%H}:{chat.id}",
             urgency=DeliveryUrgency.NOTICE,
         )
-
-
-def _build_telegram(settings: Settings, inbox: InboxService) -> Transport:
-    # Platform libraries are large, so each is loaded only if configured.
-    from bot.transports.telegram.transport import TelegramTransport
-
-    return TelegramTransport(
-        token=settings.telegram_bot_token.get_secret_value(),
-        base_url=settings.telegram_base_url,
-        inbox=inbox,
-        home=settings.home,
-        menu=platform_menu,
-    )
-
-
-def _build_feishu(core: Container, inbox: InboxService) -> Transport:
-    from bot.transports.feishu.transport import FeishuTransport
-
-    settings = core.settings
-    return FeishuTransport(
-        app_id=settings.feishu_app_id,
-        app_secret=settings.feishu_app_secret.get_secret_value(),
-        domain=settings.feishu_domain,
-        inbox=inbox,
-        home=settings.home,
-        on_call=core.quota.count,
-    )
 
 
 def _build_upkeep(core: Container) -> tuple[AppService, ...]:

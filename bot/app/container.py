@@ -7,12 +7,12 @@ import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 
 from bot.app.autonomy import AutonomyDeps, AutonomyServices, build_autonomy
 from bot.app.doctor import build_doctor
 from bot.app.engine import EngineServices, build_engine_services
+from bot.app.live_channels import configured_channels
 from bot.app.memory import build_memory_port, build_retriever
 from bot.app.model_setup import ModelSetupService
 from bot.app.reports import build_reports
@@ -138,8 +138,8 @@ async def open_container(settings: Settings) -> AsyncGenerator[Container, None]:
 async def build_container(settings: Settings, db: Database) -> Container:
     clock, language = SystemClock(), settings.fixed_language
     store = build_repositories(db, clock, language, settings.approval_lifetime, zone=settings.zone)
-    await _register_owners(settings, store, clock.now())
-    alerts = ChannelAlerts(_configured_channels(settings))
+    await register_owners(store, clock, settings)
+    alerts = ChannelAlerts(configured_channels(settings), now=clock.now)
     transports: dict[Channel, Transport] = {}
     quota = _build_quota(settings, store, alerts, clock)
     sender = _build_outbox_sender(settings, store, clock, transports, quota)
@@ -262,10 +262,11 @@ def _build_autonomy(
     )
 
 
-async def _register_owners(settings: Settings, store: RepositorySet, now: datetime) -> None:
+async def register_owners(store: RepositorySet, clock: Clock, settings: Settings) -> None:
     """Record the configured owners. Feishu delivers to an open ID, so its owners can be asked
     before they have written: they get a chat here, and its ID with their first message or press."""
     local = catalog_for(settings.fixed_language or Language.ENGLISH)("welcome.local_owner")
+    now = clock.now()
     await store.people.ensure_owners(settings.owner_ids, now=now, local_name=local)
     if not settings.feishu_app_id:
         return
@@ -356,15 +357,6 @@ def _chat_closed_listener(
     return on_chat_closed
 
 
-def _configured_channels(settings: Settings) -> tuple[Channel, ...]:
-    configured = {
-        Channel.TELEGRAM: bool(settings.telegram_bot_token.get_secret_value()),
-        Channel.FEISHU: bool(settings.feishu_app_id),
-        Channel.WEB: True,
-    }
-    return tuple(channel for channel, there in configured.items() if there)
-
-
 def _build_handler_services(
     settings: Settings,
     store: RepositorySet,
@@ -412,9 +404,7 @@ def _build_handler_services(
         workflows=engine.evolution.workflows,
         schedules=engine.schedule.service,
         self_check=autonomy.self_check,
-        doctor=build_doctor(
-            settings, store, clock, engine, autonomy.self_check, quota=reloader.quota
-        ),
+        doctor=build_doctor(store, clock, engine, autonomy.self_check, reloader=reloader),
         settings=reloader,
         drive=autonomy.drive,
         heartbeat=engine.heartbeat,

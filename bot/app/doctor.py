@@ -8,7 +8,9 @@ from functools import partial
 from importlib.metadata import version
 
 from bot.app.engine import EngineServices
+from bot.app.live_channels import CHANNEL_SETTINGS, build_channel_check, is_configured
 from bot.app.repositories import RepositorySet
+from bot.app.settings_reload import SettingsReloader
 from bot.config.settings import Settings
 from bot.engine.autonomy.check import SelfCheck
 from bot.engine.autonomy.doctor import (
@@ -33,19 +35,19 @@ from storage.records.system import ModelChoice
 
 
 def build_doctor(
-    settings: Settings,
     store: RepositorySet,
     clock: Clock,
     engine: EngineServices,
     self_check: SelfCheckService,
     *,
-    quota: MonthlyQuota,
+    reloader: SettingsReloader,
 ) -> DoctorService:
     def probes(by: Person) -> Sequence[SelfCheck]:
+        settings = reloader.in_force
         return (
             *_model_probes(store, engine, by),
             *_host_probes(settings, store, clock, engine),
-            *_channel_probes(settings, store, clock, quota),
+            *_channel_probes(settings, store, clock, reloader.quota),
         )
 
     return DoctorService(
@@ -104,27 +106,13 @@ def _channel_probes(
     settings: Settings, store: RepositorySet, clock: Clock, quota: MonthlyQuota
 ) -> Sequence[SelfCheck]:
     found: list[SelfCheck] = []
-    if token := settings.telegram_bot_token.get_secret_value():
-        from bot.transports.telegram.diagnosis import TelegramDiagnosis
-
-        groups = partial(store.chats.list_groups, Channel.TELEGRAM)
-        found += [
-            TelegramDiagnosis(token=token, base_url=settings.telegram_base_url, groups=groups),
-            _button_probe(Channel.TELEGRAM, store, clock),
-        ]
-    if settings.feishu_app_id:
-        from bot.transports.feishu.diagnosis import FeishuDiagnosis
-
-        found += [
-            FeishuDiagnosis(
-                app_id=settings.feishu_app_id,
-                app_secret=settings.feishu_app_secret.get_secret_value(),
-                domain=settings.feishu_domain,
-                quota=lambda: (quota.calls, quota.quota),
-                on_call=quota.count,
-            ),
-            _button_probe(Channel.FEISHU, store, clock),
-        ]
+    for channel in CHANNEL_SETTINGS:
+        if is_configured(channel, settings):
+            groups = partial(store.chats.list_groups, channel)
+            found += [
+                build_channel_check(channel, settings, quota, groups=groups),
+                _button_probe(channel, store, clock),
+            ]
     return found
 
 

@@ -7,26 +7,21 @@ import asyncio
 import secrets
 from collections.abc import Mapping
 from hashlib import blake2b
-from pathlib import Path
 from typing import assert_never
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
 from bot.app.settings_reload import SettingsReloader
-from bot.config.env_file import EnvFileError, write_env_file
 from bot.config.settings import (
-    BadSettings,
     Settings,
-    load_with_env_file,
-    secret_setting_names,
 )
 from bot.engine.autonomy.check import run_check
 from bot.engine.autonomy.doctor import CodingCliProbe, ModelCallProbe, mask_facts
 from bot.engine.llm.backend_registry import MODEL_NAME, BackendRegistry
 from bot.engine.workers.spec import CostAccount
 from handlers.errors import UserError
-from storage.db import Database, finish_despite_cancel
+from storage.db import Database
 from storage.records.people import Person
 from storage.records.self_checks import HealthFinding
 from storage.records.system import ModelConnection, ModelKind, ModelSetup
@@ -35,19 +30,15 @@ _MAX_KEY = 2_000
 _MAX_URL = 500
 _MAX_NAME = 60
 _TEST_SECONDS = 60.0
-_FIELDS = {
-    "ANTHROPIC_API_KEY": "anthropic_api_key",
-    "ANTHROPIC_BASE_URL": "anthropic_base_url",
-    "OPENAI_API_KEY": "openai_api_key",
-    "OPENAI_BASE_URL": "openai_base_url",
-    "SHIFTBOSS_MODEL": "model",
-}
+_FIELDS = (
+    *("anthropic_api_key", "anthropic_base_url", "openai_api_key", "openai_base_url"),
+    "model",
+)
 """The settings that are changed here."""
 
 
 class ModelSetupService:
-    """Implements handlers.ports.ModelSetupPort. One change at a time; the files and the program
-    never differ longer than one change takes."""
+    """Implements handlers.ports.ModelSetupPort. One change at a time."""
 
     def __init__(self, reloader: SettingsReloader, db: Database) -> None:
         self._reloader = reloader
@@ -62,7 +53,7 @@ class ModelSetupService:
 
     @property
     def _revision(self) -> str:
-        values = repr([_plain(getattr(self._settings, field)) for field in _FIELDS.values()])
+        values = repr([_plain(getattr(self._settings, field)) for field in _FIELDS])
         return blake2b(values.encode(), key=self._revision_key, digest_size=8).hexdigest()
 
     async def get_setup(self) -> ModelSetup:
@@ -97,7 +88,7 @@ class ModelSetupService:
             if new.kind is ModelKind.CLI and new.model not in (await self.get_setup()).clis:
                 raise UserError("setup_no_cli", name=new.model[:_MAX_NAME])
             changes = self._plan_changes(new)
-            candidate = _apply_changes(self._settings, changes)
+            candidate = self._reloader.with_changes(changes)
             self._reloader.learn_secrets(candidate)
             prepared = self._engine.workers.live_models.prepare(candidate)
             try:
@@ -105,13 +96,8 @@ class ModelSetupService:
             finally:
                 await prepared.aclose()
             if not finding.points:
-                await finish_despite_cancel(self._store(changes, candidate))
+                await self._reloader.store(changes)
             return finding
-
-    async def _store(self, changes: Mapping[str, str], candidate: Settings) -> None:
-        await asyncio.to_thread(self._write, changes, candidate)
-        fields = [_FIELDS[name] for name in changes]
-        await self._reloader.apply_stored({each: getattr(candidate, each) for each in fields})
 
     def _plan_changes(self, new: ModelConnection) -> Mapping[str, str]:
         key, url = new.key.strip(), new.base_url.strip().rstrip("/")
@@ -164,19 +150,6 @@ class ModelSetupService:
         result = await run_check(probe, seconds=_TEST_SECONDS)
         return mask_facts(result.findings[0], self._engine.workers.redactor.mask)
 
-    def _write(self, changes: Mapping[str, str], candidate: Settings) -> None:
-        def check(draft: Path) -> None:
-            """Raises UserError if another source of settings wins over the file."""
-            found = load_with_env_file(candidate.home, draft)
-            for name, field in _FIELDS.items():
-                if name in changes and getattr(found, field) != getattr(candidate, field):
-                    raise UserError("setup_fixed", name=name)
-
-        try:
-            write_env_file(candidate.home / ".env", changes, check=check)
-        except (EnvFileError, BadSettings) as error:
-            raise UserError("setup_not_written", reason=str(error)) from error
-
 
 def _plain(value: object) -> object:
     return value.get_secret_value() if isinstance(value, SecretStr) else value
@@ -197,12 +170,3 @@ def _check_base_url(url: str) -> None:
     signs = url.isascii() and url.isprintable() and " " not in url
     if url and (len(url) > _MAX_URL or not is_good or has_more or not signs):
         raise UserError("setup_bad_url")
-
-
-def _apply_changes(settings: Settings, changes: Mapping[str, str]) -> Settings:
-    secret = secret_setting_names()
-    values = {
-        _FIELDS[name]: SecretStr(value) if name in secret else value
-        for name, value in changes.items()
-    }
-    return settings.model_copy(update=values)

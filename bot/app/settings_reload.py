@@ -9,26 +9,41 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import chain
+from pathlib import Path
 from typing import TypeAlias
 
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from bot.app.autonomy import AutonomyServices
 from bot.app.engine import EngineServices
 from bot.app.heartbeat import heartbeat_hours
+from bot.app.live_channels import CHANNEL_SETTINGS, LiveChannels
 from bot.app.schedule import builtin_schedules, parse_hours
 from bot.app.work_rules import configured_caps
 from bot.app.workers import build_fetcher, build_policy, build_search
+from bot.config.env_file import EnvFileError, write_env_file
 from bot.config.logs import replace_redaction
-from bot.config.settings import BadSettings, Settings, load_settings, settings_files
+from bot.config.settings import (
+    BadSettings,
+    Settings,
+    load_settings,
+    load_with_env_file,
+    settings_files,
+)
 from bot.config.sources import FileStamp, list_differences, read_stamps
 from bot.engine.redaction import SecretMasker
 from bot.engine.timing.recurrence import working_calendar
 from bot.engine.workflow.step_approvals import StepApprovalRules, parse_risk_words
 from bot.transports.quota import MonthlyQuota
+from cards.catalog import catalog_for
 from cards.courier import OwnerCardSender
+from cards.views.self_checks import finding_text, next_step_text
 from cards.views.system import settings_card
+from handlers.errors import UserError
+from storage.db import finish_despite_cancel
 from storage.errors import StoreUnavailable
+from storage.records.people import Language
 from storage.records.system import SettingsReading
 
 log = logging.getLogger(__name__)
@@ -42,7 +57,8 @@ class SettingsReloader:
     """Implements `handlers.ports_autonomy.SettingsPort`, and looks whether a file has changed.
 
     `in_force` are the settings that the program works by: those it started with, but for what
-    `AT_ONCE` has applied since. `maskers` learn new secrets, the first for the logs too."""
+    `AT_ONCE` has applied since. `maskers` learn new secrets, the first for the logs too. `channels`
+    is None where no chat platform runs."""
 
     name = "settings"
 
@@ -54,6 +70,7 @@ class SettingsReloader:
     now: Callable[[], datetime]
     sleep: Callable[[float], Awaitable[None]]
     maskers: tuple[SecretMasker, ...] = ()
+    channels: LiveChannels | None = None
     load: Callable[[], Settings] = load_settings
     _waiting: tuple[str, ...] = field(default=(), init=False)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
@@ -93,15 +110,39 @@ class SettingsReloader:
             except BadSettings as error:
                 log.warning("the settings stay as they were: %s", error)
                 return SettingsReading(faults=error.errors)
+            self.learn_secrets(new)
+            if self.channels and (finding := await self.channels.check(new)):
+                words = catalog_for(Language.ENGLISH)
+                fault = f"{finding_text(finding, words)} {next_step_text(finding, words)}"
+                log.warning("the settings stay as they were: %s", fault)
+                return SettingsReading(faults=(fault,))
             return await self._take(new)
 
-    async def apply_stored(self, changes: Mapping[str, object]) -> None:
-        """Apply settings that have been checked and written to a file, all of them `AT_ONCE`."""
+    def with_changes(self, changes: Mapping[str, str]) -> Settings:
+        """The settings in force with these, by the names that people write; an empty value is the
+        default. Their values must have been checked."""
+        updates = {}
+        for name, text in changes.items():
+            field = _field_of(name)
+            about = Settings.model_fields[field]
+            value = SecretStr(text) if about.annotation is SecretStr else text
+            updates[field] = value if text else about.get_default()
+        return self.in_force.model_copy(update=updates)
+
+    async def store(self, changes: Mapping[str, str]) -> None:
+        """Write these settings, all of them `AT_ONCE`, to the `.env` file of the data directory,
+        and use them from now on. Goes on to its end if its caller is cancelled. Raises UserError,
+        and changes nothing, if another source of settings has the last word."""
+        await finish_despite_cancel(self._store(changes))
+
+    async def _store(self, changes: Mapping[str, str]) -> None:
         async with self._lock:
+            candidate = self.with_changes(changes)
+            await asyncio.to_thread(_write_checked, candidate, changes)
             self._seen = self._look()
-            self.in_force = self.in_force.model_copy(update=changes)
-            for apply in dict.fromkeys(AT_ONCE[name] for name in changes):
-                await apply(self, self.in_force)
+            self.in_force = candidate
+            for apply in dict.fromkeys(AT_ONCE[_field_of(name)] for name in changes):
+                await apply(self, candidate)
 
     def learn_secrets(self, settings: Settings) -> None:
         """Mask the secrets of these settings from now on."""
@@ -125,16 +166,42 @@ class SettingsReloader:
 
     async def _take(self, new: Settings) -> SettingsReading:
         changed = list_differences(self.in_force, new)
-        applied = [name for name in changed if name in AT_ONCE]
+        applied = [name for name in changed if self._is_at_once(name)]
         before = self.in_force
         self.in_force = before.model_copy(update={name: getattr(new, name) for name in applied})
         for apply in dict.fromkeys(AT_ONCE[name] for name in applied):
             await apply(self, self.in_force)
-        self._waiting = _told(before, new, [name for name in changed if name not in AT_ONCE])
+        self._waiting = _told(before, new, [name for name in changed if name not in applied])
         reading = SettingsReading(applied=_told(before, new, applied), waiting=self._waiting)
         if changed:
             log.info("settings changed: %s", reading)
         return reading
+
+    def _is_at_once(self, field: str) -> bool:
+        return field in AT_ONCE and (self.channels is not None or field not in _CHANNEL_FIELDS)
+
+
+_CHANNEL_FIELDS = tuple(chain.from_iterable(CHANNEL_SETTINGS.values()))
+
+
+def _field_of(name: str) -> str:
+    fields = Settings.model_fields.items()
+    return next(field for field, about in fields if str(about.alias) == name)
+
+
+def _write_checked(candidate: Settings, changes: Mapping[str, str]) -> None:
+    def check(draft: Path) -> None:
+        """Raises UserError if another source of settings wins over the file."""
+        found = load_with_env_file(candidate.home, draft)
+        for name in changes:
+            field = _field_of(name)
+            if getattr(found, field) != getattr(candidate, field):
+                raise UserError("setup_fixed", name=name)
+
+    try:
+        write_env_file(candidate.home / ".env", changes, check=check)
+    except (EnvFileError, BadSettings) as error:
+        raise UserError("setup_not_written", reason=str(error)) from error
 
 
 def _check_all(settings: Settings) -> None:
@@ -194,6 +261,12 @@ async def _apply_models(parts: SettingsReloader, settings: Settings) -> None:
     await parts.engine.workers.live_models.apply(settings)
 
 
+async def _apply_channels(parts: SettingsReloader, settings: Settings) -> None:
+    parts.learn_secrets(settings)
+    if parts.channels is not None:
+        await parts.channels.apply(settings)
+
+
 async def _apply_retention(parts: SettingsReloader, settings: Settings) -> None:
     parts.autonomy.retention.keep = settings.retention
 
@@ -226,6 +299,7 @@ _GROUPS: Mapping[tuple[str, ...], _Apply] = {
         *("model", "fallback", "model_middle", "model_large", "openai_tools"),
         *("anthropic_api_key", "anthropic_base_url", "openai_api_key", "openai_base_url"),
     ): _apply_models,
+    _CHANNEL_FIELDS: _apply_channels,
     ("retention",): _apply_retention,
     ("feishu_monthly_quota",): _apply_quota,
     ("log_level",): _apply_log_level,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from cards.catalog import TextCatalog, catalog_for
@@ -21,14 +23,37 @@ class AlertSource(StrEnum):
 
 
 class ChannelAlerts:
-    """Problems of the configured `channels`. `on_change` is called after every change."""
+    """Connections and problems of the configured `channels`. `on_change` is called after every
+    change of a problem."""
 
     def __init__(
-        self, channels: Iterable[Channel], on_change: Callable[[], None] = lambda: None
+        self,
+        channels: Iterable[Channel],
+        on_change: Callable[[], None] = lambda: None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._channels = tuple(channels)
+        self._channels = {*channels}
         self._active: dict[tuple[Channel, AlertSource], ChannelHealth] = {}
+        self._connected: dict[Channel, tuple[str, datetime]] = {}
+        self._interrupted: set[Channel] = set()
         self.on_change = on_change
+        self._now = now
+
+    def restart(self, channel: Channel, *, is_configured: bool) -> None:
+        """Forget what an earlier transport of the channel has reported."""
+        self._connected.pop(channel, None)
+        self._channels.discard(channel)
+        if is_configured:
+            self._channels.add(channel)
+        for source in AlertSource:
+            self._active.pop((channel, source), None)
+        self.on_change()
+
+    def connected(self, channel: Channel, account: str) -> None:
+        """The platform answers, for the first time or again."""
+        if channel not in self._connected or channel in self._interrupted:
+            self._connected[channel] = (account, self._now())
+            self._interrupted.discard(channel)
 
     def report(
         self,
@@ -42,6 +67,8 @@ class ChannelAlerts:
         alert = ChannelHealth(channel=channel, alert=key, facts=facts or {}) if key else None
         if alert == self._active.get((channel, source)):
             return
+        if alert is not None and source is AlertSource.TRANSPORT:
+            self._interrupted.add(channel)
         if alert is None:
             del self._active[channel, source]
             log.info("%s: recovered", channel)
@@ -52,17 +79,14 @@ class ChannelAlerts:
 
     def health(self) -> Sequence[ChannelHealth]:
         """One item per configured channel, with its most serious problem."""
-        return tuple(
-            next(
-                (
-                    self._active[channel, source]
-                    for source in AlertSource
-                    if (channel, source) in self._active
-                ),
-                ChannelHealth(channel=channel),
-            )
-            for channel in self._channels
-        )
+        return tuple(self._get_health(channel) for channel in Channel if channel in self._channels)
+
+    def _get_health(self, channel: Channel) -> ChannelHealth:
+        active = (self._active.get((channel, source)) for source in AlertSource)
+        health = next(filter(None, active), ChannelHealth(channel=channel))
+        account, since = self._connected.get(channel, ("", None))
+        is_down = (channel, AlertSource.TRANSPORT) in self._active
+        return replace(health, account=account, connected_at=None if is_down else since)
 
     def describe(self, words: TextCatalog) -> Sequence[str]:
         """Current problems in the reader's language."""

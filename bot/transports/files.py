@@ -17,6 +17,7 @@ from bot.transports.ports import (
     DeliveryError,
     DeliveryRateLimited,
     FileTooLarge,
+    PlatformUnavailable,
     Transport,
 )
 from storage.records.messages import InboxRow, IncomingMessage, RemoteFile
@@ -158,7 +159,7 @@ class AttachmentFetcher:
     async def _fetch_with_retries(self, channel: Channel, file: RemoteFile, into: Path) -> Path:
         for _ in range(_MAX_ATTEMPTS - 1):
             try:
-                return await self.transports[channel].fetch(file, into)
+                return await self._get_transport(channel).fetch(file, into)
             except (FileTooLarge, ContentRefused):
                 raise
             except DeliveryRateLimited as error:
@@ -166,7 +167,13 @@ class AttachmentFetcher:
             except DeliveryError as error:
                 log.info("Fetching a file again: %s", error)
                 await self.clock.sleep(_RETRY_DELAY)
-        return await self.transports[channel].fetch(file, into)
+        return await self._get_transport(channel).fetch(file, into)
+
+    def _get_transport(self, channel: Channel) -> Transport:
+        transport = self.transports.get(channel)
+        if transport is None:
+            raise PlatformUnavailable(f"{channel} is not connected")
+        return transport
 
 
 def _is_inside(path: Path, folder: Path) -> bool:

@@ -31,7 +31,7 @@ from bot.transports.sanitize import detect_language, sanitize_incoming
 from cards.catalog import TextCatalog, catalog_for
 from cards.views.chat import MAX_HELD_SHOWN, held_messages_card
 from handlers.request import Reply
-from storage.db import Database, Transaction
+from storage.db import Database, Transaction, finish_despite_cancel
 from storage.errors import StoreUnavailable
 from storage.key_value import KeyValueStore
 from storage.messages.card_actions import CardActionRepo
@@ -169,6 +169,12 @@ class InboxService:
     async def accept(
         self, incoming: IncomingMessage | IncomingChatOpen, *, dedupe: str
     ) -> InboxId | None:
+        # A transport may be stopped at any moment, and what is stored must be queued too.
+        return await finish_despite_cancel(self._accept(incoming, dedupe))
+
+    async def _accept(
+        self, incoming: IncomingMessage | IncomingChatOpen, dedupe: str
+    ) -> InboxId | None:
         if not _is_addressed_to_bot(incoming):
             if not isinstance(incoming, IncomingMessage) or not (
                 self._continues_fragment(incoming) or await self._is_own_command(incoming)
@@ -231,6 +237,9 @@ class InboxService:
     async def press(
         self, incoming: IncomingPress, *, dedupe: str, wait_seconds: float
     ) -> PressToast:
+        return await finish_despite_cancel(self._press(incoming, dedupe, wait_seconds))
+
+    async def _press(self, incoming: IncomingPress, dedupe: str, wait_seconds: float) -> PressToast:
         row, _ = await self._store(sanitize_incoming(incoming), dedupe, InboxState.NEW)
         if row is None:
             known = catalog_for(detect_language(incoming) or Language.ENGLISH)
@@ -304,7 +313,8 @@ class InboxService:
     def alert(self, channel: Channel, key: str, **facts: object) -> None:
         self.alerts.report(channel, key, facts)
 
-    def connected(self, channel: Channel) -> None:
+    def connected(self, channel: Channel, account: str = "") -> None:
+        self.alerts.connected(channel, account)
         self.outbox_sender.connected(channel)
 
     async def wait_handled(self, inbox_id: InboxId) -> None:

@@ -108,7 +108,8 @@ class AnswerStreams:
         shown = Card(fallback=markdown)
         message = _draft_message(row, chat, await self.language_of(chat, shown))
         message = replace(message, may_send=partial(self._try_edit, outbox_id, chat))
-        await self.transports[chat.channel].stream(message, markdown)
+        if (transport := self.transports.get(chat.channel)) is not None:
+            await transport.stream(message, markdown)
         return True
 
     def _try_edit(self, outbox_id: OutboxId, chat: Chat) -> bool:

@@ -284,9 +284,9 @@ _TYPING = DeliveryUrgency.PROGRESS
 
 @dataclass(kw_only=True, eq=False)
 class OutboxSender:
-    """A service. `transports`, `on_chat_closed` and `is_reader_removed` may be set until `run`. On
-    cancellation, deliveries in progress have `grace_seconds` to finish and be stored; otherwise
-    they would be sent twice."""
+    """A service. `on_chat_closed` and `is_reader_removed` may be set until `run`, and `transports`
+    too. On cancellation and when its channel is disconnected, a delivery in progress has
+    `grace_seconds` to finish and be stored; otherwise it would be sent twice."""
 
     name = "outbox"
 
@@ -307,7 +307,9 @@ class OutboxSender:
         default_factory=lambda: _reader_never_removed, init=False
     )
     streams: AnswerStreams = field(init=False)
-    _loops: list[_ChannelLoop] = field(default_factory=list, init=False)
+    _loops: dict[Channel, _ChannelLoop] = field(default_factory=dict, init=False)
+    _tasks: dict[Channel, asyncio.Task[None]] = field(default_factory=dict, init=False)
+    _group: asyncio.TaskGroup = field(default_factory=asyncio.TaskGroup, init=False)
 
     def __post_init__(self) -> None:
         self._limiters = {
@@ -329,14 +331,29 @@ class OutboxSender:
         await self.streams.start(stack)
 
     async def run(self) -> None:
-        self._loops = [self._build_loop(each) for each in self.transports.values()]
-        async with asyncio.TaskGroup() as group:
-            for each in self._loops:
-                group.create_task(each.run(), name=f"delivery {each.channel}")
+        async with asyncio.TaskGroup() as self._group:
+            for each in self.transports.values():
+                self.connect(each)
+            await asyncio.get_running_loop().create_future()
+
+    def connect(self, transport: ports.Transport) -> None:
+        """Send the messages of its channel by this transport. `run` does so for all `transports`
+        that are there at first."""
+        channel = transport.channel
+        loop = self._loops[channel] = self._build_loop(transport)
+        self._tasks[channel] = self._group.create_task(loop.run(), name=f"delivery {channel}")
+
+    async def disconnect(self, channel: Channel) -> None:
+        """Send nothing more on the channel; its messages wait. Returns when the deliveries in
+        progress are stored."""
+        self._loops.pop(channel, None)
+        if (task := self._tasks.pop(channel, None)) is not None:
+            task.cancel()
+            await asyncio.wait([task])
 
     async def drain(self) -> None:
         """Wait, at most `grace_seconds`, until everything that may be sent now has been sent."""
-        waits = [each.wait_idle() for each in self._loops]
+        waits = [each.wait_idle() for each in self._loops.values()]
         if not waits:
             return
         _, late = await asyncio.wait(waits, timeout=self.grace_seconds)
@@ -344,14 +361,13 @@ class OutboxSender:
             wait.cancel()
 
     def wake(self) -> None:
-        for each in self._loops:
+        for each in self._loops.values():
             each.wake()
 
     def connected(self, channel: Channel) -> None:
         """The platform answers again: end the waits for it."""
-        for each in self._loops:
-            if each.channel is channel:
-                each.end_outage()
+        if (loop := self._loops.get(channel)) is not None:
+            loop.end_outage()
 
     def is_paused(self, chat: Chat) -> bool:
         """True while streaming and typing indicators must pause in this chat."""

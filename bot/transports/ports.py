@@ -135,8 +135,9 @@ class InboxPort(Protocol):
         text `alert.<channel>.<key>`. An empty key clears it."""
         ...
 
-    def connected(self, channel: Channel) -> None:
-        """Report that the platform answers again, so that waiting messages are sent at once."""
+    def connected(self, channel: Channel, account: str = "") -> None:
+        """Report that the platform answers, for the first time or again, and to which account, so
+        that waiting messages are sent at once."""
         ...
 
 

@@ -1,4 +1,5 @@
-"""Restarts a transport that fails, without affecting other services."""
+"""Runs the transports: restarts one that fails without affecting the others, and adds, replaces
+or removes one while the others go on."""
 
 from __future__ import annotations
 
@@ -6,8 +7,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 
+from bot.transports.alerts import ChannelAlerts
+from bot.transports.outbox_sender import OutboxSender
 from bot.transports.ports import Transport
+from storage.records.people import Channel
 
 log = logging.getLogger(__name__)
 
@@ -16,7 +21,7 @@ _MAX_BACKOFF = 60.0
 
 
 class TransportSupervisor:
-    """Runs a transport as a service; the pause grows with consecutive failures."""
+    """Runs one transport; the pause grows with consecutive failures."""
 
     def __init__(
         self, transport: Transport, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -24,9 +29,6 @@ class TransportSupervisor:
         self.name = f"{transport.channel} transport"
         self._transport = transport
         self._sleep = sleep
-
-    async def start(self, stack: AsyncExitStack) -> None:
-        await self._transport.start(stack)
 
     async def run(self) -> None:
         rest = _INITIAL_BACKOFF
@@ -40,3 +42,74 @@ class TransportSupervisor:
                 log.error("%s ended; restarting in %g s", self.name, rest)
             await self._sleep(rest)
             rest = min(rest * 2, _MAX_BACKOFF)
+
+
+@dataclass(kw_only=True, eq=False)
+class ChannelSupervisor:
+    """A service that runs all transports. `transports` is shared with whatever sends and fetches,
+    and holds those that are there at first."""
+
+    name = "channels"
+
+    transports: dict[Channel, Transport]
+    outbox_sender: OutboxSender
+    alerts: ChannelAlerts
+    _stacks: dict[Channel, AsyncExitStack] = field(default_factory=dict, init=False)
+    _tasks: dict[Channel, asyncio.Task[None]] = field(default_factory=dict, init=False)
+    _group: asyncio.TaskGroup = field(default_factory=asyncio.TaskGroup, init=False)
+    _running: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        stack.push_async_callback(self._close)
+        for transport in self.transports.values():
+            self._stacks[transport.channel] = await _open(transport)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as self._group:
+            for transport in self.transports.values():
+                self._run(transport)
+            self._running.set()
+            await asyncio.get_running_loop().create_future()
+
+    async def replace(self, channel: Channel, new: Transport | None) -> None:
+        """Run this transport instead of the channel's present one, if there is one; None runs none.
+
+        The old one goes on if the new one cannot start. Otherwise it stops receiving, what it is
+        sending is finished, and it closes; what waits in the outbox is then sent by the new one."""
+        await self._running.wait()
+        async with self._lock:
+            stack = None if new is None else await _open(new)
+            await self._remove(channel)
+            self.alerts.restart(channel, is_configured=new is not None)
+            log.info("%s: %s", channel, "disconnected" if new is None else "connected anew")
+            if new is None or stack is None:
+                return
+            self._stacks[channel], self.transports[channel] = stack, new
+            self.outbox_sender.connect(new)
+            self.outbox_sender.connected(channel)
+            self._run(new)
+
+    async def _remove(self, channel: Channel) -> None:
+        if (receiving := self._tasks.pop(channel, None)) is not None:
+            receiving.cancel()
+            await asyncio.wait([receiving])
+        await self.outbox_sender.disconnect(channel)
+        self.transports.pop(channel, None)
+        if (stack := self._stacks.pop(channel, None)) is not None:
+            await stack.aclose()
+
+    def _run(self, transport: Transport) -> None:
+        supervisor = TransportSupervisor(transport)
+        task = self._group.create_task(supervisor.run(), name=supervisor.name)
+        self._tasks[transport.channel] = task
+
+    async def _close(self) -> None:
+        for stack in reversed(self._stacks.values()):
+            await stack.aclose()
+
+
+async def _open(transport: Transport) -> AsyncExitStack:
+    async with AsyncExitStack() as stack:
+        await transport.start(stack)
+        return stack.pop_all()

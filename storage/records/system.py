@@ -13,11 +13,15 @@ from storage.records.tasks import Task, TaskStatus, UsageTotals
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelHealth:
-    """`alert` is a catalogue key while something is wrong, else empty; `facts` fill it in."""
+    """`alert` is a catalogue key while something is wrong, else empty; `facts` fill it in.
+    `account` is the bot's name as the platform told it; `connected_at` is None while it does not
+    answer."""
 
     channel: Channel
     alert: str = ""
     facts: Mapping[str, object] | None = None
+    account: str = ""
+    connected_at: datetime | None = None
 
 
 AUTO_MODEL = "auto"

@@ -66,7 +66,7 @@ class FakeInbox:
         self.accepted_before_recall = len(self.accepted)
         self._changes.notify()
 
-    def connected(self, channel: Channel) -> None:
+    def connected(self, channel: Channel, account: str = "") -> None:
         self.connections.append(channel)
 
     def alert(self, channel: Channel, key: str, **facts: object) -> None:

@@ -69,6 +69,7 @@ class TelegramPoller:
     _identity: TelegramBotIdentity | None = None
     _offset: int = 0
     _failures: int = 0
+    _is_new: bool = True
     _active_alert: str = field(default="")
 
     async def run(self) -> None:
@@ -88,21 +89,30 @@ class TelegramPoller:
             self._alert_on_change("stalled", seconds=round(self.pace.poll + self.pace.stall))
             await self.client.reopen_polling()
         else:
-            if self._failures or self._active_alert:
-                self.inbox.connected(Channel.TELEGRAM)
+            if self._is_brief:
+                self.inbox.connected(Channel.TELEGRAM, self._account)
+            self._is_new = False
             self._failures = 0
             self._alert_on_change("")
 
     async def _poll_once(self, background: asyncio.TaskGroup) -> None:
         me = self._identity or await self._connect()
-        # After a failure poll briefly first, to clear the alert without waiting for a message.
-        updates = await self._fetch(0 if self._failures or self._active_alert else self.pace.poll)
+        updates = await self._fetch(0 if self._is_brief else self.pace.poll)
         if any(_is_album_part(update) for update in updates):
             updates = await self._await_albums(updates)
         await self._store(updates, me, background)
         # After an empty response everything is confirmed. Resetting the offset ensures that a
         # renumbering by Telegram does not hide updates.
         self._offset = max((u.update_id + 1 for u in updates), default=0)
+
+    @property
+    def _is_brief(self) -> bool:
+        """At first and after a failure: to report the connection without waiting for a message."""
+        return self._is_new or bool(self._failures or self._active_alert)
+
+    @property
+    def _account(self) -> str:
+        return f"@{self._identity.username}" if self._identity else ""
 
     async def _connect(self) -> TelegramBotIdentity:
         """Load the bot's identity and remove any webhook."""

@@ -1,0 +1,141 @@
+"""Keeps the chat platforms connected as the settings say, also when these change."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import SecretStr
+
+from bot.config.settings import Settings
+from bot.engine.autonomy.check import SelfCheck, run_check
+from bot.transports.inbox import InboxService
+from bot.transports.ports import Transport
+from bot.transports.quota import MonthlyQuota
+from bot.transports.supervisor import ChannelSupervisor
+from handlers.command_table import platform_menu
+from storage.records.people import Channel, Chat
+from storage.records.self_checks import HealthFinding
+
+CHANNEL_SETTINGS: Mapping[Channel, tuple[str, ...]] = {
+    Channel.TELEGRAM: ("telegram_bot_token", "telegram_base_url"),
+    Channel.FEISHU: ("feishu_app_id", "feishu_app_secret", "feishu_domain"),
+}
+"""The settings that connect each platform. It is configured if the first is set."""
+
+_CHECK_SECONDS = 30.0
+_FATAL = frozenset(
+    {
+        *("telegram_token", "telegram_unreachable"),
+        *("feishu_credentials", "feishu_unreachable", "feishu_refuses"),
+        *("check_slow", "check_raised"),
+    }
+)
+"""Findings with which a platform cannot be connected."""
+
+
+@dataclass(kw_only=True, eq=False)
+class LiveChannels:
+    """`in_force` are the settings that the transports run with. `register_owners` records the
+    configured owners of a platform that was connected."""
+
+    in_force: Settings
+    supervisor: ChannelSupervisor
+    build: Callable[[Channel, Settings], Transport | None]
+    register_owners: Callable[[Settings], Awaitable[None]]
+    quota: MonthlyQuota
+
+    async def check(self, new: Settings) -> HealthFinding | None:
+        """Call each platform that these settings would connect otherwise than now. Returns why one
+        cannot be connected; nothing may be changed then."""
+        for channel in CHANNEL_SETTINGS:
+            if self._differs(channel, new) and is_configured(channel, new):
+                probe = build_channel_check(channel, new, self.quota, groups=_no_groups)
+                result = await run_check(probe, seconds=_CHECK_SECONDS)
+                for finding in result.findings:
+                    if finding.text in _FATAL:
+                        return finding
+        return None
+
+    async def apply(self, settings: Settings) -> None:
+        """Connect, connect anew or disconnect the platforms whose settings differ."""
+        for channel in CHANNEL_SETTINGS:
+            if self._differs(channel, settings):
+                await self.supervisor.replace(channel, self.build(channel, settings))
+        self.in_force = settings
+        await self.register_owners(settings)
+
+    def _differs(self, channel: Channel, new: Settings) -> bool:
+        names = CHANNEL_SETTINGS[channel]
+        return any(getattr(new, each) != getattr(self.in_force, each) for each in names)
+
+
+def is_configured(channel: Channel, settings: Settings) -> bool:
+    if channel is Channel.WEB:
+        return True
+    value = getattr(settings, CHANNEL_SETTINGS[channel][0])
+    return bool(value.get_secret_value() if isinstance(value, SecretStr) else value)
+
+
+def configured_channels(settings: Settings) -> Sequence[Channel]:
+    return [each for each in Channel if is_configured(each, settings)]
+
+
+def build_transport(
+    channel: Channel, settings: Settings, inbox: InboxService, quota: MonthlyQuota
+) -> Transport | None:
+    """None if the platform is not configured. Platform libraries are large, so each is loaded only
+    if it is."""
+    if not is_configured(channel, settings):
+        return None
+    if channel is Channel.TELEGRAM:
+        from bot.transports.telegram.transport import TelegramTransport
+
+        return TelegramTransport(
+            token=settings.telegram_bot_token.get_secret_value(),
+            base_url=settings.telegram_base_url,
+            inbox=inbox,
+            home=settings.home,
+            menu=platform_menu,
+        )
+    from bot.transports.feishu.transport import FeishuTransport
+
+    return FeishuTransport(
+        app_id=settings.feishu_app_id,
+        app_secret=settings.feishu_app_secret.get_secret_value(),
+        domain=settings.feishu_domain,
+        inbox=inbox,
+        home=settings.home,
+        on_call=quota.count,
+    )
+
+
+def build_channel_check(
+    channel: Channel,
+    settings: Settings,
+    quota: MonthlyQuota,
+    *,
+    groups: Callable[[], Awaitable[Sequence[Chat]]],
+) -> SelfCheck:
+    """Calls a configured platform by connections of its own."""
+    if channel is Channel.TELEGRAM:
+        from bot.transports.telegram.diagnosis import TelegramDiagnosis
+
+        return TelegramDiagnosis(
+            token=settings.telegram_bot_token.get_secret_value(),
+            base_url=settings.telegram_base_url,
+            groups=groups,
+        )
+    from bot.transports.feishu.diagnosis import FeishuDiagnosis
+
+    return FeishuDiagnosis(
+        app_id=settings.feishu_app_id,
+        app_secret=settings.feishu_app_secret.get_secret_value(),
+        domain=settings.feishu_domain,
+        quota=lambda: (quota.calls, quota.quota),
+        on_call=quota.count,
+    )
+
+
+async def _no_groups() -> Sequence[Chat]:
+    return ()
