@@ -88,7 +88,7 @@ memory_scopes = sa.Table(
     sa.Column("length", sa.Float, nullable=False, server_default="0"),
 )
 
-# Packed postings of a word in a block of 2,048 entries of a scope (storage/search/bm25.py).
+# Packed postings of a word in a block of 2,048 entries of a scope (search/inverted_index.py).
 memory_postings = sa.Table(
     "memory_postings",
     metadata,

@@ -27,7 +27,7 @@ from storage.records.self_checks import (
     load_results,
 )
 from storage.records.tasks import NodeStatus, Task, TaskStatus
-from storage.restored_store import RESTORED_ERROR
+from storage.restore import RESTORED_ERROR
 
 _R = self_check_runs.c
 _I = incidents.c

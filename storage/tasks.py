@@ -1,31 +1,52 @@
-"""Stores tasks: creation, search, listing, locking and updates."""
+"""Stores tasks, the versions of their plans, the runs of their nodes, people's commands for them,
+and the events that follow."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
-from typing import Any, TypedDict, Unpack
+from typing import Any, Self, TypedDict, Unpack
 
-from sqlalchemy import ColumnElement, Row, Select, and_, case, func, or_, select, true, update
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Select,
+    and_,
+    bindparam,
+    case,
+    func,
+    insert,
+    or_,
+    select,
+    true,
+    update,
+)
 
 from storage import autonomy_schema, schema
 from storage.db import Database, Transaction, record_from, records_from, row_from
-from storage.dialect import UtcTimestamp, insert_or_ignore
+from storage.dialect import PreparedWrite, UtcTimestamp, insert_or_ignore, upsert
 from storage.errors import NotFound
 from storage.ids import MAX_CANDIDATES, parse_id_prefix, single_match
 from storage.records.people import ChatId, PersonId
 from storage.records.prompt_versions import PromptKind
 from storage.records.tasks import (
+    EventKind,
     NewTask,
+    NodeRun,
+    NodeStatus,
     Task,
     TaskControl,
+    TaskEvent,
+    TaskGraph,
     TaskId,
     TaskPage,
     TaskPhase,
     TaskPriority,
     TaskStatus,
 )
+
+# Stores tasks: creation, search, listing, locking and updates.
 
 _T = schema.tasks.c
 _USED = autonomy_schema.attempt_versions.c
@@ -279,3 +300,297 @@ def all_threads(chat: ChatId) -> Select[tuple[str]]:
         _CURRENT_CHAT.c.channel == _CHAT.channel, _CURRENT_CHAT.c.external_id == _CHAT.external_id
     )
     return select(_CHAT.id).join(_CURRENT_CHAT, same).where(_CURRENT_CHAT.c.id == chat)
+
+
+# Stores versions of task plans, the runs of their nodes, and step durations.
+
+_G = schema.task_graphs.c
+_R = schema.node_runs.c
+_A = schema.node_attempts.c
+
+_RUN_COLUMNS = tuple(each.name for each in fields(NodeRun))
+_ATTEMPT_COLUMNS = ("task_id", "path", "attempt", "session_id", "started_at")
+_SAVE_RUN = PreparedWrite(
+    lambda dialect: upsert(dialect, schema.node_runs, _RUN_COLUMNS, ("task_id", "path")),
+    *_RUN_COLUMNS,
+)
+_START_ATTEMPT = PreparedWrite(lambda _: insert(schema.node_attempts), *_ATTEMPT_COLUMNS)
+_END_ATTEMPT = PreparedWrite(
+    lambda _: (
+        update(schema.node_attempts)
+        .where(
+            _A.task_id == bindparam("task"),
+            _A.path == bindparam("which"),
+            _A.attempt == bindparam("nth"),
+        )
+        .values(ended_at=bindparam("at"), error=bindparam("why"))
+    )
+)
+
+
+class TaskGraphRepo:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def add(self, tx: Transaction, graph: TaskGraph, *, now: datetime) -> None:
+        """Versions are only added, never changed."""
+        await tx.execute(insert(schema.task_graphs).values(row_from(graph) | {"at": now}))
+
+    async def find_latest(
+        self, task_id: TaskId, *, before: int | None = None, tx: Transaction | None = None
+    ) -> TaskGraph | None:
+        """The newest version, or the newest before `before`."""
+        wanted = _G.task_id == task_id
+        if before is not None:
+            wanted = wanted & (_G.version < before)
+        query = select(schema.task_graphs).where(wanted).order_by(_G.version.desc()).limit(1)
+        return record_from(TaskGraph, await self._db.fetch_one(query, tx=tx))
+
+    async def list_runs(
+        self, task_id: TaskId, *, tx: Transaction | None = None
+    ) -> Mapping[str, NodeRun]:
+        """Node runs by path. Nodes not reached have no entry."""
+        query = select(schema.node_runs).where(_R.task_id == task_id)
+        runs = records_from(NodeRun, await self._db.fetch_all(query, tx=tx))
+        return {run.path: run for run in runs}
+
+    async def start_attempt(self, tx: Transaction, run: NodeRun, *, session_id: str) -> None:
+        """Store the start of an attempt, with the session it will pay for, but not its node's
+        state."""
+        attempted = (run.task_id, run.path, run.attempt, session_id, run.started_at)
+        await _START_ATTEMPT.send(tx, dict(zip(_ATTEMPT_COLUMNS, attempted, strict=True)))
+
+    async def finish_attempt(self, tx: Transaction, run: NodeRun) -> None:
+        """Store how an attempt ended; not where that leaves its node."""
+        ended = {"task": run.task_id, "which": run.path, "nth": run.attempt}
+        await _END_ATTEMPT.send(tx, {**ended, "at": run.ended_at, "why": run.error})
+
+    async def release_attempt(
+        self, tx: Transaction, run: NodeRun, *, reason: str, now: datetime
+    ) -> None:
+        """Close the attempt with a reason and reset its step to run again."""
+        free = replace(run, status=NodeStatus.PENDING, ended_at=now)
+        await self.save_run(tx, free)
+        await self.finish_attempt(tx, replace(free, error=reason))
+
+    async def save_run(self, tx: Transaction, run: NodeRun) -> None:
+        await _SAVE_RUN.send(tx, row_from(run))
+
+
+_E = schema.events.c
+
+_MAX_EVENTS = 3_000
+_MAX_TASKS = 30
+_MAX_STEPS = 600
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStepDurations:
+    """A finished task's last plan and the seconds its finished steps took, by path."""
+
+    graph_body: Mapping[str, Any]
+    step_seconds: tuple[tuple[str, float], ...]
+
+
+class StepDurationRepo:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def list_recent(self) -> tuple[TaskStepDurations, ...]:
+        """Durations from the tasks completed last; limits on tasks, steps and events bound the cost
+        of the query."""
+        async with self._db.read() as view:
+            tasks = (await view.execute(_LAST_COMPLETED)).all()
+            versions = {row.id: row.graph_version for row in tasks}
+            plans = await view.execute(_PLANS, {"ids": list(versions)})
+            bodies = {
+                row.task_id: row.body for row in plans if row.version == versions[row.task_id]
+            }
+            runs = (await view.execute(_FINISHED_RUNS, {"ids": list(bodies)})).all()
+        took: dict[str, list[tuple[str, float]]] = {task: [] for task in bodies}
+        for row in runs:
+            if row.started_at and row.ended_at:
+                seconds = (row.ended_at - row.started_at).total_seconds()
+                took[row.task_id].append((row.path, max(0.0, seconds)))
+        return tuple(TaskStepDurations(bodies[task], tuple(each)) for task, each in took.items())
+
+
+_NEWEST_EVENTS = select(_E.task_id, _E.kind).order_by(_E.id.desc()).limit(_MAX_EVENTS).subquery()
+_LAST_COMPLETED = (
+    select(_T.id, _T.graph_version)
+    .where(
+        _T.id.in_(
+            select(_NEWEST_EVENTS.c.task_id).where(
+                _NEWEST_EVENTS.c.kind == EventKind.COMPLETED.value
+            )
+        ),
+        _T.status == TaskStatus.COMPLETED.value,
+        _T.outside.is_(False),
+    )
+    .order_by(_T.ended_at.desc())
+    .limit(_MAX_TASKS)
+)
+_PLANS = select(_G.task_id, _G.version, _G.body).where(
+    _G.task_id.in_(bindparam("ids", expanding=True))
+)
+_FINISHED_RUNS = (
+    select(_R.task_id, _R.path, _R.started_at, _R.ended_at)
+    .where(
+        _R.task_id.in_(bindparam("ids", expanding=True)),
+        _R.status == NodeStatus.DONE.value,
+        func.substr(_R.path, 1, 1) != "@",
+    )
+    .limit(_MAX_STEPS)
+)
+
+
+# Stores the commands people give for tasks and the events that follow.
+
+_C = schema.commands.c
+
+_APPEND_EVENT = PreparedWrite(lambda _: insert(schema.events), "task_id", "kind", "text", "at")
+
+
+SUBAGENT_COMMAND = "helper"
+"""The command kind of a sub-agent's report."""
+
+
+class SubagentReport(str):
+    """A sub-agent's report among the messages to a worker, marked as not from a person. `label` is
+    the sub-agent's name; `path` is the step that started it, empty if unknown."""
+
+    __slots__ = ("label", "path")
+
+    label: str
+    path: str
+
+    def __new__(cls, text: str, label: str, path: str = "") -> Self:
+        made = super().__new__(cls, text)
+        made.label = label
+        made.path = path
+        return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerInput:
+    """Input for a task's worker.
+
+    `messages` are people's messages and each SubagentReport, oldest first; `replan_command_id` is
+    the last request for a new plan, 0 if none. `answered_steps` maps a message's index to the step
+    whose question it answers, if an approver sent it.
+    """
+
+    messages: Sequence[str]
+    replan_command_id: int
+    replan_reason: str
+    answered_steps: Mapping[int, str] = field(default_factory=dict)
+
+
+class TaskEventRepo:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def record_command(
+        self,
+        tx: Transaction,
+        task_id: TaskId,
+        kind: str,
+        *,
+        source: str,
+        by: PersonId | None,
+        now: datetime,
+        payload: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Record a command; False if this source gave it before and it must have no effect."""
+        noted = await tx.execute(
+            insert_or_ignore(self._db.dialect, schema.commands).values(
+                source=source,
+                task_id=task_id,
+                kind=kind,
+                payload=dict(payload or {}),
+                person_id=by,
+                at=now,
+            )
+        )
+        return noted.rowcount == 1
+
+    async def get_worker_input(
+        self, task_id: TaskId, *, tx: Transaction | None = None
+    ) -> WorkerInput:
+        """All commands of the task that concern its worker."""
+        query = select(_C.id, _C.kind, _C.payload).where(_C.task_id == task_id).order_by(_C.id)
+        said: list[str] = []
+        answers: dict[int, str] = {}
+        replan, why = 0, ""
+        for row in await self._db.fetch_all(query, tx=tx):
+            text = str(row.payload.get("said", ""))
+            if row.kind == "replan":
+                replan, why = row.id, text
+            elif row.kind == SUBAGENT_COMMAND:
+                known = {name: str(row.payload.get(name, "")) for name in ("label", "path")}
+                said.append(SubagentReport(text, **known))
+            elif text:
+                if asked_by := row.payload.get("answers"):
+                    answers[len(said)] = asked_by
+                said.append(text)
+        return WorkerInput(
+            messages=tuple(said),
+            replan_command_id=replan,
+            replan_reason=why,
+            answered_steps=answers,
+        )
+
+    async def append_event(
+        self, tx: Transaction, task_id: TaskId, kind: EventKind, *, now: datetime, text: str = ""
+    ) -> None:
+        await _APPEND_EVENT.send(tx, {"task_id": task_id, "kind": kind, "text": text, "at": now})
+
+    async def list_latest(self, task_id: TaskId, limit: int) -> Sequence[TaskEvent]:
+        """The newest `limit` events, oldest first."""
+        query = (
+            select(schema.events).where(_E.task_id == task_id).order_by(_E.id.desc()).limit(limit)
+        )
+        return records_from(TaskEvent, reversed(await self._db.fetch_all(query)))
+
+    async def list_after(
+        self,
+        event_id: int,
+        of_tasks: ColumnElement[bool],
+        *,
+        limit: int,
+        task_id: TaskId | None = None,
+    ) -> Sequence[TaskEvent]:
+        """Events after this one, oldest first, of tasks that are not deleted and fulfil the
+        condition."""
+        query = select(schema.events).join(schema.tasks, schema.tasks.c.id == _E.task_id)
+        query = query.where(_E.id > event_id, schema.tasks.c.deleted_at.is_(None), of_tasks)
+        if task_id is not None:
+            query = query.where(_E.task_id == task_id)
+        query = query.order_by(_E.id).limit(limit)
+        return records_from(TaskEvent, await self._db.fetch_all(query))
+
+    async def newest_id(self) -> int:
+        """0 if there is none."""
+        return await self._db.fetch_value(select(func.max(_E.id))) or 0
+
+    async def list_unnotified(self, limit: int) -> Sequence[TaskEvent]:
+        """The oldest events that no card shows yet."""
+        query = select(schema.events).where(_E.told_at.is_(None)).order_by(_E.id).limit(limit)
+        return records_from(TaskEvent, await self._db.fetch_all(query))
+
+    async def list_unnotified_of(self, task_id: TaskId) -> Sequence[TaskEvent]:
+        """All events of the task that no card shows yet, oldest first."""
+        query = select(schema.events).where(_E.told_at.is_(None), _E.task_id == task_id)
+        return records_from(TaskEvent, await self._db.fetch_all(query.order_by(_E.id)))
+
+    async def is_newest(self, tx: Transaction, event: TaskEvent) -> bool:
+        """True if nothing has happened to the event's task since."""
+        query = select(_E.id).where(_E.task_id == event.task_id, _E.id > event.id).limit(1)
+        return await self._db.fetch_value(query, tx=tx) is None
+
+    async def mark_notified(
+        self, tx: Transaction, events: Sequence[TaskEvent], *, now: datetime
+    ) -> None:
+        """Mark these as sent to the Boss. Call it in the transaction that stores the cards."""
+        seen = _E.id.in_([event.id for event in events])
+        await tx.execute(update(schema.events).where(seen).values(told_at=now))

@@ -13,15 +13,18 @@ from bot.engine.agent.budget import SpendingBudget, SpendingCaps
 from bot.engine.agent.context_window import ContextWindows
 from bot.engine.agent.conversation.chat_files import ImageCaptioner
 from bot.engine.agent.conversation.model_choice import AutoModelChoice
-from bot.engine.agent.conversation.resumption import ToolCallSuspension
 from bot.engine.agent.conversation.service import ConversationService
-from bot.engine.agent.conversation.turn_taking import ConversationExpiry, TurnQueue
+from bot.engine.agent.conversation.turn_taking import (
+    ConversationExpiry,
+    ToolCallSuspension,
+    TurnQueue,
+)
 from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.agent.pricing import PriceTable
 from bot.engine.agent.session_history import SessionHistory
 from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.llm.backend import McpServer
-from bot.engine.llm.failover import BackendSelector
+from bot.engine.llm.backend_registry import BackendSelector
 from bot.engine.llm.tool_calls import CallAuthorizer, CallDecision, CallVerdict, ToolCall
 from bot.engine.mcp.client.server_pool import McpServerPool
 from bot.engine.memory.conversation_archive.service import ArchiveContext

@@ -30,7 +30,7 @@ from bot.engine.llm.backend import (
     TextDelta,
     TokenUsage,
 )
-from bot.engine.llm.failover import BackendSelector
+from bot.engine.llm.backend_registry import BackendSelector
 from bot.engine.mcp.client.server_pool import McpServerPool
 from bot.engine.permissions.requests import ApprovalRequester as ToolAsker
 from bot.engine.permissions.requests import DecisionRecorder

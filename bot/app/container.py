@@ -22,7 +22,7 @@ from bot.app.settings_reload import SettingsReloader
 from bot.app.workers import WorkerServices, build_masker
 from bot.config.settings import Settings
 from bot.engine.agent.budget import CostReportService, SpendingCaps
-from bot.engine.agent.session_transcript import TranscriptService
+from bot.engine.agent.session_history import TranscriptService
 from bot.engine.agent.skills import SkillDrafter
 from bot.engine.mcp.server.memory_access import McpMemoryDeps
 from bot.engine.mcp.server.memory_server import McpMemoryServer

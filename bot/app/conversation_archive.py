@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from bot.app.repositories import RepositorySet
 from bot.config.settings import Settings
+from bot.engine.agent.background_calls import SessionAccounts, SessionSummarizer
 from bot.engine.agent.context_window import ContextWindows
-from bot.engine.agent.memory_hooks.background_calls import SessionAccounts, SessionSummarizer
-from bot.engine.agent.memory_hooks.worker_memory import WorkerHistory
+from bot.engine.agent.memory_hooks import WorkerHistory
 from bot.engine.agent.model_calls import ModelReply
 from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.agent.pricing import published_context_window

@@ -37,10 +37,14 @@ from bot.app.workers import (
 from bot.config.settings import Settings
 from bot.engine.agent.budget import SpendingBudget, SpendingCaps
 from bot.engine.agent.conversation.chat_files import ImageCaptioner
-from bot.engine.agent.conversation.resumption import SuspendedChatResumer, ToolCallSuspension
 from bot.engine.agent.conversation.service import ConversationService
-from bot.engine.agent.conversation.turn_taking import ConversationExpiry, TurnQueue
-from bot.engine.agent.memory_hooks.turn_recorder import RecordedConversation
+from bot.engine.agent.conversation.turn_taking import (
+    ConversationExpiry,
+    SuspendedChatResumer,
+    ToolCallSuspension,
+    TurnQueue,
+)
+from bot.engine.agent.memory_hooks import RecordedConversation
 from bot.engine.agent.model_gateway import ModelGateway, ReplyRecorder
 from bot.engine.agent.pricing import PRICES_FILE, load_prices
 from bot.engine.agent.session_history import SessionHistory

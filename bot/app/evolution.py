@@ -11,7 +11,7 @@ from random import randrange
 from bot.app.repositories import RepositorySet
 from bot.app.workers import WorkerServices
 from bot.config.settings import Settings
-from bot.engine.agent.memory_hooks.background_calls import BackgroundModelCalls
+from bot.engine.agent.background_calls import BackgroundModelCalls
 from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.agent.prompt_versions import PERCENT, PromptVersions
 from bot.engine.autonomy.evolution.proposal import ProposalWriter
@@ -23,7 +23,7 @@ from bot.engine.tasks.approvals import ApprovalCardPublisher
 from bot.engine.workflow.library.named_workflows import WorkflowLibrary
 from bot.transports.outbox import OutboxCourier
 from bot.transports.ports import Clock
-from storage.evolution import EvolutionRepo
+from storage.prompt_versions import EvolutionRepo
 from storage.records.prompt_versions import EvolutionMode, PromptKind
 from storage.records.tasks import TaskId
 

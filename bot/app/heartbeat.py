@@ -9,8 +9,8 @@ from bot.app.repositories import RepositorySet
 from bot.app.schedule import ScheduleServices, parse_hours
 from bot.config.settings import Settings
 from bot.engine.agent.budget import SpendingCaps
-from bot.engine.agent.instruction_files import BOSS_FOLDER
 from bot.engine.agent.model_gateway import ModelGateway
+from bot.engine.agent.worker_briefing import BOSS_FOLDER
 from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.autonomy.heartbeat.hours import ActiveHours
 from bot.engine.autonomy.heartbeat.run import HeartbeatRunner, HeartbeatSituation

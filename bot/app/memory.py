@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from bot.app.lifecycle import AppService
 from bot.app.repositories import RepositorySet
 from bot.config.settings import Settings
-from bot.engine.agent.memory_hooks.background_calls import BackgroundModelCalls
-from bot.engine.agent.memory_hooks.worker_memory import MemoryBriefing
+from bot.engine.agent.background_calls import BackgroundModelCalls
+from bot.engine.agent.memory_hooks import MemoryBriefing
 from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.agent.worker_context import ContextBlock
 from bot.engine.llm.backend_registry import BackendRegistry

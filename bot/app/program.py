@@ -17,7 +17,7 @@ from bot.app.running_program import save_address
 from bot.app.work_rules import build_step_approvals
 from bot.config.settings import Settings, setting_names
 from bot.config.sources import list_unknown_variables
-from bot.engine.agent.worker_team import persona_purposes
+from bot.engine.agent.worker_context import persona_purposes
 from bot.engine.llm.backend import OFFLINE_NAME
 from bot.engine.tasks.next_prompt import CallPreview, preview_next_prompt
 from bot.transports.alerts import alert_text

@@ -11,7 +11,7 @@ from pathlib import Path
 from bot.app.lifecycle import AppService
 from bot.app.repositories import RepositorySet
 from bot.config.settings import Settings, parse_day_hours
-from bot.engine.agent.conversation.resumption import CardPoster
+from bot.engine.agent.conversation.turn_taking import CardPoster
 from bot.engine.autonomy.drive import GOALS
 from bot.engine.autonomy.self_check import SELF_CHECK
 from bot.engine.schedule.builtin import BuiltinSchedule, BuiltinSchedules

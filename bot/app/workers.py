@@ -18,11 +18,7 @@ from bot.engine.agent.conversation.model_choice import (
     ModelSize,
     list_models_by_size,
 )
-from bot.engine.agent.memory_hooks.worker_memory import (
-    MemoryBriefing,
-    WorkerHistory,
-    WorkerMemoryLookup,
-)
+from bot.engine.agent.memory_hooks import MemoryBriefing, WorkerHistory, WorkerMemoryLookup
 from bot.engine.agent.prompt_versions import PromptVersions, get_adopted_skill
 from bot.engine.agent.skills import skill_catalogue_block, skill_tool_factory
 from bot.engine.agent.subagents.spawning import SubagentSpawner, sessions_spawn_tool

@@ -144,7 +144,7 @@ class ContextFilesFailure(Exception):
 def write_context_templates(home: Path, language: str) -> tuple[Path, list[str]]:
     """Write missing templates; returns the folder and the new files. Existing files stay unchanged.
     Raises ContextFilesFailure."""
-    from bot.engine.agent.instruction_files import BOSS_FOLDER
+    from bot.engine.agent.worker_briefing import BOSS_FOLDER
 
     folder = home / BOSS_FOLDER
     source = files("bot.engine.agent").joinpath("templates", language)

@@ -50,7 +50,7 @@ from storage.records.messages import (
     OutboxRow,
 )
 from storage.records.people import Channel, ChatId, ChatKind, ChatSettings, Language
-from storage.restored_store import find_restore
+from storage.restore import find_restore
 
 log = logging.getLogger(__name__)
 

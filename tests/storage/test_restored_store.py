@@ -8,7 +8,7 @@ from pathlib import Path
 from storage.messages.outbox import OutgoingCard
 from storage.records.messages import DeliveryUrgency, IncomingMessage, IncomingPress
 from storage.records.people import ApiToken, Channel, PersonId, WebSession
-from storage.restored_store import find_restore, list_chats_with_held, settle_restored
+from storage.restore import find_restore, list_chats_with_held, settle_restored
 from storage.web_sessions import WebSessionRepo
 from tests.migrated_database import database_file, open_database
 from tests.storage.message_store import START, MessageStore, place, sender

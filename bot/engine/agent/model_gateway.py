@@ -13,8 +13,16 @@ from typing import TypeAlias
 
 from bot.engine.agent.budget import SpendingBudget
 from bot.engine.agent.context_window import ContextBudget
-from bot.engine.agent.model_calls import ModelCallInProgress, ModelReply, ModelRequest, call_start
-from bot.engine.agent.partial_turns import PartialTurnStore, ResumedTurn, can_resume, is_resumable
+from bot.engine.agent.model_calls import (
+    ModelCallInProgress,
+    ModelReply,
+    ModelRequest,
+    PartialTurnStore,
+    ResumedTurn,
+    call_start,
+    can_resume,
+    is_resumable,
+)
 from bot.engine.agent.session_history import (
     SHORTENED_NOTE,
     SessionHistory,
@@ -36,7 +44,7 @@ from bot.engine.llm.backend import (
     SelectedBackend,
     TokenUsage,
 )
-from bot.engine.llm.failover import BackendSelector
+from bot.engine.llm.backend_registry import BackendSelector
 from bot.engine.llm.stored_messages import TimeTeller
 from bot.engine.mcp.client.elicitation import Elicitor
 from bot.engine.mcp.client.server_config import ConnectedServers, McpScope

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from bot.engine.agent.conversation.resumption import CardPoster
+from bot.engine.agent.conversation.turn_taking import CardPoster
 from bot.engine.autonomy.check import SelfCheck, repair_findings, run_check
 from cards.catalog import TextCatalog, catalog_for
 from cards.views.self_checks import incidents_card, repair_instruction, repair_title

@@ -11,8 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from bot.engine.llm.answer_schemas import PlanAnswer, find_string_end, repair_json
-from bot.engine.llm.plan_reader import read_steps
+from bot.engine.llm.answer_schemas import PlanAnswer, find_string_end, read_steps, repair_json
 
 MAX_READ = 200_000
 """Characters of an answer that are looked at."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 from zoneinfo import ZoneInfo
 
-from bot.engine.agent.conversation.resumption import CardPoster
+from bot.engine.agent.conversation.turn_taking import CardPoster
 from bot.engine.workflow.live_progress import LiveProgress
 from bot.engine.workflow.presentation.task_view import TaskViewLoader
 from cards.catalog import catalog_for
@@ -24,8 +24,8 @@ from storage.key_value import KeyValueStore
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import Language
 from storage.records.tasks import EventKind, Task, TaskEvent, TaskId, TaskStatus, TaskView
-from storage.task_events import TaskEventRepo
 from storage.task_queue import TaskQueue
+from storage.tasks import TaskEventRepo
 
 _KEY = "queue.told"
 _MAX_PERSISTED = 4 * MAX_COUNTED_AHEAD

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
-from bot.engine.agent.partial_turns import open_turn_id
+from bot.engine.agent.model_calls import open_turn_id
 from bot.engine.llm.tool_calls import READ_ONLY_KINDS
 from bot.engine.tasks.queue import release_running
 from bot.engine.workflow.definition import WorkflowNode, load_workflow

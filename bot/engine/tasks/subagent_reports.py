@@ -27,7 +27,7 @@ from storage.records.tasks import (
     TaskStatus,
 )
 from storage.records.workers import Subagent
-from storage.task_events import SUBAGENT_COMMAND
+from storage.tasks import SUBAGENT_COMMAND
 
 log = logging.getLogger(__name__)
 

@@ -23,8 +23,7 @@ from storage.db import Database, Transaction
 from storage.records.people import ChatId
 from storage.records.tasks import NodeRun, Task, TaskGraph, TaskId
 from storage.records.traces import ModelCall, SpanAttribute, SpanKind, SpanState, Trace, TraceSpan
-from storage.task_graphs import TaskGraphRepo
-from storage.tasks import TaskRepo
+from storage.tasks import TaskGraphRepo, TaskRepo
 from storage.traces import AnswerTrace, SpanRepo, TraceParts
 
 PlanBody: TypeAlias = Mapping[str, Any]

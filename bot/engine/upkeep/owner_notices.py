@@ -14,7 +14,7 @@ from storage.db import Database, Transaction
 from storage.key_value import KeyValueStore
 from storage.messages.chats import ChatRepo
 from storage.records.people import ChatId
-from storage.restored_store import find_restore, list_chats_with_held, mark_restore_told
+from storage.restore import find_restore, list_chats_with_held, mark_restore_told
 
 
 @dataclass(kw_only=True, eq=False)

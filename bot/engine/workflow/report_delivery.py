@@ -18,7 +18,7 @@ from bot.engine.workflow.node_runs import (
 )
 from bot.engine.workflow.nodes.contract import NodeRole
 from storage.records.tasks import NodeRun, NodeStatus
-from storage.task_events import SubagentReport
+from storage.tasks import SubagentReport
 
 DELIVERED_COUNT_KEY = "heard"
 """In the output of a step: the number of messages that its worker received."""

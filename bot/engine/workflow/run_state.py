@@ -31,8 +31,7 @@ from storage.records.tasks import (
     TaskPhase,
     TaskStatus,
 )
-from storage.task_events import WorkerInput
-from storage.tasks import TaskChanges
+from storage.tasks import TaskChanges, WorkerInput
 
 log = logging.getLogger(__name__)
 

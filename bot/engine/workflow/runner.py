@@ -15,7 +15,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Generic, Self, TypeVar, assert_never
 
 from bot.engine.agent.model_calls import ModelReply, ModelRequest
-from bot.engine.agent.worker_team import WorkerTeam, persona_purposes
+from bot.engine.agent.worker_context import WorkerTeam, persona_purposes
 from bot.engine.llm.answer_schemas import StepAnswer, plan_answer_for
 from bot.engine.llm.backend import BackendDenied, BackendError, BudgetExceeded, RunPurpose
 from bot.engine.tracing.span_ids import node_span_id

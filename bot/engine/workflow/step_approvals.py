@@ -30,7 +30,7 @@ from storage.people import find_person_id, owner_ids
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.people import PersonId
 from storage.records.tasks import NodeRun, Task, TaskId
-from storage.task_events import SubagentReport, WorkerInput
+from storage.tasks import SubagentReport, WorkerInput
 
 _Call = TypeVar("_Call")
 _Decision = TypeVar("_Decision")

@@ -15,8 +15,12 @@ from zoneinfo import ZoneInfo
 
 from bot.engine.agent.model_calls import ModelReply, ModelRequest
 from bot.engine.agent.model_gateway import ModelGateway
-from bot.engine.agent.worker_context import WorkerContext, WorkerContextBuilder
-from bot.engine.agent.worker_team import AssignedWorker, WorkerTeam
+from bot.engine.agent.worker_context import (
+    AssignedWorker,
+    WorkerContext,
+    WorkerContextBuilder,
+    WorkerTeam,
+)
 from bot.engine.llm.answer_schemas import StepAnswer
 from bot.engine.llm.backend import (
     BackendError,

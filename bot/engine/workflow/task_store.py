@@ -9,11 +9,9 @@ from typing import Self
 from storage.db import Database
 from storage.prompt_versions import PromptVersionRepo
 from storage.subagents import SubagentRepo
-from storage.task_events import TaskEventRepo
-from storage.task_graphs import TaskGraphRepo
 from storage.task_logs import TaskLogRepo
 from storage.task_queue import TaskQueue
-from storage.tasks import TaskRepo
+from storage.tasks import TaskEventRepo, TaskGraphRepo, TaskRepo
 
 LEASE_DURATION = timedelta(seconds=90)
 """How long a claim lives without being renewed."""

@@ -46,7 +46,7 @@ from storage.records.tasks import (
     TaskPhase,
     TaskStatus,
 )
-from storage.task_events import SubagentReport
+from storage.tasks import SubagentReport
 
 MAX_FREE_RUNS = 500
 """The maximum number of automatic runs in one transition, before it looks for steps."""

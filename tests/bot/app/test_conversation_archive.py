@@ -10,7 +10,7 @@ from pathlib import Path
 from bot.app.conversation_archive import build_session_accounts, build_worker_history
 from bot.app.repositories import RepositorySet, build_repositories
 from bot.config.settings import Settings
-from bot.engine.agent.memory_hooks.worker_memory import WorkerHistory
+from bot.engine.agent.memory_hooks import WorkerHistory
 from bot.engine.memory.conversation_archive.service import ConversationHistoryService
 from bot.engine.workers.spec import CostAccount
 from bot.transports.ports import SystemClock

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bot.cli.setup import ContextFilesFailure, write_context_templates
-from bot.engine.agent.instruction_files import BOSS_FILES, load_boss_files
+from bot.engine.agent.worker_briefing import BOSS_FILES, load_boss_files
 from storage.records.people import Language
 
 

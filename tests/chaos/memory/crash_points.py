@@ -48,10 +48,7 @@ def arm_files(fate: CrashSchedule) -> None:
 
 def arm_model_calls(around: Around) -> None:
     """The model calls of memory, by purpose."""
-    from bot.engine.agent.memory_hooks.background_calls import (
-        BackgroundModelCalls,
-        SessionSummarizer,
-    )
+    from bot.engine.agent.background_calls import BackgroundModelCalls, SessionSummarizer
     from bot.engine.memory.embeddings import EmbeddingClient
 
     asked, written, embedded = (

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from storage.memory.markdown.page_format import MarkdownLayout, parse_page
 from storage.records.memory import text_hash
-from storage.search.bm25 import block_position, unpack_postings
+from storage.search.inverted_index import block_position, unpack_postings
 from tests.chaos.inspection import rows
 
 Rows: TypeAlias = Callable[[str], list[tuple[Any, ...]]]

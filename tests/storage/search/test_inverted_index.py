@@ -25,9 +25,10 @@ from storage.records.memory import (
     MemoryScopeKind,
     NewMemoryEntry,
 )
-from storage.search import bm25
-from storage.search.bm25 import (
+from storage.search import inverted_index
+from storage.search.inverted_index import (
     BLOCK_SIZE,
+    InvertedIndex,
     ScopePostings,
     adjust_posting,
     decode_length,
@@ -38,7 +39,6 @@ from storage.search.bm25 import (
     top_scores,
     unpack_postings,
 )
-from storage.search.inverted_index import InvertedIndex
 from storage.search.terms import query_terms
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -111,7 +111,7 @@ def test_pruning_changes_nothing_among_the_best(monkeypatch: pytest.MonkeyPatch)
     shelf, words = made_up_shelf(dice, entries=6_000)
 
     exact = top_scores(shelf, words, limit=10**9)
-    monkeypatch.setattr(bm25, "_MIN_POSTINGS_TO_SKIP", 0)
+    monkeypatch.setattr(inverted_index, "_MIN_POSTINGS_TO_SKIP", 0)
     pruned = top_scores(shelf, words, limit=20)
 
     assert len(pruned) < len(exact)
@@ -121,7 +121,7 @@ def test_pruning_changes_nothing_among_the_best(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_search_reads_a_bounded_number_of_postings(monkeypatch: pytest.MonkeyPatch) -> None:
     shelf, words = made_up_shelf(random.Random(5), entries=6_000)
-    monkeypatch.setattr(bm25, "_MAX_POSTINGS_READ", 3_000)
+    monkeypatch.setattr(inverted_index, "_MAX_POSTINGS_READ", 3_000)
 
     assert len(top_scores(shelf, words, limit=20)) <= 3_000 + BLOCK_SIZE
 

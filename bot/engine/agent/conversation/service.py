@@ -23,16 +23,16 @@ from bot.engine.agent.conversation.chat_files import (
     unpack_files,
 )
 from bot.engine.agent.conversation.model_choice import AutoModelChoice, choose_model
-from bot.engine.agent.conversation.resumption import PrepareCommit, ToolCallSuspension
 from bot.engine.agent.conversation.turn_taking import (
     AnswerSoFar,
     ConversationExpiry,
+    PrepareCommit,
     StoppedMessages,
+    ToolCallSuspension,
     TurnQueue,
 )
-from bot.engine.agent.model_calls import ModelReply, ModelRequest
+from bot.engine.agent.model_calls import ModelReply, ModelRequest, can_resume
 from bot.engine.agent.model_gateway import ModelGateway
-from bot.engine.agent.partial_turns import can_resume
 from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.llm.answer_schemas import PROPOSE_TASK
 from bot.engine.llm.backend import (

@@ -15,8 +15,7 @@ from bot.engine.agent.model_calls import ModelReply, ModelRequest
 from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.agent.subagents import spawning
 from bot.engine.agent.subagents.spawning import SubagentParents
-from bot.engine.agent.worker_context import WorkerContextBuilder
-from bot.engine.agent.worker_team import AssignedWorker, WorkerTeam
+from bot.engine.agent.worker_context import AssignedWorker, WorkerContextBuilder, WorkerTeam
 from bot.engine.llm.backend import BackendError, BackendUnavailable, RunLimits, RunPurpose
 from bot.engine.llm.tool_calls import CallAuthorizer, CallDecision, CallVerdict, ToolCall
 from bot.engine.llm.workspace_files import PathRefused

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from bot.engine.agent.conversation.resumption import CardPoster
+from bot.engine.agent.conversation.turn_taking import CardPoster
 from bot.engine.autonomy.evolution.decisions import DecisionStage, request_subject
 from cards.catalog import TextCatalog, catalog_for
 from cards.model import Card

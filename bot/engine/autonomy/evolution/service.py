@@ -28,9 +28,8 @@ from cards.views.prompts import figures_data, version_adopted_card
 from storage.approvals import ApprovalRepo, NewApproval, add_approval
 from storage.db import Database, Transaction
 from storage.errors import ConcurrentUpdate, NotAllowed
-from storage.evolution import EvolutionRepo, TaskFacts
 from storage.ids import IdGenerator
-from storage.prompt_versions import PromptVersionRepo
+from storage.prompt_versions import EvolutionRepo, PromptVersionRepo, TaskFacts
 from storage.records.approvals import Approval, ApprovalKind
 from storage.records.people import Person, PersonRole
 from storage.records.prompt_versions import (

@@ -12,7 +12,7 @@ from statistics import mean
 from typing import Any
 
 from cards.catalog import catalog_for
-from storage.evolution import AttemptFacts, TaskFacts
+from storage.prompt_versions import AttemptFacts, TaskFacts
 from storage.records.people import Language
 from storage.records.prompt_versions import PromptKind, PromptRef, SignalKind, SignalRecord
 from storage.records.tasks import TaskStatus

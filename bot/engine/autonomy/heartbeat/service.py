@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from bot.engine.agent.conversation.resumption import CardPoster
+from bot.engine.agent.conversation.turn_taking import CardPoster
 from bot.engine.autonomy.heartbeat.hours import ActiveHours
 from bot.engine.autonomy.heartbeat.run import CUT_OFF, HeartbeatRunner
 from bot.engine.autonomy.heartbeat.task_list import append_task, read_task_file, tick_tasks

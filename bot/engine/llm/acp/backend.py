@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from bot.engine.llm.acp import runtime
 from bot.engine.llm.acp.agent_config import AcpAgentConfig, AcpAgentsFile
-from bot.engine.llm.acp.errors import is_setup_error, not_ready_error
+from bot.engine.llm.acp.process import is_setup_error, not_ready_error
 from bot.engine.llm.acp.runtime import AcpRuntime, find_login_files
 from bot.engine.llm.backend import (
     BackendError,

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 from acp.connection import Connection
 from acp.exceptions import RequestError
 
-from bot.engine.llm.acp.errors import AcpFailure
 from bot.engine.llm.acp.permission_requests import CANCELLED
+from bot.engine.llm.acp.process import AcpFailure
 
 REDACTION_MARK = "••••"
 

@@ -17,10 +17,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bot.engine.llm.acp.agent_config import AcpAgentConfig
-from bot.engine.llm.acp.errors import AcpFailure, failure_error
 from bot.engine.llm.acp.process import (
+    AcpFailure,
     CliLauncher,
     build_environment,
+    failure_error,
     home_mark,
     kill_leftover_processes,
 )

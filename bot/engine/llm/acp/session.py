@@ -20,13 +20,13 @@ from bot.engine.llm.acp.connection import (
     AcpTransport,
     SecretRedactor,
 )
-from bot.engine.llm.acp.errors import (
+from bot.engine.llm.acp.process import (
     AcpFailure,
+    CliProcess,
     classify_error_response,
     classify_exit,
     failure_error,
 )
-from bot.engine.llm.acp.process import CliProcess
 from bot.engine.llm.acp.runtime import AcpHome, AcpRuntime, find_program, prepare_home
 from bot.engine.llm.backend import BackendDenied, McpServer, RunRequest, WorkerMode
 

@@ -42,7 +42,7 @@ from storage.records.workflows import (
     WorkflowSource,
     WorkflowStep,
 )
-from storage.task_graphs import TaskGraphRepo
+from storage.tasks import TaskGraphRepo
 
 SUFFIXES = (".yaml", ".yml", ".json", ".md")
 MAX_BYTES = 1_000_000

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.engine.agent.instruction_files import (
+from bot.engine.agent.worker_briefing import (
     BOSS_FILES,
     MAX_BOSS_CHARS,
     MAX_FILE_CHARS,

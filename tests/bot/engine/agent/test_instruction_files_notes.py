@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.agent.instruction_files import MAX_NOTES_CHARS, load_project_notes
+from bot.engine.agent.worker_briefing import MAX_NOTES_CHARS, load_project_notes
 from storage.records.workers import ContextPartState
 
 NOWHERE = Path("/nowhere")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import insert
 
-from bot.engine.agent.session_transcript import TranscriptService, transcript_lines
+from bot.engine.agent.session_history import TranscriptService, transcript_lines
 from bot.engine.redaction import SecretMasker
 from storage import schema
 from storage.db import Database

@@ -16,8 +16,12 @@ from bot.engine.llm.backend import (
     RunLimitReached,
     SelectedBackend,
 )
-from bot.engine.llm.backend_registry import BackendRegistry
-from bot.engine.llm.failover import DENIAL_SECONDS, MAX_COOLDOWN_SECONDS, OUTAGE_SECONDS
+from bot.engine.llm.backend_registry import (
+    DENIAL_SECONDS,
+    MAX_COOLDOWN_SECONDS,
+    OUTAGE_SECONDS,
+    BackendRegistry,
+)
 from tests.bot.engine.llm.test_backend_registry import BOTH, registry
 
 CHAIN = ("anthropic:opus", "openai:gpt-5.2", "offline")

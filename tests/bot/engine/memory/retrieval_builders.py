@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.engine.agent.conversation.service import ConversationService
-from bot.engine.agent.memory_hooks.worker_memory import MemoryBriefing
+from bot.engine.agent.memory_hooks import MemoryBriefing
 from bot.engine.agent.worker_context import ContextBlock
 from bot.engine.llm.backend import RunRequest, RunResult
 from bot.engine.memory.access import MemoryReader

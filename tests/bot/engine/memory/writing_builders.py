@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from bot.engine.agent.memory_hooks.turn_recorder import RecordedConversation
+from bot.engine.agent.memory_hooks import RecordedConversation
 from bot.engine.llm.backend import BackendError
 from bot.engine.memory.access import MemoryEditor, MemoryReader
 from bot.engine.memory.admission import AdmissionAuditor, AdmissionPreset

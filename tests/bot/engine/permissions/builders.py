@@ -13,7 +13,7 @@ from typing import Any
 from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.llm.api.access import ApiProvider
 from bot.engine.llm.backend import WorkerMode
-from bot.engine.llm.failover import BackendSelector
+from bot.engine.llm.backend_registry import BackendSelector
 from bot.engine.llm.tool_calls import AgentTool, CallKind, ToolCall
 from bot.engine.permissions.policy import PolicyDecision, PolicyVerdict
 from bot.engine.permissions.requests import DecisionRecorder, DecisionSignal

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from bot.engine.llm.acp.prompts import MissingResult, parse_result, result_instructions
+from bot.engine.llm.acp.run import MissingResult, parse_result, result_instructions
 from bot.engine.llm.answer_schemas import StepAnswer
 from bot.engine.llm.api.access import ApiProvider
 from bot.engine.llm.backend import InvalidAnswer, RunPurpose, RunRequest

@@ -13,7 +13,7 @@ from bot.engine.workflow.nodes.foreach import ForeachConfig
 from bot.engine.workflow.nodes.registry import NodeType
 from bot.engine.workflow.report_delivery import reports_to_withhold
 from storage.records.tasks import NodeStatus
-from storage.task_events import SubagentReport
+from storage.tasks import SubagentReport
 from tests.bot.engine.workflow.integration.workflow_world import make_graph, make_node, task_node
 from tests.bot.engine.workflow.scheduler_simulator import SchedulerSimulator
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from bot.engine.agent.conversation.resumption import SuspendedChatResumer, ToolCallSuspension
 from bot.engine.agent.conversation.service import ConversationService
+from bot.engine.agent.conversation.turn_taking import SuspendedChatResumer, ToolCallSuspension
 from bot.engine.llm.api.access import ApiProvider
 from cards.model import Card, TextBlock
 from handlers.ports import ChatAnswer, ChatQuestion

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
-from bot.engine.agent.memory_hooks.background_calls import BackgroundModelCalls
+from bot.engine.agent.background_calls import BackgroundModelCalls
 from bot.engine.llm.backend import BackendDenied, RunPurpose, RunRequest, RunResult, WorkerMode
 from bot.engine.memory.extraction import FactExtraction
 from bot.engine.memory.ports import BackgroundQuery

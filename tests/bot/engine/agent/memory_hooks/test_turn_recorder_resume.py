@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from bot.engine.agent.conversation.resumption import CommitStep, PrepareCommit
 from bot.engine.agent.conversation.service import ConversationService
-from bot.engine.agent.memory_hooks.turn_recorder import RecordedConversation
+from bot.engine.agent.conversation.turn_taking import CommitStep, PrepareCommit
+from bot.engine.agent.memory_hooks import RecordedConversation
 from handlers.ports import AnswerStream, ChatAnswer, ChatQuestion
 from storage.db import Database, Transaction
 from storage.records.memory import MemoryKind

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.agent.memory_hooks.worker_memory import WorkerMemoryLookup
+from bot.engine.agent.memory_hooks import WorkerMemoryLookup
 from bot.engine.llm.tool_calls import ERROR_PREFIX
 from bot.engine.memory.access import MemoryReader
 from bot.engine.memory.ports import RecalledMemory

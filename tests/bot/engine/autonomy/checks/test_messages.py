@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from bot.engine.autonomy.checks.messages import MessageHealthCheck
-from storage.restored_store import RESTORED_ERROR
+from storage.restore import RESTORED_ERROR
 from tests.bot.engine.autonomy.checks.health_world import (
     NOW,
     HealthWorld,

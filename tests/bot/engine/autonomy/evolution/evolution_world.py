@@ -12,7 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from bot.engine.agent.memory_hooks.background_calls import BackgroundModelCalls
+from bot.engine.agent.background_calls import BackgroundModelCalls
 from bot.engine.agent.prompt_versions import PromptVersions
 from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.autonomy.evolution.decisions import PromptDecisions
@@ -25,9 +25,8 @@ from bot.engine.workers.personas import BUILT_IN_PERSONAS, PRAGMATIST_PERSONA, P
 from storage import autonomy_schema, schema
 from storage.approvals import ApprovalRepo
 from storage.db import Database
-from storage.evolution import EvolutionRepo
 from storage.ids import IdGenerator
-from storage.prompt_versions import PromptVersionRepo
+from storage.prompt_versions import EvolutionRepo, PromptVersionRepo
 from storage.records.approvals import Approval, ApprovalKind
 from storage.records.people import ChatId, Language
 from storage.records.prompt_versions import (

@@ -8,7 +8,7 @@ import pytest
 
 from bot.engine.autonomy.evolution.signals import find_signals
 from cards.catalog import catalog_for
-from storage.evolution import AttemptFacts, TaskFacts
+from storage.prompt_versions import AttemptFacts, TaskFacts
 from storage.records.people import Language
 from storage.records.prompt_versions import PromptKind, PromptRef, SignalKind
 from storage.records.tasks import TaskId, TaskStatus

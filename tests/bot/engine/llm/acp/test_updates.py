@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot.engine.llm.acp.permission_requests import CANCELLED, exact_call_hash, select_option
-from bot.engine.llm.acp.prompts import MissingResult, parse_result, strip_result
+from bot.engine.llm.acp.run import MissingResult, parse_result, strip_result
 from bot.engine.llm.acp.updates import AcpCallTracker
 from bot.engine.llm.answer_schemas import StepAnswer
 from bot.engine.llm.backend import PlanUpdated, ToolFinished, ToolStarted, ToolUpdated

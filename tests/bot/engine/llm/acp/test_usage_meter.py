@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.engine.llm.acp.usage_meter import AcpUsageMeter
+from bot.engine.llm.acp.updates import AcpUsageMeter
 from bot.engine.llm.backend import TokenUsage
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.engine.llm.acp import prompts as acp_memory
+from bot.engine.llm.acp import run as acp_memory
 from bot.engine.memory.conversation_archive.compaction import SummaryRequest, fallback_summary
 from bot.engine.memory.conversation_archive.compaction_plan import CompactionLimits
 from bot.engine.memory.conversation_archive.search_text import parse_parts, render_messages

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.agent.instruction_files import load_boss_files
+from bot.engine.agent.worker_briefing import load_boss_files
 from bot.engine.memory.access import LOCAL_EDITOR
 from bot.engine.memory.markdown_sync import sync_service
 from bot.engine.memory.markdown_sync.layout import MemoryFile, OwnerNoticeSender
