@@ -13,9 +13,9 @@ from cards.model import notice_card
 from cards.views import journal as views
 from cards.views.tasks import task_changed_card
 from handlers.errors import UsageError, UserError
+from handlers.flags import parse_flags
 from handlers.parsing import (
     find_task,
-    parse_flags,
     parse_number,
     split_first_word,
     split_id,

@@ -15,7 +15,8 @@ from cards.model import CardTone, TextBlock, notice_card
 from cards.views import memory as views
 from handlers import memory_reports
 from handlers.errors import UsageError, UserError
-from handlers.parsing import parse_flags, parse_number, split_first_word
+from handlers.flags import parse_flags
+from handlers.parsing import parse_number, split_first_word
 from handlers.ports_workers import MemoryRequestRejected
 from handlers.request import CommandRegistry, Reply, Request
 from storage.records.memory import MemoryEntry, MemoryListFilter

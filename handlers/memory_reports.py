@@ -9,7 +9,8 @@ from cards.model import CardTone, notice_card
 from cards.views import memory_reports as views
 from cards.views.memory import entry_data, used_entry_data
 from handlers.errors import UserError
-from handlers.parsing import find_task, parse_flags, parse_number
+from handlers.flags import parse_flags
+from handlers.parsing import find_task, parse_number
 from handlers.request import Reply, Request
 from storage.records.memory import MemoryListFilter
 from storage.records.memory_views import AnswerMemories

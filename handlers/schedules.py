@@ -28,7 +28,7 @@ from cards.views.schedules import (
     schedules_card,
 )
 from handlers.errors import UsageError, UserError
-from handlers.parsing import parse_flags
+from handlers.flags import parse_flags
 from handlers.personas import persona_for_task
 from handlers.ports import TaskProposal
 from handlers.ports_autonomy import ScheduleView, TimedRequest

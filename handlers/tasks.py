@@ -18,11 +18,11 @@ from cards.views.task_card import task_card
 from handlers import journal
 from handlers.chat import check_backend_usable, stop_answer
 from handlers.errors import UsageError, UserError
+from handlers.flags import parse_flags
 from handlers.parsing import (
     MessageDirectives,
     find_priority,
     find_task,
-    parse_flags,
     split_directives,
     split_id,
     split_steps,

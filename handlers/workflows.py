@@ -41,7 +41,8 @@ from cards.views.workflows import (
     workflows_data,
 )
 from handlers.errors import UsageError, UserError
-from handlers.parsing import find_task, parse_flags
+from handlers.flags import parse_flags
+from handlers.parsing import find_task
 from handlers.personas import persona_for_task
 from handlers.projects import resolve_workspace
 from handlers.request import CommandRegistry, Reply, Request

@@ -18,31 +18,37 @@ from tests.waiting import WAIT_SECONDS
 
 OURS = frozenset({"bot", "cards", "handlers", "storage"})
 HELP = OURS | {"annotated_doc", "click", "shellingham", "typer"}
-RUN = HELP | {
-    "aiosqlite",
-    *("apscheduler", "tzlocal"),
-    "annotated_types",
-    "anyio",
-    "cython_runtime",
-    "dotenv",
-    "greenlet",
-    "h11",
-    "httptools",
-    "idna",
-    "pydantic",
-    "pydantic_core",
-    "pydantic_settings",
-    "python_multipart",
-    "sniffio",
-    "sqlalchemy",
-    "starlette",
-    "typing_extensions",
-    "typing_inspection",
-    "uvicorn",
-    "uvloop",
-    "websockets",
-    "yaml",
-}
+ENGINE = {"bot.app.container", "bot.engine.workflow.runner", "handlers.router"}
+SERVER = {"apscheduler", "starlette", "uvicorn", "websockets"}
+RUN = (
+    HELP
+    | ENGINE
+    | {
+        "aiosqlite",
+        *("apscheduler", "tzlocal"),
+        "annotated_types",
+        "anyio",
+        "cython_runtime",
+        "dotenv",
+        "greenlet",
+        "h11",
+        "httptools",
+        "idna",
+        "pydantic",
+        "pydantic_core",
+        "pydantic_settings",
+        "python_multipart",
+        "sniffio",
+        "sqlalchemy",
+        "starlette",
+        "typing_extensions",
+        "typing_inspection",
+        "uvicorn",
+        "uvloop",
+        "websockets",
+        "yaml",
+    }
+)
 LATER = {
     "bot.dashboard.app",
     "bot.engine.agent.requested_files",
@@ -81,7 +87,7 @@ main()
 
 async def loaded(home: Path, *command: str, **settings: str) -> frozenset[str]:
     """The packages that a life of the program has loaded, without the standard library, and those
-    of our modules that it should not have. `run` is stopped as soon as it is ready."""
+    of our modules that not every life should have. `run` is stopped as soon as it is ready."""
     note = home.parent / f"{home.name}.loaded"
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -103,7 +109,9 @@ async def loaded(home: Path, *command: str, **settings: str) -> frozenset[str]:
         assert await process.wait() == 0, printed.decode()
     modules = frozenset(json.loads(note.read_text()))
     packages = {name.partition(".")[0] for name in modules} - sys.stdlib_module_names
-    return frozenset(name for name in packages if not name.startswith("_")) | modules & LATER
+    return frozenset(name for name in packages if not name.startswith("_")) | modules & (
+        LATER | ENGINE
+    )
 
 
 def environment(home: Path, note: Path, settings: Mapping[str, str]) -> dict[str, str]:
@@ -129,6 +137,13 @@ async def test_help_imports_almost_nothing(tmp_path: Path) -> None:
     found = await loaded(tmp_path / "home", "--help")
 
     assert found <= HELP, sorted(found - HELP)
+
+
+async def test_the_status_of_a_program_that_does_not_run_loads_no_engine(used_home: Path) -> None:
+    found = await loaded(used_home, "status")
+
+    assert found & {"sqlalchemy", "bot"}
+    assert not found & (ENGINE | SERVER | MODELS), sorted(found)
 
 
 async def test_a_start_with_nothing_configured_loads_no_platform_and_no_model(

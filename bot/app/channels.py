@@ -21,9 +21,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bot.app.backup_source import backup_source
 from bot.app.container import Container, register_owners
 from bot.app.lifecycle import AppService
-from bot.app.live_channels import CHANNEL_SETTINGS, LiveChannels, build_transport
+from bot.app.live_channels import LiveChannels, build_transport
 from bot.app.preflight import report_unwritable_home
 from bot.app.running_program import save_address
+from bot.app.status import CHANNEL_SETTINGS
 from bot.config.logs import read_newest_lines
 from bot.config.settings import Settings
 from bot.engine.mcp.client.server_pool import McpServerPool

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 
 from bot.app.autonomy import AutonomyDeps, AutonomyServices, build_autonomy
 from bot.app.doctor import build_doctor
 from bot.app.engine import EngineServices, build_engine_services
-from bot.app.live_channels import configured_channels
 from bot.app.memory import build_memory_port, build_retriever
 from bot.app.model_setup import ModelSetupService
 from bot.app.reports import build_reports
 from bot.app.repositories import RepositorySet, build_repositories
 from bot.app.schedule import build_project_folders
 from bot.app.settings_reload import SettingsReloader
+from bot.app.status import StatusSources, build_system_status, configured_channels
 from bot.app.workers import WorkerServices, build_masker
 from bot.config.settings import Settings
 from bot.engine.agent.budget import CostReportService, SpendingCaps
@@ -31,8 +29,7 @@ from bot.engine.memory.conversation_archive.service import ConversationHistorySe
 from bot.engine.permissions.service import StandingPermissionService
 from bot.engine.redaction import SecretMasker
 from bot.engine.tasks.approvals import ApprovalService
-from bot.engine.tasks.system_status import SystemStatusService, measure_disk_use
-from bot.engine.upkeep.scheduled_backups import get_backup_state
+from bot.engine.tasks.system_status import SystemStatusService
 from bot.transports.alerts import ChannelAlerts
 from bot.transports.inbox import HeldMessages
 from bot.transports.outbox import ButtonClaimService, OutboxCourier, SentCardService
@@ -49,14 +46,11 @@ from handlers.language import CardLanguageResolver
 from handlers.ports import HandlerServices
 from handlers.router import Router
 from storage.db import Database
-from storage.figures import FigureRepo
 from storage.heartbeat import HeartbeatRepo
 from storage.memory.cells import ExtractionJobRepo
 from storage.messages.outbox import DeliveryAttempt
-from storage.migrate import sqlite_path
 from storage.records.messages import ChatAddress, MessageSender
 from storage.records.people import Channel, Chat, ChatKind, Language, PersonRole
-from storage.records.system import DiskUse
 from storage.sessions import TranscriptRepo
 from storage.usage import BudgetRepo
 from storage.web_sessions import WebSessionRepo
@@ -381,7 +375,7 @@ def _build_handler_services(
         web_sessions=web_sessions,
         approvals=ApprovalService(store.approvals, engine.on_decided),
         costs=_build_costs(store, clock, engine.rules.caps),
-        system=_build_system_status(settings, store, clock, engine, alerts),
+        system=_build_status(settings, store, clock, engine, alerts),
         buttons=ButtonClaimService(store.actions),
         held=held,
         inbox_log=store.inbox,
@@ -434,34 +428,24 @@ def _build_costs(store: RepositorySet, clock: Clock, caps: SpendingCaps) -> Cost
     )
 
 
-def _build_system_status(
+def _build_status(
     settings: Settings,
     store: RepositorySet,
     clock: Clock,
     engine: EngineServices,
     alerts: ChannelAlerts,
 ) -> SystemStatusService:
-    return SystemStatusService(
-        tasks=store.work.tasks,
-        approvals=store.approvals,
-        outbox=store.outbox,
-        channels=alerts,
+    sources = StatusSources(
         model=lambda: engine.workers.models.default,
         slots=lambda: engine.dispatcher.slots,
-        zone=settings.zone,
-        now=clock.now,
         sandbox=engine.workers.sandbox,
-        unnamed_owner=lambda: store.people.unlisted_owner,
-        started_at=clock.now(),
-        figures=FigureRepo(store.db),
-        backup=partial(
-            get_backup_state, settings.backup_folder, settings.backup_hours, store.key_values
-        ),
-        disk=partial(_measure_disk, settings),
     )
-
-
-async def _measure_disk(settings: Settings) -> tuple[DiskUse, ...]:
-    home, backups = settings.home, settings.backup_folder
-    database = sqlite_path(settings.database) or home
-    return tuple(await asyncio.to_thread(measure_disk_use, home, database, backups))
+    return build_system_status(
+        settings,
+        store.db,
+        clock,
+        approvals=store.approvals,
+        channels=alerts,
+        workers=sources,
+        unnamed_owner=lambda: store.people.unlisted_owner,
+    )

@@ -8,9 +8,10 @@ from functools import partial
 from importlib.metadata import version
 
 from bot.app.engine import EngineServices
-from bot.app.live_channels import CHANNEL_SETTINGS, build_channel_check, is_configured
+from bot.app.live_channels import build_channel_check
 from bot.app.repositories import RepositorySet
 from bot.app.settings_reload import SettingsReloader
+from bot.app.status import CHANNEL_SETTINGS, is_configured
 from bot.config.settings import Settings
 from bot.engine.autonomy.check import SelfCheck
 from bot.engine.autonomy.doctor import (

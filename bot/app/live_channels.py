@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from pydantic import SecretStr
-
+from bot.app.status import CHANNEL_SETTINGS, is_configured
 from bot.config.settings import Settings
 from bot.engine.autonomy.check import SelfCheck, run_check
 from bot.transports.inbox import InboxService
@@ -16,12 +15,6 @@ from bot.transports.supervisor import ChannelSupervisor
 from handlers.command_table import platform_menu
 from storage.records.people import Channel, Chat
 from storage.records.self_checks import HealthFinding
-
-CHANNEL_SETTINGS: Mapping[Channel, tuple[str, ...]] = {
-    Channel.TELEGRAM: ("telegram_bot_token", "telegram_base_url"),
-    Channel.FEISHU: ("feishu_app_id", "feishu_app_secret", "feishu_domain"),
-}
-"""The settings that connect each platform. It is configured if the first is set."""
 
 _CHECK_SECONDS = 30.0
 _FATAL = frozenset(
@@ -68,17 +61,6 @@ class LiveChannels:
     def _differs(self, channel: Channel, new: Settings) -> bool:
         names = CHANNEL_SETTINGS[channel]
         return any(getattr(new, each) != getattr(self.in_force, each) for each in names)
-
-
-def is_configured(channel: Channel, settings: Settings) -> bool:
-    if channel is Channel.WEB:
-        return True
-    value = getattr(settings, CHANNEL_SETTINGS[channel][0])
-    return bool(value.get_secret_value() if isinstance(value, SecretStr) else value)
-
-
-def configured_channels(settings: Settings) -> Sequence[Channel]:
-    return [each for each in Channel if is_configured(each, settings)]
 
 
 def build_transport(

@@ -18,8 +18,9 @@ from pydantic import BaseModel, SecretStr
 from bot.app.autonomy import AutonomyServices
 from bot.app.engine import EngineServices
 from bot.app.heartbeat import heartbeat_hours
-from bot.app.live_channels import CHANNEL_SETTINGS, LiveChannels
+from bot.app.live_channels import LiveChannels
 from bot.app.schedule import builtin_schedules, parse_hours
+from bot.app.status import CHANNEL_SETTINGS
 from bot.app.work_rules import configured_caps
 from bot.app.workers import build_fetcher, build_policy, build_search
 from bot.config.env_file import EnvFileError, write_env_file

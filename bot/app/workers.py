@@ -11,25 +11,18 @@ from functools import partial
 from pathlib import Path
 
 from bot.app.conversation_archive import build_worker_history
+from bot.app.live_models import LiveModels, build_sandbox_detector
 from bot.app.repositories import RepositorySet
 from bot.config.settings import BadSettings, Settings
-from bot.engine.agent.conversation.model_choice import (
-    AutoModelChoice,
-    ModelSize,
-    list_models_by_size,
-)
 from bot.engine.agent.memory_hooks import MemoryBriefing, WorkerHistory, WorkerMemoryLookup
 from bot.engine.agent.prompt_versions import PromptVersions, get_adopted_skill
 from bot.engine.agent.skills import skill_catalogue_block, skill_tool_factory
 from bot.engine.agent.subagents.spawning import SubagentSpawner, sessions_spawn_tool
 from bot.engine.agent.worker_briefing import WorkerBriefing
 from bot.engine.agent.worker_context import ToolFactory, WorkerContextBuilder
-from bot.engine.llm.acp.agent_config import AcpAgentsFile
-from bot.engine.llm.acp.backend import AcpBackends
-from bot.engine.llm.acp.runtime import AcpRuntime
 from bot.engine.llm.api.access import LearnedToolForms
 from bot.engine.llm.backend import WorkerMode
-from bot.engine.llm.backend_registry import BackendRegistry, build_registry
+from bot.engine.llm.backend_registry import BackendRegistry
 from bot.engine.llm.tool_calls import AgentTool
 from bot.engine.mcp.client.project_servers import McpConsents, ProjectServers
 from bot.engine.mcp.client.server_pool import KeptServers, McpServerPool
@@ -43,7 +36,7 @@ from bot.engine.permissions.requests import DecisionSignal
 from bot.engine.permissions.rules import ReadProtectedFiles
 from bot.engine.permissions.service import PermissionService
 from bot.engine.redaction import SecretMasker
-from bot.engine.sandbox.backends import SandboxDetector, sandboxed_launcher
+from bot.engine.sandbox.backends import SandboxDetector
 from bot.engine.sandbox.command_homes import CommandHomes
 from bot.engine.sandbox.spec import Sandbox, SandboxKind, command_environment
 from bot.engine.skills.skill_library import SkillLibrary
@@ -101,11 +94,7 @@ def build_worker_services(settings: Settings, store: RepositorySet, clock: Clock
     people = store.people
     briefing = WorkerBriefing(settings.home, get_chat=people.get_chat, get_person=people.get)
     redactor = build_masker(settings)
-    # Shiftboss' own files are hidden in the sandbox.
-    own_files = (settings.home, Path.cwd() / ".env", settings.home / ".env")
-    sandbox = SandboxDetector(
-        extra=settings.readable_folders, secrets=own_files, processes=settings.tools_processes
-    )
+    sandbox = build_sandbox_detector(settings)
     shell = CommandShell(
         sandbox=sandbox,
         homes=CommandHomes(settings.home / "shell"),
@@ -177,57 +166,6 @@ def _build_mcp_servers(
         keep=KeptServers(count=settings.mcp_kept, idle_seconds=settings.mcp_idle_minutes * 60),
         lender=ToolLender(settings.home / "lent", lambda: secrets.token_hex(16)),
     )
-
-
-class LiveModels:
-    """Model APIs, coding CLIs and offline rules, whose settings can change while they are used."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        sandbox: Callable[[], Awaitable[Sandbox]],
-        tool_forms: LearnedToolForms,
-    ) -> None:
-        self._tool_forms = tool_forms
-        self._cli_environ = _cli_environment(settings)
-        runtime = AcpRuntime(
-            root=settings.home,
-            environ=self._cli_environ,
-            slots=asyncio.Semaphore(settings.cli_slots),
-            new_id=lambda: secrets.token_hex(8),
-            approval_wait=settings.cli_patience_minutes * 60,
-            max_run_seconds=settings.cli_hours * 3600,
-            launch=sandboxed_launcher(sandbox),
-        )
-        self._acp_backends = AcpBackends(AcpAgentsFile(settings.home), runtime)
-        self.registry = self.prepare(settings)
-        self.auto_choice = _build_auto_choice(settings, self.registry)
-
-    def prepare(self, settings: Settings) -> BackendRegistry:
-        """A registry with these settings, which they can be tested with."""
-        return build_registry(
-            model=settings.default_model,
-            anthropic_key=settings.anthropic_api_key.get_secret_value(),
-            anthropic_base_url=settings.anthropic_base_url,
-            openai_key=settings.openai_api_key.get_secret_value(),
-            openai_base_url=settings.openai_base_url,
-            openai_tools=settings.openai_tools,
-            max_silence=settings.model_silence,
-            acp_backends=self._acp_backends,
-            fallbacks=settings.fallbacks,
-            tool_forms=self._tool_forms,
-        )
-
-    async def apply(self, settings: Settings) -> None:
-        """Use these settings for all calls that begin from now on."""
-        environ = _cli_environment(settings)
-        for name in self._cli_environ.keys() - environ.keys():
-            del self._cli_environ[name]
-        self._cli_environ.update(environ)
-        await self.registry.adopt(self.prepare(settings))
-        chosen = _build_auto_choice(settings, self.registry)
-        self.auto_choice.models_by_size = chosen.models_by_size
-        self.auto_choice.enabled_by_default = chosen.enabled_by_default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -442,17 +380,6 @@ def _command_environment(
     return {name: value for name, value in env.items() if not redactor.contains_secret(value)}
 
 
-def _cli_environment(settings: Settings) -> dict[str, str]:
-    """Environment for coding CLIs; keys may be in `.env` only."""
-    ours = {
-        "ANTHROPIC_API_KEY": settings.anthropic_api_key.get_secret_value(),
-        "ANTHROPIC_BASE_URL": settings.anthropic_base_url,
-        "OPENAI_API_KEY": settings.openai_api_key.get_secret_value(),
-        "OPENAI_BASE_URL": settings.openai_base_url,
-    }
-    return {**os.environ, **{name: value for name, value in ours.items() if value}}
-
-
 def _worker_memories(
     settings: Settings,
     store: RepositorySet,
@@ -474,18 +401,3 @@ def _worker_memories(
         )
 
     return source_of
-
-
-def _build_auto_choice(settings: Settings, models: BackendRegistry) -> AutoModelChoice:
-    configured = {
-        ModelSize.SMALL: settings.model_small,
-        ModelSize.MIDDLE: settings.model_middle,
-        ModelSize.LARGE: settings.model_large,
-    }
-    return AutoModelChoice(
-        models_by_size=list_models_by_size(
-            models, configured, openai_is_compatible=bool(settings.openai_base_url)
-        ),
-        default_backend=lambda: models.default.backend,
-        enabled_by_default=not settings.model or settings.default_model != settings.model,
-    )

@@ -16,7 +16,7 @@ from typer.core import TyperCommand
 
 from cards.catalog import command_help
 from cards.invisible_characters import escape_invisible
-from handlers.parsing import quote_value
+from handlers.flags import quote_value
 from storage.records.people import Language
 
 _HELP = command_help(Language.ENGLISH)

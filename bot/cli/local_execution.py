@@ -202,8 +202,17 @@ async def answer_command(settings: Settings, text: str) -> CommandAnswer:
     stored for the next `shiftboss run`. The caller must hold the data directory and have called
     `prepare_home`."""
     # Imported only if no running Shiftboss can execute the command.
-    from bot.app.container import open_container
     from cards.render import text as plain
+
+    if text == "/status":
+        # Asked often, by scripts too; the whole engine takes a second of CPU to load.
+        from bot.app.status import read_status
+
+        card, data = await read_status(settings)
+        shown = plain.render(card, include_controls=False).text
+        return CommandAnswer(text=shown, good=True, data=data, running=False)
+
+    from bot.app.container import open_container
 
     async with open_container(settings) as core:
         reply = await _handle(core, text)

@@ -25,7 +25,7 @@ from bot.cli.chat_commands import (
     optional,
     required,
 )
-from handlers.parsing import quote_value
+from handlers.flags import quote_value
 
 task_cli = typer.Typer(no_args_is_help=True, help="Create, list and control tasks.")
 

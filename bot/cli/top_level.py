@@ -24,7 +24,7 @@ from bot.cli.chat_commands import (
     required,
 )
 from cards.invisible_characters import escape_invisible
-from handlers.parsing import quote_value
+from handlers.flags import quote_value
 
 self_cli = typer.Typer(no_args_is_help=True, help="See how Shiftboss itself is.")
 

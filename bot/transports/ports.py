@@ -10,12 +10,14 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from cards.model import Card
-from handlers.request import Reply
 from storage.records import messages
 from storage.records.people import Channel, Chat, Language
+
+if TYPE_CHECKING:
+    from handlers.request import Reply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

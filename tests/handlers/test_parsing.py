@@ -7,16 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers.command_table import COMMANDS
+from handlers.flags import ParsedFlags, parse_flags, quote_value
 from handlers.parsing import (
     ApprovalReply,
     CommandMessage,
     MessageDirectives,
-    ParsedFlags,
     PlainMessage,
     parse_approval_reply,
-    parse_flags,
     parse_message,
-    quote_value,
     split_priority_flag,
 )
 from tests.fakes.services import FakeModels

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from bot.app.workers import LiveModels
+from bot.app.live_models import LiveModels
 from bot.config.settings import Settings
 from bot.engine.agent.conversation.model_choice import AutoModelChoice, ModelSize
 from bot.engine.llm.api.access import LearnedToolForms

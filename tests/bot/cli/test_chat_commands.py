@@ -15,7 +15,8 @@ from bot.cli import local_execution, memory, task
 from bot.cli.chat_commands import resolve_scope
 from bot.cli.local_execution import CommandAnswer
 from handlers.command_table import COMMANDS
-from handlers.parsing import CommandMessage, parse_flags, parse_message
+from handlers.flags import parse_flags
+from handlers.parsing import CommandMessage, parse_message
 from tests.fakes.services import FakeModels
 
 

@@ -1,0 +1,132 @@
+"""Builds the status, and answers it in a process that needs nothing else: without the engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+
+from pydantic import SecretStr
+
+from bot.app.live_models import LiveModels, build_sandbox_detector
+from bot.config.settings import Settings
+from bot.engine.llm.api.access import LearnedToolForms
+from bot.engine.sandbox.spec import Sandbox
+from bot.engine.tasks.system_status import (
+    ChannelHealthSource,
+    SystemStatusService,
+    measure_disk_use,
+)
+from bot.engine.upkeep.scheduled_backups import get_backup_state
+from bot.transports.alerts import ChannelAlerts
+from bot.transports.ports import Clock, SystemClock
+from cards.catalog import catalog_for
+from cards.json_data import JsonObject, status_data
+from cards.model import Card
+from cards.views.system import status_card
+from storage.approvals import ApprovalRepo
+from storage.db import Database
+from storage.figures import FigureRepo
+from storage.ids import IdGenerator
+from storage.key_value import KeyValueStore
+from storage.messages.chats import ChatRepo
+from storage.messages.outbox import OutboxRepo
+from storage.migrate import sqlite_path
+from storage.people import LOCAL_WEB_OWNER, PeopleRepo
+from storage.records.people import Channel, Language
+from storage.records.system import DiskUse, ModelChoice
+from storage.tasks import TaskRepo
+
+CHANNEL_SETTINGS: Mapping[Channel, tuple[str, ...]] = {
+    Channel.TELEGRAM: ("telegram_bot_token", "telegram_base_url"),
+    Channel.FEISHU: ("feishu_app_id", "feishu_app_secret", "feishu_domain"),
+}
+"""The settings that connect each platform. It is configured if the first is set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusSources:
+    model: Callable[[], ModelChoice]
+    slots: Callable[[], int]
+    sandbox: Callable[[], Awaitable[Sandbox]]
+
+
+def is_configured(channel: Channel, settings: Settings) -> bool:
+    if channel is Channel.WEB:
+        return True
+    value = getattr(settings, CHANNEL_SETTINGS[channel][0])
+    return bool(value.get_secret_value() if isinstance(value, SecretStr) else value)
+
+
+def configured_channels(settings: Settings) -> Sequence[Channel]:
+    return [each for each in Channel if is_configured(each, settings)]
+
+
+def build_system_status(
+    settings: Settings,
+    db: Database,
+    clock: Clock,
+    *,
+    approvals: ApprovalRepo,
+    channels: ChannelHealthSource,
+    workers: StatusSources,
+    unnamed_owner: Callable[[], str] = str,
+) -> SystemStatusService:
+    return SystemStatusService(
+        tasks=TaskRepo(db),
+        approvals=approvals,
+        outbox=OutboxRepo(db),
+        channels=channels,
+        model=workers.model,
+        slots=workers.slots,
+        sandbox=workers.sandbox,
+        zone=settings.zone,
+        now=clock.now,
+        unnamed_owner=unnamed_owner,
+        started_at=clock.now(),
+        figures=FigureRepo(db),
+        backup=partial(
+            get_backup_state, settings.backup_folder, settings.backup_hours, KeyValueStore(db)
+        ),
+        disk=partial(_measure_disk, settings),
+    )
+
+
+async def read_status(settings: Settings) -> tuple[Card, JsonObject]:
+    """The answer of `/status` to the local owner, as a running Shiftboss gives it. The caller must
+    hold the data directory and have called `prepare_home`."""
+    clock = SystemClock()
+    async with AsyncExitStack() as stack:
+        db = await Database.open(settings.database, stack)
+        ids = IdGenerator()
+        people = PeopleRepo(db, ids, ChatRepo(db, ids))
+        local = catalog_for(settings.fixed_language or Language.ENGLISH)("welcome.local_owner")
+        await people.ensure_owners((), now=clock.now(), local_name=local)
+        owner = await people.find_by_account(*LOCAL_WEB_OWNER)
+        assert owner is not None
+        sandbox = build_sandbox_detector(settings)
+        tool_forms = LearnedToolForms(store=KeyValueStore(db), now=clock.now)
+        models = LiveModels(settings, sandbox, tool_forms).registry
+        stack.push_async_callback(models.aclose)
+        system = build_system_status(
+            settings,
+            db,
+            clock,
+            approvals=ApprovalRepo(db, now=clock.now, decision_handlers={}),
+            channels=ChannelAlerts(configured_channels(settings)),
+            workers=StatusSources(
+                model=lambda: models.default, slots=lambda: settings.slots, sandbox=sandbox
+            ),
+        )
+        status = await system.status(by=owner)
+        words = catalog_for(settings.fixed_language or owner.language or Language.ENGLISH)
+        card = status_card(status, words, now=clock.now(), zone=settings.zone)
+        return card, status_data(status)
+
+
+async def _measure_disk(settings: Settings) -> tuple[DiskUse, ...]:
+    home, backups = settings.home, settings.backup_folder
+    database = sqlite_path(settings.database) or home
+    return tuple(await asyncio.to_thread(measure_disk_use, home, database, backups))
