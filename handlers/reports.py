@@ -73,7 +73,7 @@ async def _schedule(request: Request, period: ReportPeriod, text: str) -> Reply:
         # Others get it too.
         request.require_owner()
     timing = request.services.schedules.read_timing(_joined(text))
-    if not isinstance(timing, CronTiming):
+    if not isinstance(timing, CronTiming) or timing.times:
         raise UsageError("report")
     title = request.words(f"report.title_{period}")
     made = await request.services.reports.schedule(

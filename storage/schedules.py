@@ -360,26 +360,42 @@ def _visible(of: PersonId | None, chat: ChatId | None) -> sa.ColumnElement[bool]
 
 def dump_timing(timing: Timing) -> dict[str, Any]:
     """The timing as JSON: `at`, `every` seconds from `start`, or `cron` on `days`, of them
-    the `nth` of a month."""
+    the `nth` of a month; with `until` and `times` where it has an end."""
     match timing:
         case OneTime(at=at):
             return {"at": at.isoformat()}
         case Interval(every=every, start=start):
-            return {"every": every.total_seconds(), "start": start.isoformat()}
+            data: dict[str, Any] = {"every": every.total_seconds(), "start": start.isoformat()}
         case CronTiming(expression=expression, days=days, nth=nth):
-            return {"cron": expression, "days": days.value, **({"nth": nth} if nth else {})}
+            data = {"cron": expression, "days": days.value, **({"nth": nth} if nth else {})}
         case _:
             assert_never(timing)
+    if timing.until is not None:
+        data["until"] = timing.until.isoformat()
+    if timing.times:
+        data["times"] = timing.times
+    return data
 
 
 def load_timing(data: Mapping[str, Any]) -> Timing:
     if "at" in data:
         return OneTime(at=datetime.fromisoformat(data["at"]))
+    until = datetime.fromisoformat(data["until"]) if "until" in data else None
+    times = data.get("times", 0)
     if "every" in data:
         return Interval(
-            every=timedelta(seconds=data["every"]), start=datetime.fromisoformat(data["start"])
+            every=timedelta(seconds=data["every"]),
+            start=datetime.fromisoformat(data["start"]),
+            until=until,
+            times=times,
         )
-    return CronTiming(expression=data["cron"], days=DayFilter(data["days"]), nth=data.get("nth", 0))
+    return CronTiming(
+        expression=data["cron"],
+        days=DayFilter(data["days"]),
+        nth=data.get("nth", 0),
+        until=until,
+        times=times,
+    )
 
 
 _BODIES: Mapping[str, type[Any]] = {

@@ -40,11 +40,20 @@ def timing_text(timing: Timing, words: TextCatalog, zone: ZoneInfo) -> str:
         case OneTime(at=at):
             return f"{_day_name(at.astimezone(zone), words)} {formats.date_time(at, zone)}"
         case Interval():
-            return _interval_text(timing, words, zone)
+            told = _interval_text(timing, words, zone)
         case CronTiming():
-            return _cron_text(timing, words)
+            told = _cron_text(timing, words)
         case _:
             assert_never(timing)
+    if timing.times:
+        return words("timing.times", told=told, n=timing.times)
+    if timing.until is None:
+        return told
+    until = timing.until.astimezone(zone)
+    # The end of a day is the day.
+    is_day = f"{until:%H:%M:%S}" == "23:59:59"
+    last = f"{until:%Y-%m-%d}" if is_day else formats.date_time(until, zone)
+    return words("timing.until", told=told, at=f"{_day_name(until, words)} {last}")
 
 
 def _interval_text(timing: Interval, words: TextCatalog, zone: ZoneInfo) -> str:

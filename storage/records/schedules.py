@@ -32,21 +32,29 @@ class OneTime:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
     """Fires at `start` and then always after `every`. Whole days keep the local hour; other
-    intervals are not stretched by changes of summer time. `start` has a zone."""
+    intervals are not stretched by changes of summer time. `start` has a zone.
+
+    The last firing is at `until` or before. `times` is how many there are in all, 0 for any number;
+    `until` follows from it as soon as the schedule is active."""
 
     every: timedelta
     start: datetime
+    until: datetime | None = None
+    times: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CronTiming:
     """Fires at the local times that match the five fields of `expression`, on the days of the
     filter. `L` and `#` are allowed in it; several expressions are joined by `; `. `nth` leaves
-    one of the filter's days in each month: 1 is the first, -1 the last, 0 all of them."""
+    one of the filter's days in each month: 1 is the first, -1 the last, 0 all of them. `until` and
+    `times` are as of an Interval."""
 
     expression: str
     days: DayFilter = DayFilter.ANY
     nth: int = 0
+    until: datetime | None = None
+    times: int = 0
 
     @property
     def expressions(self) -> tuple[str, ...]:

@@ -37,12 +37,14 @@ from storage.records.schedules import (
     FiringState,
     MessageBody,
     MissedPolicy,
+    OneTime,
     Schedule,
     ScheduledFiring,
     ScheduleKind,
     ScheduleState,
     ServiceBody,
     TaskBody,
+    Timing,
 )
 from storage.records.tasks import (
     EventKind,
@@ -139,6 +141,13 @@ class DueTimes:
             found.append(due)
             after = due
         return found
+
+    def end_counted(self, schedule: Schedule, now: datetime) -> Timing:
+        """The timing of a schedule that begins now, with the end that its number of times means."""
+        timing = schedule.timing
+        if isinstance(timing, OneTime) or not timing.times:
+            return timing
+        return replace(timing, until=self.upcoming(schedule, now, timing.times)[-1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

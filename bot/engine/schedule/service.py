@@ -90,6 +90,7 @@ class ScheduleService:
             schedule,
             state=ScheduleState.ACTIVE,
             next_due=self.due_times.next_due(schedule, self.now()),
+            timing=self.due_times.end_counted(schedule, self.now()),
         )
 
     async def decline(self, schedule_id: ScheduleId, *, by: Person, chat: ChatId) -> ScheduleView:
@@ -271,11 +272,17 @@ class ScheduleService:
         state: ScheduleState,
         next_due: datetime | None,
         reason: str | None = None,
+        timing: Timing | None = None,
     ) -> ScheduleView:
         why = schedule.reason if reason is None else reason
         async with self.db.write() as tx:
             changed = await self.schedules.update(
-                tx, schedule, state=state, reason=why, next_due=next_due
+                tx,
+                schedule,
+                state=state,
+                reason=why,
+                next_due=next_due,
+                timing=timing or schedule.timing,
             )
         self.on_change()
         return await self._full_view(changed or await self.schedules.get(schedule.id))
@@ -312,7 +319,9 @@ class ScheduleService:
             later = self.due_times.upcoming(schedule, schedule.next_due, _SHOWN_FIRINGS - 1)
             return ScheduleView(schedule=schedule, upcoming=(schedule.next_due, *later))
         if schedule.state is ScheduleState.PROPOSED:
-            shown = self.due_times.upcoming(schedule, self.now(), _SHOWN_FIRINGS)
+            times = 0 if isinstance(schedule.timing, OneTime) else schedule.timing.times
+            count = min(_SHOWN_FIRINGS, times or _SHOWN_FIRINGS)
+            shown = self.due_times.upcoming(schedule, self.now(), count)
             return ScheduleView(schedule=schedule, upcoming=shown)
         return ScheduleView(schedule=schedule, upcoming=())
 

@@ -8,6 +8,7 @@
   next. A week begins on Monday: 周日 and 下周日 are its last days.
 - A weekday is Monday to Friday; a working day and 工作日 are those of the calendar of holidays.
 - `12/3` is 3 December. A date without a year is the next one.
+- `until Friday` includes that Friday; `for two weeks` counts from now, `3 times` from the first.
 - `every 2 days` and `every 2 weeks` count from the first such time, `every 2 hours` from now.
 """
 
@@ -20,7 +21,7 @@ from zoneinfo import ZoneInfo
 from bot.engine.schedule.phrases.composition import compose
 from bot.engine.schedule.phrases.model import TimePhrase
 from bot.engine.schedule.phrases.reader import read_phrase
-from bot.engine.schedule.phrases.requests import find_request
+from bot.engine.schedule.phrases.requests import LIMIT, find_request, split_end
 from bot.engine.schedule.phrases.words import normalise, read_amount
 from bot.engine.timing.recurrence import TimingError, check_timing
 from handlers.ports_autonomy import TimedRequest
@@ -76,7 +77,7 @@ def read_request(text: str, *, now: datetime, zone: ZoneInfo) -> TimedRequest | 
 def read_timing(text: str, *, now: datetime, zone: ZoneInfo) -> Timing:
     """The time that the whole text says. Raises TimingError with what to write instead."""
     plain = normalise(text[:MAX_READ])
-    timing, end = _read_at(text, plain, now=now, zone=zone)
+    timing, end, _ = _read_at(text, plain, now=now, zone=zone)
     if timing is None or not _END.fullmatch(plain, end) or len(text) > MAX_READ:
         raise TimingError("timing.words")
     check_timing(timing, now=now, zone=zone)
@@ -87,9 +88,13 @@ def split_timing(text: str, *, now: datetime, zone: ZoneInfo) -> tuple[Timing, s
     """The time at the beginning or else at the end of the text, and the rest of it. Raises
     TimingError if there is none."""
     plain = normalise(text[:MAX_READ])
-    timing, end = _read_at(text, plain, now=now, zone=zone)
+    timing, end, last = _read_at(text, plain, now=now, zone=zone, with_rest=len(text) <= MAX_READ)
     if timing is not None and _ends_word(plain, end):
-        rest = text[_BETWEEN.match(plain, end).end() :]  # type: ignore[union-attr] # as above
+        start = _BETWEEN.match(plain, end).end()  # type: ignore[union-attr] # it matches nothing
+        if LIMIT.match(plain, start):
+            # An end that is not understood must not become a part of the work.
+            raise TimingError("timing.words")
+        rest = text[start:last]
     else:
         timing, rest = _split_trailing(text, plain, now=now, zone=zone)
     check_timing(timing, now=now, zone=zone)
@@ -109,19 +114,27 @@ def _ends_word(text: str, end: int) -> bool:
     return not (following.isascii() and following.isalnum())
 
 
-def _read_at(text: str, plain: str, *, now: datetime, zone: ZoneInfo) -> tuple[Timing | None, int]:
-    """The timing at the beginning of the text and the place after it."""
+def _read_at(
+    text: str, plain: str, *, now: datetime, zone: ZoneInfo, with_rest: bool = False
+) -> tuple[Timing | None, int, int | None]:
+    """The timing at the beginning of the text, the place after it and, `with_rest`, the place
+    where the rest ends, None for the end of the text."""
     lead = _LEAD.match(plain)
     start = lead.end() if lead else 0
     if found := _read_cron(text, plain):
-        return found
+        return *found, None
     phrase = read_phrase(plain, start, loose=True)
     if phrase is not None:
-        return _compose_own(phrase, now=now, zone=zone), phrase.end
+        last: int | None = None
+        if with_rest and phrase.repeats:
+            place = split_end(plain, phrase, phrase.end, len(plain))
+            last = place if place < len(plain) else None
+        return _compose_own(phrase, now=now, zone=zone), phrase.end, last
     amount = read_amount(plain, start)
     if amount is not None:
-        return compose(TimePhrase(end=amount[1], delay=amount[0]), now=now, zone=zone), amount[1]
-    return None, start
+        phrase = TimePhrase(end=amount[1], delay=amount[0])
+        return compose(phrase, now=now, zone=zone), phrase.end, None
+    return None, start, None
 
 
 def _read_cron(text: str, plain: str) -> tuple[Timing, int] | None:

@@ -46,11 +46,13 @@ def next_due(
         case OneTime(at=at):
             return at.astimezone(UTC) if at > after else None
         case Interval():
-            return _next_of_interval(timing, after, zone)
+            due = _next_of_interval(timing, after, zone)
         case CronTiming():
-            return _next_of_cron(timing, after, zone, calendar)
+            due = _next_of_cron(timing, after, zone, calendar)
         case _:
             assert_never(timing)
+    is_over = due is not None and timing.until is not None and due > timing.until
+    return None if is_over else due
 
 
 def check_timing(

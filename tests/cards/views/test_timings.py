@@ -151,6 +151,21 @@ def cron(expression: str, days: DayFilter = DayFilter.ANY, nth: int = 0) -> Cron
         (cron("`rubbish`"), "by cron `'rubbish'`", "按 cron `'rubbish'`"),
         (cron("0 9 1 13 *"), "by cron `0 9 1 13 *`", "按 cron `0 9 1 13 *`"),
         (cron("0 9 * * 1#9"), "by cron `0 9 * * 1#9`", "按 cron `0 9 * * 1#9`"),
+        (
+            CronTiming(expression="0 9 * * *", until=datetime(2026, 12, 4, 15, 59, 59, tzinfo=UTC)),
+            "every day at 09:00, until Friday 2026-12-04",
+            "每天 09:00，到周五 2026-12-04 为止",
+        ),
+        (
+            CronTiming(expression="0 9 * * *", until=datetime(2026, 12, 4, 6, tzinfo=UTC)),
+            "every day at 09:00, until Friday 2026-12-04 14:00",
+            "每天 09:00，到周五 2026-12-04 14:00 为止",
+        ),
+        (
+            CronTiming(expression="0 9 * * *", times=1),
+            "every day at 09:00, once",
+            "每天 09:00，共 1 次",
+        ),
     ],
 )
 def test_a_timing_in_words(timing: Timing, english: str, chinese: str) -> None:

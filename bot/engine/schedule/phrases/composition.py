@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import calendar
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
@@ -38,7 +39,11 @@ def compose(phrase: TimePhrase, *, now: datetime, zone: ZoneInfo) -> Timing:
     own = ZoneInfo(phrase.zone) if phrase.zone else zone
     try:
         if phrase.repeats:
-            return _compose_repetition(phrase, now.astimezone(own), own)
+            timing = _compose_repetition(phrase, now.astimezone(own), own)
+            until = _compose_end(phrase, now.astimezone(zone), own)
+            return replace(timing, until=until, times=phrase.times)
+        if phrase.has_end:
+            raise TimingError("timing.inexpressible")
         if not phrase.has_day and phrase.delay is None:
             return OneTime(at=_compose_moment(phrase, now.astimezone(own), own))
         return OneTime(at=_compose_moment(phrase, now.astimezone(zone), own))
@@ -114,7 +119,20 @@ def _compose_date(phrase: TimePhrase, hour: _Hour, now: datetime, zone: ZoneInfo
     return next((at for at in found if at > now), found[-1])
 
 
-def _compose_repetition(phrase: TimePhrase, now: datetime, zone: ZoneInfo) -> Timing:
+def _compose_end(phrase: TimePhrase, now: datetime, zone: ZoneInfo) -> datetime | None:
+    """The last moment of a repetition. A day without an hour belongs to it as a whole."""
+    if phrase.lasting is not None:
+        return _compose_delay(TimePhrase(end=0), phrase.lasting, now, zone)
+    until = phrase.until
+    if until is None:
+        return None
+    if until.has_hour or (until.delay is not None and not until.delay.is_whole_days):
+        return _compose_moment(until, now, zone)
+    until.clocks = [ClockTime(hour=23, minute=59, exact=True)]
+    return _compose_moment(until, now, zone) + timedelta(seconds=59)
+
+
+def _compose_repetition(phrase: TimePhrase, now: datetime, zone: ZoneInfo) -> CronTiming | Interval:
     if phrase.delay is not None:
         raise TimingError("timing.inexpressible")
     if phrase.often is not None:

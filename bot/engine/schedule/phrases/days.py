@@ -84,7 +84,7 @@ _HOLIDAYS = {
     **dict.fromkeys(("国庆节",), (10, 1)),
     **dict.fromkeys(("平安夜", "christmas eve"), (12, 24)),
     **dict.fromkeys(("圣诞节", "christmas"), (12, 25)),
-    **dict.fromkeys(("new year's eve",), (12, 31)),
+    **dict.fromkeys(("new year's eve", "年底", "年末", "the end of the year"), (12, 31)),
     **dict.fromkeys(("halloween",), (10, 31)),
 }
 _HOLIDAY = re.compile(
@@ -234,6 +234,9 @@ def _take_month_end(match: re.Match[str], phrase: TimePhrase) -> bool:
     if phrase.month_days and (phrase.every is not Every.MONTH or not _AND.match(match[0])):
         return False
     phrase.month_days.append(LAST)
+    if named := match["en"] or match["zh"]:
+        is_english = named.isascii() and named.isalpha()
+        phrase.month = month_number(named) if is_english else int(parse_number(named) or 0)
     if re.search("every|each", match[0]):
         phrase.repeat(Every.MONTH)
     if not phrase.every and re.search("下|next", match[0]):
@@ -244,7 +247,8 @@ def _take_month_end(match: re.Match[str], phrase: TimePhrase) -> bool:
 
 
 _MONTH_END = re.compile(
-    rf"(?:at\s)?(?:the\s)?end\sof\s(?:the|this|next|every|each)\smonth{NUMBER_END}"
+    rf"(?:at\s)?(?:the\s)?end\sof\s(?:(?:the|this|next|every|each)\smonth|(?P<en>{EN_MONTH})){NUMBER_END}"
+    r"|(?P<zh>1[0-2]|[1-9]|十[一二]?|[一二三四五六七八九])月[底末]"
     r"|(?:这个?|本|下个?|[和、])?月?月?[底末](?<=月[底末])|[和、]最后一天"
     r"|[底末](?=\s|[0-9上下早晚中凌]|$)"
 )

@@ -60,7 +60,8 @@ class ClockTime:
 class TimePhrase:
     """The meaning of a phrase. `end` is the place after it. `week` and `month_offset` count from
     the present one; days of the week from Monday, 0. `often` is the span between the
-    times of a day, within the `window`."""
+    times of a day, within the `window`. A repetition ends at `until`, after `lasting`, or
+    after so many `times`."""
 
     end: int
     every: Every | None = None
@@ -84,6 +85,9 @@ class TimePhrase:
     part: DayPart | None = None
     instant: datetime | None = None
     zone: str = ""
+    until: TimePhrase | None = None
+    lasting: Amount | None = None
+    times: int = 0
 
     def repeat(self, every: Every, step: int = 1) -> None:
         self.every, self.step = every, step
@@ -91,6 +95,10 @@ class TimePhrase:
     @property
     def repeats(self) -> bool:
         return self.every is not None or self.often is not None
+
+    @property
+    def has_end(self) -> bool:
+        return self.until is not None or self.lasting is not None or self.times > 0
 
     @property
     def takes_often(self) -> bool:

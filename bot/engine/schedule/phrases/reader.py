@@ -25,11 +25,19 @@ def read_phrase(text: str, at: int, *, loose: bool) -> TimePhrase | None:
     return None if phrase.is_empty else phrase
 
 
+def read_end(text: str, at: int, phrase: TimePhrase) -> int | None:
+    """The place after an end of the repetition, such as `until Friday`, taken into the phrase."""
+    for read in _ENDS:
+        if (end := read(text, at, phrase)) is not None:
+            return end
+    return None
+
+
 def _read_element(text: str, at: int, phrase: TimePhrase, *, loose: bool) -> int | None:
     """The place after the element that begins here, None if there is none."""
     if _is_within_word(text, at, phrase):
         return None
-    for read in (repetitions.read_delay, repetitions.read_span, _read_zone):
+    for read in _READERS:
         if (end := read(text, at, phrase)) is not None:
             return end
     for pattern, take in _ELEMENTS:
@@ -37,6 +45,37 @@ def _read_element(text: str, at: int, phrase: TimePhrase, *, loose: bool) -> int
         if match and take(match, phrase):
             return match.end()
     return _read_bare_hour(text, at, phrase) if loose else None
+
+
+def _read_until(text: str, at: int, phrase: TimePhrase) -> int | None:
+    """`until Friday`, `到月底为止`, after a repetition."""
+    lead = _UNTIL.match(text, at)
+    if lead is None or phrase.has_end:
+        return None
+    until = read_phrase(text, lead.end(), loose=False)
+    if until is None or until.repeats or until.window or until.has_end:
+        return None
+    tail = _UNTIL_END.match(text, until.end)
+    end = tail.end() if tail else until.end
+    is_part = phrase.month_days and until.month_days and until.month is until.month_offset is None
+    is_range = len(phrase.weekdays) == 1 and until.weekdays and until.week is None
+    is_first = tail is not None and repetitions.REPETITION.match(text, end)
+    if is_part or is_range or not (phrase.repeats or is_first) or _NOT_UNTIL.match(text, end):
+        # `每月1号到5号` and `Monday until Friday` are ranges of days.
+        return None
+    if until.has_day and phrase.repeats and not (phrase.has_hour or phrase.often or phrase.span):
+        # `every day until Friday at 9`
+        phrase.clocks, phrase.part = until.clocks, until.part
+        until.clocks, until.part = [], None
+    phrase.until = until
+    return end
+
+
+_UNTIL = re.compile(
+    r"(?:until|till|til|through|thru|up\sto)\s|(?:一直|持续|坚持)?(?:直到|截[止至]到?|到|至)\s?"
+)
+_UNTIL_END = re.compile(r"\s?(?:为止|结束)")
+_NOT_UNTIL = re.compile(r"\s?(?:之?前|以前|之?后|以后|的)")
 
 
 def _read_zone(text: str, at: int, phrase: TimePhrase) -> int | None:
@@ -63,10 +102,14 @@ def _is_within_word(text: str, at: int, phrase: TimePhrase) -> bool:
     return phrase.is_empty or not (around[0].isalpha() and around[1].isdigit())
 
 
+_ENDS = (repetitions.read_lasting, repetitions.read_times, _read_until)
+_READERS = (repetitions.read_delay, repetitions.read_span, *_ENDS, _read_zone)
 _JOINT = re.compile(
     r"(?:\s{0,3},\s{0,2}|\s{1,3}|\s?的\s?|\s?(?:大概|大约|差不多)在?\s?|\s?\((?=北京|上海|中国|utc))"
 )
-_BARE_HOUR = re.compile(rf"([0-9]{{1,2}}){NUMBER_END}(?![:/.\-][0-9])(?!\s?[点时月年])")
+_BARE_HOUR = re.compile(
+    rf"([0-9]{{1,2}}){NUMBER_END}(?![:/.\-][0-9])(?!\s?(?:[点时月年次遍个]|times{NUMBER_END}))"
+)
 
 
 _ELEMENTS = (

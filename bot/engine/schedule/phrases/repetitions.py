@@ -1,17 +1,19 @@
-"""Reads repetitions and delays: `every weekday`, `每隔两天`, `in 20 minutes`."""
+"""Reads repetitions, how long they last, and delays: `every weekday`, `每隔两天`, `for two weeks`,
+`in 20 minutes`."""
 
 from __future__ import annotations
 
 import re
 from datetime import timedelta
 
-from bot.engine.schedule.phrases.clocks import part_in
+from bot.engine.schedule.phrases.clocks import ZH_PART, part_in
 from bot.engine.schedule.phrases.model import LAST, LAST_WEEKDAY, Element, Every, TimePhrase
 from bot.engine.schedule.phrases.words import (
     EN_DAY,
     EN_MONTH,
     NUMBER_END,
     ZH_DAYS,
+    ZH_NUMBER,
     Amount,
     day_number,
     parse_number,
@@ -108,6 +110,59 @@ _EVERY_OTHER = re.compile(
     rf"(?:biweekly|fortnightly|every\sfortnight){NUMBER_END}"
 )
 _SPAN_LEAD = re.compile(r"every\s(?!(?:an?|one)\s)|每隔|每(?!一?[天日年周月]|个?[月季周小]|分钟)")
+
+
+def read_lasting(text: str, at: int, phrase: TimePhrase) -> int | None:
+    """`for two weeks`, `持续两周`, `连续3天` before or after a repetition."""
+    lead = _LASTING_LEAD.match(text, at)
+    found = read_amount(text, lead.end()) if lead else None
+    if lead is None or found is None or phrase.has_end:
+        return None
+    amount, end = found
+    tail = _LASTING_TAIL.match(text, end)
+    end = tail.end() if tail else end
+    if not phrase.repeats and not REPETITION.match(text, end):
+        if not (lead["days"] and amount.is_whole_days and _TIME_OF_DAY.match(text, end)):
+            return None
+        # `连续3天早上8点`
+        phrase.repeat(Every.DAY)
+    phrase.lasting = amount
+    return end
+
+
+_LASTING_LEAD = re.compile(
+    r"(?:for|over)\s(?:the\s(?:next|coming)\s)?|(?:一直)?(?:持续|坚持|为期|(?P<days>连续|接下来|未来|今后))的?"
+)
+_LASTING_TAIL = re.compile("之?内")
+REPETITION = re.compile(r"[\s,]{0,2}(?:every|each|daily|weekdays|每|天天)")
+_TIME_OF_DAY = re.compile(rf"[\s,]{{0,2}}的?(?:{ZH_PART}|{ZH_NUMBER}[点:])")
+
+
+def read_times(text: str, at: int, phrase: TimePhrase) -> int | None:
+    """`3 times`, `共3次`. Right after a day they are those of each day, which are not read here."""
+    match = _TIMES_EN.match(text, at) or _TIMES_ZH.match(text, at)
+    if match is None or phrase.has_end or not phrase.repeats:
+        return None
+    is_apart = text[max(0, at - 2) : at].rstrip(" ").endswith(",")
+    if not (match["total"] or is_apart or phrase.clocks or phrase.every is Every.SPAN):
+        return None
+    number = _TIMES_WORDS.get(match["n"]) or parse_number(match["n"])
+    if not number or number > _MAX_TIMES or number != int(number):
+        return None
+    phrase.times = int(number)
+    return match.end()
+
+
+_MAX_TIMES = 1000
+_TIMES_WORDS = {"once": 1, "twice": 2, "thrice": 3}
+_TIMES_EN = re.compile(
+    r"(?P<total>(?:for\s)?a\stotal\sof\s|for\s|only\s)?"
+    rf"(?P<n>twice|thrice|(?:[0-9]{{1,4}}|[a-z]{{3,6}})(?=\stimes))(?:\stimes)?{NUMBER_END}"
+    r"(?!\s(?:an?|per|each|every)\s)(?:\s(?:in\stotal|in\sall|total|only))?"
+)
+_TIMES_ZH = re.compile(
+    rf"(?P<total>[总一]?共(?:提醒)?|连续(?:提醒)?|只(?:提醒)?)?(?P<n>{ZH_NUMBER})[次遍](?:为止|后停止|后结束)?"
+)
 
 
 def _take_unit(match: re.Match[str], phrase: TimePhrase) -> bool:

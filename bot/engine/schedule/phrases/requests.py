@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bot.engine.schedule.phrases.model import TimePhrase
-from bot.engine.schedule.phrases.reader import read_phrase
+from bot.engine.schedule.phrases.reader import read_end, read_phrase
 from bot.engine.schedule.phrases.words import NUMBER_END, read_amount
 
 
@@ -30,10 +30,38 @@ def find_request(text: str) -> FoundRequest | None:
     found = _read_request(text, lead)
     if found is None or any(_TALK_ZH.search(text, start, end) for start, end in found.parts):
         return None
-    if found.phrase.repeats and any(_LIMIT.search(text, *part) for part in found.parts):
-        # No schedule ends by itself.
-        return None
+    if found.phrase.repeats and found.parts:
+        start, end = found.parts[-1]
+        end = split_end(text, found.phrase, start, end)
+        found = replace(found, parts=(*found.parts[:-1], *_parts(text, (start, end))))
+        if any(LIMIT.search(text, *part) for part in found.parts):
+            # It begins or ends in a way that is not understood.
+            return None
     return found if found.asks_reminder or found.parts else None
+
+
+def split_end(text: str, phrase: TimePhrase, start: int, end: int) -> int:
+    """Take the end of the repetition into the phrase where the subject, from `start` to `end`, says
+    it last; returns the place where the subject ends: `每天8点提醒我喝水，到月底`."""
+    if phrase.has_end:
+        return end
+    for match in _LATE_END.finditer(text, start, end):
+        at = match.end("apart")
+        trial = replace(phrase)
+        after = read_end(text, at, trial)
+        is_whole = after is not None and _END.match(text, after)
+        # `remind me every day to work until 5`, `把文件送到` are parts of the subject.
+        is_clear = bool(match["apart"].strip()) or (trial.until is not None and trial.until.has_day)
+        if is_whole and is_clear:
+            phrase.until, phrase.lasting, phrase.times = trial.until, trial.lasting, trial.times
+            return match.start()
+    return end
+
+
+_LATE_END = re.compile(
+    r"(?P<apart>[\s,;。、]{1,3}|(?=一?直?到|截[止至]))(?=(?:until|till|til|through|for|only|a\stotal|[0-9a-z]+\stimes|twice"
+    r"|thrice)\b|一?直?到|截[止至]|持续|坚持|连续|为期|[一总]?共|只|[0-9一二两三四五六七八九十]+次)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +92,8 @@ _POLITE = re.compile(
     r"|(?:can|could|would|will)\s(?:you|u)|i(?:'d|\swould)\slike\syou\sto|i\s(?:want|need)\syou\sto)"
     rf"{NUMBER_END}|请你?|麻烦[你您]?|劳驾|拜托|[你您]?(?:能不能|可不可以|能否|可否|可以|能)|[你您](?![好的])"
     r"|帮我们?|帮忙|记得|记一?下|别忘了?|不要忘了?|别让我忘了?|到时候?|那就?|然后"
-    r"|(?:在|于|到了?)(?=[0-9一二三四五六七八九十明后下每今早上中])|(?:从今)?以后(?=每)|今后(?=每))"
+    r"|(?:在|于|到了?)(?=[0-9一二三四五六七八九十明后下每今早上中])|(?:从今)?以后(?=每)|今后(?=每)|从?(?:今[天日]?|现在|即日)(?:开始|起)"
+    r"|(?:from\snow\son|starting\s(?:now|today))(?=[\s,]))"
     r"{0,8}"
 )
 _ASKING = re.compile(
@@ -136,7 +165,10 @@ _QUESTION_ZH = re.compile(
     r"[\s,:]{0,4}(?:了|过|什么|有什么|有哪些|有没有|是什么|要做什么|的|吗|几|哪|怎么|为什么|呢|功能|我们昨)"
 )
 _EXCEPTION = re.compile(r"除外|除了|\bexcept\b|\bunless\b")
-_LIMIT = re.compile(r"\b(?:until|till|starting|beginning)\b|直到|为止")
+LIMIT = re.compile(
+    r"\b(?:until|till|starting|beginning)\b|直到|为止|[到至](?=[0-9一二三四五六七八九十]+[号日])"
+)
+"""Words of a beginning or an end."""
 _TALK_ZH = re.compile(r"的(?:那个|这个)(?:任务|提醒|闹钟|日程|计划)|删掉|停掉|取消|关掉这个")
 _QUESTION_END = re.compile(r"[?]\s{0,3}$|[吗呢么]\s?$")
 _END = re.compile(
@@ -194,7 +226,7 @@ def _read_reminder(text: str, start: int) -> FoundRequest | None:
         phrase = _phrase_at(text, at) or _timer_at(text, start, at)
         if phrase is not None:
             return _reminder(text, phrase, phrase.end)
-    if read_phrase(text, link, loose=False) or _LIMIT.match(text, link):
+    if read_phrase(text, link, loose=False) or LIMIT.match(text, link):
         # A time is at once, with more that is not understood: `every Monday and every Friday`.
         return None
     found = [*_phrases(text, link)]

@@ -347,6 +347,22 @@ async def test_snoozing_twice_reminds_once_more(tmp_path: Path) -> None:
         assert [each.state for each in again] == [FiringState.SENT]
 
 
+async def test_three_times_are_three_counted_from_the_confirmation(tmp_path: Path) -> None:
+    async with schedule_world(tmp_path) as here:
+        timing = replace(every(hours=1), times=3)
+        asked = await here.service.propose(new_schedule(timing))
+        assert len(asked.upcoming) == 3
+        here.advance(hours=5, minutes=30)
+        view = await here.service.confirm(asked.schedule.id, by=BOSS, chat=CHAT.id)
+        for _ in range(10):
+            here.advance(hours=1)
+            await here.firer.run_due()
+
+        fired = [each.due_at for each in await here.firings(view.schedule)]
+        assert fired == [START + timedelta(hours=n) for n in (6, 7, 8)]
+        assert (await here.get(view.schedule)).state is ScheduleState.ENDED
+
+
 async def test_running_now_does_not_change_the_next_due_time(tmp_path: Path) -> None:
     async with schedule_world(tmp_path) as here:
         made = await here.add(body=JOB)
@@ -490,12 +506,15 @@ async def test_ten_thousand_schedules_that_are_not_due_are_not_read(tmp_path: Pa
 @st.composite
 def timings(draw: st.DrawFn) -> tuple[Timing, str]:
     zone = draw(st.sampled_from(["UTC", "Europe/Berlin", "Asia/Shanghai", "America/New_York"]))
+    # The first firing of each is at most a week off.
+    days = draw(st.one_of(st.none(), st.integers(8, 60)))
+    until = None if days is None else START + timedelta(days=days)
     if draw(st.booleans()):
         minutes = draw(st.integers(20, 900))
-        return Interval(every=timedelta(minutes=minutes), start=START), zone
+        return Interval(every=timedelta(minutes=minutes), start=START, until=until), zone
     minute, hour = draw(st.integers(0, 59)), draw(st.sampled_from(["*", "*/6", "1", "2", "3", "9"]))
     day = draw(st.sampled_from(["*", "1-5", "0"]))
-    return CronTiming(expression=f"{minute} {hour} * * {day}"), zone
+    return CronTiming(expression=f"{minute} {hour} * * {day}", until=until), zone
 
 
 _STEPS = st.lists(
@@ -546,6 +565,8 @@ def test_each_due_time_fires_once_under_any_clock_and_any_deaths(
 def _check_law(timing: tuple[Timing, str], fired: Sequence[Firing], latest: datetime) -> None:
     dues = [each.due_at for each in fired]
     assert len(set(dues)) == len(dues), "no due time fires twice"
+    until = None if isinstance(timing[0], OneTime) else timing[0].until
+    assert until is None or all(due <= until for due in dues), "nothing fires after the end"
     expected = [
         each
         for each in upcoming(

@@ -31,6 +31,14 @@ def rows(table: str) -> list[tuple[str, str]]:
 
 def meaning(timing: Timing) -> str:
     """As the tables write it."""
+    if isinstance(timing, OneTime) or not (timing.until or timing.times):
+        return _endless(timing)
+    until = timing.until.astimezone(SHANGHAI) if timing.until else None
+    end = f"until {until:%m-%d %H:%M}".removesuffix(" 23:59") if until else f"{timing.times} times"
+    return f"{_endless(timing)} {end}"
+
+
+def _endless(timing: Timing) -> str:
     match timing:
         case OneTime(at=at):
             local = at.astimezone(SHANGHAI)

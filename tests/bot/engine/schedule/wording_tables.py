@@ -211,7 +211,20 @@ next Monday 上午10点提醒我交 OKR | 11-30 10:00 | > 交 OKR
 十一点半叫我吃饭 | 11-26 11:30 | > 吃饭
 后天8点 提醒我 面签 | 11-28 08:00 | > 面签
 12月1号开始每天早上8点提醒我吃药 | -
-每天早上8点提醒我吃药，直到下周五 | -
+每天早上8点提醒我吃药，直到下周五 | 0 8 * * * until 12-04 | > 吃药
+每天8点提醒我喝水到月底 | 0 8 * * * until 11-30 | > 喝水
+工作日9点到18点每小时提醒我喝水，到12月4日 | working 0 9-18 * * * until 12-04 | > 喝水
+到周五为止每天9点提醒我写周报 | 0 9 * * * until 11-27 | > 写周报
+未来两周每天9点提醒我吃药 | 0 9 * * * until 12-10 10:00 | > 吃药
+连续3天早上8点提醒我吃药 | 0 8 * * * until 11-29 10:00 | > 吃药
+每天晚上9点提醒我背单词，坚持一个月 | 0 21 * * * until 12-26 10:00 | > 背单词
+每10分钟提醒我看烤箱，共3次 | every 10m from 11-26 10:10 3 times | > 看烤箱
+每两小时提醒我喝水，到今晚10点 | every 2h from 11-26 12:00 until 11-26 22:00 | > 喝水
+每工作日9点到12月底把日报发给我 | working 0 9 * * * until 12-31 | * 把日报发给我
+每天提醒我工作到10点 | 0 9 * * * | > 工作到10点
+每天9点提醒我到公司打卡 | 0 9 * * * | > 到公司打卡
+每月1号到5号提醒我交房租 | -
+每天3次提醒我吃药 | -
 除了周末每天9点提醒我打卡 | -
 每天晚上9点提醒我背单词，周日除外 | -
 到点提醒我 | -
@@ -444,7 +457,18 @@ remind me in half an hour to reply | 11-26 10:30 | > reply
 remind me at ten to nine to leave | 11-27 08:50 | > leave
 remind me at 5 to 6 to leave | -
 remind me every day except Sunday at 9 to train | -
-remind me every day at 9 until Christmas to open the calendar | -
+remind me every day at 9 until Christmas to open the calendar | 0 9 * * * until 12-25 | > open the calendar
+remind me every weekday at 9 until Friday to stand up | 0 9 * * 1-5 until 11-27 | > stand up
+remind me every day until Friday at 5pm to call Ann | 0 17 * * * until 11-27 | > call Ann
+remind me every day at 9 to take the pill, for two weeks | 0 9 * * * until 12-10 10:00 | > take the pill
+remind me to stretch every 30 minutes for 2 hours | every 30m from 11-26 10:30 until 11-26 12:00 | > stretch
+remind me every hour to drink water, 3 times | 0 * * * * 3 times | > drink water
+every 10 minutes remind me to check the oven, twice | every 10m from 11-26 10:10 2 times | > check the oven
+every day at 8 send me the news until Dec 20 | 0 8 * * * until 12-20 | * send me the news
+every Monday until Friday remind me to water the plants | -
+remind me every Friday to book a room for two weeks | 0 9 * * 5 | > book a room for two weeks
+remind me every day to work until 5 | -
+remind me 3 times a day to drink | -
 remind me every day to take vitamins at 8am | 0 8 * * * | > take vitamins
 remind me tomorrow to call Bob at 3pm | 11-27 15:00 | > call Bob
 remind me tomorrow about the 3pm meeting | 11-27 09:00 | > the 3pm meeting
