@@ -1,39 +1,20 @@
 """Creates and locks the data directory, so that only one process uses it, keeps it private to its
-user, and ties it to its store."""
+user, and writes export files below it."""
 
 from __future__ import annotations
 
 import fcntl
-import json
 import logging
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TextIO
 
-from storage.errors import (
-    DataDirectoryInUse,
-    DataDirectoryUnusable,
-    StoreMismatch,
-    StoreTooNew,
-    StoreUnavailable,
-)
+from storage.errors import DataDirectoryInUse, DataDirectoryUnusable
 from storage.file_trees import walk_folders
-from storage.migrate import (
-    HEAD_REVISION,
-    StoreFacts,
-    inspect_store,
-    known_revisions,
-    migrate,
-    sqlite_path,
-)
-
-# Creates and locks the data directory, so that only one process uses it, keeps it private to its
-# user, and writes export files below it.
 
 log = logging.getLogger(__name__)
 
@@ -224,133 +205,3 @@ def fsync_path(path: Path) -> None:
 
 def open_private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
-
-
-# Ties a data directory to its store: a marker file in the directory, the same id in the
-# database.
-#
-# The database gets its id in the migration that creates it, the marker follows once that is
-# committed. A start that is killed in between finds an id without a marker and writes the
-# marker.
-
-MARKER_FILE = "store.json"
-_USED_FILE = "web-address"
-_DAMAGE_WORDS = ("malformed", "not a database")
-STORE_SIDECARS = ("", "-wal", "-shm", "-journal")
-"""The suffixes of a database's name for all its files."""
-RESTORING = ".restoring"
-RESTORE_PHASE = f"{RESTORING}/phase"
-"""Exists from the first rename of a restore to its last."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreMarker:
-    """The store that belongs to a data directory, and the schema it had when it was last opened."""
-
-    id: str
-    schema: str
-
-
-def read_marker(home: Path) -> StoreMarker | None:
-    """None without a marker. Raises StoreMismatch if it cannot be understood."""
-    path = home / MARKER_FILE
-    try:
-        loaded = json.loads(path.read_text(encoding="utf-8"))
-        return StoreMarker(id=str(loaded["id"]), schema=str(loaded["schema"]))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        found = f"a damaged {path} ({type(error).__name__})"
-        raise StoreMismatch("the id of this directory's store", found) from error
-
-
-def write_marker(home: Path, marker: StoreMarker) -> None:
-    body = json.dumps({"id": marker.id, "schema": marker.schema})
-    write_private_file(home / MARKER_FILE, f"{body}\n".encode())
-
-
-def verify_store(home: Path, url: str, *, in_use: bool = False) -> StoreFacts | None:
-    """Check that the database is the one of this data directory; changes nothing. Blocking.
-    `in_use` says that another process has it open.
-
-    Returns what the database says of itself; None if there is none yet, or if it is no SQLite file.
-    Raises StoreMismatch if it is missing, emptied, damaged or another store's, and StoreTooNew if
-    it or the marker is of a newer version.
-    """
-    path = sqlite_path(url)
-    if path is None:
-        return None
-    if (home / RESTORE_PHASE).exists():
-        raise StoreMismatch("a finished restore", f"one that was cut off in {home}")
-    marker = read_marker(home)
-    if marker is not None and not _is_known(marker.schema):
-        raise StoreTooNew(marker.schema)
-    expected = _describe_expected(home, marker)
-    try:
-        facts = inspect_store(path, in_use=in_use) if path.is_file() else None
-    except StoreUnavailable as error:
-        if any(word in str(error) for word in _DAMAGE_WORDS):
-            raise StoreMismatch(expected or "a database", f"a damaged file ({error})") from error
-        raise
-    if facts is not None and facts.revision is not None and not _is_known(facts.revision):
-        raise StoreTooNew(facts.revision)
-    if expected and (facts is None or facts.revision is None):
-        raise StoreMismatch(expected, f"no file {path}" if facts is None else f"{path} empty")
-    if marker is not None and facts is not None and facts.store_id != marker.id:
-        raise StoreMismatch(expected, f"{path} with {_name_store(facts.store_id)}")
-    return facts
-
-
-def prepare_store(home: Path, url: str, *, before_migration: Callable[[str], None]) -> None:
-    """Verify the store, migrate it and mark the data directory as its own. Blocking; the caller
-    must hold the directory.
-
-    `before_migration` is called with the old schema of an existing store. Raises as `verify_store`
-    and `migrate` do.
-    """
-    facts = verify_store(home, url)
-    if facts is None or facts.revision != HEAD_REVISION:
-        if facts is not None and facts.revision is not None:
-            before_migration(facts.revision)
-        migrate(url)
-        path = sqlite_path(url)
-        facts = None if path is None else inspect_store(path)
-    if facts is None or not facts.store_id:
-        return
-    marker = StoreMarker(id=facts.store_id, schema=HEAD_REVISION)
-    if read_marker(home) != marker:
-        write_marker(home, marker)
-
-
-def set_store_aside(home: Path, url: str, *, suffix: str) -> tuple[Path, ...]:
-    """Rename the database in the data directory and the marker, so that the next start begins an
-    empty store. Returns the new names. Blocking; the caller must hold the directory.
-
-    A database elsewhere stays: it may be another directory's. Killed in between, it is repeated.
-    """
-    path = sqlite_path(url)
-    database = () if path is None else tuple(Path(f"{path}{each}") for each in STORE_SIDECARS)
-    inside = [each for each in database if each.parent.resolve() == home.resolve()]
-    moved = []
-    for each in (*inside, home / MARKER_FILE, home / _USED_FILE):
-        if each.exists():
-            target = each.with_name(f"{each.name}.{suffix}")
-            each.replace(target)
-            moved.append(target)
-    return tuple(moved)
-
-
-def _describe_expected(home: Path, marker: StoreMarker | None) -> str:
-    """The database that must be there; empty if this may be a first start."""
-    if marker is not None:
-        return f"the database with {_name_store(marker.id)}"
-    # Written by versions before the marker too, once their database was complete.
-    return "the database of an earlier run" if (home / _USED_FILE).is_file() else ""
-
-
-def _name_store(store_id: str) -> str:
-    return f"store id {store_id}" if store_id else "no store id"
-
-
-def _is_known(revision: str) -> bool:
-    return revision == HEAD_REVISION or revision in known_revisions()

@@ -26,15 +26,7 @@ from storage.backup_archive import (
     find_damage,
     verify_backup,
 )
-from storage.data_directory import (
-    RESTORE_PHASE,
-    RESTORING,
-    STORE_SIDECARS,
-    StoreMarker,
-    fsync_path,
-    write_marker,
-    write_private_file,
-)
+from storage.data_directory import fsync_path, write_private_file
 from storage.db import Database, Transaction
 from storage.dialect import migration_engine
 from storage.errors import (
@@ -52,6 +44,13 @@ from storage.records.people import ChatId, ChatKind
 from storage.records.schedules import FiringState
 from storage.records.system import RestoreRecord
 from storage.records.tasks import EventKind, SubagentStatus, TaskControl, TaskStatus
+from storage.store_identity import (
+    RESTORE_PHASE,
+    RESTORING,
+    STORE_SIDECARS,
+    StoreMarker,
+    write_marker,
+)
 
 # Makes a database from a backup safe to start: work that was unfinished when the backup was
 # taken is neither sent nor done again.

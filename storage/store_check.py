@@ -22,9 +22,9 @@ from storage.backup_archive import (
     find_silent_changes,
     list_backups,
 )
-from storage.data_directory import verify_store
 from storage.errors import BadBackup, StoreMismatch, StoreTooNew, StoreUnavailable
 from storage.migrate import HEAD_REVISION, sqlite_url
+from storage.store_identity import verify_store
 
 _MAX_EACH = 20
 _STEPS_BETWEEN_LOOKS = 10_000

@@ -44,7 +44,6 @@ from bot.transports.alerts import ChannelAlerts
 from bot.transports.outbox import OutboxCourier
 from bot.transports.ports import Clock
 from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER
-from storage.data_directory import MARKER_FILE
 from storage.heartbeat import HeartbeatRepo
 from storage.migrate import HEAD_REVISION, sqlite_path
 from storage.records.people import Channel, Chat, ChatId, Language, PersonRole
@@ -54,6 +53,7 @@ from storage.records.tasks import Task
 from storage.records.usage import BudgetScope, CostPeriod, CostQuery, CostReport
 from storage.retention import RetentionRepo
 from storage.self_checks import HealthFigures, SelfCheckRepo
+from storage.store_identity import MARKER_FILE
 from storage.traces import SpanRepo
 from storage.usage import BudgetRepo
 

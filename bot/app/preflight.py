@@ -14,14 +14,7 @@ from bot.engine.redaction import SecretMasker
 from bot.transports.web.ports import WebStartError
 from cards.catalog import catalog_for
 from storage.backup_archive import create_backup
-from storage.data_directory import (
-    DataDirectoryLock,
-    make_private,
-    prepare_store,
-    remove_unfinished_exports,
-    set_store_aside,
-    verify_store,
-)
+from storage.data_directory import DataDirectoryLock, make_private, remove_unfinished_exports
 from storage.errors import (
     DataDirectoryInUse,
     DataDirectoryUnusable,
@@ -31,6 +24,7 @@ from storage.errors import (
 )
 from storage.migrate import HEAD_REVISION
 from storage.records.people import Language
+from storage.store_identity import prepare_store, set_store_aside, verify_store
 
 
 @contextmanager

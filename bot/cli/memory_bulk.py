@@ -32,7 +32,7 @@ from bot.engine.redaction import SecretMasker
 from bot.transports.ports import SystemClock
 from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER
 from cards.catalog import catalog_for
-from storage.data_directory import DataDirectoryLock, verify_store
+from storage.data_directory import DataDirectoryLock
 from storage.db import Database
 from storage.errors import DataDirectoryInUse, DataDirectoryUnusable
 from storage.memory.bulk_import import ConversationImporter
@@ -40,6 +40,7 @@ from storage.memory.entries import MemoryEntryRepo
 from storage.migrate import HEAD_REVISION
 from storage.records.memory import MemoryScope
 from storage.records.people import Chat, Language
+from storage.store_identity import verify_store
 
 _BATCH_SIZE = 400
 _WRITE_PAUSE, _SHORT_WRITE_PAUSE = 0.12, 0.02

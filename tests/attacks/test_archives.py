@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from storage.backup_archive import Backup
-from storage.data_directory import prepare_store, verify_store
 from storage.errors import BadBackup, RestoreRefused, StorageError
+from storage.store_identity import prepare_store, verify_store
 from tests.storage.test_backup_archive import member, rewritten
 from tests.storage.test_restore import backed_up, into, listed
 

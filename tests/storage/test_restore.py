@@ -12,10 +12,10 @@ import pytest
 
 from storage import restore
 from storage.backup_archive import Backup, BackupSource, create_backup
-from storage.data_directory import prepare_store, read_marker, verify_store
 from storage.errors import BadBackup, RestoreRefused, StoreMismatch, StoreTooNew
 from storage.migrate import HEAD_REVISION
 from storage.restore import Restored, RestoreTarget, restore_backup
+from storage.store_identity import prepare_store, read_marker, verify_store
 from tests.migrated_database import migrated_url, older_database
 
 NOW = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)

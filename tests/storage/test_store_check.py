@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from storage.backup_archive import BackupSource, create_backup
-from storage.data_directory import prepare_store, verify_store
 from storage.errors import StoreMismatch
 from storage.store_check import CheckReport, check_backup, check_home
+from storage.store_identity import prepare_store, verify_store
 from tests.migrated_database import older_database
 
 NOW = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from storage import data_directory
-from storage.data_directory import (
+from storage import store_identity
+from storage.errors import StoreMismatch, StoreTooNew
+from storage.migrate import HEAD_REVISION
+from storage.store_identity import (
     MARKER_FILE,
     StoreMarker,
     prepare_store,
@@ -17,8 +19,6 @@ from storage.data_directory import (
     verify_store,
     write_marker,
 )
-from storage.errors import StoreMismatch, StoreTooNew
-from storage.migrate import HEAD_REVISION
 from tests.migrated_database import older_database
 
 
@@ -133,7 +133,7 @@ def test_a_first_start_killed_at_any_point_goes_on_cleanly(
 ) -> None:
     if is_older:
         older_database(tmp_path / "shiftboss.db")
-    real = getattr(data_directory, point)
+    real = getattr(store_identity, point)
 
     def die(*args: object, **kwargs: object) -> None:
         if killed == "after":
@@ -141,7 +141,7 @@ def test_a_first_start_killed_at_any_point_goes_on_cleanly(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(data_directory, point, die)
+        patch.setattr(store_identity, point, die)
         with pytest.raises(KeyboardInterrupt):
             prepare(tmp_path)
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from cards.courier import OwnerCardSender
 from cards.views.system import backup_failed_card
 from storage.backup_archive import BackupSource, create_backup, list_backups, prune_backups
-from storage.data_directory import MARKER_FILE
 from storage.errors import BackupFailed, StoreUnavailable
 from storage.key_value import KeyValueStore
 from storage.records.system import BackupState
+from storage.store_identity import MARKER_FILE
 
 log = logging.getLogger(__name__)
 

@@ -13,11 +13,11 @@ from bot.engine.upkeep.scheduled_backups import BackupScheduler, get_backup_stat
 from cards.catalog import TextCatalog, catalog_for
 from cards.model import Card
 from storage.backup_archive import BackupSource, list_backups
-from storage.data_directory import MARKER_FILE
 from storage.db import Database
 from storage.key_value import KeyValueStore
 from storage.records.people import Language
 from storage.records.system import BackupState
+from storage.store_identity import MARKER_FILE
 from tests.migrated_database import open_database
 
 HOUR = timedelta(hours=1)
