@@ -39,6 +39,7 @@ class Benchmark:
 
 BENCHMARKS = (
     Benchmark(name="start_up", function="start_up.measure", section=Section.PROGRAM),
+    Benchmark(name="newcomer", function="newcomer.measure", section=Section.PROGRAM),
     Benchmark(name="idle_memory", function="idle_memory.measure", section=Section.PROGRAM),
     Benchmark(name="installed_size", function="installed_size.measure", section=Section.PROGRAM),
     Benchmark(name="reply_overhead", function="reply_overhead.measure", section=Section.PROGRAM),

@@ -75,7 +75,9 @@ def _ask_for(kind: ModelKind, clis: list[str]) -> ModelConnection:
     if kind is ModelKind.LOCAL:
         base_url = typer.prompt("Address of the API", default=_LOCAL_URL)
     if kind.is_api:
-        key = typer.prompt("API key (hidden; empty for none)", default="", hide_input=True)
+        key = typer.prompt(
+            "API key (hidden; empty for none)", default="", show_default=False, hide_input=True
+        )
         model = typer.prompt("Model (empty: chosen for you)", default="", show_default=False)
     elif kind is ModelKind.CLI:
         model = typer.prompt(f"Which one ({', '.join(clis)})", default=clis[0])
