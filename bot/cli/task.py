@@ -103,7 +103,8 @@ def list_tasks(
         tasks = [task for task in data["tasks"] if kept(task)]
         cut = data["total"] - len(data["tasks"])
         rows = [*map(_format_row, tasks), *([f"… +{cut}"] if cut else [])]
-        return "\n".join(rows) or "—", {**data, "tasks": tasks}
+        hint = "No such task." if wanted or everything else "No unfinished task; -a lists all."
+        return "\n".join(rows) or hint, {**data, "tasks": tasks}
 
     execute(
         command_line("list", *wanted) if len(wanted) == 1 else "/list",
@@ -328,6 +329,6 @@ def search_logs(
     def show(data: Any) -> tuple[str, Any]:
         found = data["logs"][:last]
         rows = [f"{each['task']}  {each['kind']}  {each['text']}" for each in found]
-        return "\n".join(rows) or "—", {"logs": found}
+        return "\n".join(rows) or "Nothing found.", {"logs": found}
 
     execute(command_line("log", "search", words), as_json=as_json, present=show)
