@@ -40,10 +40,9 @@ def fault_lines(
 
 
 def fault_line(fault: WorkflowError, words: TextCatalog) -> str:
-    """With its line where that says more than the place in words."""
+    """With its line, if that is known."""
     text = fault_text(fault, words)
-    named = "line" in fault.facts
-    return words("workflow.fault_line", line=fault.facts["line"], text=text) if named else text
+    return words("workflow.fault_line", line=fault.line, text=text) if fault.line else text
 
 
 def fault_text(fault: WorkflowError, words: TextCatalog) -> str:

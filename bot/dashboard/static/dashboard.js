@@ -14,6 +14,8 @@ function follow() {
   const task = main.dataset.live;
   stream = new EventSource("/api/v1/events" + (task ? "?task=" + encodeURIComponent(task) : ""));
   for (const kind of KINDS) stream.addEventListener(kind, refreshSoon);
+  // Something may have happened between the page and its stream, or while there was none.
+  stream.addEventListener("open", refreshSoon);
 }
 
 const KINDS = [
@@ -54,10 +56,14 @@ document.addEventListener("visibilitychange", () => {
     stream = null;
   } else if ("live" in main.dataset) {
     follow();
-    refreshSoon();
   }
 });
 follow();
+
+// --- the menu on a phone shows where one is
+
+const current = document.querySelector(".top nav [aria-current]");
+if (current) current.scrollIntoView({ inline: "center", block: "nearest" });
 
 // --- keys and questions
 
