@@ -9,8 +9,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from typing import Any, Protocol, TypeAlias
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol, Self, TypeAlias
 
 from storage.errors import NotFound, StoreUnavailable
 from storage.key_value import KeyValueStore
@@ -96,12 +96,51 @@ log = logging.getLogger(__name__)
 _SENT_KEY = "otlp:sent"
 _MIN_PAUSE = 2.0
 _MAX_PAUSE = 60.0
+_COMMIT_DELAY = timedelta(minutes=1)
+"""A span is committed at most this long after the time at which it ended, and perhaps only after
+an export has read the spans up to that time."""
 
 PAUSE_FACTOR = 5
 """Pause relative to the duration of an export, so that large traces don't take most of the time."""
 
 _EndedSpan: TypeAlias = tuple[str, datetime]
 """Span ID and end time; a retried task ends twice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ExportMark:
+    """How far the export has come: the last event, the time `until` which all spans are sent, and
+    those that are sent of later ones."""
+
+    event: int
+    until: datetime
+    recent: Mapping[TaskId, frozenset[_EndedSpan]] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, data: Mapping[str, Any]) -> Self:
+        recent = {
+            TaskId(task): frozenset((span, datetime.fromisoformat(end)) for span, end in spans)
+            for task, spans in data.get("recent", {}).items()
+        }
+        return cls(event=data["event"], until=datetime.fromisoformat(data["at"]), recent=recent)
+
+    def dump(self) -> dict[str, Any]:
+        recent = {
+            task: sorted([span, end.isoformat()] for span, end in spans)
+            for task, spans in self.recent.items()
+        }
+        return {"event": self.event, "at": self.until.isoformat(), "recent": recent}
+
+    def sent_since(
+        self, at: datetime, sent: Mapping[TaskId, frozenset[_EndedSpan]]
+    ) -> Mapping[TaskId, frozenset[_EndedSpan]]:
+        """Spans that ended after this moment, of those noted here and of `sent`."""
+        both = {task: self.recent.get(task, frozenset()) for task in {*self.recent, *sent}}
+        late = {
+            task: frozenset(each for each in spans | sent.get(task, frozenset()) if each[1] > at)
+            for task, spans in both.items()
+        }
+        return {task: spans for task, spans in late.items() if spans}
 
 
 class SpanCollector(Protocol):
@@ -129,7 +168,7 @@ class SpanExporter:
     now: Callable[[], datetime]
     sleep: Callable[[float], Awaitable[None]]
     name: str = "otlp"
-    _sent: dict[TaskId, set[_EndedSpan]] = field(default_factory=dict, init=False)
+    _sent: dict[TaskId, frozenset[_EndedSpan]] = field(default_factory=dict, init=False)
     _pause: float = field(default=_MIN_PAUSE, init=False)
 
     async def start(self, stack: AsyncExitStack) -> None:
@@ -149,20 +188,23 @@ class SpanExporter:
     async def export_ended_spans(self) -> bool:
         """Send spans that ended since the last export; False if the collector failed."""
         at, mark = self.now(), await self.key_values.get(_SENT_KEY)
-        since = mark and (mark["event"], datetime.fromisoformat(mark["at"]))
-        event, until = since or (await self.spans.last_event_id(), at)
+        last = None if mark is None else _ExportMark.load(mark)
+        event = await self.spans.last_event_id() if last is None else last.event
+        # Before the first export with a collector, everything counts as sent.
+        known = last or _ExportMark(event=event, until=at)
         active = await self.spans.list_active_tasks(after=event)
         for task_id in active.tasks:
-            if not await self._send(task_id, until):
+            if not await self._send(task_id, known):
                 return False
+        recent = known.sent_since(at - _COMMIT_DELAY, self._sent)
         self._sent = {each: sent for each, sent in self._sent.items() if each in active.running}
-        if since is None or active.last_event_id != event or active.running:
-            await self.key_values.put(
-                _SENT_KEY, {"event": active.last_event_id, "at": at.isoformat()}
-            )
+        if last is None or active.last_event_id != event or active.running:
+            until = at if last is None else at - _COMMIT_DELAY
+            made = _ExportMark(event=active.last_event_id, until=until, recent=recent)
+            await self.key_values.put(_SENT_KEY, made.dump())
         return True
 
-    async def _send(self, task_id: TaskId, until: datetime) -> bool:
+    async def _send(self, task_id: TaskId, last: _ExportMark) -> bool:
         try:
             trace = await self.traces.get_task_trace(task_id)
         except NotFound:
@@ -170,12 +212,13 @@ class SpanExporter:
         sent = self._sent.get(task_id)
         ended = [(span, span.ended_at) for span in trace.spans if span.ended_at is not None]
         if sent is None:
-            # First export in this process: spans that ended before the last position were sent.
-            sent = {(span.id, end) for span, end in ended if end <= until}
+            # First export in this process.
+            before = frozenset((span.id, end) for span, end in ended if end <= last.until)
+            sent = before | last.recent.get(task_id, frozenset())
         fresh: Sequence[TraceSpan] = [span for span, end in ended if (span.id, end) not in sent]
         if fresh and not await self.collector.send(replace(trace, spans=tuple(fresh))):
             return False
-        self._sent[task_id] = {(span.id, end) for span, end in ended}
+        self._sent[task_id] = frozenset((span.id, end) for span, end in ended)
         return True
 
     def _next_pause(self, *, arrived: bool) -> float:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -16,13 +17,18 @@ from google.protobuf.json_format import Parse  # type: ignore[import-untyped]  #
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from bot.engine.tracing.otlp_collector import OtlpCollector
-from bot.engine.tracing.otlp_export import SpanExporter, build_request, unix_nanoseconds
+from bot.engine.tracing.otlp_export import (
+    SpanExporter,
+    TraceReader,
+    build_request,
+    unix_nanoseconds,
+)
 from bot.engine.tracing.span_ids import task_trace_id, workflow_span_id
 from bot.engine.tracing.trace_reader import TaskTraceReader
 from bot.engine.workflow.presentation.node_display import dropped_paths, node_namer
 from storage.key_value import KeyValueStore
 from storage.records.tasks import TaskId, TaskStatus
-from storage.records.traces import SpanKind, SpanState, Trace
+from storage.records.traces import ModelCall, SpanKind, SpanState, Trace
 from storage.traces import SpanRepo
 from tests.builders import NOW, make_span, make_trace
 from tests.emulators.otlp import otlp_emulator
@@ -133,6 +139,69 @@ async def test_a_new_process_goes_on_where_the_old_one_was(tmp_path: Path) -> No
 
     assert sorted(collector.taken) == sorted(ALL_SPANS)
     assert again.taken == []
+
+
+@dataclass
+class LateCommit:
+    """Reads a trace, after which a call that has ended already is committed."""
+
+    reader: TraceReader
+    commit: Callable[[], Awaitable[None]]
+
+    async def get_task_trace(self, task_id: TaskId) -> Trace:
+        trace = await self.reader.get_task_trace(task_id)
+        await self.commit()
+        return trace
+
+
+async def test_a_span_committed_while_an_export_read_is_sent_once_after_a_death(
+    tmp_path: Path,
+) -> None:
+    gate, begun, collector, again = (
+        asyncio.Event(),
+        asyncio.Event(),
+        FakeCollector(),
+        FakeCollector(),
+    )
+
+    def hold(_title: str) -> Any:
+        begun.set()
+        return gate
+
+    async with run_engine(tmp_path, FakeBackend(steps=("one",), on_step=hold), traced=True) as life:
+        exporter = build_exporter(life, collector)
+        await exporter.export_ended_spans()
+        task = await life.create_task()
+        await begun.wait()
+        ended = life.clock()
+        call = ModelCall(
+            span_id="d" * 16,
+            trace_id=task_trace_id(task.id),
+            parent_id=workflow_span_id(task.id),
+            name="late",
+            task_id=task.id,
+            attributes={},
+            started_at=ended,
+        )
+        async with life.db.write() as tx:
+            await exporter.spans.start_model_call(tx, call)
+
+        async def commit() -> None:
+            async with life.db.write() as tx:
+                await exporter.spans.finish_model_call(
+                    tx, call.span_id, status="done", name="late", attributes={}, now=ended
+                )
+
+        exporter.traces = LateCommit(exporter.traces, commit)
+        await exporter.export_ended_spans()
+        assert collector.taken == ["node plan", "llm chat fake-1"]
+        # The process dies; the next one has only what is stored.
+        for _ in range(2):
+            await build_exporter(life, again).export_ended_spans()
+        gate.set()
+        await life.until(task, TaskStatus.COMPLETED)
+
+    assert again.taken == ["llm late"]
 
 
 @pytest.fixture
