@@ -433,7 +433,7 @@ class ProveButtons(CardAction):
 class OpenPage(ReusableAction):
     """Open a page of the dashboard. The web chat shows a link instead of a button."""
 
-    page: Literal["setup"]
+    page: Literal["setup", "costs"]
     required_role: ClassVar[PersonRole] = PersonRole.OWNER
     typed: ClassVar[str] = "/dashboard {self.page}"
     kind: Literal["open_page"] = "open_page"

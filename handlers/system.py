@@ -16,7 +16,7 @@ from handlers.parsing import find_task
 from handlers.request import CommandRegistry, Reply, Request
 from storage.records.tasks import Task
 from storage.records.traces import Trace
-from storage.records.usage import CostPeriod, CostQuery
+from storage.records.usage import CostPeriod, CostQuery, CostReport
 
 commands = CommandRegistry("system")
 
@@ -91,7 +91,7 @@ async def _model_or_task_report(request: Request, word: str, *, with_names: bool
     query = CostQuery(model=word, lists_chats_and_people=with_names)
     report = await request.services.costs.report(by=by, chat=chat, query=query)
     if report.models:
-        return Reply(card=cost_card(report, request.words), data=cost_report_data(report))
+        return _cost_reply(request, report)
     task = await find_task(request, word)
     costs = await request.services.costs.report_task(task)
     return Reply(card=task_cost_card(costs, request.words), data=task_cost_data(costs))
@@ -101,7 +101,13 @@ async def _period_report(request: Request, query: CostQuery) -> Reply:
     report = await request.services.costs.report(
         by=request.person, chat=request.chat.id, query=query
     )
-    return Reply(card=cost_card(report, request.words), data=cost_report_data(report))
+    return _cost_reply(request, report)
+
+
+def _cost_reply(request: Request, report: CostReport) -> Reply:
+    offer_charts = request.by_owner and request.in_private
+    card = cost_card(report, request.words, offer_charts=offer_charts)
+    return Reply(card=card, data=cost_report_data(report))
 
 
 _MODE_WORDS = {

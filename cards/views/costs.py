@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cards import formats, model
+from cards.actions import OpenPage
 from cards.catalog import TextCatalog
 from storage.records.tasks import UsageTotals
 from storage.records.usage import (
@@ -24,7 +25,8 @@ _MAX_LISTED = 10
 _DEFAULT_PERIODS = (CostPeriod.TODAY, CostPeriod.WEEK, CostPeriod.MONTH)
 
 
-def cost_card(report: CostReport, words: TextCatalog) -> model.Card:
+def cost_card(report: CostReport, words: TextCatalog, *, offer_charts: bool = False) -> model.Card:
+    """`offer_charts`: the reader may open the dashboard."""
     query = report.query
     if query.period is CostPeriod.MONTH:
         rows = [
@@ -47,6 +49,9 @@ def cost_card(report: CostReport, words: TextCatalog) -> model.Card:
         *_cap_blocks(report.caps, words),
         *_uncertainty_notes(report.total, report.unpriced_models, words),
     ]
+    if offer_charts:
+        charts = model.CardButton(words("cost.button_charts"), OpenPage(page="costs"))
+        blocks.append(model.ButtonsBlock((charts,)))
     title = words("cost.title")
     if query.model:
         title = words("cost.title_model", model=formats.escape_markdown(query.model, _MAX_NAME))
@@ -130,16 +135,15 @@ def _breakdown(
 ) -> list[model.Block]:
     if not lines:
         return []
-    columns = (
-        words(f"cost.{key}"),
-        *(words(f"cost.{each}") for each in ("share", "money", "calls", "tokens", "cached")),
-    )
+    # Phones show five columns; what the cache has served is told once for all.
+    has_shares = bool(whole.cost_micros)
+    headings = (*(("share",) if has_shares else ()), "money", "calls", "tokens")
+    columns = (words(f"cost.{key}"), *(words(f"cost.{each}") for each in headings))
     rows = tuple(
         (
             cost_line_name(key, line, words),
-            cost_share(line.spent, whole),
+            *((cost_share(line.spent, whole),) if has_shares else ()),
             *cost_amounts(line.spent, words),
-            formats.compact_number(line.spent.cache_read_tokens),
         )
         for line in lines
     )

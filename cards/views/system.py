@@ -13,6 +13,7 @@ from cards.catalog import TextCatalog
 from cards.model import Block, Card, CardTone, FieldsBlock, NoteBlock, TextBlock, titled_card
 from cards.views import task_buttons
 from storage.records.messages import InboxState, Incoming, IncomingMessage, ReceivedEvent
+from storage.records.people import Language
 from storage.records.system import (
     BackupState,
     ChannelHealth,
@@ -46,7 +47,7 @@ class HelpLine:
 def help_card(lines: Sequence[HelpLine], words: TextCatalog) -> Card:
     blocks: list[Block] = [TextBlock(words("help.intro"))]
     for family in dict.fromkeys(line.family for line in lines):
-        rows = [_help_line(line) for line in lines if line.family == family]
+        rows = [_help_line(line, words) for line in lines if line.family == family]
         blocks.append(TextBlock(f"**{words(f'help.family.{family}')}**\n\n" + "\n".join(rows)))
     blocks.append(NoteBlock(words("help.note")))
     return titled_card(words("help.title"), *blocks)
@@ -63,7 +64,7 @@ def short_help_card(
     return titled_card(
         words("help.title"),
         TextBlock(words("help.intro")),
-        TextBlock("\n".join(_help_line(line) for line in main)),
+        TextBlock("\n".join(_help_line(line, words) for line in main)),
         TextBlock(words("help.more", groups=" · ".join(groups))),
         NoteBlock(words("help.note")),
     )
@@ -166,9 +167,12 @@ def _disk_line(disk: Sequence[DiskUse], words: TextCatalog) -> str:
     return words("store.disk_use", parts=" · ".join(parts))
 
 
-def _help_line(line: HelpLine) -> str:
+def _help_line(line: HelpLine, words: TextCatalog) -> str:
+    """Chinese aliases are of use to whoever reads Chinese."""
     usage = f"/{line.name} {line.usage}".rstrip()
-    aliases = f" ({' '.join(line.aliases)})" if line.aliases else ""
+    is_chinese = words.language is Language.CHINESE
+    shown = [each for each in line.aliases if is_chinese or each.isascii()]
+    aliases = f" ({' '.join(shown)})" if shown else ""
     return f"- `{usage}` {line.text}{aliases}"
 
 

@@ -33,9 +33,11 @@ async def connect_model(request: DashboardRequest) -> Response:
         title, hint = (words(f"error.{error.key}.{each}", **error.facts) for each in _PARTS)
         return await _render(request, new, failure=(title, hint))
     if finding.points:
-        failure = (finding_text(finding, words), next_step_text(finding, words))
+        # The reason of a refused call names what to correct, and this is the page for it.
+        to_do = "" if finding.text == "model_refuses" else next_step_text(finding, words)
+        failure = (finding_text(finding, words), to_do)
         return await _render(request, new, failure=failure)
-    return RedirectResponse("/dashboard/setup?connected=1", status_code=303)
+    return RedirectResponse(f"/dashboard/setup?kind={new.kind}&connected=1", status_code=303)
 
 
 async def _render(

@@ -2,6 +2,7 @@
 "use strict";
 
 const main = document.getElementById("main");
+document.querySelector(".top nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 
 // --- live: elements with data-part are replaced when something has happened
 
