@@ -159,7 +159,7 @@ async def test_hostile_texts_and_names_are_judged_on_a_phone_too(
     ):
         await box.fill(text)
         await expect(page.locator("#faults")).to_contain_text(told)
-    await box.evaluate("box => { box.value = 'x'.repeat(1e7); }")
+    await box.evaluate("box => { box.value = 'x'.repeat(1e6); }")
     await box.press("End")
     await page.keyboard.type("y")
     await expect(verdict).to_contain_text("at most 100000 characters")

@@ -93,7 +93,7 @@ if (editor) {
   const check = async () => {
     asked.abort();
     asked = new AbortController();
-    if ([...box.value].length > editor.dataset.most) {
+    if (box.value.length > 2 * editor.dataset.most) {
       document.getElementById("verdict").textContent = editor.dataset.tooLong;
       document.getElementById("faults").replaceChildren();
       return;

@@ -115,7 +115,7 @@ def write_file(folder: Path, name: str, text: str, *, replace: bool) -> str:
     """Write atomically and return the file's name.
 
     Raises FileExistsError if another file of that name exists and `replace` is False. Other files
-    of the name are deleted after the write.
+    of the name, and what a crash has left of a write, are deleted after it: one caller at a time.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -135,8 +135,8 @@ def write_file(folder: Path, name: str, text: str, *, replace: bool) -> str:
             _put_in_place(new, folder / file, data, replace=replace)
         finally:
             new.unlink(missing_ok=True)
-    for other in others:
-        (folder / other).unlink(missing_ok=True)
+    for other in (*(folder / each for each in others), *folder.glob(f".{name}.*.new")):
+        other.unlink(missing_ok=True)
     fsync_path(folder)
     return file
 

@@ -160,6 +160,8 @@ async def test_no_name_leads_out_of_the_folder(
 async def test_what_is_kept_is_there_whole_and_nothing_is_left_beside_it(
     library: WorkflowLibrary, tmp_path: Path
 ) -> None:
+    (tmp_path / "workflows" / ".周报.x1.new").write_text("cut off by a crash", encoding="utf-8")
+
     saved = await library.save("周报", GOOD)
 
     assert (saved.name, saved.file) == ("周报", "周报.yaml")
