@@ -92,7 +92,7 @@ def refusal_error(refused: WorkflowRefused, words: TextCatalog) -> UserError:
     detail = formats.single_line(" · ".join(lines), _MAX_DETAIL)
     name = formats.single_line(refused.name, _MAX_NAME)
     if refused.reason is WorkflowRefusalReason.BROKEN:
-        return UserError("workflow_input", name=name, problems=detail)
+        return UserError("workflow_broken", name=name, problems=detail)
     return UserError(f"workflow_{refused.reason}", name=name, detail=detail)
 
 

@@ -71,6 +71,9 @@ async def test_a_broken_file_is_told_with_its_place_and_hides_no_other(
     known = {"flawed": 200, "tab": 200, "link": 422, "nope": 404, "..%2Fx": 404}
     for name, status in known.items():
         assert (await browser.get(f"{PAGE}/{name}")).status_code == status, name
+    stale = await browser.post(f"{PAGE}/tab", data={"order": "run"})
+    assert stale.status_code == 422
+    assert "use spaces" in stale.text
 
 
 async def test_many_files_and_hostile_texts_stay_within_a_page(
@@ -111,6 +114,20 @@ async def test_inputs_are_asked_for_by_type_and_a_form_runs_once(
     other = await browser.post(f"{PAGE}/note", data={**source, **given, "in.topic": "dogs"})
     after = await browser.get(f"{PAGE}/note")
 
+    seen = {
+        name: await world.core.services.tasks.list_workflow_runs(
+            by=person, chat=(await world.core.get_local_chat()).id, names=["note"], limit=limit
+        )
+        for name, person, limit in (
+            ("all", world.people["olga"], 9),
+            ("newest", world.people["olga"], 1),
+            ("foreign", world.people["ann"], 9),
+        )
+    }
+    assert [each.title for each in seen["all"]["note"]] == [
+        *("Release note: dogs · dry · True", "Release note: queues · dry · True")
+    ]
+    assert [len(seen[name].get("note", ())) for name in ("newest", "foreign")] == [1, 0]
     assert '<input type="number"' in page.text
     assert page.text.count("<select") == 3
     assert wrong.status_code == 422
