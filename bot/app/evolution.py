@@ -17,7 +17,12 @@ from bot.engine.agent.prompt_versions import PERCENT, PromptVersions
 from bot.engine.autonomy.evolution.proposal import ProposalWriter
 from bot.engine.autonomy.evolution.retirement import VersionRetirer
 from bot.engine.autonomy.evolution.service import EvolutionLimits, EvolutionService
-from bot.engine.autonomy.evolution.sources import PersonaTexts, SkillTexts, WorkflowTexts
+from bot.engine.autonomy.evolution.sources import (
+    BuiltInTexts,
+    PersonaTexts,
+    SkillTexts,
+    WorkflowTexts,
+)
 from bot.engine.llm.backend import RunLimits, RunPurpose
 from bot.engine.tasks.approvals import ApprovalCardPublisher
 from bot.engine.workflow.library.named_workflows import WorkflowLibrary
@@ -75,6 +80,7 @@ def build_evolution(
             PromptKind.PERSONA: PersonaTexts(catalog=workers.personas),
             PromptKind.SKILL: SkillTexts(library=workers.skills),
             PromptKind.WORKFLOW: WorkflowTexts(library=workflows, risk_words=risk_words),
+            PromptKind.BUILT_IN: BuiltInTexts(),
         },
         writer=ProposalWriter(db=store.db, model=model, mask=workers.redactor.mask),
         retirer=retirer,

@@ -267,6 +267,7 @@ def build_context_builder(
         shared_servers=workers.mcp_config.list_servers,
         project_servers=_build_project_servers(settings, store, permissions).list_servers,
         choose_version=versions.apply_to_persona,
+        choose_built_in=versions.get_built_in,
     )
 
 

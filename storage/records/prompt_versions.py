@@ -16,12 +16,13 @@ ORIGINAL = 0
 
 
 class PromptKind(StrEnum):
-    """A PERSONA's prompt, a SKILL's instructions without their front matter, or the whole file of a
-    named WORKFLOW."""
+    """A PERSONA's prompt, a SKILL's instructions without their front matter, the whole file of a
+    named WORKFLOW, or a BUILT_IN prompt of the program."""
 
     PERSONA = "persona"
     SKILL = "skill"
     WORKFLOW = "workflow"
+    BUILT_IN = "built-in"
 
 
 @dataclass(frozen=True, slots=True)

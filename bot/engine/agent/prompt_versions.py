@@ -1,5 +1,5 @@
-"""Chooses the version of a text that work is done with: a persona's prompt, a skill or a named
-workflow."""
+"""Chooses the version of a text that work is done with: a persona's prompt, a skill, a named
+workflow or a built-in prompt."""
 
 from __future__ import annotations
 
@@ -48,6 +48,15 @@ def choose_version(
     return next((each for each in versions if each.state is VersionState.ACTIVE), None)
 
 
+@dataclass(frozen=True, slots=True)
+class TaskAttempt:
+    """An attempt of a task's step, for which a version is chosen. Without a task, a chat's turn."""
+
+    task: TaskId | None
+    path: str
+    number: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptVersions:
     """`created_at` tells when a task was created. `retire` ends versions made from a text that
@@ -63,7 +72,7 @@ class PromptVersions:
     async def apply_to_persona(self, spec: WorkerSpec, persona: Persona) -> Persona:
         """The persona with the prompt for this worker. Stores what was used, if it has versions."""
         ref = PromptRef(PromptKind.PERSONA, persona.name)
-        content = await self._choose(spec, ref, persona.prompt, stores_always=False)
+        content = await self._choose(_attempt_of(spec), ref, persona.prompt, stores_always=False)
         return persona if content is None else replace(persona, prompt=content)
 
     async def apply_to_skill(
@@ -75,7 +84,7 @@ class PromptVersions:
         if skill.source is SkillSource.WORKSPACE:
             return skill, files
         ref = PromptRef(PromptKind.SKILL, skill.name)
-        content = await self._choose(spec, ref, skill.body, stores_always=is_loaded)
+        content = await self._choose(_attempt_of(spec), ref, skill.body, stores_always=is_loaded)
         return (skill, files) if content is None else _with_body(skill, files, content)
 
     async def apply_to_workflow(self, name: str, text: str) -> tuple[str, UsedVersion]:
@@ -85,16 +94,23 @@ class PromptVersions:
         version = choose_version(found, lambda each: self.roll() < each.share)
         return (version.content if version else text), _used(ref, version)
 
+    async def get_built_in(self, name: str, written: str, attempt: TaskAttempt) -> str:
+        """The built-in prompt of this name for an attempt. Stores what was used, if it has
+        versions."""
+        ref = PromptRef(PromptKind.BUILT_IN, name)
+        content = await self._choose(attempt, ref, written, stores_always=False)
+        return written if content is None else content
+
     async def _choose(
-        self, spec: WorkerSpec, ref: PromptRef, written: str, *, stores_always: bool
+        self, attempt: TaskAttempt, ref: PromptRef, written: str, *, stores_always: bool
     ) -> str | None:
         """The text for this worker, None for the one that is written."""
         found = await self._list_in_effect(ref, written)
-        task = spec.account.task
+        task = attempt.task
         version = choose_version(found, await self._tries_of(task)) if found else None
         if task is not None and (stores_always or found):
             used = (_used(ref, version),)
-            await self.repo.record_attempt(task, spec.step_path, spec.attempt, used)
+            await self.repo.record_attempt(task, attempt.path, attempt.number, used)
         return None if version is None else version.content
 
     async def _list_in_effect(self, ref: PromptRef, written: str) -> Sequence[PromptVersion]:
@@ -129,6 +145,10 @@ async def get_adopted_skill(repo: PromptVersionRepo, skill: Skill) -> Skill:
     found = await repo.list_in_effect(PromptRef(PromptKind.SKILL, skill.name))
     version = choose_version([each for each in found if each.base_hash == base], lambda _: False)
     return skill if version is None else _with_body(skill, {}, version.content)[0]
+
+
+def _attempt_of(spec: WorkerSpec) -> TaskAttempt:
+    return TaskAttempt(spec.account.task, spec.step_path, spec.attempt)
 
 
 def _used(ref: PromptRef, version: PromptVersion | None) -> UsedVersion:

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Protocol, TypeAlias
 
 from bot.engine.agent.model_gateway import ModelGateway
+from bot.engine.agent.prompt_versions import TaskAttempt
 from bot.engine.llm.backend import BackendError, McpServer, SelectedBackend
 from bot.engine.llm.tool_calls import AgentTool, CallAuthorizer
 from bot.engine.redaction import redact_tool
@@ -38,6 +39,10 @@ class WorkerContext:
 
 PersonaVersionChooser: TypeAlias = Callable[[WorkerSpec, Persona], Awaitable[Persona]]
 """Returns a persona in the version for this worker, and stores which it was."""
+
+BuiltInPromptChooser: TypeAlias = Callable[[str, str, TaskAttempt], Awaitable[str]]
+"""Returns a built-in prompt, given by name and text, in the version for this attempt, and stores
+which it was."""
 
 ToolFactory: TypeAlias = Callable[[WorkerSpec, Persona], Sequence[AgentTool]]
 """Creates tools of one kind for a worker; returns none where they don't apply."""
@@ -79,9 +84,11 @@ class WorkerContextBuilder:
         shared_servers: Callable[[], Awaitable[Sequence[McpServer]]],
         project_servers: Callable[[WorkerSpec], Awaitable[Sequence[McpServer]]] | None = None,
         choose_version: PersonaVersionChooser | None = None,
+        choose_built_in: BuiltInPromptChooser | None = None,
     ) -> None:
         """`shared_servers` returns the MCP servers of all personas, `project_servers` those of the
-        worker's project. Without `choose_version`, personas are used as they are written."""
+        worker's project. Without `choose_version` and `choose_built_in`, prompts are used as they
+        are written."""
         self.personas = personas
         self._tool_factories = tuple(tool_factories)
         self._system_blocks = tuple(system_blocks)
@@ -91,6 +98,7 @@ class WorkerContextBuilder:
         self._shared_servers = shared_servers
         self._project_servers = project_servers
         self._choose_version = choose_version
+        self._choose_built_in = choose_built_in
 
     async def build(self, spec: WorkerSpec) -> WorkerContext:
         persona = await self.personas.get(spec.persona)
@@ -112,6 +120,12 @@ class WorkerContextBuilder:
             mcp_servers=choose_servers(persona, await self._list_servers(spec)),
             prompt_prefix="".join(f"{block}\n\n" for block in prompt_texts if block),
         )
+
+    async def get_built_in(self, name: str, written: str, attempt: TaskAttempt) -> str:
+        """The version of a built-in prompt for this attempt."""
+        if self._choose_built_in is None:
+            return written
+        return await self._choose_built_in(name, written, attempt)
 
     async def _list_servers(self, spec: WorkerSpec) -> Sequence[McpServer]:
         """The shared servers, and those of the project with other names."""

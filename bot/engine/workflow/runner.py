@@ -15,6 +15,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Generic, Self, TypeVar, assert_never
 
 from bot.engine.agent.model_calls import ModelReply, ModelRequest
+from bot.engine.agent.prompt_versions import TaskAttempt
 from bot.engine.agent.worker_context import WorkerTeam, persona_purposes
 from bot.engine.llm.answer_schemas import StepAnswer, plan_answer_for
 from bot.engine.llm.backend import BackendDenied, BackendError, BudgetExceeded, RunPurpose
@@ -306,10 +307,15 @@ class _TaskRun:
 
     async def _request_plan(self, prompt: str, run: NodeRun) -> tuple[ModelReply, Workflow]:
         team = persona_purposes(await self._deps.worker_context.personas.get_all())
+        planner = await self._deps.worker_context.get_built_in(
+            prompts.PLANNER,
+            prompts.BUILT_IN_PROMPTS[prompts.PLANNER],
+            TaskAttempt(run.task_id, run.path, run.attempt),
+        )
         ask = ModelRequest(
             purpose=RunPurpose.PLAN,
             prompt=prompt,
-            system_prompt=prompts.plan_system(self._language, team),
+            system_prompt=prompts.plan_system(self._language, team, planner),
             language=self._language,
             account=self._account,
             facts={"text": self._task.instruction, "files": self._task.files},

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 from bot.engine.agent.model_calls import ModelReply, ModelRequest
 from bot.engine.agent.model_gateway import ModelGateway
+from bot.engine.agent.prompt_versions import TaskAttempt
 from bot.engine.agent.worker_context import (
     AssignedWorker,
     WorkerContext,
@@ -194,6 +195,11 @@ class StepExecutor:
     async def _attempt_with(self, worker: AssignedWorker, step: StartedStep) -> StepAttempt:
         workspace = await self._deps.artifacts.workspace(step.task)
         context = await self._build_context(step, worker, workspace)
+        rules = await self._deps.worker_context.get_built_in(
+            prompts.WORKER,
+            prompts.BUILT_IN_PROMPTS[prompts.WORKER],
+            TaskAttempt(step.task.id, step.node.id, step.run.attempt),
+        )
         steering = TaskSteering(
             step.messages,
             partial(self._fetch_messages, step.task),
@@ -214,7 +220,7 @@ class StepExecutor:
             + _deliverables_note(step)
             + await self._no_call_note(step, worker, context),
             system_prompt="\n\n".join(
-                filter(None, (context.system_prompt, prompts.step_system(self._language)))
+                filter(None, (context.system_prompt, prompts.step_system(self._language, rules)))
             ),
             language=self._language,
             account=self._account,

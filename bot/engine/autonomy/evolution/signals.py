@@ -11,6 +11,7 @@ from functools import cache
 from statistics import mean
 from typing import Any
 
+from bot.engine.workflow.prompts import PLANNER, WORKER
 from cards.catalog import catalog_for
 from storage.prompt_versions import AttemptFacts, TaskFacts
 from storage.records.people import Language
@@ -152,8 +153,8 @@ def _signal(
 
 
 def _texts(hits: Sequence[TaskFacts], attempts: Sequence[AttemptFacts]) -> Iterable[PromptRef]:
-    """The named workflow and the skill that enough of the affected tasks used, and the persona that
-    did most of the affected steps."""
+    """The named workflow and the skill that enough of the affected tasks used, the persona that
+    did most of the affected steps, and the built-in prompts that all have in common."""
     owners = {id(each): task for task in hits for each in task.attempts}
     workflows = Counter(task.workflow for task in hits if task.workflow)
     skills = Counter(
@@ -169,6 +170,9 @@ def _texts(hits: Sequence[TaskFacts], attempts: Sequence[AttemptFacts]) -> Itera
         each.persona or owners[id(each)].persona or DEFAULT_PERSONA for each in attempts
     ) or Counter(task.persona or DEFAULT_PERSONA for task in hits)
     yield PromptRef(PromptKind.PERSONA, personas.most_common(1)[0][0].casefold())
+    yield PromptRef(PromptKind.BUILT_IN, WORKER)
+    if not workflows:
+        yield PromptRef(PromptKind.BUILT_IN, PLANNER)
 
 
 @cache

@@ -20,6 +20,7 @@ from bot.engine.workflow.library.named_workflows import (
     parse_workflow_text,
 )
 from bot.engine.workflow.nodes.registry import NodeType
+from bot.engine.workflow.prompts import BUILT_IN_PROMPTS
 from bot.engine.workflow.step_approvals import find_risk_word
 from storage.records.skills import SkillSource
 
@@ -59,6 +60,29 @@ class PersonaTexts:
 
     async def find_objection(self, old: str, new: str) -> str:
         return await asyncio.to_thread(_find_objection, old, new)
+
+
+_ANSWER_WORDS = re.compile(r"\b(?:steps?|done|error|blocked|detail|repeatable)\b|\"\w+\"|`\w+`")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltInTexts:
+    """The program's own prompts for planning and for steps. Words that the program reads out of the
+    answers may not get lost."""
+
+    subject = (
+        "the program's own instructions for all its workers or for its planner. Names in backticks"
+        " or quotes and the words step, done, error, blocked, detail and repeatable must stay"
+    )
+
+    async def list_texts(self) -> Mapping[str, str]:
+        return BUILT_IN_PROMPTS
+
+    async def find_objection(self, old: str, new: str) -> str:
+        if objection := await asyncio.to_thread(_find_objection, old, new):
+            return objection
+        before, after = (set(_ANSWER_WORDS.findall(text)) for text in (old, new))
+        return "" if before <= after else "code"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from bot.engine.autonomy.evolution.decisions import PromptDecisions
 from bot.engine.autonomy.evolution.proposal import ProposalWriter
 from bot.engine.autonomy.evolution.retirement import VersionRetirer
 from bot.engine.autonomy.evolution.service import EvolutionLimits, EvolutionService
-from bot.engine.autonomy.evolution.sources import PersonaTexts
+from bot.engine.autonomy.evolution.sources import BuiltInTexts, PersonaTexts
 from bot.engine.llm.backend import BackendDenied, RunPurpose, RunRequest, RunResult, TokenUsage
 from bot.engine.workers.personas import BUILT_IN_PERSONAS, PRAGMATIST_PERSONA, Persona
 from storage import autonomy_schema, schema
@@ -207,6 +207,11 @@ class EvolutionWorld:
         steps = [each for each in self.backend.requests if each.purpose is RunPurpose.STEP]
         return [BETTER if BETTER in each.system else WRITTEN for each in steps]
 
+    def step_prompt(self) -> str:
+        """The system prompt of the latest step."""
+        steps = [each for each in self.backend.requests if each.purpose is RunPurpose.STEP]
+        return steps[-1].system
+
     def told(self) -> list[str]:
         """Titles of the notices that owners have got."""
         return [card.title for key, card in self.courier.sent if key.startswith("prompt:")]
@@ -243,7 +248,11 @@ async def open_world(
             retire=retirer.retire,
             roll=lambda: 0,
         )
-        return make_context_builder(personas=people, choose_version=chosen.apply_to_persona)
+        return make_context_builder(
+            personas=people,
+            choose_version=chosen.apply_to_persona,
+            choose_built_in=chosen.get_built_in,
+        )
 
     async with AsyncExitStack() as stack:
         engine = await stack.enter_async_context(
@@ -260,7 +269,10 @@ async def open_world(
             versions=retirer.versions,
             repo=EvolutionRepo(engine.db),
             approvals=retirer.approvals,
-            sources={PromptKind.PERSONA: PersonaTexts(catalog=people)},
+            sources={
+                PromptKind.PERSONA: PersonaTexts(catalog=people),
+                PromptKind.BUILT_IN: BuiltInTexts(),
+            },
             writer=ProposalWriter(
                 db=engine.db, model=model, mask=lambda text: text.replace("hunter2", "***")
             ),

@@ -14,6 +14,7 @@ from storage.records.prompt_versions import PromptKind, PromptRef, SignalKind
 from storage.records.tasks import TaskId, TaskStatus
 from tests.builders import NOW
 
+WORKER, PLANNER = (PromptRef(PromptKind.BUILT_IN, each) for each in ("worker", "planner"))
 REVIEWER = PromptRef(PromptKind.PERSONA, "reviewer")
 SKILL = PromptRef(PromptKind.SKILL, "weekly-report")
 WORKFLOW = PromptRef(PromptKind.WORKFLOW, "Weekly")
@@ -46,15 +47,15 @@ def a_task(number: int, *, retries: int = 0, skill: str = "", workflow: str = ""
 @pytest.mark.parametrize(
     ("used", "texts"),
     [
-        ([{}, {}, {}], [REVIEWER]),
-        ([{"skill": SKILL.name}] * 3, [SKILL, REVIEWER]),
-        ([{"skill": SKILL.name}] * 2 + [{}], [REVIEWER]),
-        ([{"workflow": WORKFLOW.name}] * 3, [WORKFLOW, REVIEWER]),
+        ([{}, {}, {}], [REVIEWER, WORKER, PLANNER]),
+        ([{"skill": SKILL.name}] * 3, [SKILL, REVIEWER, WORKER, PLANNER]),
+        ([{"skill": SKILL.name}] * 2 + [{}], [REVIEWER, WORKER, PLANNER]),
+        ([{"workflow": WORKFLOW.name}] * 3, [WORKFLOW, REVIEWER, WORKER]),
         (
             [{"workflow": WORKFLOW.name, "skill": SKILL.name}] * 3,
-            [WORKFLOW, SKILL, REVIEWER],
+            [WORKFLOW, SKILL, REVIEWER, WORKER],
         ),
-        ([{"workflow": WORKFLOW.name}] * 2 + [{"workflow": "other"}], [REVIEWER]),
+        ([{"workflow": WORKFLOW.name}] * 2 + [{"workflow": "other"}], [REVIEWER, WORKER]),
     ],
 )
 def test_a_signal_names_what_three_of_its_tasks_used(

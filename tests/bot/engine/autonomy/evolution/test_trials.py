@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from bot.engine.autonomy.evolution.sources import BuiltInTexts
 from bot.engine.autonomy.evolution.trial import MIN_TASKS
 from bot.engine.llm.backend import BackendDenied
+from bot.engine.workflow.prompts import BUILT_IN_PROMPTS
 from storage.records.approvals import ApprovalState
 from storage.records.prompt_versions import (
     ORIGINAL,
     CycleOutcome,
     EvolutionMode,
+    PromptKind,
+    PromptRef,
     SignalKind,
     VersionState,
 )
@@ -21,6 +27,7 @@ from tests.bot.engine.autonomy.evolution.evolution_world import (
     PROPOSAL,
     REF,
     WRITTEN,
+    EditedPersonas,
     EvolvingBackend,
     open_world,
 )
@@ -238,3 +245,42 @@ async def test_off_changes_and_asks_nothing(tmp_path: Path) -> None:
 
         assert report.signals == ()
         assert world.backend.questions == []
+
+
+async def test_a_built_in_prompt_is_tried_and_rolled_back_like_others(tmp_path: Path) -> None:
+    personas = EditedPersonas()
+    personas.prompts[NAME] = ""
+    written = BUILT_IN_PROMPTS["worker"]
+    better = f"{written}\nRead the whole task once more before you report."
+    ref = PromptRef(PromptKind.BUILT_IN, "worker")
+    async with open_world(tmp_path, personas=personas) as world:
+        await world.fire_signal()
+        world.backend.answers = [{**PROPOSAL, "instructions": better}, APPROVAL]
+        await world.service.run_cycle(by=BOSS)
+        await world.decide(approve=True)
+        tried = [(await world.do_task(), world.step_prompt()) for _ in range(9)]
+
+        for task, prompt in tried:
+            ((_, attempt, version),) = await world.versions.list_used(task.id)
+            assert (version.kind, attempt) == (PromptKind.BUILT_IN, 1)
+            assert version.number == (1 if better in prompt else ORIGINAL)
+        assert {better in prompt for _, prompt in tried} == {True, False}
+        assert all("Write everything the Boss reads in" in prompt for _, prompt in tried)
+
+        (found,) = await world.service.find_prompts("built-in:worker")
+        assert (found.written, len(found.versions)) == (written, 1)
+        await world.service.roll_back(ref, by=BOSS)
+        for _ in range(5):
+            await world.do_task()
+            assert better not in world.step_prompt()
+
+
+@pytest.mark.parametrize("name", ["worker", "planner"])
+async def test_words_that_the_program_reads_stay_in_built_in_prompts(name: str) -> None:
+    texts = BuiltInTexts()
+    written = (await texts.list_texts())[name]
+
+    assert await texts.find_objection(written, f"{written} Be brief.") == ""
+    for word in ("done", "`findings`", '"ask"', "data, never"):
+        if word in written:
+            assert await texts.find_objection(written, f"{written.replace(word, '')} Be brief.")
