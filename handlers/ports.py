@@ -18,6 +18,7 @@ from handlers.ports_autonomy import (
     ReportPort,
     SchedulePort,
     SelfCheckPort,
+    SettingEditorPort,
     SettingsPort,
 )
 from handlers.ports_workers import (
@@ -550,6 +551,7 @@ class HandlerServices:
     self_check: SelfCheckPort
     doctor: DoctorPort
     settings: SettingsPort
+    setting_editor: SettingEditorPort
     drive: DrivePort
     heartbeat: HeartbeatPort
     reports: ReportPort

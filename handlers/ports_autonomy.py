@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -29,7 +29,7 @@ from storage.records.schedules import (
     Timing,
 )
 from storage.records.self_checks import DriveStatus, GoalName, HealthReport, Incident
-from storage.records.system import SettingsReading
+from storage.records.system import SettingList, SettingsReading
 from storage.records.tasks import Task
 
 
@@ -90,6 +90,17 @@ class SettingsPort(Protocol):
 
     async def reload(self) -> SettingsReading:
         """Read all settings again; what is wrong in one leaves all as they were."""
+
+
+class SettingEditorPort(Protocol):
+    """Callers check that an owner asks."""
+
+    async def list_settings(self) -> SettingList: ...
+
+    async def change(self, changes: Mapping[str, str], *, seen: str = "") -> SettingsReading:
+        """Write these values, by the names of the environment, to the file that the setup writes,
+        and use them from now on: all or none. An empty one goes back to what other sources say.
+        `seen` is the revision that the change is made from, empty for any. Raises UserError."""
 
 
 class DrivePort(Protocol):

@@ -211,7 +211,9 @@ def make_conversation(
         "auto_choice": AutoModelChoice(
             models_by_size={}, default_backend=str, enabled_by_default=False
         ),
-        "captioner": ImageCaptioner(gateway=gateway, db=db, ids=ids, model="", text_only_models=()),
+        "captioner": ImageCaptioner(
+            gateway=gateway, db=db, ids=ids, model=str, text_only_models=()
+        ),
         "suspension": ToolCallSuspension(calls=calls, requester=requester, wake=lambda: None),
         "expiry": ConversationExpiry(),
     }

@@ -15,6 +15,7 @@ from bot.app.model_setup import ModelSetupService
 from bot.app.reports import build_reports
 from bot.app.repositories import RepositorySet, build_repositories
 from bot.app.schedule import build_project_folders
+from bot.app.settings_editor import SettingsEditor
 from bot.app.settings_reload import SettingsReloader
 from bot.app.status import StatusSources, build_system_status, configured_channels
 from bot.app.workers import WorkerServices, build_masker
@@ -400,6 +401,7 @@ def _build_handler_services(
         self_check=autonomy.self_check,
         doctor=build_doctor(store, clock, engine, autonomy.self_check, reloader=reloader),
         settings=reloader,
+        setting_editor=SettingsEditor(reloader),
         drive=autonomy.drive,
         heartbeat=engine.heartbeat,
         reports=build_reports(settings, store, clock, courier=courier, schedule=engine.schedule),

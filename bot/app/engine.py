@@ -17,6 +17,7 @@ from bot.app.conversation_archive import (
 from bot.app.evolution import EvolutionServices, build_evolution
 from bot.app.heartbeat import build_heartbeat
 from bot.app.lifecycle import AppService, Signal
+from bot.app.live_models import LiveModels
 from bot.app.memory import (
     MemoryRetrieval,
     MemoryWriting,
@@ -241,7 +242,7 @@ def _build_shared(
             on_spawned=on_spawned,
             versions=evolution.versions,
         ),
-        captioner=_build_captioner(settings, store, gateway),
+        captioner=_build_captioner(settings, store, gateway, workers.live_models),
         progress=progress,
         artifacts=TaskArtifacts(settings.home, store.adoption.is_adopted),
         views=TaskViewLoader(store.work, store.usage, progress, now=clock.now),
@@ -299,14 +300,14 @@ def _build_gateway(
 
 
 def _build_captioner(
-    settings: Settings, store: RepositorySet, gateway: ModelGateway
+    settings: Settings, store: RepositorySet, gateway: ModelGateway, live_models: LiveModels
 ) -> ImageCaptioner:
     blind = (each.strip().casefold() for each in settings.no_vision.split(","))
     return ImageCaptioner(
         gateway=gateway,
         db=store.db,
         ids=store.ids,
-        model=settings.vision_model,
+        model=live_models.get_vision_model,
         text_only_models=tuple(filter(None, blind)),
     )
 
@@ -404,6 +405,7 @@ def _build_schedule(
         gateway=shared.gateway,
         context_builder=shared.context_builder,
         caps=shared.rules.caps,
+        model=shared.workers.live_models.get_small_model,
     )
 
 
@@ -552,7 +554,7 @@ def _build_memory_writing(shared: _Shared) -> MemoryWriting:
         shared.settings,
         shared.store,
         shared.clock,
-        build_extraction_model(shared.settings, shared.gateway, workers.models),
+        build_extraction_model(shared.settings, shared.gateway, workers.live_models),
         redact=workers.redactor.mask,
         retrieval=shared.memory,
     )

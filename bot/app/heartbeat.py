@@ -35,6 +35,7 @@ def build_heartbeat(
     gateway: ModelGateway,
     context_builder: WorkerContextBuilder,
     caps: SpendingCaps,
+    model: Callable[[], str],
 ) -> HeartbeatService:
     """Adds it to the parts that schedules run."""
     runs = HeartbeatRepo(store.db)
@@ -49,7 +50,7 @@ def build_heartbeat(
         poster=schedule.firer.poster,
         describe_situation=situation,
         workspace=settings.home / "workspaces" / NAME,
-        model=settings.model_small,
+        model=model,
         now=clock.now,
         local_time=lambda: clock.now().astimezone(settings.zone),
     )

@@ -33,7 +33,8 @@ def build_sandbox_detector(settings: Settings) -> SandboxDetector:
 
 
 class LiveModels:
-    """Model APIs, coding CLIs and offline rules, whose settings can change while they are used."""
+    """Model APIs, coding CLIs and offline rules, whose settings can change while they are used.
+    `settings` are those in use."""
 
     def __init__(
         self,
@@ -54,11 +55,17 @@ class LiveModels:
         )
         self._acp_backends = AcpBackends(AcpAgentsFile(settings.home), runtime)
         self.registry = self.prepare(settings)
-        self._settings = settings
+        self.settings = settings
+
+    def get_small_model(self) -> str:
+        return self.settings.model_small
+
+    def get_vision_model(self) -> str:
+        return self.settings.vision_model
 
     @cached_property
     def auto_choice(self) -> AutoModelChoice:
-        return _build_auto_choice(self._settings, self.registry)
+        return _build_auto_choice(self.settings, self.registry)
 
     def prepare(self, settings: Settings) -> BackendRegistry:
         """A registry with these settings, which they can be tested with."""
@@ -82,7 +89,7 @@ class LiveModels:
             del self._cli_environ[name]
         self._cli_environ.update(environ)
         await self.registry.adopt(self.prepare(settings))
-        self._settings = settings
+        self.settings = settings
         chosen = _build_auto_choice(settings, self.registry)
         self.auto_choice.models_by_size = chosen.models_by_size
         self.auto_choice.enabled_by_default = chosen.enabled_by_default

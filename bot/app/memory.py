@@ -11,13 +11,13 @@ from datetime import timedelta
 from importlib.util import find_spec
 
 from bot.app.lifecycle import AppService
+from bot.app.live_models import LiveModels
 from bot.app.repositories import RepositorySet
 from bot.config.settings import Settings
 from bot.engine.agent.background_calls import BackgroundModelCalls
 from bot.engine.agent.memory_hooks import MemoryBriefing
 from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.agent.worker_context import ContextBlock
-from bot.engine.llm.backend_registry import BackendRegistry
 from bot.engine.memory import embeddings, episodes, maintenance
 from bot.engine.memory.admission import AdmissionAuditor, AdmissionPreset
 from bot.engine.memory.candidate_review import CandidateApprovalRequester
@@ -176,12 +176,13 @@ def build_memory_retrieval(
 
 
 def build_extraction_model(
-    settings: Settings, gateway: ModelGateway, models: BackendRegistry
+    settings: Settings, gateway: ModelGateway, live_models: LiveModels
 ) -> BackgroundModelCalls:
     """Calls the extraction model, otherwise the small model, otherwise the default."""
-    named = settings.memory.extract_model or settings.model_small
+    models = live_models.registry
 
     def choose() -> ModelChoice:
+        named = settings.memory.extract_model or live_models.get_small_model()
         return (models.resolve_choice(named) if named else None) or models.default
 
     return BackgroundModelCalls(gateway, choose)

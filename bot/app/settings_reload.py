@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain
 from pathlib import Path
@@ -58,8 +58,8 @@ class SettingsReloader:
     """Implements `handlers.ports_autonomy.SettingsPort`, and looks whether a file has changed.
 
     `in_force` are the settings that the program works by: those it started with, but for what
-    `AT_ONCE` has applied since. `maskers` learn new secrets, the first for the logs too. `channels`
-    is None where no chat platform runs."""
+    `AT_ONCE` has applied since; `lock` is held while they change. `maskers` learn new
+    secrets, the first for the logs too. `channels` is None where no chat platform runs."""
 
     name = "settings"
 
@@ -74,7 +74,7 @@ class SettingsReloader:
     channels: LiveChannels | None = None
     load: Callable[[], Settings] = load_settings
     _waiting: tuple[str, ...] = field(default=(), init=False)
-    _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     _asked_at: datetime | None = field(default=None, init=False)
     _seen: Sequence[FileStamp] = field(default=(), init=False)
 
@@ -103,11 +103,11 @@ class SettingsReloader:
         return await self._read()
 
     async def _read(self) -> SettingsReading:
-        async with self._lock:
+        async with self.lock:
             self._seen = self._look()
             try:
                 new = await asyncio.to_thread(self.load)
-                _check_all(new)
+                check_all(new)
             except BadSettings as error:
                 log.warning("the settings stay as they were: %s", error)
                 return SettingsReading(faults=error.errors)
@@ -137,7 +137,7 @@ class SettingsReloader:
         await finish_despite_cancel(self._store(changes))
 
     async def _store(self, changes: Mapping[str, str]) -> None:
-        async with self._lock:
+        async with self.lock:
             candidate = self.with_changes(changes)
             await asyncio.to_thread(_write_checked, candidate, changes)
             self._seen = self._look()
@@ -165,15 +165,22 @@ class SettingsReloader:
                 f"settings:{newest}", lambda words: settings_card(reading, words)
             )
 
+    async def take(self, new: Settings, fields: Sequence[str]) -> SettingsReading:
+        """Use these settings of `new`, all of them `AT_ONCE`. The caller must hold `lock`."""
+        before = self.in_force
+        applied = [each for each in fields if getattr(before, each) != getattr(new, each)]
+        self.in_force = before.model_copy(update={name: getattr(new, name) for name in applied})
+        for apply in dict.fromkeys(AT_ONCE[name] for name in applied):
+            await apply(self, self.in_force)
+        return SettingsReading(applied=_told(before, new, applied))
+
     async def _take(self, new: Settings) -> SettingsReading:
         changed = list_differences(self.in_force, new)
         applied = [name for name in changed if self._is_at_once(name)]
         before = self.in_force
-        self.in_force = before.model_copy(update={name: getattr(new, name) for name in applied})
-        for apply in dict.fromkeys(AT_ONCE[name] for name in applied):
-            await apply(self, self.in_force)
+        taken = await self.take(new, applied)
         self._waiting = _told(before, new, [name for name in changed if name not in applied])
-        reading = SettingsReading(applied=_told(before, new, applied), waiting=self._waiting)
+        reading = replace(taken, waiting=self._waiting)
         if changed:
             log.info("settings changed: %s", reading)
         return reading
@@ -205,7 +212,7 @@ def _write_checked(candidate: Settings, changes: Mapping[str, str]) -> None:
         raise UserError("setup_not_written", reason=str(error)) from error
 
 
-def _check_all(settings: Settings) -> None:
+def check_all(settings: Settings) -> None:
     """Check what is otherwise found where it is used. Raises BadSettings."""
     build_policy(settings)
     build_fetcher(settings)
@@ -297,7 +304,8 @@ _GROUPS: Mapping[tuple[str, ...], _Apply] = {
     ("quiet_hours", "holidays", "heartbeat_hours"): _apply_hours,
     ("self_check_minutes", "heartbeat_minutes"): _apply_intervals,
     (
-        *("model", "fallback", "model_middle", "model_large", "openai_tools"),
+        *("model", "fallback", "model_small", "model_middle", "model_large"),
+        *("vision_model", "openai_tools"),
         *("anthropic_api_key", "anthropic_base_url", "openai_api_key", "openai_base_url"),
     ): _apply_models,
     _CHANNEL_FIELDS: _apply_channels,

@@ -508,7 +508,7 @@ def settings_files(home: Path, env_files: tuple[Path, ...] = _ENV_FILES) -> tupl
 def load_settings(env_files: tuple[Path, ...] = _ENV_FILES) -> Settings:
     """Read all sources. Raises BadSettings with all errors and without secrets."""
     home = _read_sources(env_files, {}).home.expanduser()
-    return _read_sources((*env_files, home / ".env"), _load_yaml(home / YAML_FILE)).model_copy(
+    return _read_sources((*env_files, home / ".env"), load_yaml(home / YAML_FILE)).model_copy(
         update={"home": home.resolve()}
     )
 
@@ -516,7 +516,7 @@ def load_settings(env_files: tuple[Path, ...] = _ENV_FILES) -> Settings:
 def load_with_env_file(home: Path, env_file: Path) -> Settings:
     """The settings as they would be with this file in place of the `.env` of the data directory.
     Raises BadSettings."""
-    read = _read_sources((Path(".env"), env_file), _load_yaml(home / YAML_FILE))
+    read = _read_sources((Path(".env"), env_file), load_yaml(home / YAML_FILE))
     return read.model_copy(update={"home": home})
 
 
@@ -549,7 +549,8 @@ def _describe_error(error: dict[str, Any], env_files: tuple[Path, ...]) -> str:
     return f"{where}: {told}" if where else told
 
 
-def _load_yaml(path: Path) -> dict[str, Any]:
+def load_yaml(path: Path) -> dict[str, Any]:
+    """The values in the YAML file, by the names of the environment. Raises BadSettings."""
     try:
         loaded = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:

@@ -18,6 +18,7 @@ from bot.dashboard.pages import (
     memory,
     people,
     schedules,
+    settings,
     setup,
     tasks,
     workflows,
@@ -118,6 +119,12 @@ PAGES = (
         post=health.act_on_health,
     ),
     Page(path=f"{ROOT}/setup", name="setup", show=setup.show_setup, post=setup.connect_model),
+    Page(
+        path=settings.PATH,
+        name="settings",
+        show=settings.show_settings,
+        post=settings.save_settings,
+    ),
 )
 """In the order of the menu."""
 

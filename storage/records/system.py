@@ -205,3 +205,53 @@ class SettingsReading:
     waiting: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
     retry_seconds: int = 0
+
+
+class SettingSource(StrEnum):
+    """Where a setting's value comes from, the strongest first."""
+
+    ENVIRONMENT = "environment"
+    ENV_FILE = "env_file"
+    YAML = "yaml"
+    DEFAULT = "default"
+
+
+class SettingChange(StrEnum):
+    """How a setting is changed: on its page, by connecting something, in a file with a restart, or
+    in the environment that the program was started with."""
+
+    HERE = "here"
+    SETUP = "setup"
+    RESTART = "restart"
+    ENVIRONMENT = "environment"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingView:
+    """A setting as it is in force. `field` is its short name, `name` the one in the environment.
+    `value` and `default` are as one would write them, and empty for secrets. `file` is the path of
+    the source, if it is a file. `options` are the only values that it can have, empty for any.
+    `waits`: a file has another value, which counts after a restart."""
+
+    name: str
+    field: str
+    group: str
+    value: str
+    default: str
+    is_secret: bool
+    is_set: bool
+    source: SettingSource
+    file: str
+    change: SettingChange
+    options: tuple[str, ...]
+    waits: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingList:
+    """All settings by group. `revision` changes with the values that can be changed. `faults` say
+    why the files cannot be used as they are now."""
+
+    revision: str
+    settings: tuple[SettingView, ...]
+    faults: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ NAMES = frozenset({
     "UTF-", "SKILL", "APPROVED", "REJECTED", "KB", "MB", "GB", "token", "tokens", "Token", "git",
     "npm", "auto", "true", "false", "skill_load", "model", "backend", "offline", "anthropic",
     "openai", "acp", "webhook", "Python", "SQLite", "English", "haiku", "PATH", "cron",
-    "Markdown",
+    "Markdown", "Brave", "Tavily", "SearXNG", "OpenTelemetry", "MiB",
 })  # fmt: skip
 """Names of products and formats, and words that are typed or written just so."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -20,7 +20,7 @@ from storage.records.self_checks import (
     HealthReport,
     Incident,
 )
-from storage.records.system import SettingsReading
+from storage.records.system import SettingList, SettingsReading
 from storage.records.tasks import Task, TaskId
 from storage.records.usage import SpendingCap
 from tests.builders import NOW, make_task
@@ -157,4 +157,10 @@ class FakeSettings:
         )
 
     async def reload(self) -> SettingsReading:
+        return self.reading
+
+    async def list_settings(self) -> SettingList:
+        return SettingList(revision="1", settings=())
+
+    async def change(self, changes: Mapping[str, str], *, seen: str = "") -> SettingsReading:
         return self.reading

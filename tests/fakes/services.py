@@ -733,6 +733,7 @@ class FakeServices:
             self_check=self.self_check,
             doctor=self.doctor,
             settings=self.settings,
+            setting_editor=self.settings,
             drive=self.drive,
             heartbeat=self.heartbeat,
             reports=self.reports,

@@ -22,6 +22,7 @@ from bot.dashboard.api import (
     memory,
     people,
     schedules,
+    settings,
     setup,
     tasks,
     workflows,
@@ -52,6 +53,7 @@ ROUTES: tuple[ApiRoute, ...] = (
     *costs.routes.all,
     *health.routes.all,
     *setup.routes.all,
+    *settings.routes.all,
 )
 
 

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -349,7 +349,8 @@ def can_see_pictures(model: str, more_text_only: Sequence[str] = ()) -> bool:
 
 
 class ImageCaptioner:
-    """Captions pictures with `model` (`backend:model` or a short name; empty disables captions).
+    """Captions pictures with what `model` returns (`backend:model` or a short name; empty disables
+    captions).
 
     `text_only_models` are lower-case globs of additional models without vision."""
 
@@ -359,7 +360,7 @@ class ImageCaptioner:
         gateway: ModelGateway,
         db: Database,
         ids: IdGenerator,
-        model: str,
+        model: Callable[[], str],
         text_only_models: Sequence[str],
     ) -> None:
         self._gateway = gateway
@@ -417,7 +418,8 @@ class ImageCaptioner:
     async def _describe(
         self, pictures: Sequence[ImageInput], text: str, account: CostAccount, language: Language
     ) -> str:
-        if not self._model:
+        model = self._model()
+        if not model:
             return ""
         prompt = _CAPTION_PROMPT.format(text=text[:_MAX_TEXT_CHARS])
         ask = ModelRequest(
@@ -431,7 +433,7 @@ class ImageCaptioner:
             limits=_LIMITS,
         )
         try:
-            chosen = self._gateway.select_backend(self._model, "")
+            chosen = self._gateway.select_backend(model, "")
             session = await self._gateway.open_session(f"look:{self._ids.token()}", chosen)
             reply = await self._gateway.call_model(ask, chosen, session)
         except BackendError as error:

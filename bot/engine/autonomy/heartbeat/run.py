@@ -114,7 +114,7 @@ class HeartbeatRunner:
     poster: CardPoster
     describe_situation: Callable[[Chat], Awaitable[HeartbeatSituation]]
     workspace: Path
-    model: str
+    model: Callable[[], str]
     now: Callable[[], datetime]
     local_time: Callable[[], datetime]
 
@@ -124,7 +124,7 @@ class HeartbeatRunner:
         """Look through the pending lines once. Raises BackendUnavailable, once it is recorded, for
         a failure that may pass."""
         try:
-            chosen = self.gateway.select_backend(self.model, "")
+            chosen = self.gateway.select_backend(self.model(), "")
         except BackendError as error:
             return await self.record(reasons, HeartbeatOutcome.FAILED, note=error.hint)
         if chosen.backend.name == OFFLINE_NAME:

@@ -125,7 +125,11 @@ class Looker(FakeBackend):
 
 def eyes(world: EngineHarness, model: str = "", blind: tuple[str, ...] = ()) -> ImageCaptioner:
     return ImageCaptioner(
-        gateway=world.gateway, db=world.db, ids=IdGenerator(), model=model, text_only_models=blind
+        gateway=world.gateway,
+        db=world.db,
+        ids=IdGenerator(),
+        model=lambda: model,
+        text_only_models=blind,
     )
 
 

@@ -180,7 +180,7 @@ async def heartbeat_world(
             poster=schedule.poster,
             describe_situation=nothing,
             workspace=home / "workspaces" / NAME,
-            model="",
+            model=str,
             now=schedule.now,
             local_time=schedule.now,
         )

@@ -1,0 +1,205 @@
+"""Lists all settings, and changes those that apply while the program runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Mapping
+from hashlib import blake2b
+from pathlib import Path
+
+from bot.app.settings_reload import AT_ONCE, SettingsReloader, check_all
+from bot.app.status import CHANNEL_SETTINGS
+from bot.config.env_file import EnvFileError, write_env_file
+from bot.config.origins import find_origins, is_secret, list_options, write_value
+from bot.config.settings import BadSettings, Settings, load_with_env_file
+from cards import formats
+from cards.views.system import settings_card
+from handlers.errors import UserError
+from storage.db import finish_despite_cancel
+from storage.records.system import (
+    SettingChange,
+    SettingList,
+    SettingSource,
+    SettingsReading,
+    SettingView,
+)
+
+log = logging.getLogger(__name__)
+
+_MAX_VALUE = 4_000
+_MAX_NAME = 60
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "work": (
+        *("slots", "patience_hours", "offer_after_hours", "stop_grace_seconds", "queue", "helpers"),
+        *("approval_hours", "risk_words", "step_turns", "step_tokens", "step_seconds"),
+    ),
+    "spending": (*("cap_task", "cap_person", "cap_chat", "cap_day", "cap_self", "cap_heartbeat"),),
+    "models": (
+        *("model", "model_small", "model_middle", "model_large", "fallback", "vision_model"),
+        *("no_vision", "anthropic_api_key", "anthropic_base_url", "openai_api_key"),
+        *("openai_base_url", "openai_tools", "model_silence"),
+    ),
+    "tools": (
+        *("tools_security", "tools_ask", "tools_allow", "tools_ask_for", "tools_deny"),
+        *("tools_trust_sandbox", "tools_network", "tools_env", "tools_folders", "tools_processes"),
+        *("tools_as_root", "fetch_private", "searxng_url", "brave_api_key", "tavily_api_key"),
+    ),
+    "clis": ("cli_slots", "cli_patience_minutes", "cli_hours", "mcp_kept", "mcp_idle_minutes"),
+    "initiative": (
+        *("heartbeat_minutes", "heartbeat_hours", "self_check_minutes", "evolve", "evolve_share"),
+    ),
+    "time": ("language", "timezone", "quiet_hours", "holidays"),
+    "memory": ("memory", "embedding_base_url", "embedding_model", "embedding_api_key"),
+    "channels": (
+        *("owners", "telegram_bot_token", "telegram_base_url", "feishu_app_id"),
+        *("feishu_app_secret", "feishu_domain", "feishu_monthly_quota"),
+    ),
+    "web": ("web_host", "web_port", "web_token", "web_url"),
+    "data": (
+        *("home", "database_url", "retention", "backup_dir", "backup_hours", "backup_keep"),
+        *("log_level", "log_format", "log_megabytes", "log_files"),
+        *("otlp_endpoint", "otlp_headers"),
+    ),
+}
+"""All settings, in the order in which they are shown."""
+
+_ON_SETUP = {
+    *("model", "anthropic_api_key", "anthropic_base_url", "openai_api_key", "openai_base_url"),
+    *(field for fields in CHANNEL_SETTINGS.values() for field in fields),
+}
+"""A real call must succeed before these are used."""
+
+
+class SettingsEditor:
+    """Implements `handlers.ports_autonomy.SettingEditorPort`."""
+
+    def __init__(self, reloader: SettingsReloader) -> None:
+        self._reloader = reloader
+        self._revision_key = secrets.token_bytes(16)
+
+    async def list_settings(self) -> SettingList:
+        in_force = self._reloader.in_force
+        try:
+            origins = await asyncio.to_thread(find_origins, in_force.home)
+            stored = await asyncio.to_thread(self._reloader.load)
+        except BadSettings as error:
+            return SettingList(
+                revision=self._revision(in_force),
+                settings=_views(in_force, in_force, {}),
+                faults=error.errors,
+            )
+        views = _views(in_force, stored, origins)
+        return SettingList(revision=self._revision(in_force), settings=views)
+
+    async def change(self, changes: Mapping[str, str], *, seen: str = "") -> SettingsReading:
+        return await finish_despite_cancel(self._change(changes, seen))
+
+    async def _change(self, changes: Mapping[str, str], seen: str) -> SettingsReading:
+        async with self._reloader.lock:
+            listed = await self.list_settings()
+            if seen and seen != listed.revision:
+                raise UserError("settings_changed")
+            if listed.faults:
+                raise UserError("settings_faults", faults=_told(listed.faults))
+            known = {each.name: each for each in listed.settings}
+            fields = [_check_change(known, name, value) for name, value in changes.items()]
+            try:
+                found = await asyncio.to_thread(_write, self._reloader.in_force.home, changes)
+            except BadSettings as error:
+                raise UserError("settings_faults", faults=_told(error.errors)) from error
+            except EnvFileError as error:
+                raise UserError("setup_not_written", reason=str(error)) from error
+            reading = await self._reloader.take(found, fields)
+        log.info("settings changed on their page: %s", ", ".join(reading.applied) or "none")
+        if reading.applied:
+            # Everybody who owns this learns of it, also who did not look at the page.
+            await self._reloader.owners.notify(
+                f"settings:{secrets.token_hex(8)}", lambda words: settings_card(reading, words)
+            )
+        return reading
+
+    def _revision(self, settings: Settings) -> str:
+        values = repr([write_value(getattr(settings, each)) for each in sorted(_EDITABLE)])
+        return blake2b(values.encode(), key=self._revision_key, digest_size=8).hexdigest()
+
+
+_EDITABLE = frozenset(AT_ONCE) - _ON_SETUP
+
+
+def _views(
+    in_force: Settings, stored: Settings, origins: Mapping[str, tuple[SettingSource, str]]
+) -> tuple[SettingView, ...]:
+    return tuple(
+        _view(field, group, in_force, stored, origins.get(field, (SettingSource.DEFAULT, "")))
+        for group, fields in GROUPS.items()
+        for field in fields
+    )
+
+
+def _view(
+    field: str,
+    group: str,
+    in_force: Settings,
+    stored: Settings,
+    origin: tuple[SettingSource, str],
+) -> SettingView:
+    about, value, secret = Settings.model_fields[field], getattr(in_force, field), is_secret(field)
+    source, file = origin
+    return SettingView(
+        name=str(about.alias),
+        field=field,
+        group=group,
+        value="" if secret else write_value(value),
+        default="" if secret else write_value(about.get_default()),
+        is_secret=secret,
+        is_set=value != about.get_default(),
+        source=source,
+        file=file,
+        change=_way_to_change(field, source),
+        options=list_options(field),
+        waits=value != getattr(stored, field),
+    )
+
+
+def _way_to_change(field: str, source: SettingSource) -> SettingChange:
+    if source is SettingSource.ENVIRONMENT:
+        return SettingChange.ENVIRONMENT
+    if field in _ON_SETUP:
+        return SettingChange.SETUP
+    return SettingChange.HERE if field in _EDITABLE else SettingChange.RESTART
+
+
+def _check_change(known: Mapping[str, SettingView], name: str, value: str) -> str:
+    """Returns the field. Raises UserError."""
+    view = known.get(name)
+    if view is None:
+        raise UserError("setting_unknown", name=formats.code_text(name, _MAX_NAME))
+    if view.change is not SettingChange.HERE:
+        raise UserError("setting_fixed", name=name)
+    if len(value) > _MAX_VALUE or (view.options and value and value not in view.options):
+        raise UserError("setting_value", name=name)
+    return view.field
+
+
+def _write(home: Path, changes: Mapping[str, str]) -> Settings:
+    """Returns what the sources say from then on. Blocking. Raises BadSettings and EnvFileError."""
+    found: list[Settings] = []
+    file = home / ".env"
+
+    def check(draft: Path) -> None:
+        try:
+            found.append(load_with_env_file(home, draft))
+            check_all(found[0])
+        except BadSettings as error:
+            raise BadSettings(
+                [each.replace(str(draft), str(file)) for each in error.errors]
+            ) from None
+
+    write_env_file(file, changes, check=check)
+    return found[0]
+
+
+def _told(faults: tuple[str, ...]) -> str:
+    return " · ".join(formats.code_text(each, 300) for each in faults[:5])
