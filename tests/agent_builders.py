@@ -29,11 +29,11 @@ from bot.engine.llm.tool_calls import CallAuthorizer, CallDecision, CallVerdict,
 from bot.engine.mcp.client.server_pool import McpServerPool
 from bot.engine.memory.conversation_archive.service import ArchiveContext
 from bot.engine.permissions.requests import ApprovalRequester, SuspendedCalls
-from bot.engine.sandbox.command_homes import CommandHomes
+from bot.engine.sandbox.process_runner import CommandHomes
 from bot.engine.sandbox.spec import Sandbox
 from bot.engine.tools.shell_exec import CommandShell
 from bot.engine.tracing.span_recorder import ModelCallStart, SpanRecorder
-from bot.engine.web.fetcher import WebFetcher
+from bot.engine.web import WebFetcher
 from bot.engine.workers.personas import BUILT_IN_PERSONAS, PRAGMATIST_PERSONA, Persona
 from bot.engine.workers.spec import WorkerSpec
 from storage.db import Database

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 
-from bot.engine.timing.due_timer import DueSource, DueTimer
+from bot.engine.timing import DueSource, DueTimer
 
 
 @asynccontextmanager

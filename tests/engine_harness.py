@@ -35,10 +35,9 @@ from bot.engine.mcp.client.server_pool import McpServerPool
 from bot.engine.permissions.requests import ApprovalRequester as ToolAsker
 from bot.engine.permissions.requests import DecisionRecorder
 from bot.engine.tasks.access import TaskAccess
-from bot.engine.tasks.dispatch import LocalDispatcher
-from bot.engine.tasks.recovery import OFFER_AFTER
+from bot.engine.tasks.dispatch import OFFER_AFTER, LocalDispatcher
 from bot.engine.tasks.service import TaskService
-from bot.engine.timing.due_timer import DueTimer
+from bot.engine.timing import DueTimer
 from bot.engine.tracing.span_recorder import SpanRecorder
 from bot.engine.workflow.definition import Workflow, dump_workflow
 from bot.engine.workflow.live_progress import LiveProgress
@@ -47,7 +46,7 @@ from bot.engine.workflow.runner import TaskRunner
 from bot.engine.workflow.step_approvals import CapExtensionRequester, StepApprovalRequester
 from bot.engine.workflow.step_executor import AttachImages, RunnerDeps
 from bot.engine.workflow.task_store import TaskStore
-from bot.engine.workspaces.artifacts import TaskArtifacts
+from bot.engine.workspaces.task_workspaces import TaskArtifacts
 from cards.courier import CardRef, Courier, OwnerCardSender
 from cards.model import Card
 from storage import schema

@@ -34,12 +34,11 @@ from bot.engine.autonomy.self_check import SELF_CHECK, SelfCheckService
 from bot.engine.llm.acp.agent_config import AcpAgentsFile
 from bot.engine.llm.backend import OFFLINE_NAME
 from bot.engine.memory.promotion import QualityMetrics
-from bot.engine.tasks.recovery import requeue_interrupted
+from bot.engine.tasks.dispatch import requeue_interrupted
 from bot.engine.tasks.system_status import measure_disk_use
-from bot.engine.upkeep.retention import RetentionService
-from bot.engine.upkeep.scheduled_backups import get_backup_state
+from bot.engine.upkeep import RetentionService, get_backup_state
 from bot.engine.workflow.presentation.drawing import prune_pictures
-from bot.engine.workspaces.artifacts import TaskArtifacts
+from bot.engine.workspaces.task_workspaces import TaskArtifacts
 from bot.transports.alerts import ChannelAlerts
 from bot.transports.outbox import OutboxCourier
 from bot.transports.ports import Clock

@@ -31,8 +31,7 @@ from bot.engine.mcp.client.server_pool import McpServerPool
 from bot.engine.mcp.client.sign_in import CALLBACK_PATH
 from bot.engine.mcp.server import protocol
 from bot.engine.mcp.server.memory_server import ForbiddenScope, McpMemoryServer
-from bot.engine.upkeep.owner_notices import RestoreNotice
-from bot.engine.upkeep.scheduled_backups import BackupScheduler
+from bot.engine.upkeep import BackupScheduler, RestoreNotice
 from bot.transports.inbox import InboxService
 from bot.transports.supervisor import ChannelSupervisor
 from bot.transports.web.access import VISITOR, get_bearer_token, has_bearer_token

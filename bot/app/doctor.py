@@ -27,7 +27,7 @@ from bot.engine.autonomy.doctor import (
 )
 from bot.engine.autonomy.self_check import SelfCheckService
 from bot.engine.llm.backend import OFFLINE_NAME
-from bot.engine.upkeep.scheduled_backups import get_backup_state
+from bot.engine.upkeep import get_backup_state
 from bot.engine.workers.spec import CostAccount
 from bot.transports.ports import Clock
 from bot.transports.quota import MonthlyQuota

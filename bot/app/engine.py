@@ -56,16 +56,16 @@ from bot.engine.llm.backend import RunLimits
 from bot.engine.llm.stored_messages import with_present_time
 from bot.engine.memory.writer import MemoryWriter
 from bot.engine.permissions.requests import DecisionSignal, SuspendedCalls
-from bot.engine.skills.skill_review_notifier import SkillReviewNotifier
+from bot.engine.skills.skill_library import SkillReviewNotifier
 from bot.engine.tasks.access import TaskAccess
 from bot.engine.tasks.approvals import ApprovalCardPublisher, ApprovalExpirer
 from bot.engine.tasks.dispatch import LocalDispatcher
-from bot.engine.tasks.journal.task_journal import TaskJournal
-from bot.engine.tasks.journal.updates import JournalAttachments
+from bot.engine.tasks.journal_updates import JournalAttachments
 from bot.engine.tasks.notifier import LiveCardUpdater, QueuePositionTracker, TaskNotifier
 from bot.engine.tasks.service import TaskService
 from bot.engine.tasks.subagent_reports import SubagentReportDelivery
-from bot.engine.timing.due_timer import DueTimer
+from bot.engine.tasks.task_journal import TaskJournal
+from bot.engine.timing import DueTimer
 from bot.engine.tracing.trace_card import TraceCardUpdater
 from bot.engine.workflow.live_progress import LiveProgress
 from bot.engine.workflow.presentation.task_view import TaskViewLoader
@@ -74,7 +74,7 @@ from bot.engine.workflow.step_approvals import (
     CapExtensionRequester,
 )
 from bot.engine.workflow.step_executor import MAX_CONTEXT_TOKENS, RunnerDeps
-from bot.engine.workspaces.artifacts import TaskArtifacts
+from bot.engine.workspaces.task_workspaces import TaskArtifacts
 from bot.transports.outbox import OutboxCourier
 from bot.transports.ports import Clock
 from handlers.approval_cards import ApprovalCards

@@ -25,7 +25,7 @@ from bot.engine.autonomy.evolution.sources import (
 )
 from bot.engine.llm.backend import RunLimits, RunPurpose
 from bot.engine.tasks.approvals import ApprovalCardPublisher
-from bot.engine.workflow.library.named_workflows import WorkflowLibrary
+from bot.engine.workflow.named_workflows import WorkflowLibrary
 from bot.transports.outbox import OutboxCourier
 from bot.transports.ports import Clock
 from storage.prompt_versions import EvolutionRepo

@@ -17,11 +17,10 @@ from bot.engine.autonomy.self_check import SELF_CHECK
 from bot.engine.schedule.builtin import BuiltinSchedule, BuiltinSchedules
 from bot.engine.schedule.firing import DueTimes, ScheduledService, ScheduleFirer, TaskEnqueuer
 from bot.engine.schedule.service import ScheduleService
-from bot.engine.timing.due_timer import DueTimer
-from bot.engine.timing.recurrence import DayHours, working_calendar
-from bot.engine.workflow.library.named_workflows import WorkflowLibrary
+from bot.engine.timing import DayHours, DueTimer, working_calendar
+from bot.engine.workflow.named_workflows import WorkflowLibrary
 from bot.engine.workspaces.projects import ProjectFolderService
-from bot.engine.workspaces.worktrees import TaskWorktrees
+from bot.engine.workspaces.task_workspaces import TaskWorktrees
 from bot.transports.ports import Clock
 from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER
 from storage.records.messages import ChatAddress

@@ -34,7 +34,7 @@ from bot.config.settings import (
 )
 from bot.config.sources import FileStamp, list_differences, read_stamps
 from bot.engine.redaction import SecretMasker
-from bot.engine.timing.recurrence import working_calendar
+from bot.engine.timing import working_calendar
 from bot.engine.workflow.step_approvals import StepApprovalRules, parse_risk_words
 from bot.transports.quota import MonthlyQuota
 from cards.catalog import catalog_for

@@ -19,7 +19,7 @@ from bot.engine.tasks.system_status import (
     SystemStatusService,
     measure_disk_use,
 )
-from bot.engine.upkeep.scheduled_backups import get_backup_state
+from bot.engine.upkeep import get_backup_state
 from bot.transports.alerts import ChannelAlerts
 from bot.transports.ports import Clock, SystemClock
 from cards.catalog import catalog_for

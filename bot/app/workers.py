@@ -24,7 +24,7 @@ from bot.engine.llm.api.access import LearnedToolForms
 from bot.engine.llm.backend import WorkerMode
 from bot.engine.llm.backend_registry import BackendRegistry
 from bot.engine.llm.tool_calls import AgentTool
-from bot.engine.mcp.client.project_servers import McpConsents, ProjectServers
+from bot.engine.mcp.client.server_config import McpConsents, ProjectServers
 from bot.engine.mcp.client.server_pool import KeptServers, McpServerPool
 from bot.engine.mcp.client.sign_in import CALLBACK_PATH, McpSignIns
 from bot.engine.mcp.server.tool_server import ToolLender
@@ -37,24 +37,28 @@ from bot.engine.permissions.rules import ReadProtectedFiles
 from bot.engine.permissions.service import PermissionService
 from bot.engine.redaction import SecretMasker
 from bot.engine.sandbox.backends import SandboxDetector
-from bot.engine.sandbox.command_homes import CommandHomes
+from bot.engine.sandbox.process_runner import CommandHomes
 from bot.engine.sandbox.spec import Sandbox, SandboxKind, command_environment
 from bot.engine.skills.skill_library import SkillLibrary
 from bot.engine.skills.skill_paths import SkillPaths
 from bot.engine.tasks.access import TaskAccess
-from bot.engine.tasks.journal.recall import TaskMemories
+from bot.engine.tasks.journal_recall import TaskMemories
 from bot.engine.tools.ask_user import ask_user_tool
 from bot.engine.tools.file_editing import edit_tool, write_tool
 from bot.engine.tools.file_reading import grep_tool, list_tool, read_tool
 from bot.engine.tools.memory_lookup import memory_get_tool, memory_search_tool
 from bot.engine.tools.shell_exec import CommandShell, exec_tool
 from bot.engine.tools.web import web_fetch_tool, web_search_tool
-from bot.engine.web.fetcher import PrivateHostError, WebFetcher, parse_private_hosts
-from bot.engine.web.search import SearchProvider, WebSearch
-from bot.engine.web.urls import parse_url
+from bot.engine.web import (
+    PrivateHostError,
+    SearchProvider,
+    WebFetcher,
+    WebSearch,
+    parse_private_hosts,
+    parse_url,
+)
 from bot.engine.workers.mcp_config import McpConfigFile
-from bot.engine.workers.persona_library import PersonaLibrary
-from bot.engine.workers.personas import Persona
+from bot.engine.workers.personas import Persona, PersonaLibrary
 from bot.engine.workers.spec import WorkerSpec
 from bot.transports.ports import Clock
 from bot.transports.web.access_token import load_or_create_token

@@ -61,7 +61,7 @@ def open_workflow(source: str, *, as_json: bool) -> tuple[str, Any]:
     """A workflow's name and content. Exits with status 1 if it is invalid, 2 if the file is
     missing."""
     from bot.engine.workflow.field_reader import InvalidGraph
-    from bot.engine.workflow.library.named_workflows import (
+    from bot.engine.workflow.named_workflows import (
         UnreadableWorkflowFile,
         WorkflowLibrary,
         parse_workflow_text,
@@ -105,7 +105,7 @@ def list_workflows(as_json: JsonOption = False) -> None:
     """List workflows, and invalid files with their errors."""
     with report_start_failures(as_json=as_json):
         # Imported here so that `--help` stays fast.
-        from bot.engine.workflow.library.named_workflows import WorkflowLibrary
+        from bot.engine.workflow.named_workflows import WorkflowLibrary
         from cards.catalog import catalog_for
         from cards.views.workflows import workflows_data
         from storage.records.people import Language
@@ -127,7 +127,7 @@ def validate(
 ) -> None:
     """Validate a workflow; status 1 and all errors if invalid."""
     with report_start_failures(as_json=as_json):
-        from bot.engine.workflow.library.named_workflows import describe_workflow
+        from bot.engine.workflow.named_workflows import describe_workflow
         from cards.views.workflows import workflow_data
 
         name, workflow = open_workflow(file, as_json=as_json)
@@ -141,7 +141,7 @@ def validate(
 def show(source: SourceArgument, as_json: JsonOption = False) -> None:
     """Draw a workflow as Mermaid text."""
     with report_start_failures(as_json=as_json):
-        from bot.engine.workflow.library.named_workflows import describe_workflow
+        from bot.engine.workflow.named_workflows import describe_workflow
         from bot.engine.workflow.presentation.drawing import render_mermaid
         from cards.catalog import catalog_for
         from cards.views.workflows import workflow_data
@@ -176,7 +176,7 @@ def run(
     with report_start_failures(as_json=as_json):
         from bot.cli.workflow_run import result_data, result_lines, run_workflow
         from bot.config.settings import load_settings
-        from bot.engine.workflow.library.named_workflows import prepare_run
+        from bot.engine.workflow.named_workflows import prepare_run
         from storage.errors import DataDirectoryInUse
 
         settings = load_settings()
@@ -244,7 +244,7 @@ def evaluate(
 
 def _parse_inputs(workflow: Any, inputs: list[str], *, as_json: bool) -> dict[str, Any]:
     """Exits with status 2 and all errors."""
-    from bot.engine.workflow.library.named_workflows import describe_workflow
+    from bot.engine.workflow.named_workflows import describe_workflow
     from cards.catalog import catalog_for
     from cards.views.workflows import input_kind_label, input_line
     from handlers.workflow_inputs import parse_inputs

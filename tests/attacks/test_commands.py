@@ -12,7 +12,7 @@ import pytest
 from bot.engine.llm.backend import WorkerMode
 from bot.engine.permissions.call_checks import is_read_only_command
 from bot.engine.permissions.command_analysis import _PLAIN
-from bot.engine.sandbox.command_homes import CommandHomes
+from bot.engine.sandbox.process_runner import CommandHomes
 from bot.engine.sandbox.spec import Sandbox, command_environment
 from bot.engine.tools.shell_exec import CommandShell, exec_tool
 from tests.bot.engine.permissions.policy_cases import WORKSPACE, build_policy, decide_verdict

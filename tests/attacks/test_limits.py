@@ -15,7 +15,7 @@ import pytest
 from bot.engine.llm.backend import WorkerMode
 from bot.engine.sandbox import cgroups
 from bot.engine.sandbox.backends import BubblewrapSandbox, SupervisedSandbox
-from bot.engine.sandbox.command_homes import CommandHomes
+from bot.engine.sandbox.process_runner import CommandHomes
 from bot.engine.sandbox.spec import LimitEnforcement, SandboxKind, build_view, default_limits
 from bot.engine.tools.shell_exec import CommandShell, exec_tool
 from tests.bot.engine.sandbox.conftest import SandboxCell, cell

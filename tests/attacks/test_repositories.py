@@ -13,8 +13,7 @@ import pytest_asyncio
 
 from bot.engine.llm.backend import BackendDenied
 from bot.engine.sandbox.git_runner import GitFailed
-from bot.engine.workspaces.artifacts import TaskArtifacts
-from bot.engine.workspaces.worktrees import TaskWorktrees
+from bot.engine.workspaces.task_workspaces import TaskArtifacts, TaskWorktrees
 from storage.records.tasks import Task
 from tests.bot.engine.workspaces.git_project import GitProject, always_adopted
 from tests.journeys.model_world import (

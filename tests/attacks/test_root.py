@@ -18,7 +18,7 @@ from bot.engine.llm import workspace_files
 from bot.engine.llm.backend import WorkerMode
 from bot.engine.sandbox import backends, supervisor
 from bot.engine.sandbox.backends import BubblewrapSandbox, SupervisedSandbox
-from bot.engine.sandbox.command_homes import CommandHomes
+from bot.engine.sandbox.process_runner import CommandHomes
 from bot.engine.sandbox.spec import LimitEnforcement, Sandbox, SandboxKind, default_limits
 from bot.engine.tools.shell_exec import CommandShell, exec_tool
 from tests.attacks.test_limits import BOMBS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import cycle
 from pathlib import Path
 
-from bot.engine.workspaces.artifacts import MAX_BYTES
+from bot.engine.workspaces.task_workspaces import MAX_BYTES
 from tests.chaos.inspection import rows
 from tests.emulators.models.script import ReceivedRequest, ScriptedReply
 from tests.journeys.model_world import ModelWorld, model_world, plan_reply, shows, step_reply

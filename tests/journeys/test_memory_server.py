@@ -19,7 +19,7 @@ from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextContent
 
-from bot.engine.mcp.client.stdio_transport import open_stdio
+from bot.engine.mcp.client.session import open_stdio
 from bot.engine.sandbox.spec import SandboxLaunch
 from tests.journeys.program import ShiftbossProcess, run_command
 from tests.thoroughness import thorough_only

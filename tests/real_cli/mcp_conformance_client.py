@@ -17,7 +17,7 @@ import httpx2
 from bot.engine.llm.backend import McpServer
 from bot.engine.mcp.client.session import open_http_session
 from bot.engine.mcp.client.sign_in import McpSignIns
-from bot.engine.web.fetcher import WebFetcher, parse_private_hosts
+from bot.engine.web import WebFetcher, parse_private_hosts
 
 ARGUMENTS: dict[str, Any] = {"add_numbers": {"a": 2, "b": 3}}
 

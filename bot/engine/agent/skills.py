@@ -20,8 +20,7 @@ from bot.engine.llm.backend import OFFLINE_NAME as OFFLINE
 from bot.engine.llm.backend import BackendDenied, BackendError, RunLimits, RunPurpose, WorkerMode
 from bot.engine.llm.tool_calls import AgentTool
 from bot.engine.llm.workspace_files import PathRefused
-from bot.engine.skills.skill_library import SkillLibrary
-from bot.engine.skills.skill_prompts import render_catalogue
+from bot.engine.skills.skill_library import SkillLibrary, render_catalogue
 from bot.engine.tools.skill_load import SKILLS_FOLDER, copy_skill_files, skill_load_tool
 from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import BackendPreference, CostAccount, WorkerSpec

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
-from bot.engine.permissions.call_classifier import is_outside, named_paths, relative_path
 from bot.engine.permissions.command_analysis import (
     CommandPart,
     ExpandedScript,
@@ -29,10 +28,13 @@ from bot.engine.permissions.rules import (
     PermissionRules,
     first_match,
     first_possible_match,
+    is_outside,
+    named_paths,
     normalize_text,
+    relative_path,
 )
 from bot.engine.permissions.shell_parser import ShellScript, SimpleCommand, parse_script
-from bot.engine.web.urls import WebUrl
+from bot.engine.web import WebUrl
 from cards.permission_reasons import PermissionReason, build_reason
 
 

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from bot.engine.llm.tool_calls import READ_ONLY_KINDS, ToolCall
-from bot.engine.permissions.call_classifier import CallEffect, classify_call
+from bot.engine.permissions.rules import CallEffect, classify_call
 from storage.file_trees import walk_folders
 
 _MAX_HASHED_BYTES = 10_000_000

@@ -25,14 +25,14 @@ from bot.engine.permissions.call_checks import (
     no_rule,
     stays_in_workspace,
 )
-from bot.engine.permissions.call_classifier import (
+from bot.engine.permissions.rules import (
     OWN_TOOLS,
     CallEffect,
     CallSubject,
+    PermissionRules,
     classify_call,
     is_outside,
 )
-from bot.engine.permissions.rules import PermissionRules
 from bot.engine.workers.personas import Persona
 from cards.permission_reasons import PermissionReason, build_reason
 from storage.records.tools import StandingPermission

@@ -21,7 +21,7 @@ from bot.engine.llm.tool_calls import (
     ToolCall,
     call_fingerprint,
 )
-from bot.engine.permissions.call_classifier import SESSIONS_SPAWN
+from bot.engine.permissions.rules import SESSIONS_SPAWN
 from bot.engine.workers.spec import WorkerSpec
 from cards.catalog import catalog_for
 from cards.permission_reasons import describe_reason

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias, assert_never
 from zoneinfo import ZoneInfo
 
 from bot.engine.agent.conversation.turn_taking import CardPoster
-from bot.engine.timing.recurrence import DayHours, WorkingCalendar, load_zone, next_due
+from bot.engine.timing import DayHours, WorkingCalendar, load_zone, next_due
 from bot.engine.workflow.definition import Workflow, load_workflow
 from bot.engine.workflow.validation import validate_workflow
 from cards import formats

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from bot.engine.schedule.firing import DueTimes, ScheduleFirer
-from bot.engine.timing.recurrence import check_timing, load_zone
+from bot.engine.timing import check_timing, load_zone
 from handlers.errors import ActionForbidden, UserError
 from handlers.ports_autonomy import ScheduleView, TimedRequest
 from storage.db import Database, Transaction

@@ -23,7 +23,7 @@ from bot.engine.schedule.phrases.model import TimePhrase
 from bot.engine.schedule.phrases.reader import read_phrase
 from bot.engine.schedule.phrases.requests import LIMIT, find_request, split_end
 from bot.engine.schedule.phrases.words import normalise, read_amount
-from bot.engine.timing.recurrence import TimingError, check_timing
+from bot.engine.timing import TimingError, check_timing
 from handlers.ports_autonomy import TimedRequest
 from storage.records.schedules import CronTiming, OneTime, Timing
 

@@ -1,5 +1,5 @@
-"""Executes people's commands on tasks. Each command locks the task, is recorded once under its
-message, and checks the person's rights and the task's state."""
+"""Executes people's commands on tasks. Each command locks the task, is recorded once, and has the
+effect that its state allows."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from bot.engine.tasks import commands
 from bot.engine.tasks.access import TaskAccess
-from bot.engine.tasks.commands import CommandEffect
 from bot.engine.tasks.queue import TaskDispatcher
-from bot.engine.workflow.definition import Workflow, load_workflow
+from bot.engine.workflow.definition import Workflow, dump_workflow, load_workflow
 from bot.engine.workflow.error_policy import MAX_REPLANS
 from bot.engine.workflow.plan import insert_steps
 from bot.engine.workflow.presentation.task_view import TaskViewLoader
@@ -27,6 +25,7 @@ from storage.records.tasks import (
     NewTask,
     NodeStatus,
     Task,
+    TaskControl,
     TaskEvent,
     TaskGraph,
     TaskId,
@@ -36,6 +35,172 @@ from storage.records.tasks import (
     TaskStatus,
     TaskView,
 )
+from storage.tasks import TaskChanges
+
+# Effects of commands on a task in each of its states, as pure functions, and new versions of its
+# plan. Each command returns the changes, or None if the task is already in the desired state,
+# and raises WrongState if the state forbids it.
+
+_PAUSABLE = {TaskStatus.PENDING, TaskStatus.WAITING, TaskStatus.BLOCKED}
+_RESTARTABLE = {TaskStatus.FAILED, TaskStatus.BLOCKED, TaskStatus.CANCELLED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandEffect:
+    """The changes that a command makes in a task. `released_status` is the status of the steps that
+    may run again; None if no step is released."""
+
+    changes: TaskChanges
+    event: EventKind
+    text: str = ""
+    released_status: NodeStatus | None = None
+
+
+def resolve_changes(task: Task, effect: CommandEffect, now: datetime) -> TaskChanges:
+    """All changes of the effect; a task that enters the queue or moves in it waits from now on, at
+    its own priority."""
+    changes = effect.changes
+    if changes.get("status") is TaskStatus.PENDING or "priority" in changes:
+        return {"priority": task.priority, **changes, "waiting_since": now}
+    return changes
+
+
+def pause(task: Task, reason: str) -> CommandEffect | None:
+    """A running task pauses after its current step; waiting and tracked tasks pause at once."""
+    if task.status is TaskStatus.PAUSED or task.control is TaskControl.PAUSE:
+        return None
+    if task.status is TaskStatus.RUNNING and not task.outside:
+        return CommandEffect(
+            changes={"control": TaskControl.PAUSE, "status_reason": reason}, event=EventKind.NOTE
+        )
+    if task.status not in _PAUSABLE and not (task.outside and task.status is TaskStatus.RUNNING):
+        raise WrongState("task", task.id, task.status)
+    return CommandEffect(
+        changes={
+            "status": TaskStatus.PAUSED,
+            "status_reason": reason,
+            "resumed_first": 0,
+            "wake_at": None,
+        },
+        event=EventKind.PAUSED,
+        text=reason,
+    )
+
+
+def resume(task: Task) -> CommandEffect | None:
+    """Queue the task before new work of its priority, or cancel a pause not yet in effect."""
+    if task.status in {TaskStatus.PAUSED, TaskStatus.BLOCKED}:
+        changes: TaskChanges = {
+            "status": _restart_status(task),
+            "status_reason": "",
+            "failures_in_row": 0,
+            "errors": 0,
+        }
+        return CommandEffect(changes=changes, event=EventKind.RESUMED)
+    if task.status is TaskStatus.RUNNING and task.control is TaskControl.PAUSE:
+        taken_back: TaskChanges = {"control": TaskControl.RUN, "status_reason": ""}
+        return CommandEffect(changes=taken_back, event=EventKind.RESUMED)
+    if task.status in {TaskStatus.PENDING, TaskStatus.RUNNING}:
+        return None
+    raise WrongState("task", task.id, task.status)
+
+
+def stop(task: Task, now: datetime) -> CommandEffect | None:
+    """End the task now and interrupt a running step."""
+    if task.status is TaskStatus.CANCELLED:
+        return None
+    if task.status.is_final:
+        raise WrongState("task", task.id, task.status)
+    changes: TaskChanges = {
+        "status": TaskStatus.CANCELLED,
+        "status_reason": "",
+        "phase": TaskPhase.ENDED,
+        "control": TaskControl.RUN,
+        "ended_at": now,
+    }
+    return CommandEffect(
+        changes=changes, event=EventKind.CANCELLED, released_status=NodeStatus.RUNNING
+    )
+
+
+def retry(task: Task) -> CommandEffect | None:
+    """Run unsuccessful steps again; finished steps stay finished."""
+    if task.status in {TaskStatus.PENDING, TaskStatus.RUNNING}:
+        return None
+    if task.status not in _RESTARTABLE:
+        raise WrongState("task", task.id, task.status)
+    changes: TaskChanges = {
+        "status": _restart_status(task),
+        "status_reason": "",
+        "phase": TaskPhase.DOING if task.graph_version or task.outside else TaskPhase.QUEUED,
+        "control": TaskControl.RUN,
+        "failures_in_row": 0,
+        "errors": 0,
+        "ended_at": None,
+    }
+    return CommandEffect(
+        changes=changes, event=EventKind.RESUMED, released_status=NodeStatus.FAILED
+    )
+
+
+def set_priority(task: Task, priority: TaskPriority) -> CommandEffect | None:
+    if task.priority is priority:
+        return None
+    if task.status.is_final:
+        raise WrongState("task", task.id, task.status)
+    return CommandEffect(changes={"priority": priority}, event=EventKind.REORDERED, text=priority)
+
+
+def send_message(task: Task, text: str) -> CommandEffect | None:
+    """Allowed unless the task is finished."""
+    if task.status.is_final:
+        raise WrongState("task", task.id, task.status)
+    return CommandEffect(changes={}, event=EventKind.MESSAGE, text=text)
+
+
+def replan(task: Task, reason: str) -> CommandEffect | None:
+    if task.status.is_final or task.outside or not task.graph_version:
+        raise WrongState("task", task.id, task.status)
+    return CommandEffect(changes={}, event=EventKind.NOTE, text=reason)
+
+
+def start_anyway(task: Task) -> CommandEffect | None:
+    if task.let_in:
+        return None
+    if task.status.is_final:
+        raise WrongState("task", task.id, task.status)
+    return CommandEffect(changes={"let_in": True}, event=EventKind.NOTE)
+
+
+async def store_plan(
+    store: TaskStore,
+    tx: Transaction,
+    task: Task,
+    workflow: Workflow,
+    *,
+    reason: str,
+    author: PersonId,
+    now: datetime,
+) -> Task:
+    """Store the workflow as the next version of the task's plan."""
+    graph = TaskGraph(
+        task_id=task.id,
+        version=task.graph_version + 1,
+        body=dump_workflow(workflow),
+        reason=reason,
+        author=author,
+    )
+    await store.graphs.add(tx, graph, now=now)
+    return await store.tasks.update(tx, task, graph_version=graph.version)
+
+
+def _restart_status(task: Task) -> TaskStatus:
+    """Tracked tasks are not queued: they continue at once."""
+    return TaskStatus.RUNNING if task.outside else TaskStatus.PENDING
+
+
+# Executes people's commands on tasks. Each command locks the task, is recorded once under its
+# message, and checks the person's rights and the task's state.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,30 +297,26 @@ class TaskService:
         return await self.store.events.list_latest(task_id, limit)
 
     async def pause(self, task: Task, *, by: Person, source: str, reason: str = "") -> Task:
-        return await self._execute(
-            task, "pause", by, source, lambda held: commands.pause(held, reason)
-        )
+        return await self._execute(task, "pause", by, source, lambda held: pause(held, reason))
 
     async def resume(self, task: Task, *, by: Person, source: str, answer: str = "") -> Task:
-        return await self._execute(task, "resume", by, source, commands.resume, message=answer)
+        return await self._execute(task, "resume", by, source, resume, message=answer)
 
     async def stop(self, task: Task, *, by: Person, source: str) -> Task:
-        stopped = await self._execute(
-            task, "stop", by, source, lambda held: commands.stop(held, self.now())
-        )
+        stopped = await self._execute(task, "stop", by, source, lambda held: stop(held, self.now()))
         # A repeated command may meet a task that was retried since.
         if stopped.status.is_final:
             self.dispatcher.abort(task.id)
         return stopped
 
     async def retry(self, task: Task, *, by: Person, source: str) -> Task:
-        return await self._execute(task, "retry", by, source, commands.retry)
+        return await self._execute(task, "retry", by, source, retry)
 
     async def retry_unattended(self, task_id: TaskId, *, source: str) -> bool:
         """Retry a blocked or failed task in its creator's name; False if its state forbids that."""
         task = await self.store.tasks.get(task_id)
         try:
-            await self._apply(task, "retry", task.created_by, source, commands.retry)
+            await self._apply(task, "retry", task.created_by, source, retry)
         except WrongState:
             return False
         return True
@@ -164,7 +325,7 @@ class TaskService:
         self, task: Task, priority: TaskPriority, *, by: Person, source: str
     ) -> Task:
         return await self._execute(
-            task, "priority", by, source, lambda held: commands.set_priority(held, priority)
+            task, "priority", by, source, lambda held: set_priority(held, priority)
         )
 
     async def send_message(self, task: Task, text: str, *, by: Person, source: str) -> Task:
@@ -173,16 +334,16 @@ class TaskService:
             "message",
             by,
             source,
-            lambda held: commands.send_message(held, text),
+            lambda held: send_message(held, text),
             message=text,
         )
 
     async def start_anyway(self, task: Task, *, by: Person, source: str) -> Task:
-        return await self._execute(task, "let_in", by, source, commands.start_anyway)
+        return await self._execute(task, "let_in", by, source, start_anyway)
 
     async def replan(self, task: Task, reason: str, *, by: Person, source: str) -> Task:
         return await self._execute(
-            task, "replan", by, source, lambda held: commands.replan(held, reason), message=reason
+            task, "replan", by, source, lambda held: replan(held, reason), message=reason
         )
 
     async def inject(self, task: Task, titles: Sequence[str], *, by: Person, source: str) -> Task:
@@ -217,7 +378,7 @@ class TaskService:
         runs = await self.store.graphs.list_runs(task.id, tx=tx)
         changed = insert_steps(workflow, runs, titles)
         await self._append_event(tx, task, EventKind.INJECTED, " → ".join(titles))
-        return await commands.store_plan(
+        return await store_plan(
             self.store, tx, task, changed, reason="inject", author=by.id, now=self.now()
         )
 
@@ -265,7 +426,7 @@ class TaskService:
                 return held
             if order.released_status is not None:
                 await self._release_runs(tx, task.id, order, kind, now)
-            if changes := commands.resolve_changes(held, order, now):
+            if changes := resolve_changes(held, order, now):
                 held = await self.store.tasks.update(tx, held, **changes)
             await self._append_event(tx, held, order.event, order.text)
         self.dispatcher.wake()
@@ -282,7 +443,7 @@ class TaskService:
     async def _adopt_workflow(self, tx: Transaction, task: Task, workflow: Workflow) -> Task:
         """Start with this workflow, without planning."""
         now, author = self.now(), task.created_by
-        task = await commands.store_plan(
+        task = await store_plan(
             self.store, tx, task, workflow, reason="workflow", author=author, now=now
         )
         line = plan_log(task, workflow, task.graph_version)

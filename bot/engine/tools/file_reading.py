@@ -10,8 +10,7 @@ from typing import Any
 
 from bot.engine.llm import workspace_files as folder
 from bot.engine.llm.tool_calls import ERROR_PREFIX, AgentTool, CallKind, int_field, object_schema
-from bot.engine.permissions.call_classifier import relative_path
-from bot.engine.permissions.rules import ReadProtectedFiles
+from bot.engine.permissions.rules import ReadProtectedFiles, relative_path
 from bot.engine.tools.text_search import (
     MAX_HITS,
     SKIPPED_FOLDERS,

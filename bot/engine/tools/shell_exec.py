@@ -16,8 +16,8 @@ from weakref import WeakValueDictionary
 from bot.engine.llm.backend import WorkerMode
 from bot.engine.llm.tool_calls import ERROR_PREFIX, AgentTool, CallKind, int_field, object_schema
 from bot.engine.permissions.call_checks import is_read_only_command
-from bot.engine.sandbox.command_homes import CommandHomes
 from bot.engine.sandbox.process_runner import (
+    CommandHomes,
     ExitCause,
     ProcessResult,
     ProcessStartError,

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from bot.engine.llm import workspace_files as folder
 from bot.engine.llm.tool_calls import ERROR_PREFIX, AgentTool, CallKind, int_field, object_schema
-from bot.engine.skills.skill_bundle import MAX_FILE
-from bot.engine.skills.skill_prompts import render_skill, render_skill_file
+from bot.engine.skills.skill_library import render_skill, render_skill_file
+from bot.engine.skills.skill_paths import MAX_FILE
 from storage.records.skills import Skill, SkillRefusalReason, SkillRefused
 
 PROGRAM_FOLDER = ".shiftboss"

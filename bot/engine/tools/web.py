@@ -16,9 +16,7 @@ from typing import Any
 from bot.engine.llm import workspace_files as folder
 from bot.engine.llm.tool_calls import ERROR_PREFIX, AgentTool, CallKind, int_field, object_schema
 from bot.engine.redaction import frame_untrusted
-from bot.engine.web.fetcher import WebFetcher
-from bot.engine.web.search import MAX_RESULTS, WebSearch
-from bot.engine.web.urls import FetchRefused, WebPage, WebUrl
+from bot.engine.web import MAX_RESULTS, FetchRefused, WebFetcher, WebPage, WebSearch, WebUrl
 
 _MAX_PAGE_CHARS = 2_000_000
 _MAX_TAG_CHARS = 8_192

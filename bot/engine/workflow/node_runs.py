@@ -1,21 +1,211 @@
-"""The paths, outputs and rounds of stored node runs.
-
-`fix#2` is the path of the second activation of `fix`, `each[3]/read` is in the fourth round of
-`each`, and `@back:e7` is a note on an edge. Templates see no output keys that begin with @.
-"""
+"""The paths, outputs and rounds of stored node runs, and the values that a worker's answer gives by
+name."""
 
 from __future__ import annotations
 
+import json
 import re
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
-from bot.engine.workflow.answer_values import parse_answer_values
-from bot.engine.workflow.expressions.operations import TEXT_KEY
+from bot.engine.llm.answer_schemas import repair_json
+from bot.engine.workflow.expressions.operations import TEXT_KEY, Flag, is_hedged, qualify, read_flag
 from storage.records.tasks import NodeRun, NodeStatus
+
+# The values that a worker's answer gives by name, read as models and people write them: JSON in
+# any fence or in none, and pairs such as `Approved: True`, `**score** = 8` or `通过：是`.
+#
+# A value that the text leaves open is left out, so that a condition which needs it can be asked
+# about: `approved: true, but only if the tests pass` gives no `approved`.
+
+_MAX_READ = 20_000
+_MAX_DEPTH = 30
+_MAX_OBJECTS = 50
+_SCALARS = str | int | float | None
+RESERVED_NAMES = frozenset({"_raw", "summary", "files", "made", "left_out", "heard", "error"})
+"""Names of an output's own fields, which no answer can set."""
+
+_FENCED = re.compile(
+    # No run is read again from its middle, nor given back: that would take quadratic time.
+    r"(?<![`~])(`{3,16}+|~{3,16}+)[^\S\n]*+[\w+-]*+[^\S\n]*+\n(.*?)(?:\1|\Z)",
+    re.DOTALL,
+)
+_PLAIN_PUNCTUATION = str.maketrans("：＝（），；｜？｛｝［］“”‘’", ":=(),;|?{}[]\"\"''")
+_MARKUP = re.compile(r"[*`]+|(?<!\w)_+|(?<!_)_++(?!\w)")
+_FLAG_WORDS = r"true|false|yes|no|是|否|不是|不通过|未通过|通过|不同意|同意|✅|❌|✔|✘"
+_PAIR = re.compile(
+    r"(?P<negated>\b(?:not|isn't|never)[ ]|[未不没])?"
+    r"(?P<name>\b[A-Za-z_]\w{0,40}|[\u4e00-\u9fff]{2,8})[^\S\n]*(?:[:=|?]|->|=>|→)[^\S\n]*[\"']?"
+    rf"(?P<value>(?:{_FLAG_WORDS})(?![A-Za-z0-9_])|-?\d{{1,18}}(?:\.\d{{1,18}})?\b)"
+    r"(?P<rest>[^\n]{0,200})",
+    re.IGNORECASE,
+)
+_APPROVED = "approved"
+_APPROVED_NAMES = {
+    "approve", "is_approved", "isapproved", "是否通过", "是否批准", "是否同意", "通过", "批准",
+    "审核通过", "评审通过", "审查通过", "已批准", "结论", "评审结果", "审核结果", "审查结果",
+    "评审结论", "审批结果",
+}  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def parse_answer_values(text: str) -> Mapping[str, Any]:
+    """Extract named values from a text: those of its first JSON object (a lone `result` is
+    unwrapped), and pairs like `approved: true` or `score = 8`, which the object overrides. Where a
+    pair occurs twice the last one counts. A review that is approved or rejected in so many words
+    gives `approved`. Values that are nested too deeply are dropped."""
+    text = text[:_MAX_READ]
+    found = {**_parse_pairs(text), **_parse_json(text)}
+    values = {
+        name: value
+        for name, value in found.items()
+        if not (value is Flag.UNSURE or (value is None and name.casefold() == _APPROVED))
+        and not (name in RESERVED_NAMES or name.startswith("@") or _is_too_deep(value))
+    }
+    if not any(name.casefold() == _APPROVED for name in found):
+        verdict = _named_approval(found) or _read_verdict(text)
+        if verdict is not None and verdict is not Flag.UNSURE:
+            values[_APPROVED] = verdict.value
+    return MappingProxyType(values)
+
+
+def _parse_pairs(text: str) -> dict[str, Any]:
+    plain = _MARKUP.sub("", text.translate(_PLAIN_PUNCTUATION))
+    pairs: dict[str, Any] = {}
+    at = 0
+    while (found := _PAIR.search(plain, at)) is not None:
+        value = _parse_scalar(found["value"], found["rest"])
+        # What follows on the line may be the next pair, unless that is only the other choice.
+        at = found.end("rest" if value is Flag.UNSURE else "value")
+        if not found["negated"]:
+            pairs.pop(found["name"], None)
+            pairs[found["name"]] = value
+    return pairs
+
+
+def _parse_scalar(text: str, rest: str) -> bool | int | float | str | Flag:
+    flag = read_flag(text)
+    if flag is not None:
+        certain = qualify(flag, rest.lstrip("\"'"))
+        if certain is Flag.UNSURE:
+            return Flag.UNSURE
+        return bool(flag.value) if text.lower() in {"true", "false"} else text
+    return float(text) if "." in text else int(text)
+
+
+def _parse_json(text: str) -> dict[str, Any]:
+    for block in (*(found[2] for found in _FENCED.finditer(text)), text):
+        for candidate in (block, block.translate(_PLAIN_PUNCTUATION)):
+            value = next(_json_objects(candidate), None)
+            if value is None:
+                continue
+            inner = value.get("result")
+            return inner if set(value) == {"result"} and isinstance(inner, dict) else value
+    return {}
+
+
+def _json_objects(text: str) -> Iterator[dict[str, Any]]:
+    """The outermost objects that are not empty; an almost valid one if there is no other."""
+    # NaN and infinities cannot be stored.
+    decoder = json.JSONDecoder(parse_constant=lambda _: None)
+    at = text.find("{")
+    for _ in range(_MAX_OBJECTS):
+        if at < 0:
+            break
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            end = at + 1
+        else:
+            if isinstance(value, dict) and value:
+                yield value
+        at = text.find("{", end)
+    first, last = text.find("{"), text.rfind("}")
+    if 0 <= first < last:
+        try:
+            value = decoder.decode(repair_json(text[first : last + 1]))
+        except (ValueError, RecursionError):
+            return
+        if isinstance(value, dict) and value:
+            yield value
+
+
+def _is_too_deep(value: Any) -> bool:
+    level, depth = [value], 0
+    while level and depth <= _MAX_DEPTH:
+        depth += 1
+        groups = [each.values() if isinstance(each, dict) else each for each in level]
+        level = [part for each in groups if not isinstance(each, _SCALARS) for part in each]
+    return depth > _MAX_DEPTH
+
+
+def _named_approval(values: Mapping[str, Any]) -> Flag | None:
+    """The verdict under another name than `approved`."""
+    for name, value in values.items():
+        if name.casefold() in _APPROVED_NAMES:
+            if isinstance(value, bool | Flag):
+                return Flag(value) if isinstance(value, bool) else value
+            return read_flag(value) if isinstance(value, str) else None
+    return None
+
+
+_MAX_LINE = 300
+_BULLETS = " \t#>-+|✅❌🟢🔴👍👎🚫"
+_LEAD = (
+    r"(?:(?:my |the |final |overall |review )*"
+    r"(?:verdict|decision|result|status|recommendation|conclusion|outcome|review)"
+    r"|(?:最终|总体)?(?:评审|审核|审查|审批)?(?:结论|结果|意见|判定))?"
+    r" ?(?:is\b|[:：\-—–]|为|是)? ?(?:我|i (?:would )?|we )?"
+)
+_END = r"(?= ?(?:$|[.,!:;()—–\-。，！；：（）✅👍🎉🚀]))"
+_POSITIVE = re.compile(
+    _LEAD + r"(?:(?:approved?|accept(?:ed)?|lgtm|looks good(?: to me)?|ship it|good to (?:go|merge)"
+    r"|ready to (?:merge|ship)|no (?:further )?(?:changes|issues|objections))"
+    r"(?: (?:to me|to merge|to ship|as[ -]is|this|it|overall|this change|the change|this pr"
+    r"|the pr|by me|now|needed|found|from me|for release))*"
+    r"|(?:审核|评审|审查|予以)?(?:通过|批准|同意)(?:合并|发布|了)?|可以(?:合并|发布|上线)了?"
+    r"|没(?:有)?问题)" + _END,
+    re.IGNORECASE,
+)
+_NEGATIVE = re.compile(
+    _LEAD + r"(?:(?:not (?:yet )?(?:approved|accepted|ready|lgtm|good)|unapproved|disapproved"
+    r"|(?:request(?:ing)?|needs?|please make) (?:more )?(?:changes|work|fixes)|changes requested"
+    r"|changes (?:are )?(?:needed|required)"
+    r"|(?:do not|don't|cannot|can't|won't|will not|not able to) (?:approve|accept|merge|ship))\b"
+    r"|(?:reject(?:ed|ing)?|declined|nack|blocked)(?: (?:this|it|the pr|for now))*" + _END
+    + r"|(?:审核|评审|审查)?(?:暂?不|未|没有|不予|不能|无法)(?:予)?(?:通过|批准|同意|合并|发布)"
+    r"|驳回|打回|退回|拒绝|(?:还)?(?:需要?|请)(?:先)?(?:修改|返工|重做|改))",
+    re.IGNORECASE,
+)  # fmt: skip
+_RESERVATION = re.compile(
+    r"but\b|however|that said|still\b|except|one blocker|但|不过|然而", re.IGNORECASE
+)
+
+
+def _read_verdict(text: str) -> Flag | None:
+    """The verdict that lines of a review begin with; None without one. Lines that disagree, or
+    that make a reservation, leave it open."""
+    seen: set[Flag] = set()
+    for written in re.split(r"\n+|(?<=[。！])", _MARKUP.sub("", text)):
+        line = " ".join(written[:_MAX_LINE].split()).lstrip(_BULLETS)
+        if _NEGATIVE.match(line):
+            seen.add(Flag.NO)
+        elif found := _POSITIVE.match(line):
+            seen.add(Flag.UNSURE if is_hedged(line[found.end() :]) else Flag.YES)
+        elif Flag.YES in seen and _RESERVATION.match(line):
+            seen.add(Flag.UNSURE)
+    return (seen.pop() if len(seen) == 1 else Flag.UNSURE) if seen else None
+
+
+# The paths, outputs and rounds of stored node runs.
+#
+# `fix#2` is the path of the second activation of `fix`, `each[3]/read` is in the fourth round of
+# `each`, and `@back:e7` is a note on an edge. Templates see no output keys that begin with @.
 
 _ACTIVATION = re.compile(r"^(?P<id>[^#@/\[\]]+)(?:#(?P<round>\d+))?$")
 BACK_EDGE_PREFIX = "@back:"

@@ -17,7 +17,6 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from bot.engine.llm.answer_schemas import StepAnswer
-from bot.engine.workflow.answer_values import RESERVED_NAMES, parse_answer_values
 from bot.engine.workflow.expressions.operations import fold_name, get_item, read_flag
 from bot.engine.workflow.field_reader import (
     FieldReader,
@@ -26,6 +25,7 @@ from bot.engine.workflow.field_reader import (
     scalar_text,
     shorten_value,
 )
+from bot.engine.workflow.node_runs import RESERVED_NAMES, parse_answer_values
 
 MAX_FIELDS = 20
 _MAX_OPTIONS = 30

@@ -19,7 +19,7 @@ from bot.engine.workflow.node_runs import (
 from bot.engine.workflow.nodes.registry import NodeType
 from bot.engine.workflow.plan import pending_injected_nodes
 from bot.engine.workflow.report_delivery import format_messages
-from bot.engine.workspaces.artifacts import workspace_names
+from bot.engine.workspaces.task_workspaces import workspace_names
 from cards import formats
 from storage.records.people import Language
 from storage.records.tasks import NodeRun, NodeStatus, Task

@@ -47,9 +47,8 @@ from bot.engine.workflow.nodes.contract import (
     UndecidedCondition,
 )
 from bot.engine.workflow.nodes.registry import NodeType
-from bot.engine.workflow.scheduler_state import SchedulerState, without_halt
+from bot.engine.workflow.scheduler_state import SchedulerState, SessionLanes, without_halt
 from bot.engine.workflow.scope import LoopState, ScopeState
-from bot.engine.workflow.session_lanes import SessionLanes
 from cards import formats
 from storage.records.tasks import NodeRun, NodeStatus, Task
 

@@ -46,7 +46,7 @@ from bot.engine.workflow.step_approvals import (
     step_turn_key,
 )
 from bot.engine.workflow.task_store import TaskStore
-from bot.engine.workspaces.artifacts import CollectedFiles, TaskArtifacts, workspace_names
+from bot.engine.workspaces.task_workspaces import CollectedFiles, TaskArtifacts, workspace_names
 from storage.records.people import Chat, ChatId, Language
 from storage.records.tasks import Task
 

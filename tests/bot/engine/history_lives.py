@@ -20,7 +20,7 @@ from bot.engine.agent.model_calls import ModelReply, ModelRequest
 from bot.engine.llm.answer_schemas import PlanAnswer
 from bot.engine.llm.backend import ReachedCap, RunPurpose
 from bot.engine.tasks.approvals import TaskApprovalEffects
-from bot.engine.tasks.recovery import (
+from bot.engine.tasks.dispatch import (
     OFFER_AFTER,
     mark_parked,
     offer_stale_parked,

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from bot.engine.tasks.recovery import mark_failed
+from bot.engine.tasks.dispatch import mark_failed
 from storage.errors import LostLease, NotAllowed, WrongState
 from storage.records.approvals import ApprovalState
 from storage.records.people import Person

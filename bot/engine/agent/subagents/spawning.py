@@ -16,7 +16,7 @@ from bot.engine.llm.tool_calls import (
     call_fingerprint,
     object_schema,
 )
-from bot.engine.permissions.call_classifier import SESSIONS_SPAWN
+from bot.engine.permissions.rules import SESSIONS_SPAWN
 from bot.engine.workers.spec import BackendPreference, WorkerSpec
 from storage.db import Database, Transaction
 from storage.records.people import Language

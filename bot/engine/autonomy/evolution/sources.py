@@ -14,7 +14,7 @@ from bot.engine.skills.skill_library import SkillLibrary
 from bot.engine.workers.personas import Persona
 from bot.engine.workflow.definition import Workflow, WorkflowNode, may_ask_people
 from bot.engine.workflow.field_reader import InvalidGraph
-from bot.engine.workflow.library.named_workflows import (
+from bot.engine.workflow.named_workflows import (
     UnreadableWorkflowFile,
     WorkflowLibrary,
     parse_workflow_text,

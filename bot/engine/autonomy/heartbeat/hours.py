@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from bot.engine.timing.recurrence import DayHours
+from bot.engine.timing import DayHours
 
 _MAX_MOVES = 8
 

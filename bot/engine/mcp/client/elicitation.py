@@ -20,7 +20,7 @@ from bot.engine.llm.tool_calls import (
     find_argument_error,
 )
 from bot.engine.permissions.requests import MAX_OPTIONS
-from bot.engine.web.urls import parse_url
+from bot.engine.web import parse_url
 from cards.catalog import TextCatalog, catalog_for
 from storage.records.people import Language
 

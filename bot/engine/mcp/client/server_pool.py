@@ -23,11 +23,12 @@ from bot.engine.mcp.client.live_server import (
     ServerTimeouts,
     ignore_notice,
 )
-from bot.engine.mcp.client.project_servers import McpConsents, check_files
 from bot.engine.mcp.client.server_config import (
     ConnectedServers,
+    McpConsents,
     McpError,
     McpScope,
+    check_files,
     fill_variables,
     find_project,
     server_secrets,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from bot.engine.mcp.client.session import McpSession, ServerTool
-    from bot.engine.web.fetcher import WebFetcher
+    from bot.engine.web import WebFetcher
 
 _DIGEST_CHARS = 16
 

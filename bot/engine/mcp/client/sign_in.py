@@ -11,14 +11,13 @@ from urllib.parse import parse_qs, urlsplit
 from bot.engine.llm.backend import McpServer
 from bot.engine.mcp.client.server_config import McpError
 from bot.engine.redaction import MASK
-from bot.engine.web.fetcher import WebFetcher
-from bot.engine.web.urls import parse_url
+from bot.engine.web import WebFetcher, parse_url
 
 if TYPE_CHECKING:
     import httpx2
     from mcp.shared.auth import AuthorizationCodeResult
 
-    from bot.engine.mcp.client.oauth_client import TokenFile
+    from bot.engine.mcp.client.http_transport import TokenFile
 
 CALLBACK_PATH = "/mcp/callback"
 _OWN_HOSTS = {"localhost", "127.0.0.1", "::1"}
@@ -69,7 +68,7 @@ class McpSignIns:
 
     def _load(self, server: McpServer) -> TokenFile:
         # Slow to import, and only needed where a server at a URL is used.
-        from bot.engine.mcp.client.oauth_client import TokenFile
+        from bot.engine.mcp.client.http_transport import TokenFile
 
         return TokenFile(self.token_path(server.name), server.url, self._secrets.add)
 
@@ -150,7 +149,7 @@ class McpSignIns:
     async def _run(self, server: McpServer, pending: _PendingSignIn) -> None:
         from mcp.shared.auth import AuthorizationCodeResult
 
-        from bot.engine.mcp.client import oauth_client
+        from bot.engine.mcp.client import http_transport
 
         async def show(link: str) -> None:
             url = parse_url(link)
@@ -167,4 +166,4 @@ class McpSignIns:
         file = await asyncio.to_thread(self._load, server)
         provider = file.create_provider(self.redirect_uri, show, wait_for_code)
         async with asyncio.timeout(self.patience):
-            await oauth_client.sign_in(server, provider, self.fetcher)
+            await http_transport.sign_in(server, provider, self.fetcher)

@@ -17,7 +17,7 @@ from bot.engine.schedule.phrases.model import (
     TimePhrase,
 )
 from bot.engine.schedule.phrases.words import Amount
-from bot.engine.timing.recurrence import MAX_CRON, TimingError, local_to_utc
+from bot.engine.timing import MAX_CRON, TimingError, local_to_utc
 from storage.records.schedules import CronTiming, DayFilter, Interval, OneTime, Timing
 
 _DEFAULT_HOUR = 9

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
-from bot.engine.timing.recurrence import is_cron, load_zone, local_to_utc, next_cron_time
+from bot.engine.timing import is_cron, load_zone, local_to_utc, next_cron_time
 from bot.engine.workflow.field_reader import FieldReader, ValidationIssue
 from bot.engine.workflow.nodes.contract import (
     EvaluationContext,

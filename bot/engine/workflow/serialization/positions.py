@@ -12,8 +12,12 @@ import yaml
 
 from bot.engine.workflow.expressions.operations import fold_name
 from bot.engine.workflow.field_reader import InvalidGraph, ValidationIssue
-from bot.engine.workflow.serialization.data_parser import YAML_LOADER, strip_fence
-from bot.engine.workflow.serialization.markdown_reader import find_task_lines, is_markdown
+from bot.engine.workflow.serialization.data_parser import (
+    YAML_LOADER,
+    find_task_lines,
+    is_markdown,
+    strip_fence,
+)
 
 Position = tuple[int, int]
 """Line and column, from 1; both 0 if the place is not known."""

@@ -36,8 +36,13 @@ from bot.engine.workflow.field_reader import (
 from bot.engine.workflow.nodes.contract import NodeConfig, NodeRole, NodeTypeSpec, OnLimit
 from bot.engine.workflow.nodes.registry import NodeType
 from bot.engine.workflow.output_schema import output_to_data, read_output
-from bot.engine.workflow.serialization.data_parser import clean_data, parse_data, strip_fence
-from bot.engine.workflow.serialization.markdown_reader import is_markdown, parse_markdown
+from bot.engine.workflow.serialization.data_parser import (
+    clean_data,
+    is_markdown,
+    parse_data,
+    parse_markdown,
+    strip_fence,
+)
 from bot.engine.workflow.validation import (
     find_authoring_mistakes,
     find_issues,

@@ -14,7 +14,7 @@ import pytest
 from bot.engine.autonomy.drive import GOALS, DriveBudget, DriveService, ProblemDiagnosis
 from bot.engine.schedule.builtin import BuiltinSchedules
 from bot.engine.schedule.firing import DueTimes, ServiceFailure
-from bot.engine.timing.recurrence import DayHours, WeekdayCalendar
+from bot.engine.timing import DayHours, WeekdayCalendar
 from storage.ids import IdGenerator
 from storage.records.people import Chat, ChatId, Language, PersonId
 from storage.records.self_checks import GoalName, GoalState

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.sandbox.command_homes import MAX_UNUSED_DAYS, CommandHomes
+from bot.engine.sandbox.process_runner import MAX_UNUSED_DAYS, CommandHomes
 from bot.engine.sandbox.spec import temporary_folder
 
 DAY = 24 * 60 * 60.0

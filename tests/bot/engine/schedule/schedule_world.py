@@ -16,8 +16,8 @@ import sqlalchemy as sa
 
 from bot.engine.schedule.firing import DueTimes, ScheduledService, ScheduleFirer
 from bot.engine.schedule.service import ScheduleService
-from bot.engine.timing.recurrence import DayHours, WeekdayCalendar, WorkingCalendar, next_due
-from bot.engine.workflow.library.named_workflows import WorkflowLibrary
+from bot.engine.timing import DayHours, WeekdayCalendar, WorkingCalendar, next_due
+from bot.engine.workflow.named_workflows import WorkflowLibrary
 from cards.card_json import dump_card, load_card
 from cards.model import Card
 from cards.render.text import render

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.engine.schedule.time_phrases import read_request, read_timing, split_timing
-from bot.engine.timing.recurrence import TimingError, WeekdayCalendar, next_due
+from bot.engine.timing import TimingError, WeekdayCalendar, next_due
 from storage.records.schedules import Timing
 
 ZONES = [ZoneInfo(name) for name in ("Asia/Shanghai", "Europe/Berlin", "America/Santiago", "UTC")]

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.engine.schedule.firing import MISSED_AFTER, ServiceFailure
-from bot.engine.timing.recurrence import DayHours, WeekdayCalendar
+from bot.engine.timing import DayHours, WeekdayCalendar
 from handlers.errors import UserError
 from storage import schema
 from storage.errors import WrongState

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
 
-from bot.engine.timing.recurrence import WeekdayCalendar
+from bot.engine.timing import WeekdayCalendar
 from storage import schema
 from storage.records.schedules import (
     CronTiming,

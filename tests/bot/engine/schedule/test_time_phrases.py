@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from bot.engine.schedule.time_phrases import read_request, read_timing, split_timing
-from bot.engine.timing.recurrence import TimingError
+from bot.engine.timing import TimingError
 from cards.catalog import catalog_for
 from handlers.middleware import explain_error
 from storage.records.people import Language

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.skills import skill_bundle as reading
-from bot.engine.skills.skill_bundle import folder_signature, read_folder
+from bot.engine.skills import skill_paths as reading
+from bot.engine.skills.skill_paths import folder_signature, read_folder
 from tests.bot.engine.skills.builders import write_skill
 
 

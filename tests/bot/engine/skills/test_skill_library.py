@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.skills.skill_bundle import SkillContents
 from bot.engine.skills.skill_library import match_trigger
+from bot.engine.skills.skill_paths import SkillContents
 from storage.records.skills import (
     MissingRequirement,
     SkillDraft,

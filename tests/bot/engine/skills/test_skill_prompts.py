@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.engine.skills.skill_prompts import (
+from bot.engine.skills.skill_library import (
     MAX_TEXT,
     render_catalogue,
     render_skill,

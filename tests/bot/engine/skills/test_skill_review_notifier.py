@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.skills.skill_review_notifier import MAX_CARDS, SkillReviewNotifier
+from bot.engine.skills.skill_library import MAX_CARDS, SkillReviewNotifier
 from cards.model import ButtonsBlock, Card, FileBlock, TextBlock
 from storage.db import Database
 from storage.key_value import KeyValueStore

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.engine.tasks import commands
-from bot.engine.tasks.commands import CommandEffect
+from bot.engine.tasks import service
+from bot.engine.tasks.service import CommandEffect
 from storage.errors import WrongState
 from storage.records.people import ChatId, PersonId
 from storage.records.tasks import Task, TaskControl, TaskId, TaskPhase, TaskPriority, TaskStatus
@@ -45,11 +45,11 @@ TASK = Task(
 )
 
 COMMANDS: dict[str, Callable[[Task], CommandEffect | None]] = {
-    "pause": lambda task: commands.pause(task, ""),
-    "resume": commands.resume,
-    "stop": lambda task: commands.stop(task, NOW),
-    "retry": commands.retry,
-    "urgent": lambda task: commands.set_priority(task, TaskPriority.URGENT),
+    "pause": lambda task: service.pause(task, ""),
+    "resume": service.resume,
+    "stop": lambda task: service.stop(task, NOW),
+    "retry": service.retry,
+    "urgent": lambda task: service.set_priority(task, TaskPriority.URGENT),
 }
 
 
@@ -106,7 +106,7 @@ def test_a_pause_not_yet_made_can_be_taken_back() -> None:
 
 def test_a_refusal_names_the_state() -> None:
     with pytest.raises(WrongState) as refusal:
-        commands.stop(replace(TASK, status=TaskStatus.COMPLETED), NOW)
+        service.stop(replace(TASK, status=TaskStatus.COMPLETED), NOW)
     assert refusal.value.state == "completed"
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.engine.timing.recurrence import (
+from bot.engine.timing import (
     TimingError,
     WeekdayCalendar,
     check_timing,

@@ -11,7 +11,7 @@ import pytest
 from bot.engine.llm.backend import WorkerMode
 from bot.engine.llm.tool_calls import ERROR_PREFIX, AgentTool, CallKind
 from bot.engine.sandbox.backends import SupervisedSandbox
-from bot.engine.sandbox.command_homes import CommandHomes
+from bot.engine.sandbox.process_runner import CommandHomes
 from bot.engine.sandbox.spec import (
     Sandbox,
     SandboxKind,

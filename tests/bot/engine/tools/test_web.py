@@ -13,9 +13,7 @@ from bot.app.workers import build_search
 from bot.config.settings import BadSettings, load_settings
 from bot.engine.llm.tool_calls import ERROR_PREFIX, AgentTool, CallKind
 from bot.engine.tools.web import web_fetch_tool, web_search_tool
-from bot.engine.web.fetcher import WebFetcher, parse_private_hosts
-from bot.engine.web.search import SearchProvider, WebSearch
-from bot.engine.web.urls import parse_url
+from bot.engine.web import SearchProvider, WebFetcher, WebSearch, parse_private_hosts, parse_url
 from tests.bot.engine.web.local_site import (
     FakeResolver,
     build_fetcher,

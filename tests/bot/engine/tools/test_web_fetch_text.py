@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.engine.tools.web import extract_text
-from bot.engine.web.urls import WebPage, WebUrl
+from bot.engine.web import WebPage, WebUrl
 
 URL = WebUrl(scheme="https", host="example.com", port=None, path="/a/b")
 

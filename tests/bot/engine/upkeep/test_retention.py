@@ -14,7 +14,7 @@ import pytest
 from bot.config.settings import RetentionSettings
 from bot.engine.llm.acp.agent_config import BUILT_IN_AGENTS
 from bot.engine.tasks.system_status import measure_disk_use
-from bot.engine.upkeep.retention import RetentionService
+from bot.engine.upkeep import RetentionService
 from storage import autonomy_schema, web_schema  # noqa: F401 - add their tables
 from storage.db import Database
 from storage.records.tasks import Task

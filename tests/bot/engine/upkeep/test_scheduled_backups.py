@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from bot.engine.upkeep.scheduled_backups import BackupScheduler, get_backup_state
+from bot.engine.upkeep import BackupScheduler, get_backup_state
 from cards.catalog import TextCatalog, catalog_for
 from cards.model import Card
 from storage.backup_archive import BackupSource, list_backups

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from bot.engine.web.fetcher import PrivateHosts, WebFetcher
+from bot.engine.web import PrivateHosts, WebFetcher
 
 HOST = "good.test"
 

@@ -8,8 +8,7 @@ import zlib
 
 import pytest
 
-from bot.engine.web.fetcher import MAX_BODY_BYTES, WebFetcher, resolve_host
-from bot.engine.web.urls import FetchRefused
+from bot.engine.web import MAX_BODY_BYTES, FetchRefused, WebFetcher, resolve_host
 from tests.bot.engine.web.local_site import (
     HOST,
     Answer,

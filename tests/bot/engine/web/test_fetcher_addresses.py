@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from bot.engine.web.fetcher import PrivateHostError, is_public, parse_address, parse_private_hosts
-from bot.engine.web.urls import parse_url
+from bot.engine.web import (
+    PrivateHostError,
+    is_public,
+    parse_address,
+    parse_private_hosts,
+    parse_url,
+)
 from tests.case_tables import all_cases
 
 

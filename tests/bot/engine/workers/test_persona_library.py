@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.engine.llm.backend import LimitOverrides, McpServer, WorkerMode
-from bot.engine.workers.persona_library import (
+from bot.engine.workers.personas import (
+    BUILT_IN_PERSONAS,
     MAX_FILE_BYTES,
     InvalidPersonaFile,
     PersonaLibrary,
     load_persona,
 )
-from bot.engine.workers.personas import BUILT_IN_PERSONAS
 from cards.catalog import catalog_for
 from storage.records.people import Language
 

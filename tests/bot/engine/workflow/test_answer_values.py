@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.engine.workflow.answer_values import parse_answer_values
+from bot.engine.workflow.node_runs import parse_answer_values
 
 
 def _block(value: Any) -> str:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.engine.workflow.answer_values import parse_answer_values
 from bot.engine.workflow.expressions.evaluator import evaluate
 from bot.engine.workflow.expressions.operations import ExpressionError
+from bot.engine.workflow.node_runs import parse_answer_values
 
 APPROVED = [
     "Approved: True",

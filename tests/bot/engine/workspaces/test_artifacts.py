@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
-from bot.engine.workspaces.artifacts import ProjectFolderUnusable, TaskArtifacts, workspace_names
+from bot.engine.workspaces.task_workspaces import (
+    ProjectFolderUnusable,
+    TaskArtifacts,
+    workspace_names,
+)
 from storage.records.tasks import TaskId
 from tests.bot.engine.workspaces.git_project import always_adopted
 from tests.builders import make_task

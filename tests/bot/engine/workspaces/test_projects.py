@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from bot.engine.workflow.task_store import TaskStore
 from bot.engine.workspaces.projects import ProjectFolderService, RepositoryAdoption
-from bot.engine.workspaces.worktrees import TaskWorktrees
+from bot.engine.workspaces.task_workspaces import TaskWorktrees
 from cards.catalog import catalog_for
 from handlers.ports import FolderRejected, FolderRejection
 from storage.key_value import KeyValueStore

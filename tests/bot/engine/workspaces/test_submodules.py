@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.workspaces.artifacts import TaskArtifacts
 from bot.engine.workspaces.branch_merge import MergeOutcome
+from bot.engine.workspaces.task_workspaces import TaskArtifacts
 from cards.catalog import catalog_for
 from storage.records.people import Language
 from tests.bot.engine.workspaces.git_project import GitProject, always_adopted

@@ -11,9 +11,13 @@ import pytest
 
 from bot.engine.llm.backend import BackendDenied
 from bot.engine.sandbox import git_runner as git_module
-from bot.engine.workspaces.artifacts import ProjectFolderUnusable, TaskArtifacts
 from bot.engine.workspaces.branch_merge import MergeOutcome
-from bot.engine.workspaces.worktrees import _READY_MARKER, TaskWorktrees
+from bot.engine.workspaces.task_workspaces import (
+    _READY_MARKER,
+    ProjectFolderUnusable,
+    TaskArtifacts,
+    TaskWorktrees,
+)
 from cards.catalog import catalog_for
 from storage.records.people import Language
 from tests.bot.engine.workspaces.git_project import GitProject, always_adopted

@@ -12,8 +12,8 @@ import pytest
 
 from bot.engine.sandbox import git_runner as git_module
 from bot.engine.sandbox.git_runner import GitResult, GitRunner, exclusive_access
-from bot.engine.workspaces import worktrees
-from bot.engine.workspaces.artifacts import TaskArtifacts
+from bot.engine.workspaces import task_workspaces
+from bot.engine.workspaces.task_workspaces import TaskArtifacts
 from storage.records.tasks import Task
 from tests.bot.engine.workspaces.git_project import GitProject, always_adopted
 from tests.thoroughness import sampled
@@ -257,7 +257,7 @@ async def test_a_tree_whose_folder_half_went_is_not_taken_for_work(
     tree = await artifacts.workspace(task)
     (tree / "made.txt").write_text("made")
     with monkeypatch.context() as patch:
-        patch.setattr(worktrees, "delete_tree", dies)
+        patch.setattr(task_workspaces, "delete_tree", dies)
         assert not await _survives(artifacts.merge(task))
     assert (tree / "made.txt").exists()
 

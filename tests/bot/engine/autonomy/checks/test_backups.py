@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from bot.engine.autonomy.checks.backups import BackupHealthCheck
-from bot.engine.upkeep.scheduled_backups import get_backup_state
+from bot.engine.upkeep import get_backup_state
 from storage.backup_archive import BackupSource, create_backup
 from storage.records.system import BackupState
 from tests.bot.engine.autonomy.checks.health_world import HealthWorld, found_by, health_world

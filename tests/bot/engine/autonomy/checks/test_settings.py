@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bot.engine.autonomy.checks.settings import SettingsHealthCheck
 from bot.engine.workers.mcp_config import McpConfigFile
-from bot.engine.workers.persona_library import PERSONAS_FOLDER, PersonaLibrary
+from bot.engine.workers.personas import PERSONAS_FOLDER, PersonaLibrary
 
 
 async def test_files_that_cannot_be_read_are_found_by_name(tmp_path: Path) -> None:

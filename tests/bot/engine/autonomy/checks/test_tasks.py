@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from bot.engine.autonomy.checks.tasks import TaskHealthCheck
-from bot.engine.tasks.recovery import requeue_interrupted
+from bot.engine.tasks.dispatch import requeue_interrupted
 from storage.errors import LostLease
 from storage.records.people import Language
 from storage.records.tasks import Task, TaskStatus

@@ -20,7 +20,7 @@ from bot.engine.tools.skill_load import SKILLS_FOLDER
 from bot.engine.workers.personas import PRAGMATIST_PERSONA
 from bot.engine.workers.spec import WorkerSpec
 from bot.engine.workflow.definition import load_workflow
-from bot.engine.workflow.library.named_workflows import WorkflowLibrary
+from bot.engine.workflow.named_workflows import WorkflowLibrary
 from storage.records.prompt_versions import (
     ORIGINAL,
     NewPromptVersion,

@@ -29,7 +29,7 @@ from bot.engine.llm.backend import (
     TokenUsage,
 )
 from bot.engine.schedule.builtin import BuiltinSchedule, BuiltinSchedules
-from bot.engine.timing.recurrence import DayHours
+from bot.engine.timing import DayHours
 from cards.catalog import catalog_for
 from handlers.errors import UserError
 from storage.heartbeat import HeartbeatRepo

@@ -16,7 +16,7 @@ from bot.engine.autonomy.reports.report_builder import ReportBuilder
 from bot.engine.autonomy.reports.service import ReportService
 from bot.engine.schedule.firing import DueTimes
 from bot.engine.tasks.access import TaskAccess
-from bot.engine.timing.recurrence import DayHours, WeekdayCalendar
+from bot.engine.timing import DayHours, WeekdayCalendar
 from bot.engine.tracing.span_ids import node_span_id
 from cards.courier import CardRef
 from cards.model import Card

@@ -12,7 +12,7 @@ import pytest_asyncio
 import sqlalchemy as sa
 
 from bot.engine.schedule.firing import ServiceFailure
-from bot.engine.timing.recurrence import DayHours
+from bot.engine.timing import DayHours
 from cards.model import ImageBlock
 from storage import schema
 from storage.records.people import Language, PersonId

@@ -14,10 +14,10 @@ from bot.engine.mcp.client.live_server import ServerTimeouts
 from bot.engine.mcp.client.server_config import ConnectedServers, McpScope
 from bot.engine.mcp.client.server_pool import McpServerPool
 from bot.engine.sandbox.backends import detect_sandbox
-from bot.engine.sandbox.command_homes import CommandHomes
+from bot.engine.sandbox.process_runner import CommandHomes
 from bot.engine.sandbox.spec import Sandbox
 from bot.engine.tools.shell_exec import CommandShell
-from bot.engine.web.fetcher import HostResolver, WebFetcher, parse_private_hosts, resolve_host
+from bot.engine.web import HostResolver, WebFetcher, parse_private_hosts, resolve_host
 from tests.emulators.mcp_http import SESSION, mcp_http_server
 
 SECRET = "correct-horse-battery"

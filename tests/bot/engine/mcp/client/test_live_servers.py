@@ -23,10 +23,10 @@ from bot.engine.mcp.client.live_server import CHECK_AFTER_SECONDS, ServerTimeout
 from bot.engine.mcp.client.server_config import McpScope
 from bot.engine.mcp.client.server_pool import KeptServers, McpServerPool, home_name
 from bot.engine.sandbox.backends import detect_sandbox
-from bot.engine.sandbox.command_homes import CommandHomes
+from bot.engine.sandbox.process_runner import CommandHomes
 from bot.engine.sandbox.spec import Sandbox
 from bot.engine.tools.shell_exec import CommandShell
-from bot.engine.web.fetcher import WebFetcher
+from bot.engine.web import WebFetcher
 from storage.records.people import ChatId, Language, PersonId
 from storage.records.tasks import TaskId
 from storage.records.workers import McpServerState

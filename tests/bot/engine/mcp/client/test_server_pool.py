@@ -18,10 +18,10 @@ from bot.engine.mcp.client.server_config import ConnectedServers, McpScope
 from bot.engine.mcp.client.server_pool import McpServerPool
 from bot.engine.mcp.client.tool_data import render_result, tool_name, tool_schema
 from bot.engine.sandbox.backends import detect_sandbox
-from bot.engine.sandbox.command_homes import CommandHomes
+from bot.engine.sandbox.process_runner import CommandHomes
 from bot.engine.sandbox.spec import Sandbox
 from bot.engine.tools.shell_exec import CommandShell
-from bot.engine.web.fetcher import WebFetcher
+from bot.engine.web import WebFetcher
 
 SERVER = str(Path(__file__).parents[4] / "emulators" / "mcp_server.py")
 SECRET = "correct-horse-battery"

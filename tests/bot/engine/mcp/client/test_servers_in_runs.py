@@ -17,10 +17,10 @@ from bot.engine.mcp.client.server_pool import McpServerPool
 from bot.engine.permissions.policy import PolicyLevels, RulePolicy
 from bot.engine.permissions.rules import PermissionRules
 from bot.engine.sandbox.backends import detect_sandbox
-from bot.engine.sandbox.command_homes import CommandHomes
+from bot.engine.sandbox.process_runner import CommandHomes
 from bot.engine.sandbox.spec import Sandbox
 from bot.engine.tools.shell_exec import CommandShell
-from bot.engine.web.fetcher import WebFetcher
+from bot.engine.web import WebFetcher
 from bot.engine.workers.personas import BUILT_IN_PERSONAS, Persona
 from tests.agent_builders import make_context_builder
 from tests.engine_harness import FakeBackend, run_engine

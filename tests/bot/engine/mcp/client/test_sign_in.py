@@ -16,10 +16,10 @@ from bot.engine.mcp.client.server_pool import McpServerPool
 from bot.engine.mcp.client.sign_in import McpSignIns
 from bot.engine.redaction import MASK
 from bot.engine.sandbox.backends import detect_sandbox
-from bot.engine.sandbox.command_homes import CommandHomes
+from bot.engine.sandbox.process_runner import CommandHomes
 from bot.engine.sandbox.spec import Sandbox
 from bot.engine.tools.shell_exec import CommandShell
-from bot.engine.web.fetcher import WebFetcher, parse_private_hosts
+from bot.engine.web import WebFetcher, parse_private_hosts
 from bot.engine.workers.mcp_config import McpConfigFile
 from storage.records.workers import SignInFailed
 from tests.emulators.mcp_http import McpHttpServer, mcp_http_server

@@ -13,7 +13,7 @@ import pytest
 
 from bot.engine.llm.tool_calls import ERROR_PREFIX
 from bot.engine.mcp.server.memory_access import McpMemoryAccess, McpMemoryDeps, ScopedReader
-from bot.engine.mcp.server.memory_tools import (
+from bot.engine.mcp.server.memory_server import (
     MAX_CONTEXT_CHARS,
     NOTHING_FITS,
     NOTHING_YET,

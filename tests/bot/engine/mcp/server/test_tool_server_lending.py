@@ -18,10 +18,10 @@ from bot.engine.mcp.client.server_pool import McpServerPool
 from bot.engine.mcp.server import stdio_bridge
 from bot.engine.mcp.server.tool_server import LENDABLE_TOOLS, ToolLender
 from bot.engine.sandbox.backends import detect_sandbox
-from bot.engine.sandbox.command_homes import CommandHomes
+from bot.engine.sandbox.process_runner import CommandHomes
 from bot.engine.sandbox.spec import Sandbox
 from bot.engine.tools.shell_exec import CommandShell
-from bot.engine.web.fetcher import WebFetcher
+from bot.engine.web import WebFetcher
 from storage.records.tasks import TaskStatus
 from tests.agent_builders import make_context_builder
 from tests.emulators.acp.fake_cli import FakeCli, result_reply

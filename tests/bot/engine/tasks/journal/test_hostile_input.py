@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bot.engine.workspaces.artifacts import TaskArtifacts
+from bot.engine.workspaces.task_workspaces import TaskArtifacts
 from handlers.ports_workers import JournalDraft, JournalFileMissing
 from storage.errors import NotFound
 from storage.records.people import Person, PersonRole

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.engine.tasks.journal.recall import MAX_KEYWORDS, extract_keywords
-from bot.engine.tasks.journal.task_journal import append_subtasks, find_subtask, split_subtask_name
+from bot.engine.tasks.journal_recall import MAX_KEYWORDS, extract_keywords
+from bot.engine.tasks.task_journal import append_subtasks, find_subtask, split_subtask_name
 from bot.engine.workflow.definition import Workflow, WorkflowEdge, WorkflowNode
 from bot.engine.workflow.plan import linear_workflow
 from bot.engine.workflow.validation import validate_workflow

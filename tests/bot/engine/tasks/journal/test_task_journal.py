@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from bot.engine.tasks.access import TaskAccess
-from bot.engine.tasks.journal.task_journal import TaskJournal
-from bot.engine.tasks.journal.updates import JournalAttachments
+from bot.engine.tasks.journal_updates import JournalAttachments
+from bot.engine.tasks.task_journal import TaskJournal
 from bot.engine.workflow.task_store import LEASE_DURATION
 from handlers.ports_workers import (
     EditableTaskField,

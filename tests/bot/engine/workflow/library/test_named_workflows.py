@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bot.engine.workflow.definition import InputDefinition, WorkflowNode, load_workflow
-from bot.engine.workflow.library.named_workflows import (
+from bot.engine.workflow.named_workflows import (
     WorkflowLibrary,
     make_template,
     prepare_run,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.engine.workflow.field_reader import InvalidGraph
-from bot.engine.workflow.library.named_workflows import parse_workflow_text, to_workflow_faults
+from bot.engine.workflow.named_workflows import parse_workflow_text, to_workflow_faults
 
 FLAWED = """\
 name: R

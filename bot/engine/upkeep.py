@@ -1,4 +1,5 @@
-"""Deletes data older than its retention, once a day."""
+"""Upkeep of the data: deletes what is older than its retention, backs up at regular times, and
+tells the owners of what failed or was left undone."""
 
 from __future__ import annotations
 
@@ -7,17 +8,31 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from bot.config.settings import RetentionSettings
 from bot.engine.llm.acp.agent_config import AcpAgentConfig
 from bot.engine.llm.acp.runtime import delete_old_files
-from storage.errors import StoreUnavailable
+from cards.catalog import TextCatalog, catalog_for
+from cards.courier import OwnerCardSender
+from cards.views.system import backup_failed_card, restored_card
+from storage.backup_archive import BackupSource, create_backup, list_backups, prune_backups
+from storage.db import Database, Transaction
+from storage.errors import BackupFailed, StoreUnavailable
 from storage.file_trees import delete_tree
+from storage.key_value import KeyValueStore
+from storage.messages.chats import ChatRepo
+from storage.records.people import ChatId
+from storage.records.system import BackupState
 from storage.records.tasks import Task
+from storage.restore import find_restore, list_chats_with_held, mark_restore_told
 from storage.retention import RetentionRepo
+from storage.store_identity import MARKER_FILE
 from storage.traces import SpanRepo
+
+# Deletes data older than its retention, once a day.
 
 log = logging.getLogger(__name__)
 
@@ -154,3 +169,129 @@ def _modified(path: Path) -> float:
     except OSError:
         # Gone meanwhile: nothing to delete.
         return float("inf")
+
+
+# Backs up at regular times, keeps the newest, and notifies the owners once if that fails.
+
+_FAILURE = "backup.failure"
+_BACKUP_START_DELAY = 60.0
+_LOOK_INTERVAL = 600.0
+
+
+async def get_backup_state(folder: Path, hours: float, key_values: KeyValueStore) -> BackupState:
+    """When the newest backup was made, and since when they fail."""
+    failure = await key_values.get(_FAILURE)
+    return BackupState(
+        last_at=await asyncio.to_thread(_newest, folder),
+        failed_since=datetime.fromisoformat(failure["since"]) if failure else None,
+        is_on=bool(hours),
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class BackupScheduler:
+    """`hours` between two backups, 0 for none; `keep` is how many stay."""
+
+    name = "backups"
+
+    source: BackupSource
+    folder: Path
+    hours: float
+    keep: int
+    key_values: KeyValueStore
+    owners: OwnerCardSender
+    now: Callable[[], datetime]
+    sleep: Callable[[float], Awaitable[None]]
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """No preparation is needed."""
+
+    async def run(self) -> None:
+        if not self.hours:
+            return
+        await self.sleep(_BACKUP_START_DELAY)
+        while True:
+            try:
+                if await asyncio.to_thread(self._is_due):
+                    await self._back_up()
+            except StoreUnavailable as error:
+                log.warning("No backup is made now: %s", error)
+            await self.sleep(min(_LOOK_INTERVAL, self.hours * 3600))
+
+    def _is_due(self) -> bool:
+        # A new store has nothing to lose yet.
+        since = _newest(self.folder) or _time_of(self.source.home / MARKER_FILE)
+        age = None if since is None else self.now() - since
+        # Of the future if the clock was set back.
+        return age is None or age >= timedelta(hours=self.hours) or age < -timedelta(minutes=5)
+
+    async def _back_up(self) -> None:
+        try:
+            made = await asyncio.to_thread(create_backup, self.source, self.folder, now=self.now())
+            gone = await asyncio.to_thread(
+                prune_backups, self.folder, keep=self.keep, newest=made.path
+            )
+        except (BackupFailed, OSError) as error:
+            log.warning("The backup failed: %s", error)
+            await self._tell_failure(str(error))
+            return
+        log.info("Backed up to %s (%d bytes); removed %d old ones", made.path, made.size, len(gone))
+        if await self.key_values.get(_FAILURE):
+            await self.key_values.put(_FAILURE, {})
+
+    async def _tell_failure(self, reason: str) -> None:
+        """The same notice until a backup succeeds: it is sent once."""
+        failure = await self.key_values.get(_FAILURE)
+        if not failure:
+            failure = {"since": self.now().isoformat(), "reason": reason}
+            await self.key_values.put(_FAILURE, failure)
+        await self.owners.notify(
+            f"backup-failed:{failure['since']}",
+            lambda words: backup_failed_card(failure["reason"], words),
+        )
+
+
+def _newest(folder: Path) -> datetime | None:
+    times = [at for each in list_backups(folder) if (at := _time_of(each))]
+    return max(times, default=None)
+
+
+def _time_of(path: Path) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except OSError:
+        return None
+
+
+# Notifies the owners, once each, of work that a restore left undone and of failing backups.
+
+
+@dataclass(kw_only=True, eq=False)
+class RestoreNotice:
+    """At the first start after a restore. `offer` shows a chat its held messages on one card."""
+
+    name = "restore notice"
+
+    db: Database
+    chats: ChatRepo
+    key_values: KeyValueStore
+    owners: OwnerCardSender
+    zone: ZoneInfo
+    offer: Callable[[Transaction, ChatId, TextCatalog], Awaitable[None]]
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        record = await find_restore(self.key_values)
+        if record is None or record.is_told:
+            return
+        await self.owners.notify(
+            f"restored:{record.id}", lambda words: restored_card(record, words, zone=self.zone)
+        )
+        for chat_id in await list_chats_with_held(self.db):
+            language = await self.owners.language_of(await self.chats.get(chat_id))
+            async with self.db.write() as tx:
+                await self.offer(tx, chat_id, catalog_for(language))
+        async with self.db.write() as tx:
+            await mark_restore_told(self.key_values, tx, record)
+
+    async def run(self) -> None:
+        """All is done at the start."""

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from bot.engine.tasks import commands
+from bot.engine.tasks import service
 from bot.engine.tasks.access import TaskAccess
-from bot.engine.tasks.commands import CommandEffect, resolve_changes
 from bot.engine.tasks.queue import TaskDispatcher, release_running
+from bot.engine.tasks.service import CommandEffect, resolve_changes
 from bot.engine.workflow.definition import Workflow, load_workflow
 from bot.engine.workflow.plan import linear_workflow
 from bot.engine.workflow.presentation.task_view import TaskViewLoader
 from bot.engine.workflow.task_store import TaskStore
-from bot.engine.workspaces.artifacts import MAX_BYTES
+from bot.engine.workspaces.task_workspaces import MAX_BYTES
 from handlers.ports_workers import (
     EditableTaskField,
     InvalidFieldValue,
@@ -83,7 +83,7 @@ class JournalOperations:
     async def _store_plan(
         self, held: LockedTask, workflow: Workflow, reason: str, by: Person
     ) -> Task:
-        return await commands.store_plan(
+        return await service.store_plan(
             self.store, held.tx, held.task, workflow, reason=reason, author=by.id, now=held.now
         )
 
@@ -181,7 +181,7 @@ class TaskUpdates(JournalOperations):
         async with self._locked(task, "interrupt", by, source) as held:
             if not held.is_new:
                 return held.task
-            order = commands.pause(held.task, note)
+            order = service.pause(held.task, note)
             await self._log(held, LogKind.CHECKPOINT, note, by, source)
             return await self._apply(held, order)
 
@@ -214,7 +214,7 @@ class TaskUpdates(JournalOperations):
         if gone.status is TaskStatus.RUNNING:
             raise wrong_state(gone)
         if not gone.status.is_final:
-            gone = await self._apply(held, commands.stop(gone, held.now))
+            gone = await self._apply(held, service.stop(gone, held.now))
         return await self.store.tasks.update(held.tx, gone, status=gone.status, deleted_at=held.now)
 
     async def _set_stage(self, held: LockedTask, text: str) -> Task:
@@ -261,7 +261,7 @@ class TaskUpdates(JournalOperations):
                 wanted = TaskPriority.parse(value)
                 if wanted is None:
                     raise InvalidFieldValue(field)
-                return await self._apply(held, commands.set_priority(task, wanted))
+                return await self._apply(held, service.set_priority(task, wanted))
             case EditableTaskField.INSTRUCTION:
                 if task.status.is_final or is_run_by_worker(task):
                     raise wrong_state(task)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from bot.engine.tasks.journal.recall import recall_logs
-from bot.engine.tasks.journal.updates import (
+from bot.engine.tasks.journal_recall import recall_logs
+from bot.engine.tasks.journal_updates import (
     JournalOperations,
     LockedTask,
     TaskUpdates,

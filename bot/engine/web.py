@@ -1,23 +1,133 @@
-"""Fetches one web page with limits on addresses, redirects, size and time.
-
-Host names are resolved once, all addresses are checked, and the connection uses one of them, which
-prevents DNS rebinding."""
+"""Guarded web access: which URLs may be fetched, one page with limits on addresses, redirects, size
+and time, and search with the service that the operator has set up."""
 
 from __future__ import annotations
 
 import asyncio
+import html
 import ipaddress
+import json
+import re
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cache
 from socket import SOCK_STREAM, gaierror
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import quote, urlencode, urljoin, urlsplit
 
-from bot.engine.web.urls import FetchRefused, HostUnreachable, WebPage, WebUrl, parse_url
+# Parses the http and https URLs that may be fetched, and defines the fetched page.
+
+MAX_URL_CHARS = 2_000
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+# Reserved and unreserved characters, and the percent sign of quoted ones.
+_UNQUOTED = "%/?:@!$&'()*+,;=-._~[]|"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebUrl:
+    """`host` is lower-case ASCII without a trailing dot; `port` is None for the default port.
+
+    `path` starts with a slash and includes the query."""
+
+    scheme: str
+    host: str
+    port: int | None
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.site}{self.path}"
+
+    @property
+    def site(self) -> str:
+        """The host, with the port unless it is the default."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port is None else f"{host}:{self.port}"
+
+    @property
+    def effective_port(self) -> int:
+        return self.port or _DEFAULT_PORTS[self.scheme]
+
+    def join(self, target: str) -> WebUrl | None:
+        """Resolve a redirect or link; None if it is not fetchable."""
+        try:
+            return parse_url(urljoin(str(self), target.strip()))
+        except ValueError:
+            return None
+
+
+def parse_url(text: str) -> WebUrl | None:
+    """Return None unless it is a plain http or https URL.
+
+    URLs with user names or ambiguous characters are rejected."""
+    if (
+        len(text) > MAX_URL_CHARS
+        or not text.isprintable()
+        or any(one in text for one in ' \\"<>`{}^')
+    ):
+        return None
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+        host = (parts.hostname or "").rstrip(".")
+        name = host if host.isascii() else host.encode("idna").decode()
+    except (ValueError, UnicodeError):
+        return None
+    if (
+        parts.scheme not in _DEFAULT_PORTS
+        or not name
+        or "@" in parts.netloc
+        or "%" in name
+        or port == 0
+    ):
+        return None
+    path = parts.path + (f"?{parts.query}" if parts.query else "")
+    return WebUrl(
+        scheme=parts.scheme,
+        host=name.lower(),
+        port=None if port == _DEFAULT_PORTS[parts.scheme] else port,
+        path=quote(path or "/", safe=_UNQUOTED)
+        if path.startswith("/")
+        else f"/{quote(path, _UNQUOTED)}",
+    )
+
+
+_OK = 200
+
+
+class FetchRefused(Exception):
+    """The page was not fetched; the message is one sentence for the model."""
+
+
+class HostUnreachable(Exception):
+    """No connection to this address."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebPage:
+    """A fetched page; `redirect` is a target on another host, which was not followed."""
+
+    url: WebUrl
+    status: int
+    content_type: str = ""
+    charset: str = ""
+    body: bytes = b""
+    is_truncated: bool = False
+    redirect: WebUrl | None = None
+
+    @property
+    def is_ok(self) -> bool:
+        return self.status == _OK
+
+
+# Fetches one web page with limits on addresses, redirects, size and time.
+#
+# Host names are resolved once, all addresses are checked, and the connection uses one of them,
+# which prevents DNS rebinding.
 
 if TYPE_CHECKING:
     import httpx
@@ -300,3 +410,130 @@ def _is_same_site(one: WebUrl, other: WebUrl) -> bool:
     is_safe = other.scheme in {one.scheme, "https"}
     same = one.host.removeprefix("www.") == other.host.removeprefix("www.")
     return is_safe and same and (one.port == other.port)
+
+
+# Searches the web with the service that the operator has set up.
+
+MAX_RESULTS = 10
+_MAX_QUERY_CHARS = 400
+_MAX_QUERY_WORDS = 50
+_MAX_TITLE = 200
+_MAX_SNIPPET = 500
+_TOO_MANY_REQUESTS = 429
+_PLAN_LIMITS = {432, 433}
+_REFUSALS = {400, 401, 403, 422}
+_TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
+
+
+class SearchProvider(StrEnum):
+    """The services; their answers are JSON."""
+
+    SEARXNG = "searxng"
+    BRAVE = "brave"
+    TAVILY = "tavily"
+
+    @property
+    def results_path(self) -> tuple[str, ...]:
+        return ("web", "results") if self is SearchProvider.BRAVE else ("results",)
+
+    @property
+    def snippet_field(self) -> str:
+        return "description" if self is SearchProvider.BRAVE else "content"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    """One line of plain text each."""
+
+    title: str
+    url: str
+    snippet: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebSearch:
+    """One provider at `base`, the address without the path of its API. SearXNG has no `key`."""
+
+    provider: SearchProvider
+    base: WebUrl
+    fetcher: WebFetcher
+    key: str = ""
+
+    async def search(self, query: str, count: int) -> tuple[SearchResult, ...]:
+        """Return at most `count` results; a long query is cut. Raises FetchRefused."""
+        words = " ".join(query.split()[:_MAX_QUERY_WORDS])[:_MAX_QUERY_CHARS].strip()
+        text = words.encode("utf-8", "replace").decode()
+        if not text:
+            raise FetchRefused("the query is empty")
+        page = await self._ask(text, count)
+        self._check_status(page)
+        # Large answers take a while.
+        return await asyncio.to_thread(self._read, page, count)
+
+    async def _ask(self, query: str, count: int) -> WebPage:
+        headers = {"Accept": "application/json"}
+        match self.provider:
+            case SearchProvider.SEARXNG:
+                url = self._url("/search", q=query, format="json")
+                return await self.fetcher.send(url, headers=headers)
+            case SearchProvider.BRAVE:
+                url = self._url("/res/v1/web/search", q=query, count=str(count))
+                headers["X-Subscription-Token"] = self.key
+                return await self.fetcher.send(url, headers=headers)
+            case SearchProvider.TAVILY:
+                headers |= {
+                    "Authorization": f"Bearer {self.key}",
+                    "Content-Type": "application/json",
+                }
+                body = json.dumps({"query": query, "max_results": count}).encode()
+                return await self.fetcher.send(self._url("/search"), headers=headers, body=body)
+
+    def _url(self, path: str, **query: str) -> WebUrl:
+        asked = f"?{urlencode(query)}" if query else ""
+        return replace(self.base, path=self.base.path.rstrip("/") + path + asked)
+
+    def _check_status(self, page: WebPage) -> None:
+        name = self.provider.value
+        if page.status == _TOO_MANY_REQUESTS or page.status in _PLAN_LIMITS:
+            raise FetchRefused(f"{name} allows no more searches now; try again later")
+        if page.status in _REFUSALS:
+            # SearXNG answers in JSON only if its settings.yml lists that format.
+            what = "format json" if self.provider is SearchProvider.SEARXNG else "key"
+            raise FetchRefused(
+                f"{name} refused the search (status {page.status}): check its {what}"
+            )
+        if not page.is_ok:
+            raise FetchRefused(f"{name} answered with status {page.status}")
+        if page.is_truncated:
+            raise FetchRefused(f"{name} sent too large an answer")
+
+    def _read(self, page: WebPage, count: int) -> tuple[SearchResult, ...]:
+        try:
+            found: Any = json.loads(page.body)
+        except (ValueError, RecursionError) as error:
+            raise FetchRefused(f"{self.provider.value} sent no JSON") from error
+        for name in self.provider.results_path:
+            found = found.get(name) if isinstance(found, Mapping) else None
+        if found is not None and not isinstance(found, list):
+            raise FetchRefused(f"{self.provider.value} sent no list of results")
+        results = self._results(found or [])
+        return tuple(each for each, _ in zip(results, range(count), strict=False))
+
+    def _results(self, found: list[Any]) -> Iterator[SearchResult]:
+        for each in found:
+            url = parse_url(str(each.get("url"))) if isinstance(each, Mapping) else None
+            if url is not None:
+                yield SearchResult(
+                    title=_plain_line(each.get("title"), _MAX_TITLE),
+                    url=str(url),
+                    snippet=_plain_line(each.get(self.provider.snippet_field), _MAX_SNIPPET),
+                )
+
+
+def _plain_line(text: object, most: int) -> str:
+    """Without the tags that mark matches, and without invisible characters."""
+    if not isinstance(text, str):
+        return ""
+    plain = html.unescape(_TAG.sub("", text[: most * 10]))
+    seen = "".join(one if one.isprintable() else " " * one.isspace() for one in plain)
+    return " ".join(seen.split())[:most]
