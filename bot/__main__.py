@@ -99,7 +99,9 @@ def _print_usage_error(error: TyperException) -> None:
     if context is None or "\n" in text:
         typer.echo(text, err=True)
     else:
-        typer.echo(f"shiftboss: {text} See `{context.command_path} -h`.", err=True)
+        text = text.replace("Value error, ", "")
+        end = "" if text.endswith((".", "?")) else "."
+        typer.echo(f"shiftboss: {text}{end} See `{context.command_path} -h`.", err=True)
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ async def test_status_shows_what_is_wrong_and_where_to_fix_it() -> None:
 
     assert "1/3" in shown
     assert "75 %" in shown
-    assert "TELEGRAM_BOT_TOKEN" in shown
+    assert "connect it on the page Setup" in shown
     assert "3 h 00 min" in shown
 
 
