@@ -294,7 +294,8 @@ def _produce_haiku(action: HaikuAction, words: TextCatalog) -> _ProducedContent:
 async def _list_folder(path: str, context: ActionContext) -> _ProducedContent:
     entries, total = await asyncio.to_thread(folder.list_folder, _workspace(context), path)
     content = "\n".join(f"- {one.name}/" if one.is_folder else f"- {one.name}" for one in entries)
-    head = context.words("offline.listed", n=total, path=_inline_code(path))
+    name = _inline_code(path) if path != "." else context.words("offline.own_folder")
+    head = context.words("offline.listed", n=total, path=name)
     return _ProducedContent(
         content=content or head, message=f"{head}\n\n{_fenced(content)}" if content else head
     )
