@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 ENGLISH = (ROOT / "README.md").read_text(encoding="utf-8")
 CHINESE = (ROOT / "README.zh.md").read_text(encoding="utf-8")
 _OTHER_LANGUAGE = {"README.md", "README.zh.md"}
-_EXAMPLE = re.compile(r"^/run .*haiku\.md$")
+_EXAMPLE = re.compile(r"^/run .*(haiku\.md|a\.txt)$")
 
 
 def outline(text: str) -> list[str]:
@@ -23,7 +23,7 @@ def outline(text: str) -> list[str]:
 
 def code_spans(text: str) -> set[str]:
     return {
-        "/run haiku.md" if _EXAMPLE.match(code) else code
+        f"/run {example[1]}" if (example := _EXAMPLE.match(code)) else code
         for code in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text)
     }
 
