@@ -34,6 +34,7 @@ from handlers.ports_workers import (
     WorkflowPort,
 )
 from storage.records.approvals import Approval
+from storage.records.feishu_setup import FeishuApp, FeishuSetup, FeishuStepState, SetupSession
 from storage.records.messages import CardActionRow, InboxId, ReceivedEvent
 from storage.records.people import (
     ApiToken,
@@ -99,6 +100,28 @@ class ModelSetupPort(Protocol):
     async def connect(self, new: ModelConnection, *, by: Person) -> HealthFinding:
         """Call the model, and if it answers, store how to reach it and use it for all calls from
         now on. Returns what the call found; with points nothing was changed. Raises UserError."""
+
+
+class FeishuSetupPort(Protocol):
+    """Callers check that an owner asks."""
+
+    async def get_setup(self, session: SetupSession) -> FeishuSetup: ...
+
+    async def show_code(self, session: SetupSession) -> FeishuSetup:
+        """Show a new code, in place of any that is shown."""
+
+    async def cancel(self, session: SetupSession) -> None:
+        """End this session's code, or forget what an earlier run has left."""
+
+    async def save_again(self, session: SetupSession) -> None:
+        """Try again to save an app whose code is UNSAVED."""
+
+    async def connect(self, new: FeishuApp) -> HealthFinding | None:
+        """Use the app from now on, unless a finding is returned: then nothing was changed. Raises
+        UserError."""
+
+    async def check(self) -> Sequence[FeishuStepState]:
+        """Ask the platform how the app is set up; nothing without an app."""
 
 
 class PersonaPort(Protocol):
@@ -523,6 +546,7 @@ class HandlerServices:
     conversations: ChatPort
     models: ModelPort
     model_setup: ModelSetupPort
+    feishu_setup: FeishuSetupPort
     people: PeoplePort
     pairings: PairingPort
     web_sessions: WebSessionPort

@@ -6,10 +6,12 @@ import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from bot.app.autonomy import AutonomyDeps, AutonomyServices, build_autonomy
 from bot.app.doctor import build_doctor
 from bot.app.engine import EngineServices, build_engine_services
+from bot.app.feishu_setup import FeishuSetupService
 from bot.app.memory import build_memory_port, build_retriever
 from bot.app.model_setup import ModelSetupService
 from bot.app.reports import build_reports
@@ -50,6 +52,7 @@ from storage.db import Database
 from storage.heartbeat import HeartbeatRepo
 from storage.memory.cells import ExtractionJobRepo
 from storage.messages.outbox import DeliveryAttempt
+from storage.records.feishu_setup import SetupSession
 from storage.records.messages import ChatAddress, MessageSender
 from storage.records.people import Channel, Chat, ChatKind, Language, PersonRole
 from storage.sessions import TranscriptRepo
@@ -74,6 +77,7 @@ class Container:
     courier: OutboxCourier
     held: HeldMessages
     web_sessions: WebSessionService
+    feishu_setup: FeishuSetupService
     services: HandlerServices
     router: Router
 
@@ -127,6 +131,7 @@ async def open_container(settings: Settings) -> AsyncGenerator[Container, None]:
         core = await build_container(settings, db)
         stack.push_async_callback(core.engine.workers.models.aclose)
         stack.push_async_callback(core.engine.workers.mcp_servers.aclose)
+        stack.push_async_callback(core.feishu_setup.aclose)
         yield core
 
 
@@ -140,13 +145,7 @@ async def build_container(settings: Settings, db: Database) -> Container:
     sender = _build_outbox_sender(settings, store, clock, transports, quota)
     masker = build_masker(settings)
     courier = _build_courier(store, sender, clock, masker)
-    approval_cards = ApprovalCards(
-        people=store.people,
-        cards=SentCardService(store.outbox, store.chats),
-        courier=courier,
-        zone=settings.zone,
-        language=language,
-    )
+    approval_cards = _build_approval_cards(settings, store, courier)
     _report_undeliverable(store, sender, courier, approval_cards)
     quota.on_level = QuotaNotifier(quota=quota, owners=store.owner_cards(courier))
     engine = build_engine_services(settings, store, courier, clock, approval_cards)
@@ -160,6 +159,7 @@ async def build_container(settings: Settings, db: Database) -> Container:
         settings, store, clock, engine=engine, autonomy=autonomy, quota=quota, courier=courier
     )
     reloader.maskers = (engine.workers.redactor, masker)
+    feishu_setup = _build_feishu_setup(store, clock, courier, web_sessions, reloader)
     services = _build_handler_services(
         settings,
         store,
@@ -170,6 +170,7 @@ async def build_container(settings: Settings, db: Database) -> Container:
         alerts=alerts,
         held=held,
         web_sessions=web_sessions,
+        feishu_setup=feishu_setup,
         reloader=reloader,
     )
     router = _build_router(settings, services, clock)
@@ -187,6 +188,7 @@ async def build_container(settings: Settings, db: Database) -> Container:
         courier=courier,
         held=held,
         web_sessions=web_sessions,
+        feishu_setup=feishu_setup,
         services=services,
         router=router,
     )
@@ -199,6 +201,35 @@ def _build_router(settings: Settings, services: HandlerServices, clock: Clock) -
         zone=settings.zone,
         new_incident=lambda: secrets.token_hex(4),
         language=settings.fixed_language,
+    )
+
+
+def _build_approval_cards(
+    settings: Settings, store: RepositorySet, courier: OutboxCourier
+) -> ApprovalCards:
+    return ApprovalCards(
+        people=store.people,
+        cards=SentCardService(store.outbox, store.chats),
+        courier=courier,
+        zone=settings.zone,
+        language=settings.fixed_language,
+    )
+
+
+def _build_feishu_setup(
+    store: RepositorySet,
+    clock: Clock,
+    courier: OutboxCourier,
+    web_sessions: WebSessionService,
+    reloader: SettingsReloader,
+) -> FeishuSetupService:
+    return FeishuSetupService(
+        reloader=reloader,
+        key_values=store.key_values,
+        owners=store.owner_cards(courier),
+        may_connect=partial(_may_connect, store, web_sessions),
+        now=clock.now,
+        sleep=clock.sleep,
     )
 
 
@@ -218,6 +249,7 @@ def _build_reloader(
         autonomy=autonomy,
         quota=quota,
         owners=store.owner_cards(courier),
+        set_owners=partial(_set_owners, store, clock),
         now=clock.now,
         sleep=clock.sleep,
     )
@@ -277,6 +309,21 @@ async def register_owners(store: RepositorySet, clock: Clock, settings: Settings
         place = ChatAddress(channel=channel, chat=account, kind=ChatKind.PRIVATE)
         async with store.db.write() as tx:
             await store.chats.get_or_create(tx, place, MessageSender(external_id=account), now)
+
+
+async def _set_owners(store: RepositorySet, clock: Clock, settings: Settings) -> None:
+    await register_owners(store, clock, settings)
+    await store.people.demote_unlisted_owners()
+
+
+async def _may_connect(
+    store: RepositorySet, sessions: WebSessionService, session: SetupSession
+) -> bool:
+    """Whether it is still a session of an owner."""
+    members = {each.person.id: each.person for each in await store.people.list_members()}
+    person = members.get(session.person_id)
+    is_live = not session.session_id or await sessions.is_live(session.session_id)
+    return is_live and person is not None and person.role.allows(PersonRole.OWNER)
 
 
 def _build_outbox_sender(
@@ -363,6 +410,7 @@ def _build_handler_services(
     alerts: ChannelAlerts,
     held: HeldMessages,
     web_sessions: WebSessionService,
+    feishu_setup: FeishuSetupService,
     reloader: SettingsReloader,
 ) -> HandlerServices:
     workers, mask = engine.workers, engine.workers.redactor.mask
@@ -371,6 +419,7 @@ def _build_handler_services(
         conversations=engine.conversations,
         models=workers.models,
         model_setup=ModelSetupService(reloader, store.db),
+        feishu_setup=feishu_setup,
         people=store.people,
         pairings=store.pairings,
         web_sessions=web_sessions,

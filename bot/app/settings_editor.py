@@ -54,7 +54,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "memory": ("memory", "embedding_base_url", "embedding_model", "embedding_api_key"),
     "channels": (
         *("owners", "telegram_bot_token", "telegram_base_url", "feishu_app_id"),
-        *("feishu_app_secret", "feishu_domain", "feishu_monthly_quota"),
+        *("feishu_app_secret", "feishu_domain", "lark_domain", "feishu_monthly_quota"),
     ),
     "web": ("web_host", "web_port", "web_token", "web_url"),
     "data": (

@@ -68,6 +68,7 @@ class SettingsReloader:
     autonomy: AutonomyServices
     quota: MonthlyQuota
     owners: OwnerCardSender
+    set_owners: Callable[[Settings], Awaitable[None]]
     now: Callable[[], datetime]
     sleep: Callable[[float], Awaitable[None]]
     maskers: tuple[SecretMasker, ...] = ()
@@ -275,6 +276,10 @@ async def _apply_channels(parts: SettingsReloader, settings: Settings) -> None:
         await parts.channels.apply(settings)
 
 
+async def _apply_owners(parts: SettingsReloader, settings: Settings) -> None:
+    await parts.set_owners(settings)
+
+
 async def _apply_retention(parts: SettingsReloader, settings: Settings) -> None:
     parts.autonomy.retention.keep = settings.retention
 
@@ -309,6 +314,7 @@ _GROUPS: Mapping[tuple[str, ...], _Apply] = {
         *("anthropic_api_key", "anthropic_base_url", "openai_api_key", "openai_base_url"),
     ): _apply_models,
     _CHANNEL_FIELDS: _apply_channels,
+    ("owners",): _apply_owners,
     ("retention",): _apply_retention,
     ("feishu_monthly_quota",): _apply_quota,
     ("log_level",): _apply_log_level,

@@ -367,6 +367,7 @@ class Settings(BaseSettings):
     feishu_app_id: str = Field(default="", alias="FEISHU_APP_ID")
     feishu_app_secret: SecretStr = Field(default=SecretStr(""), alias="FEISHU_APP_SECRET")
     feishu_domain: Url = Field(default="https://open.feishu.cn", alias="FEISHU_DOMAIN")
+    lark_domain: Url = Field(default="https://open.larksuite.com", alias="LARK_DOMAIN")
     feishu_monthly_quota: int = Field(default=10_000, ge=0, alias="FEISHU_MONTHLY_QUOTA")
     anthropic_api_key: SecretStr = Field(default=SecretStr(""), alias="ANTHROPIC_API_KEY")
     anthropic_base_url: Url = Field(default="", alias="ANTHROPIC_BASE_URL")

@@ -20,6 +20,7 @@ from bot.dashboard.pages import (
     schedules,
     settings,
     setup,
+    setup_feishu,
     tasks,
     workflows,
 )
@@ -124,6 +125,13 @@ PAGES = (
         name="settings",
         show=settings.show_settings,
         post=settings.save_settings,
+    ),
+    Page(
+        path=setup_feishu.PATH,
+        name="setup_feishu",
+        show=setup_feishu.show_feishu,
+        post=setup_feishu.change_feishu,
+        in_menu=False,
     ),
 )
 """In the order of the menu."""

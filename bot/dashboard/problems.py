@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from bot.dashboard.request import DashboardRequest
 from cards.catalog import TextCatalog
+from cards.views.feishu_setup import code_text
 from handlers.errors import ActionForbidden, BackendFailure, UserError
 from handlers.memory import rejection_error
+from handlers.middleware import explain_error
 from handlers.ports_workers import MemoryRequestRejected
 from handlers.workflows import refusal_error
 from storage import errors
+from storage.records.feishu_setup import FeishuCodeState, FeishuSetup
 from storage.records.workflows import WorkflowRefused
 
 _STATUS_CODES: tuple[tuple[type[Exception], int], ...] = (
@@ -57,3 +61,14 @@ def status_of(error: Exception) -> int:
     if isinstance(error, UserError) and error.key in _CODES_BY_KEY:
         return _CODES_BY_KEY[error.key]
     return next((code for kind, code in _STATUS_CODES if isinstance(error, kind)), 500)
+
+
+def tell_code(request: DashboardRequest, setup: FeishuSetup) -> tuple[str, ...]:
+    """What has become of a code of Feishu; empty while it waits."""
+    if setup.code is None or setup.code.state is FeishuCodeState.WAITING:
+        return ()
+    told = code_text(setup.code, request.words)
+    if setup.code.error is None:
+        return (told,)
+    explained = explain_error(setup.code.error, request.words, request.deps.new_incident())
+    return told, explained.title, explained.hint

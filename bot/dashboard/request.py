@@ -22,6 +22,7 @@ from cards.courier import CardRef
 from handlers.errors import ActionForbidden, UserError
 from handlers.ports import Clock, HandlerServices
 from handlers.request import Request
+from storage.records.feishu_setup import SetupSession
 from storage.records.people import Chat, Language, Person, PersonId, PersonRole, WebVisitor
 
 MAX_FORM_BYTES = 1024 * 1024
@@ -91,6 +92,10 @@ class DashboardRequest:
             return await FormParser(self.http.headers, read()).parse()
         except MultiPartException as error:
             raise UserError("form_too_long", limit=max_bytes) from error
+
+    @property
+    def session(self) -> SetupSession:
+        return SetupSession(person_id=self.person.id, session_id=self.visitor.session_id)
 
     @property
     def by_owner(self) -> bool:

@@ -16,6 +16,7 @@ NAMES = frozenset({
     "npm", "auto", "true", "false", "skill_load", "model", "backend", "offline", "anthropic",
     "openai", "acp", "webhook", "Python", "SQLite", "English", "haiku", "PATH", "cron",
     "Markdown", "Brave", "Tavily", "SearXNG", "OpenTelemetry", "MiB",
+    "App", "Secret", "feishu", "larksuite", "cn", "com",
 })  # fmt: skip
 """Names of products and formats, and words that are typed or written just so."""
 

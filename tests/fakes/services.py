@@ -21,6 +21,7 @@ from handlers.ports import (
 from handlers.ports_workers import HistoryLine, HistoryResult, TranscriptExport
 from storage.errors import AmbiguousId, NotFound, WrongState
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
+from storage.records.feishu_setup import FeishuApp, FeishuSetup, FeishuStepState, SetupSession
 from storage.records.messages import ReceivedEvent
 from storage.records.people import (
     ApiToken,
@@ -175,6 +176,26 @@ class FakeModelSetup:
     async def connect(self, new: ModelConnection, *, by: Person) -> HealthFinding:
         self.connected.append(new)
         return HealthFinding(text="model_answers", points=0, facts={"model": new.model, "ms": 1})
+
+
+class FakeFeishuSetup:
+    """No app and no code."""
+
+    async def get_setup(self, session: SetupSession) -> FeishuSetup:
+        return FeishuSetup(app_id="", domain="https://open.feishu.cn", is_lark=False)
+
+    async def show_code(self, session: SetupSession) -> FeishuSetup:
+        return await self.get_setup(session)
+
+    async def cancel(self, session: SetupSession) -> None: ...
+
+    async def save_again(self, session: SetupSession) -> None: ...
+
+    async def connect(self, new: FeishuApp) -> HealthFinding | None:
+        return None
+
+    async def check(self) -> Sequence[FeishuStepState]:
+        return ()
 
 
 class FakeModels:
@@ -705,6 +726,7 @@ class FakeServices:
             conversations=self.talk,
             models=self.models,
             model_setup=self.model_setup,
+            feishu_setup=FakeFeishuSetup(),
             people=self.people,
             pairings=self.pairings,
             web_sessions=self.web_sessions,

@@ -24,6 +24,7 @@ from bot.dashboard.api import (
     schedules,
     settings,
     setup,
+    setup_feishu,
     tasks,
     workflows,
 )
@@ -54,6 +55,7 @@ ROUTES: tuple[ApiRoute, ...] = (
     *health.routes.all,
     *setup.routes.all,
     *settings.routes.all,
+    *setup_feishu.routes.all,
 )
 
 

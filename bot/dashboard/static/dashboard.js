@@ -61,6 +61,12 @@ document.addEventListener("visibilitychange", () => {
 });
 follow();
 
+// What is waited for elsewhere sends no event: such parts are asked for while they say so.
+function poll() {
+  if (main.querySelector("[data-poll]")) setTimeout(async () => { if (!document.hidden) await refresh(); poll(); }, 2000);
+}
+poll();
+
 // --- the menu on a phone shows where one is
 
 const current = document.querySelector(".top nav [aria-current]");

@@ -114,7 +114,8 @@ class FeishuDiagnosis:
             app = await api.call("GET", "/application/v6/applications/me", params=params)
         except FeishuError:
             return [*found, HealthFinding(text="feishu_events_unknown", points=0)]
-        return [*found, *_diagnose_subscriptions(app.get("data", {}).get("app", {}))]
+        described = app.get("data", {}).get("app", {})
+        return [*found, *_diagnose_subscriptions(described), *_diagnose_version(described)]
 
     def _diagnose_quota(self) -> Sequence[HealthFinding]:
         calls, allowed = self.quota()
@@ -136,6 +137,15 @@ def _diagnose_subscriptions(app: dict[str, Any]) -> Sequence[HealthFinding]:
     found += _missing("feishu_event", _EVENTS, events)
     found += _missing("feishu_callback", _CALLBACKS, callbacks)
     return found
+
+
+def _diagnose_version(app: dict[str, Any]) -> Sequence[HealthFinding]:
+    """Nothing of the console has an effect before a version of the app is published."""
+    if app.get("unaudit_version_id"):
+        return [HealthFinding(text="feishu_in_review", points=5)]
+    if app.get("online_version_id") == "":
+        return [HealthFinding(text="feishu_no_version", points=40)]
+    return ()
 
 
 def _missing(

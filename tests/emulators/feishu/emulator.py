@@ -35,6 +35,8 @@ class AppConfiguration:
     events: list[str] = field(default_factory=lambda: ["im.message.receive_v1"])
     callback_mode: str = "websocket"
     callbacks: list[str] = field(default_factory=lambda: ["card.action.trigger"])
+    version: str = "oav_1"
+    version_in_review: str = ""
 
     def list_scopes(self, _request: HttpRequest) -> dict[str, Any]:
         return {
@@ -51,7 +53,15 @@ class AppConfiguration:
             )
         event = {"subscription_type": self.event_mode, "subscribed_events": self.events}
         callback = {"callback_type": self.callback_mode, "subscribed_callbacks": self.callbacks}
-        return {"app": {"app_name": "Shiftboss", "event": event, "callback": callback}}
+        return {
+            "app": {
+                "app_name": "Shiftboss",
+                "event": event,
+                "callback": callback,
+                "online_version_id": self.version,
+                "unaudit_version_id": self.version_in_review,
+            }
+        }
 
 
 class FeishuEmulator:

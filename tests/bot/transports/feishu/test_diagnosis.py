@@ -66,6 +66,8 @@ def deny_scope(name: str) -> Callable[[FeishuEmulator], None]:
         (set_app(callback_mode="webhook"), ("feishu_callback_mode", "")),
         (set_app(events=["im.chat.updated_v1"]), ("feishu_event", "im.message.receive_v1")),
         (set_app(callbacks=[]), ("feishu_callback", "card.action.trigger")),
+        (set_app(version=""), ("feishu_no_version", "")),
+        (set_app(version="", version_in_review="oav_2"), ("feishu_in_review", "")),
     ],
 )
 async def test_a_planted_fault_is_found_alone(

@@ -9,6 +9,7 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -311,6 +312,12 @@ async def test_odd_intervals_and_lifetimes_are_not_believed(harness: Registratio
 )
 def test_the_accounts_service_stands_beside_the_open_platform(domain: str, accounts: str) -> None:
     assert accounts_domain(domain) == accounts
+
+
+def test_the_guide_names_all_that_an_app_by_hand_needs() -> None:
+    guide = Path("docs/feishu.md").read_text(encoding="utf-8")
+
+    assert [each for each in (*APP_SCOPES, *APP_EVENTS, *APP_CALLBACKS) if each not in guide] == []
 
 
 @pytest.fixture
