@@ -225,6 +225,11 @@ class SchedulePort(Protocol):
         """The next to fire first. With `until`, `upcoming` has all firings until then too, unless
         there are too many."""
 
+    async def list_newest(
+        self, *, by: Person, chat: ChatId, before: tuple[datetime, str] | None, limit: int
+    ) -> Sequence[ScheduleView]:
+        """Those that `list` has, the newest first, from the one made before on (time and id)."""
+
     async def log(self, schedule: Schedule, limit: int) -> Sequence[tuple[Firing, Task | None]]:
         """The newest firings with their tasks."""
 

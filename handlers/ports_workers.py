@@ -185,6 +185,19 @@ class MemoryPort(Protocol):
     ) -> memory_views.MemoryPage:
         """Twenty per page, newest first."""
 
+    async def list_newest(
+        self,
+        person: Person,
+        chat: Chat,
+        kind: MemoryListFilter,
+        *,
+        scope: str = "",
+        before: int | None = None,
+        limit: int,
+    ) -> memory_views.MemoryPage:
+        """By number, the highest first, those below `before`: changes move no entry to another
+        page."""
+
     async def search(
         self, person: Person, chat: Chat, query: str, *, limit: int = 10
     ) -> Sequence[memory_views.MemoryMatch]: ...

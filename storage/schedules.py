@@ -50,6 +50,8 @@ _RETRY = sa.text("retry_at IS NOT NULL")
 
 _OF_PEOPLE = _S.kind.in_([ScheduleKind.REMINDER, ScheduleKind.JOB])
 
+_LISTED_STATES = _S.state.in_([ScheduleState.ACTIVE, ScheduleState.PAUSED])
+
 _CLAIM = sa.update(schema.schedules).where(
     _S.id == sa.bindparam("which"),
     _S.next_due == sa.bindparam("due", type_=_S.next_due.type),
@@ -131,13 +133,30 @@ class ScheduleRepo:
         query = (
             sa.select(schema.schedules)
             .where(
-                _S.state.in_([ScheduleState.ACTIVE, ScheduleState.PAUSED]),
+                _LISTED_STATES,
                 _OF_PEOPLE,
                 _visible(of, chat),
             )
             .order_by(*_LISTED_FIRST)
             .limit(limit)
         )
+        return [_schedule(row) for row in await self._db.fetch_all(query)]
+
+    async def list_newest(
+        self,
+        *,
+        of: PersonId | None,
+        chat: ChatId | None,
+        before: tuple[datetime, str] | None,
+        limit: int,
+    ) -> Sequence[Schedule]:
+        """Those that `list` has, the newest first, after the one of this time and id."""
+        query = sa.select(schema.schedules).where(_LISTED_STATES, _OF_PEOPLE, _visible(of, chat))
+        if before is not None:
+            at, id_ = before
+            same_time = sa.and_(_S.created_at == at, _S.id > id_)
+            query = query.where(sa.or_(_S.created_at < at, same_time))
+        query = query.order_by(_S.created_at.desc(), _S.id).limit(limit)
         return [_schedule(row) for row in await self._db.fetch_all(query)]
 
     async def count_of(self, person: PersonId) -> int:

@@ -8,7 +8,7 @@ import logging
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -296,6 +296,11 @@ async def _read_log(home: Path, limit: int) -> Sequence[str]:
     return await asyncio.to_thread(read_newest_lines, home, limit)
 
 
+async def _first_time(core: Container, source: str) -> datetime:
+    store = core.repositories.key_values
+    return await store.first_time("api_calls", source, now=core.clock.now())
+
+
 async def _find_file(files: WebFileStore, path: str) -> Path | None:
     inside = path.removeprefix(f"{FILES_FOLDER}/")
     found = await files.find(inside) if inside != path else None
@@ -342,6 +347,7 @@ class _LazyDashboard:
                 stopping=self._stopping,
                 read_log=partial(_read_log, settings.home),
                 find_file=partial(_find_file, WebFileStore(settings.home)),
+                first_time=partial(_first_time, core),
             )
         )
 

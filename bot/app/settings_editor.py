@@ -99,11 +99,13 @@ class SettingsEditor:
     async def _change(self, changes: Mapping[str, str], seen: str) -> SettingsReading:
         async with self._reloader.lock:
             listed = await self.list_settings()
+            known = {each.name: each for each in listed.settings}
+            if all(name in known and known[name].value == changes[name] for name in changes):
+                return SettingsReading()  # done before, or by somebody else
             if seen and seen != listed.revision:
                 raise UserError("settings_changed")
             if listed.faults:
                 raise UserError("settings_faults", faults=_told(listed.faults))
-            known = {each.name: each for each in listed.settings}
             fields = [_check_change(known, name, value) for name, value in changes.items()]
             try:
                 found = await asyncio.to_thread(_write, self._reloader.in_force.home, changes)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from bot.dashboard.request import DashboardRequest
 from cards.catalog import TextCatalog
 from cards.views.feishu_setup import code_text
+from handlers.command_table import COMMANDS
 from handlers.errors import ActionForbidden, BackendFailure, UserError
 from handlers.memory import rejection_error
 from handlers.middleware import explain_error
@@ -13,6 +16,9 @@ from handlers.workflows import refusal_error
 from storage import errors
 from storage.records.feishu_setup import FeishuCodeState, FeishuSetup
 from storage.records.workflows import WorkflowRefused
+
+_SENTENCES = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
+_SLASH_WORD = re.compile(r"(?<![\w/.:])/([a-z\u4e00-\u9fff]+)(?![\w/])")
 
 _STATUS_CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.TooManyAttempts, 429),
@@ -46,6 +52,16 @@ def as_told(error: Exception, words: TextCatalog) -> Exception:
             return refusal_error(error, words)
         case _:
             return error
+
+
+def without_commands(text: str, words: TextCatalog) -> str:
+    """The sentences that name no command of the chat: programs cannot send one."""
+    kept = [each.strip() for each in _SENTENCES.split(text) if not _names_command(each)]
+    return " ".join(filter(None, kept)) or words("api.see_document")
+
+
+def _names_command(text: str) -> bool:
+    return any(COMMANDS.find(word) is not None for word in _SLASH_WORD.findall(text))
 
 
 def kind_of(error: Exception) -> str:

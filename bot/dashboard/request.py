@@ -41,7 +41,8 @@ class DashboardDeps:
     `/static/`. `is_welcome` says whether whoever sent a request that lasts still has the same
     access; `stopping` ends such requests, of which `streams` counts those that are open. `read_log`
     returns the newest lines of the log, the newest first, without secrets. `find_file` finds a file
-    by its path in the data directory, unless that leads out of its folder for files."""
+    by its path in the data directory, unless that leads out of its folder for files. `first_time`
+    returns when it was called first with this text."""
 
     services: HandlerServices
     now: Clock
@@ -55,6 +56,7 @@ class DashboardDeps:
     stopping: asyncio.Event
     read_log: Callable[[int], Awaitable[Sequence[str]]]
     find_file: Callable[[str], Awaitable[Path | None]]
+    first_time: Callable[[str], Awaitable[datetime]]
     streams: Counter[PersonId] = field(default_factory=Counter)
 
 

@@ -248,9 +248,7 @@ class MemoryEntryRepo:
         tx: Transaction | None = None,
     ) -> Sequence[MemoryEntry]:
         """Pinned entries first, then newest first."""
-        where = [_in_scopes(scopes), _M.state.in_([state.value for state in states])]
-        if kinds:
-            where.append(_M.kind.in_([kind.value for kind in kinds]))
+        where = _selected(scopes, kinds, states)
         query = (
             select(memories)
             .where(*where)
@@ -259,6 +257,22 @@ class MemoryEntryRepo:
             .offset(offset)
         )
         return [entry_from_row(row) for row in await self._db.fetch_all(query, tx=tx)]
+
+    async def list_newest(
+        self,
+        scopes: Iterable[MemoryScope] | None,
+        *,
+        kinds: Sequence[MemoryKind],
+        states: Sequence[MemoryState],
+        before: int | None,
+        limit: int,
+    ) -> Sequence[MemoryEntry]:
+        """Those with numbers below `before`, the highest first."""
+        query = select(memories).where(*_selected(scopes, kinds, states))
+        if before is not None:
+            query = query.where(_M.number < before)
+        rows = await self._db.fetch_all(query.order_by(_M.number.desc()).limit(limit))
+        return [entry_from_row(row) for row in rows]
 
     async def list_page(
         self, scopes: Iterable[MemoryScope] | None, *, after: int = 0, limit: int = 500
@@ -455,6 +469,17 @@ class MemoryEntryRepo:
 
 def _indexed_fields(entry: MemoryEntry) -> tuple[object, ...]:
     return entry.scope, entry.text, entry.abstract, entry.sender, tuple(entry.keywords)
+
+
+def _selected(
+    scopes: Iterable[MemoryScope] | None,
+    kinds: Sequence[MemoryKind],
+    states: Sequence[MemoryState],
+) -> list[ColumnElement[bool]]:
+    where = [_in_scopes(scopes), _M.state.in_([state.value for state in states])]
+    if kinds:
+        where.append(_M.kind.in_([kind.value for kind in kinds]))
+    return where
 
 
 def _in_scopes(scopes: Iterable[MemoryScope] | None) -> ColumnElement[bool]:

@@ -111,6 +111,18 @@ class FakeMemory:
         seen = [each for each in self._visible(person, chat) if each.state is state]
         return MemoryPage(entries=seen, total=len(seen), page=page, has_more=False)
 
+    async def list_newest(
+        self,
+        person: Person,
+        chat: Chat,
+        kind: MemoryListFilter,
+        *,
+        scope: str = "",
+        before: int | None = None,
+        limit: int,
+    ) -> MemoryPage:
+        raise NotImplementedError
+
     async def search(
         self, person: Person, chat: Chat, query: str, *, limit: int = 10
     ) -> Sequence[MemoryMatch]:

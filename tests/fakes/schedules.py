@@ -133,6 +133,11 @@ class FakeSchedules:
     async def find(self, prefix: str, *, by: Person, chat: ChatId) -> ScheduleView:
         return self._view(self._get(prefix, by))
 
+    async def list_newest(
+        self, *, by: Person, chat: ChatId, before: tuple[datetime, str] | None, limit: int
+    ) -> Sequence[ScheduleView]:
+        raise NotImplementedError
+
     async def list(
         self, *, by: Person, chat: ChatId, until: datetime | None = None
     ) -> Sequence[ScheduleView]:

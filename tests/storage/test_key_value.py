@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,22 @@ async def test_values_are_stored_compactly_and_come_back_as_they_were(
     with closing(sqlite3.connect(tmp_path / "shiftboss.db")) as db:
         stored = db.execute("SELECT value FROM marks WHERE name = 'b'").fetchone()[0]
     assert stored == '{"text":"部署","n":[1,2]}'
+
+
+async def test_the_first_time_is_kept_for_a_day_and_the_newest_only(
+    room: MessageStore,
+) -> None:
+    store, now = room.key_values, datetime(2026, 5, 1, tzinfo=UTC)
+
+    first = await store.first_time("calls", "a", now=now)
+    again = await store.first_time("calls", "a", now=now + timedelta(hours=23))
+    other = await store.first_time("calls", "b", now=now + timedelta(hours=1))
+    later = await store.first_time("calls", "a", now=now + timedelta(hours=25))
+    for n in range(600):
+        await store.first_time("calls", f"n{n}", now=later)
+
+    assert (first, again) == (now, now)
+    assert other == now + timedelta(hours=1)
+    assert later == now + timedelta(hours=25)
+    assert len(await store.get("calls")) == 500
+    assert await store.first_time("calls", "n599", now=later + timedelta(hours=1)) == later

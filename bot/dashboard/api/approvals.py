@@ -5,7 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from bot.dashboard.api.routing import ApiCall, ApiModel, ApiRoutes, Words
+from bot.dashboard.api.routing import (
+    ApiCall,
+    ApiModel,
+    ApiRoutes,
+    PageQuery,
+    Words,
+    read_time_cursor,
+    time_cursor,
+)
 from bot.dashboard.request import DashboardRequest
 from handlers.approvals import check_may_decide, settle_approval
 from storage.errors import NotFound
@@ -28,7 +36,10 @@ class ApprovalModel(ApiModel):
 
 
 class ApprovalList(ApiModel):
+    """`next` is the cursor of the next page, null on the last one."""
+
     approvals: list[ApprovalModel]
+    next: str | None
 
 
 class DecisionBody(ApiModel):
@@ -41,10 +52,17 @@ class DecisionBody(ApiModel):
 
 
 @routes("GET", "/approvals")
-async def list_approvals(call: ApiCall) -> ApprovalList:
+async def list_approvals(call: ApiCall, query: PageQuery) -> ApprovalList:
     """Requests that wait for your decision, oldest first"""
     waiting = await call.request.services.approvals.list_waiting(by=call.request.person, chat=None)
-    return ApprovalList(approvals=[ApprovalModel.model_validate(each) for each in waiting])
+    after = read_time_cursor(query.cursor)
+    rest = [each for each in waiting if after is None or (each.created_at, each.id) > after]
+    shown = rest[: query.limit]
+    more = len(rest) > len(shown)
+    return ApprovalList(
+        approvals=[ApprovalModel.model_validate(each) for each in shown],
+        next=time_cursor(shown[-1].created_at, shown[-1].id) if more else None,
+    )
 
 
 @routes("GET", "/approvals/{approval_id}")

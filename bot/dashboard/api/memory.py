@@ -7,11 +7,22 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, StringConstraints
 
-from bot.dashboard.api.routing import ApiCall, ApiModel, ApiRoutes, Line, Words
+from bot.dashboard.api.routing import (
+    ApiCall,
+    ApiModel,
+    ApiProblem,
+    ApiRoutes,
+    Line,
+    PageQuery,
+    Words,
+    make_cursor,
+    read_cursor,
+)
 from handlers.ports_workers import MemoryRequestRejected
 from storage.records.memory import MAX_ENTRY_TEXT, MemoryListFilter
 
 routes = ApiRoutes("memory")
+_MAX_DIGITS = 18
 _Fact = Annotated[Words, StringConstraints(min_length=1, max_length=MAX_ENTRY_TEXT, pattern=r"\S")]
 
 
@@ -31,19 +42,17 @@ class MemoryModel(ApiModel):
 
 
 class MemoryList(ApiModel):
-    """`page` and `has_more` are those of a list; a search has one page."""
+    """`next` is the cursor of the next page, null on the last one; a search has one page."""
 
     memories: list[MemoryModel]
     total: int
-    page: int = 1
-    has_more: bool = False
+    next: str | None = None
 
 
-class MemoryQuery(ApiModel):
+class MemoryQuery(PageQuery):
     text: Line = Field(default="", description="search by words and meaning; without it, a list")
     kind: MemoryListFilter = MemoryListFilter.KNOWN
     scope: Line = ""
-    page: int = Field(default=1, ge=1, le=100_000)
 
 
 class NewMemoryBody(ApiModel):
@@ -66,14 +75,18 @@ async def list_memories(call: ApiCall, query: MemoryQuery) -> MemoryList:
         found = await memory.search(request.person, request.chat, query.text, limit=50)
         entries = [MemoryModel.model_validate(each.entry) for each in found]
         return MemoryList(memories=entries, total=len(entries))
-    page = await memory.list(
-        request.person, request.chat, query.kind, scope=query.scope, page=query.page
+    page = await memory.list_newest(
+        request.person,
+        request.chat,
+        query.kind,
+        scope=query.scope,
+        before=_read_number(query.cursor),
+        limit=query.limit,
     )
     return MemoryList(
         memories=[MemoryModel.model_validate(each) for each in page.entries],
         total=page.total,
-        page=page.page,
-        has_more=page.has_more,
+        next=make_cursor(str(page.entries[-1].number)) if page.has_more else None,
     )
 
 
@@ -117,3 +130,12 @@ async def forget_memory(call: ApiCall, entry_id: str) -> None:
         # `forgotten` by the same call before, whose answer was lost.
         if rejected.reason != "forgotten":
             raise
+
+
+def _read_number(cursor: str) -> int | None:
+    if not cursor:
+        return None
+    (number,) = read_cursor(cursor, 1)
+    if not (number.isascii() and number.isdecimal() and len(number) <= _MAX_DIGITS):
+        raise ApiProblem(400, "bad_cursor")
+    return int(number)

@@ -10,6 +10,7 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -23,6 +24,7 @@ from storage.records.people import PersonRole
 MAX_BODY_BYTES = 1024 * 1024
 MAX_PAGE = 100
 _MAX_KEY = 200
+_KEY_HEADER = "idempotency-key"
 _Model = TypeVar("_Model", bound=BaseModel)
 _Handler = TypeVar("_Handler", bound=Callable[..., Awaitable[Any]])
 
@@ -66,6 +68,13 @@ class ApiCall:
 
     request: DashboardRequest
     source: str
+
+    async def first_time(self) -> datetime:
+        """When this change was asked for first: now, unless the `Idempotency-Key` was seen before.
+        It is stored before the change is made, so that a repeat makes the same one."""
+        if _KEY_HEADER not in self.request.http.headers:
+            return self.request.now
+        return await self.request.deps.first_time(self.source)
 
     @property
     def author(self) -> ChangeAuthor:
@@ -211,6 +220,24 @@ def read_cursor(cursor: str, length: int) -> tuple[str, ...]:
     return tuple(map(str, parts))
 
 
+def time_cursor(at: datetime, id_: str) -> str:
+    return make_cursor(at.isoformat(), id_)
+
+
+def read_time_cursor(cursor: str) -> tuple[datetime, str] | None:
+    """None without a cursor. Raises ApiProblem."""
+    if not cursor:
+        return None
+    text, id_ = read_cursor(cursor, 2)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ApiProblem(400, "bad_cursor") from error
+    if at.tzinfo is None:
+        raise ApiProblem(400, "bad_cursor")
+    return at, id_
+
+
 def _validate(model: type[_Model], values: Any) -> _Model:
     try:
         return model.model_validate(values)
@@ -250,7 +277,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def _source(http: HttpRequest, person: str) -> str:
-    key = http.headers.get("idempotency-key", "")
+    key = http.headers.get(_KEY_HEADER, "")
     if not key:
         return f"api:{person}:{secrets.token_hex(16)}"
     if len(key) > _MAX_KEY or not key.isprintable():

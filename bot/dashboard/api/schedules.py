@@ -7,7 +7,15 @@ from typing import Annotated, Literal, assert_never
 
 from pydantic import AwareDatetime, StringConstraints
 
-from bot.dashboard.api.routing import ApiCall, ApiModel, ApiRoutes, Words
+from bot.dashboard.api.routing import (
+    ApiCall,
+    ApiModel,
+    ApiRoutes,
+    PageQuery,
+    Words,
+    read_time_cursor,
+    time_cursor,
+)
 from cards.views.timings import timing_text
 from handlers.errors import UserError
 from handlers.ports_autonomy import ScheduleView
@@ -34,7 +42,10 @@ class ScheduleModel(ApiModel):
 
 
 class ScheduleList(ApiModel):
+    """`next` is the cursor of the next page, null on the last one."""
+
     schedules: list[ScheduleModel]
+    next: str | None
 
 
 class NewScheduleBody(ApiModel):
@@ -68,11 +79,21 @@ class FiringList(ApiModel):
 
 
 @routes("GET", "/schedules")
-async def list_schedules(call: ApiCall) -> ScheduleList:
-    """Schedules that you may see"""
+async def list_schedules(call: ApiCall, query: PageQuery) -> ScheduleList:
+    """Schedules that you may see, newest first"""
     request = call.request
-    found = await request.services.schedules.list(by=request.person, chat=request.chat.id)
-    return ScheduleList(schedules=[_model(call, each) for each in found])
+    found = await request.services.schedules.list_newest(
+        by=request.person,
+        chat=request.chat.id,
+        before=read_time_cursor(query.cursor),
+        limit=query.limit + 1,
+    )
+    shown = found[: query.limit]
+    last = shown[-1].schedule if len(found) > len(shown) else None
+    return ScheduleList(
+        schedules=[_model(call, each) for each in shown],
+        next=time_cursor(last.created_at, last.id) if last else None,
+    )
 
 
 @routes("POST", "/schedules", status=201)
@@ -111,10 +132,10 @@ async def change_schedule(call: ApiCall, schedule_id: str, body: ChangeBody) -> 
         case "resume":
             view = await schedules.resume(known, by=by, chat=chat)
         case "run":
-            view = await schedules.run_now(known, by=by, chat=chat, at=request.now)
+            view = await schedules.run_now(known, by=by, chat=chat, at=await call.first_time())
         case "skip":
             view = await schedules.skip_next(
-                known, by=by, chat=chat, at=request.now, due_at=body.due_at
+                known, by=by, chat=chat, at=await call.first_time(), due_at=body.due_at
             )
         case _:
             assert_never(body.action)

@@ -30,7 +30,7 @@ from bot.dashboard.api import (
 )
 from bot.dashboard.api.openapi import build_document
 from bot.dashboard.api.routing import ApiProblem, ApiRoute, call_route, problem_response
-from bot.dashboard.problems import as_told, kind_of, status_of
+from bot.dashboard.problems import as_told, kind_of, status_of, without_commands
 from bot.dashboard.request import DashboardDeps, DashboardRequest, find_words, read_request
 from handlers.middleware import explain_error
 from storage.records.people import PersonRole
@@ -134,4 +134,5 @@ def _explain(deps: DashboardDeps, http: HttpRequest, error: Exception) -> Respon
         return problem_response(error.status, error.key, title, detail, fields=error.fields)
     error = as_told(error, words)
     explained = explain_error(error, words, deps.new_incident())
-    return problem_response(status_of(error), kind_of(error), explained.title, explained.hint)
+    detail = without_commands(explained.hint, words)
+    return problem_response(status_of(error), kind_of(error), explained.title, detail)

@@ -15,8 +15,8 @@ from bot.dashboard.api.routing import (
     Line,
     PageQuery,
     Words,
-    make_cursor,
-    read_cursor,
+    read_time_cursor,
+    time_cursor,
 )
 from handlers.chat import check_backend_usable
 from handlers.parsing import MessageDirectives
@@ -188,15 +188,8 @@ class TraceModel(ApiModel):
 async def list_tasks(call: ApiCall, query: TaskQuery) -> TaskList:
     """Tasks that you may see, newest first"""
     request = call.request
-    before = None
-    if query.cursor:
-        at, task_id = read_cursor(query.cursor, 2)
-        try:
-            before = (datetime.fromisoformat(at), TaskId(task_id))
-        except ValueError as error:
-            raise ApiProblem(400, "bad_cursor") from error
-        if before[0].tzinfo is None:
-            raise ApiProblem(400, "bad_cursor")
+    after = read_time_cursor(query.cursor)
+    before = (after[0], TaskId(after[1])) if after else None
     found = await request.services.tasks.list_newest(
         by=request.person,
         chat=request.chat.id,
@@ -209,7 +202,7 @@ async def list_tasks(call: ApiCall, query: TaskQuery) -> TaskList:
     more = len(found) > len(shown)
     return TaskList(
         tasks=[TaskModel.model_validate(each) for each in shown],
-        next=make_cursor(shown[-1].created_at.isoformat(), shown[-1].id) if more else None,
+        next=time_cursor(shown[-1].created_at, shown[-1].id) if more else None,
     )
 
 

@@ -103,6 +103,14 @@ _STATES_BY_VIEW: Mapping[MemoryListFilter, tuple[MemoryState, ...]] = {
     MemoryListFilter.SUPERSEDED: (MemoryState.SUPERSEDED,),
     MemoryListFilter.REJECTED: (MemoryState.REJECTED,),
 }
+
+
+def _selection(
+    kind: MemoryListFilter,
+) -> tuple[tuple[MemoryKind, ...], tuple[MemoryState, ...]]:
+    return _KINDS_BY_VIEW.get(kind, ()), _STATES_BY_VIEW.get(kind, (MemoryState.ACTIVE,))
+
+
 _COUNTED_VIEWS = (
     MemoryListFilter.KNOWN,
     MemoryListFilter.CANDIDATES,
@@ -143,11 +151,7 @@ class MemoryService:
         self, person: Person, chat: Chat, kind: MemoryListFilter, *, scope: str = "", page: int = 1
     ) -> MemoryPage:
         by = await self._editor_for(person, chat)
-        scopes = self._visible_scopes(by, scope)
-        kinds, states = (
-            _KINDS_BY_VIEW.get(kind, ()),
-            _STATES_BY_VIEW.get(kind, (MemoryState.ACTIVE,)),
-        )
+        scopes, (kinds, states) = self._visible_scopes(by, scope), _selection(kind)
         total = await self.entries.count(scopes, kinds=kinds, states=states)
         page = max(1, min(page, 1 + max(0, total - 1) // MEMORY_PAGE_SIZE))
         found = await self.entries.list(
@@ -163,6 +167,28 @@ class MemoryService:
             page=page,
             has_more=page * MEMORY_PAGE_SIZE < total,
             other_counts=await self._count_views(scopes),
+        )
+
+    async def list_newest(
+        self,
+        person: Person,
+        chat: Chat,
+        kind: MemoryListFilter,
+        *,
+        scope: str = "",
+        before: int | None = None,
+        limit: int,
+    ) -> MemoryPage:
+        by = await self._editor_for(person, chat)
+        scopes, (kinds, states) = self._visible_scopes(by, scope), _selection(kind)
+        found = await self.entries.list_newest(
+            scopes, kinds=kinds, states=states, before=before, limit=limit + 1
+        )
+        return MemoryPage(
+            entries=found[:limit],
+            total=await self.entries.count(scopes, kinds=kinds, states=states),
+            page=1,
+            has_more=len(found) > limit,
         )
 
     async def search(

@@ -112,6 +112,13 @@ class ScheduleService:
         views = [await self._full_view(each) for each in found]
         return views if until is None else [self._extend(each, until) for each in views]
 
+    async def list_newest(
+        self, *, by: Person, chat: ChatId, before: tuple[datetime, str] | None, limit: int
+    ) -> Sequence[ScheduleView]:
+        of, where = await self._visibility(by, chat)
+        found = await self.schedules.list_newest(of=of, chat=where, before=before, limit=limit)
+        return [self._view(each) for each in found]
+
     async def log(self, schedule: Schedule, limit: int) -> Sequence[tuple[Firing, Task | None]]:
         firings = await self.schedules.list_firings(schedule.id, limit)
         return [(each, await self._task_of(each)) for each in firings]

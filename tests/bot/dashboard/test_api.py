@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -9,8 +11,11 @@ import pytest
 from openapi_spec_validator import validate
 
 from bot.dashboard.api.table import ROUTES, document
+from bot.dashboard.problems import without_commands
+from cards.catalog import catalog_for
+from handlers.command_table import COMMANDS
 from storage.records.approvals import ApprovalKind
-from storage.records.people import Channel, PersonRole
+from storage.records.people import Channel, Language, PersonRole
 from tests.bot.dashboard.world import DashboardWorld
 
 API = "/api/v1"
@@ -147,6 +152,103 @@ async def test_pages_stay_the_same_while_tasks_come_and_change(world: DashboardW
     assert third["next"] is None
 
 
+@pytest.mark.parametrize(
+    ("path", "noun", "texts"),
+    [
+        ("memory", "memories", [f"the shed number {n} has a blue door" for n in range(7)]),
+        (
+            "schedules",
+            "schedules",
+            [f"remind me every day at {n + 8} to water the roses" for n in range(7)],
+        ),
+    ],
+)
+async def test_pages_of_other_lists_stay_the_same_too(
+    world: DashboardWorld, path: str, noun: str, texts: list[str]
+) -> None:
+    api, ids = world.program("ann"), []
+    for text in texts:
+        made = await api.post(f"{API}/{path}", json={"text": text})
+        assert made.status_code == 201, made.text
+        ids.append(made.json()["id"])
+
+    async def page(cursor: str) -> dict[str, Any]:
+        answer = await api.get(f"{API}/{path}", params={"limit": 3, "cursor": cursor})
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    first = await page("")
+    assert (await api.delete(f"{API}/{path}/{ids[5]}")).status_code == 204
+    newer = texts[0].replace("number 0", "number 31").replace("at 8 ", "at 20 ")
+    made = await api.post(f"{API}/{path}", json={"text": newer})
+    assert made.status_code == 201, made.text
+    second = await page(first["next"])
+    third = await page(second["next"])
+
+    pages = (first, second, third)
+    assert [each["id"] for shown in pages for each in shown[noun]] == ids[::-1]
+    assert third["next"] is None
+    for cursor in ("x", "WyJ4Il0", "WyIxIiwiMiJd", "WyIyMDI2LTAxLTAxIiwieCJd", "W10", "WyItMSJd"):
+        check_problem(await api.get(f"{API}/{path}", params={"cursor": cursor}), 400)
+
+
+async def test_pages_of_approvals_go_on_after_the_last_that_was_shown(
+    world: DashboardWorld,
+) -> None:
+    store, now = world.core.repositories, world.core.clock.now()
+    api, chat = world.program("olga"), await world.core.get_local_chat()
+    for n in range(5):
+        at = now + timedelta(seconds=n // 2)
+        await store.pairings.get_or_create(Channel.TELEGRAM, f"x{n}", f"Nr {n}", chat.id, now=at)
+    whole = (await api.get(f"{API}/approvals")).json()
+
+    first = (await api.get(f"{API}/approvals", params={"limit": 2})).json()
+    decided = f"{API}/approvals/{first['approvals'][0]['id']}/decision"
+    assert (await api.post(decided, json={"approve": False})).status_code == 200
+    rest = (await api.get(f"{API}/approvals", params={"cursor": first["next"]})).json()
+
+    assert len(whole["approvals"]) == 5
+    assert whole["next"] is None
+    assert first["approvals"] + rest["approvals"] == whole["approvals"]
+    assert rest["next"] is None
+
+
+async def test_a_schedule_runs_once_with_the_same_key(world: DashboardWorld) -> None:
+    api, key = world.program("ann"), {"idempotency-key": "run it"}
+    made = await api.post(f"{API}/schedules", json={"text": "every day at 9:00 write a haiku"})
+    path = f"{API}/schedules/{made.json()['id']}"
+
+    async def act(action: str, **headers: str) -> None:
+        done = await api.post(f"{path}/actions", json={"action": action}, headers=headers)
+        assert done.status_code == 200, done.text
+
+    async def firings() -> list[str]:
+        return [each["state"] for each in (await api.get(f"{path}/firings")).json()["firings"]]
+
+    for _ in range(3):
+        await act("run", **key)
+    once = await firings()
+    await act("run", **{"idempotency-key": "again"})
+    await act("run")
+    thrice = await firings()
+    for _ in range(3):
+        await act("skip", **{"idempotency-key": "skip it"})
+
+    assert (len(once), len(thrice), len(await firings())) == (1, 3, 4)
+
+
+def test_no_detail_of_a_problem_names_a_command_of_the_chat() -> None:
+    for language in Language:
+        words = catalog_for(language)
+        texts = list(words.templates(("error.",)))
+        assert sum("`/" in text for text in texts) > 50
+        for text in texts:
+            detail = without_commands(text, words)
+            named = re.findall(r"(?<![\w/.:}])/([a-z]+)", detail)
+            assert detail
+            assert not [word for word in named if COMMANDS.find(word)], text
+
+
 async def test_tasks_are_filtered_and_searched(world: DashboardWorld) -> None:
     api = world.program()
     plants, report = await create(api, "Water 100% of the plants"), await create(api, "写周报")
@@ -249,7 +351,7 @@ async def test_only_approvers_see_and_decide_requests(world: DashboardWorld) -> 
     second = await olga.post(f"{API}/approvals/{waiting['id']}/decision", json={"approve": False})
 
     assert waiting["kind"] == ApprovalKind.PAIRING
-    assert hidden[0].json() == {"approvals": []}
+    assert hidden[0].json() == {"approvals": [], "next": None}
     check_problem(hidden[1], 404)
     check_problem(refused, 404)
     assert decided.json()["state"] == "approved"
