@@ -153,6 +153,7 @@ class FakeBackend:
     models: tuple[str, ...] = ("fake-1",)
     gates: dict[str, asyncio.Event] = field(default_factory=dict)
     accepts_tools: bool = True
+    writes_calls: bool = False
 
     @property
     def started_steps(self) -> list[str]:
@@ -197,7 +198,9 @@ class FakeBackend:
             return run_result(text="hello there")
         if isinstance(value, BaseException):
             raise value
-        return replace(run_result(value), context_tokens=self.context)
+        return replace(
+            run_result(value), context_tokens=self.context, writes_calls=self.writes_calls
+        )
 
 
 class _FakeRun:

@@ -304,7 +304,8 @@ class RunResult:
     session, without what `RunRequest.on_reply` was given. `truncated` means that a text answer
     reached its length limit. `context_tokens` is the session's length, 0 if unknown. `suspended`
     are calls that wait for a decision: `value` is None, and a later run continues with
-    `RunRequest.answers`."""
+    `RunRequest.answers`. `writes_calls` means that the model was asked to write its tool calls as
+    text, as small ones must be."""
 
     text: str
     value: BaseModel | None
@@ -314,6 +315,7 @@ class RunResult:
     truncated: bool = False
     context_tokens: int = 0
     suspended: tuple[ToolCall, ...] = ()
+    writes_calls: bool = False
 
 
 class BackendError(Exception):

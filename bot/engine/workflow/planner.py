@@ -300,6 +300,21 @@ def _words(nodes: Sequence[WorkflowNode]) -> str:
     return "\n".join(f"{node.title}\n{node.detail}" for node in nodes)
 
 
+_MAX_SHORT_TASK = 300
+
+
+def is_joinable(plan: Workflow, instruction: str) -> bool:
+    """Whether a plan of a model that writes its tool calls as text had better be one step. Such
+    models are small: they plan the gestures of a person at a screen (open the editor, save), which
+    a worker cannot do one by one, and what one step has read the next has not seen."""
+    return (
+        len(instruction) <= _MAX_SHORT_TASK
+        and len(plan.nodes) > 1
+        and is_chain(plan)
+        and all(node.type == NodeType.TASK for node in plan.nodes)
+    )
+
+
 def one_step_plan(task: Task, reason: str, words: TextCatalog) -> Workflow:
     """The task itself as its only step."""
     detail = escape_placeholders(task.instruction)

@@ -47,6 +47,7 @@ from bot.engine.workflow.plan import repeats_open_steps
 from bot.engine.workflow.planner import (
     UnreadablePlan,
     defer_first_questions,
+    is_joinable,
     one_step_plan,
     request_valid_plan,
 )
@@ -290,6 +291,9 @@ class _TaskRun:
             if named:
                 # An answer makes no file.
                 why = self._words("workflow.names_files", files=", ".join(named))
+                plan = one_step_plan(self._task, why, self._words)
+            elif reply.result.writes_calls and is_joinable(plan, self._task.instruction):
+                why = self._words("workflow.too_fine")
                 plan = one_step_plan(self._task, why, self._words)
             risk_words = self._deps.step_approvals.rules.words
             plan = defer_first_questions(plan, prompt, risk_words)

@@ -370,6 +370,7 @@ class ApiRun(BaseRun):
         self._access = access
         self._usage = RunUsage()
         self._model = model
+        self._writes_calls = isinstance(model, TextToolCallModel)
         self._metered_model: MeteredModel | None = None
         if request.gate is not None:
             self._model = self._metered_model = MeteredModel(
@@ -531,6 +532,7 @@ class ApiRun(BaseRun):
             truncated=cut,
             context_tokens=last.usage.input_tokens + last.usage.output_tokens,
             suspended=suspended,
+            writes_calls=self._writes_calls,
         )
 
 
