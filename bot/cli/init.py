@@ -1,9 +1,10 @@
-"""`shiftboss init`: connects a model, asking or by options."""
+"""`shiftboss init`: connects a model and a chat platform, asking or by options."""
 
 from __future__ import annotations
 
 import json
 import sys
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,6 +14,13 @@ from storage.records.system import ModelConnection, ModelKind
 
 if TYPE_CHECKING:
     from bot.config.settings import Settings
+
+
+class ChannelChoice(StrEnum):
+    """A chat platform that is connected here."""
+
+    FEISHU = "feishu"
+
 
 _LABELS = {
     ModelKind.ANTHROPIC: "Anthropic, with a key",
@@ -36,21 +44,59 @@ def init(
     key_stdin: Annotated[
         bool, typer.Option("--key-stdin", help="Read the key from standard input.")
     ] = False,
+    channel: Annotated[
+        ChannelChoice | None, typer.Option("--channel", help="Connect a chat platform.")
+    ] = None,
+    app_id: Annotated[
+        str, typer.Option("--app-id", help="A Feishu app that exists; without it, one is created.")
+    ] = "",
+    secret_stdin: Annotated[
+        bool, typer.Option("--secret-stdin", help="Read the App Secret from standard input.")
+    ] = False,
+    is_lark: Annotated[bool, typer.Option("--lark", help="It is an app of Lark.")] = False,
 ) -> None:
-    """Connect a model: choose, give the key, test it with a call. A running Shiftboss uses it at
-    once."""
+    """Connect a model and a chat platform. A running Shiftboss uses them at once."""
     with report_start_failures():
         # Imported here so that `--help` stays fast.
         from bot.config.settings import load_settings
 
         settings = load_settings()
-        if kind is None:
+        if kind is None and channel is None:
             _ask_until_connected(settings)
+            _ask_for_channel(settings)
             return
-        key = sys.stdin.readline().strip() if key_stdin else ""
-        new = ModelConnection(kind=kind, key=key, base_url=base_url, model=model)
-        if not _connect(settings, new):
+        if kind is not None:
+            key = sys.stdin.readline().strip() if key_stdin else ""
+            new = ModelConnection(kind=kind, key=key, base_url=base_url, model=model)
+            if not _connect(settings, new):
+                raise typer.Exit(1)
+        if channel is ChannelChoice.FEISHU and not _connect_feishu(
+            settings, app_id, is_lark=is_lark, from_stdin=secret_stdin
+        ):
             raise typer.Exit(1)
+
+
+def _connect_feishu(settings: Settings, app_id: str, *, is_lark: bool, from_stdin: bool) -> bool:
+    from bot.cli import init_feishu
+    from storage.records.feishu_setup import FeishuApp
+
+    if not app_id:
+        return init_feishu.scan_code(settings)
+    if from_stdin:
+        secret = sys.stdin.readline().strip()
+    elif sys.stdin.isatty():
+        secret = typer.prompt("App Secret (hidden)", hide_input=True)
+    else:
+        fail("there is no terminal to ask in: give --secret-stdin", status=2)
+    new = FeishuApp(app_id=app_id, app_secret=secret, is_lark=is_lark)
+    return init_feishu.connect_app(settings, new)
+
+
+def _ask_for_channel(settings: Settings) -> None:
+    from bot.cli import init_feishu
+
+    if typer.confirm("Connect Feishu or Lark too?", default=False):
+        init_feishu.ask_and_connect(settings)
 
 
 def _ask_until_connected(settings: Settings) -> None:
