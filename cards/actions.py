@@ -8,8 +8,8 @@ from typing import ClassVar, Literal, TypeAlias
 
 from cards.action_base import CardAction, ReusableAction
 from cards.memory_actions import MemoryAction
+from storage.records.autonomy import ReportPeriod
 from storage.records.people import PersonRole
-from storage.records.reports import ReportPeriod
 from storage.records.tasks import TaskPriority
 
 

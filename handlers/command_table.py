@@ -11,12 +11,10 @@ from cards.views.system import HelpLine, help_card, short_help_card
 from handlers import (
     approvals,
     chat,
-    doctor,
     heartbeat,
     journal,
     mcp,
     memory,
-    message_queue,
     people,
     personas,
     projects,
@@ -30,9 +28,8 @@ from handlers import (
     workflows,
 )
 from handlers.chat import backend_commands, context_commands
-from handlers.errors import UserError
 from handlers.people import member_commands, session_commands
-from handlers.request import CommandRegistry, Reply, Request
+from handlers.request import CommandRegistry, Reply, Request, UserError
 from handlers.tasks import creation_commands, run_task, steering_commands
 from storage.records.people import Language
 
@@ -138,7 +135,6 @@ COMMANDS = CommandRegistry.merge(
     journal.update_commands,
     workflows.commands,
     chat.commands,
-    message_queue.commands,
     backend_commands,
     personas.commands,
     prompts.commands,
@@ -152,7 +148,6 @@ COMMANDS = CommandRegistry.merge(
     session_commands,
     system.commands,
     self_check.commands,
-    doctor.commands,
     reports.commands,
     mcp.commands,
     heartbeat.commands,

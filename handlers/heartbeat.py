@@ -10,9 +10,8 @@ from cards.views.heartbeat import (
     heartbeat_status_card,
     heartbeat_status_data,
 )
-from handlers.errors import UsageError, UserError
-from handlers.request import CommandRegistry, Reply, Request
-from storage.records.heartbeat import HeartbeatStatus
+from handlers.request import CommandRegistry, Reply, Request, UsageError, UserError
+from storage.records.autonomy import HeartbeatStatus
 
 commands = CommandRegistry("system")
 

@@ -34,6 +34,7 @@ from handlers.ports_workers import (
     WorkflowPort,
 )
 from storage.records.approvals import Approval
+from storage.records.autonomy import HealthFinding
 from storage.records.feishu_setup import FeishuApp, FeishuSetup, FeishuStepState, SetupSession
 from storage.records.messages import CardActionRow, InboxId, ReceivedEvent
 from storage.records.people import (
@@ -50,7 +51,6 @@ from storage.records.people import (
     WebLink,
     WebSession,
 )
-from storage.records.self_checks import HealthFinding
 from storage.records.system import (
     BackendHealth,
     BackendReport,

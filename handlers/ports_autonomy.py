@@ -8,7 +8,17 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from cards.catalog import TextCatalog
-from storage.records.heartbeat import HeartbeatRun, HeartbeatStatus
+from storage.records.autonomy import (
+    DriveStatus,
+    GoalName,
+    HealthReport,
+    HeartbeatRun,
+    HeartbeatStatus,
+    Incident,
+    ReportPeriod,
+    ReportPictures,
+    WorkReport,
+)
 from storage.records.people import Channel, ChatId, Language, Person
 from storage.records.prompt_versions import (
     CycleReport,
@@ -18,7 +28,6 @@ from storage.records.prompt_versions import (
     PromptVersion,
     SignalRecord,
 )
-from storage.records.reports import ReportPeriod, ReportPictures, WorkReport
 from storage.records.schedules import (
     CronTiming,
     Firing,
@@ -28,7 +37,6 @@ from storage.records.schedules import (
     ScheduleId,
     Timing,
 )
-from storage.records.self_checks import DriveStatus, GoalName, HealthReport, Incident
 from storage.records.system import SettingList, SettingsReading
 from storage.records.tasks import Task
 

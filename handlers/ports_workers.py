@@ -10,13 +10,13 @@ from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from cards.model import Card, FileBlock
-from storage.records import memory_views, task_logs, workflows
+from storage.records import memory, task_logs, workflows
+from storage.records.approvals import StandingPermission, ToolCallRecord
 from storage.records.memory import MemoryEntry, MemoryListFilter
 from storage.records.people import Chat, ChatId, Language, Person, PersonId
 from storage.records.skills import LoadedSkill, Skill, SkillCatalog, SkillDraft, SkillListing
 from storage.records.system import ModelChoice
 from storage.records.tasks import Task, TaskId
-from storage.records.tools import StandingPermission, ToolCallRecord
 from storage.records.traces import Trace
 from storage.records.workers import McpConsent, McpServerStatus, SessionInfo
 
@@ -182,7 +182,7 @@ class MemoryPort(Protocol):
         *,
         scope: str = "",
         page: int = 1,
-    ) -> memory_views.MemoryPage:
+    ) -> memory.MemoryPage:
         """Twenty per page, newest first."""
 
     async def list_newest(
@@ -194,17 +194,15 @@ class MemoryPort(Protocol):
         scope: str = "",
         before: int | None = None,
         limit: int,
-    ) -> memory_views.MemoryPage:
+    ) -> memory.MemoryPage:
         """By number, the highest first, those below `before`: changes move no entry to another
         page."""
 
     async def search(
         self, person: Person, chat: Chat, query: str, *, limit: int = 10
-    ) -> Sequence[memory_views.MemoryMatch]: ...
+    ) -> Sequence[memory.MemoryMatch]: ...
 
-    async def show(
-        self, person: Person, chat: Chat, entry_id: str
-    ) -> memory_views.MemoryDetail: ...
+    async def show(self, person: Person, chat: Chat, entry_id: str) -> memory.MemoryDetail: ...
 
     async def add(
         self, person: Person, chat: Chat, text: str, *, scope: str = "", source: str = ""
@@ -236,17 +234,15 @@ class MemoryPort(Protocol):
 
     async def explain_answer(
         self, person: Person, chat: Chat, *, session: str = "", turn: int = 0
-    ) -> memory_views.AnswerMemories:
+    ) -> memory.AnswerMemories:
         """The memories shown to the model for this chat's last answer, or for that turn."""
 
-    async def explain_task(
-        self, person: Person, chat: Chat, task: Task
-    ) -> memory_views.AnswerMemories:
+    async def explain_task(self, person: Person, chat: Chat, task: Task) -> memory.AnswerMemories:
         """The memories used in a task's steps. The caller has checked access to the task."""
 
     async def mark_helpful(
         self, person: Person, chat: Chat, *, session: str = "", turn: int = 0
-    ) -> memory_views.AnswerMemories:
+    ) -> memory.AnswerMemories:
         """Mark the search results visible to the person as helpful for that answer, by default the
         last one. Idempotent."""
 
@@ -258,18 +254,18 @@ class MemoryPort(Protocol):
     ) -> MemoryEntry:
         """Rewrite a chapter, named by its title or key."""
 
-    async def stats(self, person: Person, chat: Chat) -> memory_views.MemoryStats: ...
+    async def stats(self, person: Person, chat: Chat) -> memory.MemoryStats: ...
 
     async def clean(
         self, person: Person, chat: Chat, *, dry_run: bool, source: str = ""
-    ) -> memory_views.MemoryCleanReport:
+    ) -> memory.MemoryCleanReport:
         """Clean up, or report what would go.
 
         Like `import_entries` and `restore`, a repeat with the same `source` after an interruption
         reports the total.
         """
 
-    async def export(self, person: Person, chat: Chat) -> memory_views.MemoryExport:
+    async def export(self, person: Person, chat: Chat) -> memory.MemoryExport:
         """Export all entries the person may see, one JSON object per line."""
 
     async def import_entries(
@@ -281,13 +277,13 @@ class MemoryPort(Protocol):
         scope: str = "",
         progress: ProgressCallback | None = None,
         source: str = "",
-    ) -> memory_views.MemoryImportReport:
+    ) -> memory.MemoryImportReport:
         """Import the output of `export`, or lines of text. `path` is a file sent with the
         message."""
 
     async def restore(
         self, person: Person, chat: Chat, path: str, *, source: str = ""
-    ) -> memory_views.MemoryImportReport:
+    ) -> memory.MemoryImportReport:
         """Restore everyone's missing entries from a backup; only for an owner in private. `path` is
         within the data directory."""
 

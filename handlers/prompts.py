@@ -14,8 +14,7 @@ from cards.views.prompts import (
     signal_data,
     signals_card,
 )
-from handlers.errors import UsageError, UserError
-from handlers.request import CommandRegistry, Reply, Request
+from handlers.request import CommandRegistry, Reply, Request, UsageError, UserError
 from storage.records.prompt_versions import ORIGINAL, PromptInfo
 
 commands = CommandRegistry("system")

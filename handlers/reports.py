@@ -10,9 +10,8 @@ from cards.views.reports import (
     scheduled_report_card,
     trend_card,
 )
-from handlers.errors import UsageError
-from handlers.request import CommandRegistry, Reply, Request
-from storage.records.reports import ReportPeriod
+from handlers.request import CommandRegistry, Reply, Request, UsageError
+from storage.records.autonomy import ReportPeriod
 from storage.records.schedules import CronTiming
 
 commands = CommandRegistry("system")

@@ -1,12 +1,16 @@
-"""Handles /self: how Shiftboss is, its self-check, and its drive."""
+"""Handles /self, /doctor and /reload: how Shiftboss is, its self-check and its drive, and what it
+needs."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from datetime import timedelta
 
 from cards import actions
 from cards.views.self_checks import (
+    buttons_proven_text,
+    doctor_card,
     drive_card,
     drive_data,
     drive_line,
@@ -17,11 +21,12 @@ from cards.views.self_checks import (
     report_data,
     self_card,
 )
-from handlers.doctor import prove_buttons
-from handlers.errors import UsageError, UserError
+from cards.views.system import settings_card
 from handlers.prompts import evolve
-from handlers.request import CommandRegistry, Reply, Request
-from storage.records.self_checks import DriveStatus, GoalName, GoalState
+from handlers.request import CommandRegistry, Reply, Request, UsageError, UserError
+from storage.records.autonomy import DriveStatus, GoalName, GoalState
+
+# Handles /self: how Shiftboss is, its self-check, and its drive.
 
 commands = CommandRegistry("system")
 
@@ -159,3 +164,49 @@ _SUBCOMMANDS: dict[str, Callable[[Request, str], Awaitable[Reply]]] = {
     "evolve": _evolve,
     "进化": _evolve,
 }
+
+
+# Handles /doctor and /reload: looks at everything that Shiftboss needs, proves that buttons
+# arrive, and reads the settings again.
+
+_FIX = frozenset({"fix", "修复"})
+
+
+@commands("doctor", aliases=("体检", "诊断"), immediate=True)
+async def examine(request: Request) -> Reply:
+    request.require_owner()
+    if not request.in_private:
+        raise UserError("only_in_private", command="doctor")
+    word = request.args.strip().casefold()
+    if word and word not in _FIX:
+        raise UsageError("doctor")
+    report = await request.services.doctor.examine(by=request.person, fix=bool(word))
+    card = doctor_card(report, request.words, zone=request.zone)
+    return Reply(card=card, data=report_data(report, request.words))
+
+
+@commands("reload", aliases=("重新加载", "重载"), immediate=True)
+async def reload_settings(request: Request) -> Reply:
+    request.require_owner()
+    if not request.in_private:
+        raise UserError("only_in_private", command="reload")
+    if request.args.strip():
+        raise UsageError("reload")
+    reading = await request.services.settings.reload()
+    if reading.retry_seconds:
+        raise UserError("reload_soon", seconds=reading.retry_seconds)
+    data = {
+        "applied": list(reading.applied),
+        "waiting": list(reading.waiting),
+        "faults": list(reading.faults),
+    }
+    card = settings_card(reading, request.words)
+    return Reply(card=card, data=data, good=not reading.faults)
+
+
+async def prove_buttons(request: Request) -> Reply:
+    """Called by a press on the card itself, which is the proof."""
+    arrived = request.heard_at or request.now
+    milliseconds = max(0, (request.now - arrived) // timedelta(milliseconds=1))
+    await request.services.doctor.record_press(request.chat.channel, milliseconds)
+    return Reply(toast=buttons_proven_text(milliseconds, request.words))

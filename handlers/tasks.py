@@ -10,14 +10,13 @@ from cards import formats
 from cards.actions import StartTask
 from cards.json_data import task_data, task_events_data, task_page_data, task_view_data
 from cards.model import Card, TextBlock
-from cards.views import task_buttons
+from cards.views import task_parts
 from cards.views import tasks as views
 from cards.views.chat import task_started_card
 from cards.views.journal import tracked_task_card
 from cards.views.task_card import task_card
 from handlers import journal
 from handlers.chat import check_backend_usable, stop_answer
-from handlers.errors import UsageError, UserError
 from handlers.flags import parse_flags
 from handlers.parsing import (
     MessageDirectives,
@@ -30,7 +29,7 @@ from handlers.parsing import (
 )
 from handlers.personas import persona_for_task
 from handlers.projects import resolve_workspace
-from handlers.request import CommandRegistry, Reply, Request
+from handlers.request import CommandRegistry, Reply, Request, UsageError, UserError
 from storage.errors import WrongState
 from storage.records.messages import DeliveryUrgency
 from storage.records.tasks import NewTask, Task, TaskControl, TaskPriority, TaskStatus, TaskView
@@ -362,7 +361,7 @@ async def set_task_priority(request: Request, task: Task, priority: TaskPriority
     await request.services.tasks.set_priority(task, priority, **request.author)
     return request.words(
         "moved.prioritised",
-        mark=task_buttons.PRIORITY_ICONS[priority],
+        mark=task_parts.PRIORITY_ICONS[priority],
         priority=request.words(f"priority.{priority}"),
     )
 

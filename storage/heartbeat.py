@@ -13,7 +13,7 @@ from storage import schema
 from storage.autonomy_schema import heartbeat_runs
 from storage.db import Database, Transaction, record_from
 from storage.key_value import KeyValueStore
-from storage.records.heartbeat import (
+from storage.records.autonomy import (
     HeartbeatClaim,
     HeartbeatOutcome,
     HeartbeatRun,

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from storage import schema
 from storage.db import Database, record_from, records_from
 from storage.records.approvals import ApprovalKind, ApprovalState
-from storage.records.reports import EndedTask, TaskOutcomes, WaitingItem
+from storage.records.autonomy import EndedTask, TaskOutcomes, WaitingItem
 from storage.records.schedules import FiringState, ScheduleKind, ScheduleState
 from storage.records.tasks import NodeRun, TaskId, TaskStatus, UsageTotals
 from storage.records.traces import ModelCall, NodeAttempt

@@ -17,12 +17,11 @@ import sqlalchemy as sa
 
 from storage import autonomy_schema, memory_schema, schema
 from storage.db import Database, Transaction, records_from
-from storage.records.approvals import ApprovalState
+from storage.records.approvals import ApprovalState, ToolCallState
 from storage.records.messages import InboxState, OutboxState
 from storage.records.prompt_versions import VersionState
 from storage.records.schedules import ScheduleState
 from storage.records.tasks import Task, TaskStatus
-from storage.records.tools import ToolCallState
 
 log = logging.getLogger(__name__)
 

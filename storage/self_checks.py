@@ -15,8 +15,7 @@ from storage.autonomy_schema import incidents, self_check_runs
 from storage.db import Database, Transaction, record_from, records_from
 from storage.errors import NotFound
 from storage.key_value import KeyValueStore
-from storage.records.messages import InboxState, OutboxState
-from storage.records.self_checks import (
+from storage.records.autonomy import (
     HealthReport,
     Incident,
     NewIncident,
@@ -26,6 +25,7 @@ from storage.records.self_checks import (
     load_finding,
     load_results,
 )
+from storage.records.messages import InboxState, OutboxState
 from storage.records.tasks import NodeStatus, Task, TaskStatus
 from storage.restore import RESTORED_ERROR
 

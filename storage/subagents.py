@@ -12,9 +12,9 @@ from storage import schema
 from storage.db import Database, Transaction, records_from, row_from
 from storage.dialect import insert_or_ignore
 from storage.errors import NotFound
+from storage.records.approvals import ToolCallState
 from storage.records.people import ChatId
 from storage.records.tasks import SubagentLine, SubagentStatus, TaskId
-from storage.records.tools import ToolCallState
 from storage.records.workers import NewSubagent, Subagent
 from storage.schema import helpers, tool_calls
 

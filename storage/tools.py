@@ -23,15 +23,15 @@ from sqlalchemy import (
 from storage.db import Database, Transaction, record_from, row_from
 from storage.dialect import PreparedWrite
 from storage.errors import NotFound
-from storage.records.people import ChatId, PersonId
-from storage.records.tasks import TaskId
-from storage.records.tools import (
+from storage.records.approvals import (
     NewToolCall,
     StandingPermission,
     StandingPermissionScope,
     ToolCallRecord,
     ToolCallState,
 )
+from storage.records.people import ChatId, PersonId
+from storage.records.tasks import TaskId
 from storage.schema import sessions, tool_calls, tool_grants
 
 _C = tool_calls.c

@@ -45,8 +45,8 @@ from bot.transports.ports import Clock
 from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER
 from storage.heartbeat import HeartbeatRepo
 from storage.migrate import HEAD_REVISION, sqlite_path
+from storage.records.autonomy import GoalName
 from storage.records.people import Channel, Chat, ChatId, Language, PersonRole
-from storage.records.self_checks import GoalName
 from storage.records.system import BackendReport
 from storage.records.tasks import Task
 from storage.records.usage import BudgetScope, CostPeriod, CostQuery, CostReport

@@ -44,7 +44,7 @@ from bot.transports.web.access import get_browser_address
 from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER
 from bot.transports.web.sessions import WebSessionService
 from cards.catalog import catalog_for
-from handlers.approval_cards import ApprovalCards
+from handlers.approvals import ApprovalCards
 from handlers.language import CardLanguageResolver
 from handlers.ports import HandlerServices
 from handlers.router import Router

@@ -77,7 +77,7 @@ from bot.engine.workflow.step_executor import MAX_CONTEXT_TOKENS, RunnerDeps
 from bot.engine.workspaces.task_workspaces import TaskArtifacts
 from bot.transports.outbox import OutboxCourier
 from bot.transports.ports import Clock
-from handlers.approval_cards import ApprovalCards
+from handlers.approvals import ApprovalCards
 from storage.records.messages import InboxRow
 from storage.records.tasks import Task, TaskEvent
 from storage.usage import BudgetRepo

@@ -18,10 +18,11 @@ from bot.config.settings import Settings
 from cards.catalog import TextCatalog
 from cards.courier import OwnerCardSender
 from cards.model import Card, CardTone, notice_card
-from handlers.errors import UserError
+from handlers.request import UserError
 from storage.db import finish_despite_cancel
 from storage.errors import StorageError
 from storage.key_value import KeyValueStore
+from storage.records.autonomy import HealthFinding
 from storage.records.feishu_setup import (
     FeishuApp,
     FeishuCode,
@@ -33,7 +34,6 @@ from storage.records.feishu_setup import (
     UnsavedApp,
 )
 from storage.records.people import Channel
-from storage.records.self_checks import HealthFinding
 
 if TYPE_CHECKING:
     from bot.transports.feishu.registration import (

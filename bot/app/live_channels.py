@@ -13,8 +13,8 @@ from bot.transports.ports import Transport
 from bot.transports.quota import MonthlyQuota
 from bot.transports.supervisor import ChannelSupervisor
 from handlers.command_table import platform_menu
+from storage.records.autonomy import HealthFinding
 from storage.records.people import Channel, Chat
-from storage.records.self_checks import HealthFinding
 
 _CHECK_SECONDS = 30.0
 _FATAL = frozenset(

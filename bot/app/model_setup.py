@@ -20,10 +20,10 @@ from bot.engine.autonomy.check import run_check
 from bot.engine.autonomy.doctor import CodingCliProbe, ModelCallProbe, mask_facts
 from bot.engine.llm.backend_registry import MODEL_NAME, BackendRegistry
 from bot.engine.workers.spec import CostAccount
-from handlers.errors import UserError
+from handlers.request import UserError
 from storage.db import Database
+from storage.records.autonomy import HealthFinding
 from storage.records.people import Person
-from storage.records.self_checks import HealthFinding
 from storage.records.system import ModelConnection, ModelKind, ModelSetup
 
 _MAX_KEY = 2_000

@@ -23,10 +23,10 @@ from bot.engine.workspaces.projects import ProjectFolderService
 from bot.engine.workspaces.task_workspaces import TaskWorktrees
 from bot.transports.ports import Clock
 from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER
+from storage.records.autonomy import GoalName
 from storage.records.messages import ChatAddress
 from storage.records.people import Channel, ChatId, ChatKind, PersonId
 from storage.records.schedules import ScheduleKind
-from storage.records.self_checks import GoalName
 from storage.schedules import ScheduleRepo
 
 

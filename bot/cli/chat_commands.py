@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperCommand
 
 from cards.catalog import command_help
-from cards.invisible_characters import escape_invisible
+from cards.formats import escape_invisible
 from handlers.flags import quote_value
 from storage.records.people import Language
 

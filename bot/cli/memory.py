@@ -34,7 +34,7 @@ from bot.cli.chat_commands import (
     required,
     resolve_scope,
 )
-from cards.invisible_characters import escape_invisible
+from cards.formats import escape_invisible
 
 _EXPORTS_FOLDER = "exports"
 

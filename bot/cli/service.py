@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from bot.cli.chat_commands import fail, report_start_failures
-from cards.invisible_characters import escape_invisible
+from cards.formats import escape_invisible
 
 if TYPE_CHECKING:
     from bot.config.settings import Settings

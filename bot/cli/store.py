@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from bot.cli.chat_commands import JsonOption, report_start_failures
-from cards.invisible_characters import escape_invisible
+from cards.formats import escape_invisible
 
 
 def backup(

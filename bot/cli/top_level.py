@@ -23,7 +23,7 @@ from bot.cli.chat_commands import (
     report_start_failures,
     required,
 )
-from cards.invisible_characters import escape_invisible
+from cards.formats import escape_invisible
 from handlers.flags import quote_value
 
 self_cli = typer.Typer(no_args_is_help=True, help="See how Shiftboss itself is.")

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from cards import formats, model
 from cards.actions import AnswerWithoutTask, ChooseModel, DecideHeldMessages, StartTask
 from cards.catalog import TextCatalog
-from cards.views import task_buttons
+from cards.views import task_parts
 from cards.views.backends import (
     connect_button,
     needs_model,
@@ -117,7 +117,7 @@ def proposal_card(
         model.SelectBlock(
             placeholder=words("proposal.priority", priority=words(f"priority.{start.priority}")),
             action=start,
-            options=task_buttons.priority_options(words),
+            options=task_parts.priority_options(words),
         ),
         model.NoteBlock(words("proposal.note")),
         *(model.NoteBlock(note) for note in notes if note),

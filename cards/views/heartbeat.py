@@ -11,7 +11,7 @@ from cards import formats, model
 from cards.catalog import TextCatalog
 from cards.json_data import iso_timestamp
 from cards.views.costs import cap_reached_text
-from storage.records.heartbeat import (
+from storage.records.autonomy import (
     HeartbeatClaim,
     HeartbeatOutcome,
     HeartbeatRun,

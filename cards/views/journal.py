@@ -9,10 +9,10 @@ from zoneinfo import ZoneInfo
 
 from cards import formats, model
 from cards.catalog import TextCatalog
-from cards.views import task_buttons
+from cards.views import task_parts
 from cards.views.backends import strip_offline_note
 from cards.views.task_card import status_reason_text
-from cards.views.task_outline import is_plain_list, outline_block, step_state
+from cards.views.task_parts import is_plain_list, outline_block, step_state
 from storage.records import task_logs
 from storage.records.tasks import Task, TaskStatus, TaskView
 
@@ -37,7 +37,7 @@ def log_saved_card(
     if result.is_reminder_due:
         blocks.append(model.TextBlock(words("logbook.remind", n=result.log_count)))
         blocks.append(model.NoteBlock(formats.escape_markdown(task.instruction, _MAX_GOAL)))
-    blocks.append(model.ButtonsBlock((task_buttons.details_button(task, words),)))
+    blocks.append(model.ButtonsBlock((task_parts.details_button(task, words),)))
     warned = result.has_no_plan or result.blocked or result.entry.kind is task_logs.LogKind.ERROR
     return model.Card(
         tone=model.CardTone.WARN if warned else model.CardTone.NEUTRAL,
@@ -81,7 +81,7 @@ def logs_page_card(
     files = dict.fromkeys(entry.file for entry in reversed(page.entries))
     paths = [path for path in files if path in page.sizes][:_MAX_FILES]
     blocks += [model.file_block(path, page.sizes[path]) for path in paths]
-    blocks.append(model.ButtonsBlock((task_buttons.details_button(task, words),)))
+    blocks.append(model.ButtonsBlock((task_parts.details_button(task, words),)))
     return model.titled_card(title, *blocks)
 
 
@@ -192,7 +192,7 @@ def plan_card(view: TaskView, words: TextCatalog) -> model.Card:
         blocks.append(model.ChecklistBlock(tuple(checks)))
     if not blocks:
         blocks.append(model.TextBlock(words("plan.none", id=task.id)))
-    blocks.append(model.ButtonsBlock((task_buttons.details_button(task, words),)))
+    blocks.append(model.ButtonsBlock((task_parts.details_button(task, words),)))
     return model.titled_card(words("plan.title", id=task.id), *blocks)
 
 
@@ -204,7 +204,7 @@ def task_search_card(tasks: Sequence[Task], query: str, words: TextCatalog) -> m
         words("agenda.row", n=n, task=task_line(task, words)) for n, task in enumerate(tasks, 1)
     ]
     buttons = [
-        task_buttons.details_button(task, words, words("list.details", n=n))
+        task_parts.details_button(task, words, words("list.details", n=n))
         for n, task in enumerate(tasks[:_MAX_BUTTONS], 1)
     ]
     blocks = (model.TextBlock("\n\n".join(rows[:_MAX_ROWS])), model.ButtonsBlock(tuple(buttons)))
@@ -219,7 +219,7 @@ def tracked_task_card(
         model.TextBlock(f"{words('agenda.made_self', id=task.id)}\n\n{_task_title(task)}"),
         model.TextBlock(words("agenda.made_rules", id=task.id)),
         *recalled_log_blocks(hits, words, now=now),
-        model.ButtonsBlock((task_buttons.details_button(task, words),)),
+        model.ButtonsBlock((task_parts.details_button(task, words),)),
     ]
     return model.Card(blocks=tuple(blocks), summary=formats.single_line(task.title, _MAX_TITLE))
 
@@ -237,8 +237,8 @@ def recalled_log_blocks(
 def task_line(task: Task, words: TextCatalog) -> str:
     return words(
         "agenda.task_self" if task.outside else "agenda.task",
-        mark=task_buttons.STATUS_ICONS[task.status],
-        priority=task_buttons.PRIORITY_ICONS[task.priority],
+        mark=task_parts.STATUS_ICONS[task.status],
+        priority=task_parts.PRIORITY_ICONS[task.priority],
         id=task.id,
         title=_task_title(task),
     )
@@ -265,7 +265,7 @@ def _recap_status(recap: task_logs.TaskRecap, words: TextCatalog) -> str:
     steps = words("recap.steps", done=view.done, total=view.total) if view.total else ""
     where = words(
         "recap.where",
-        status=task_buttons.status_label(recap.task.status, words),
+        status=task_parts.status_label(recap.task.status, words),
         stage=words("recap.stage", stage=stage) if stage else "",
         steps=steps,
     )
@@ -309,9 +309,9 @@ def _log_lines(entries: Sequence[task_logs.LogEntry], words: TextCatalog) -> lis
 
 
 def _resume_buttons(task: Task, words: TextCatalog) -> tuple[model.CardButton, ...]:
-    details = task_buttons.details_button(task, words)
+    details = task_parts.details_button(task, words)
     if task.status in {TaskStatus.PAUSED, TaskStatus.BLOCKED}:
-        return (task_buttons.resume_button(task, words), details)
+        return (task_parts.resume_button(task, words), details)
     return (details,)
 
 

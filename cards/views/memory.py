@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from cards import formats, memory_actions, model
 from cards.catalog import TextCatalog, catalog_for
-from storage.records import memory_views
+from storage.records import memory
 from storage.records.memory import (
     EntryId,
     FactSupport,
@@ -166,11 +166,11 @@ def _support_data(support: FactSupport) -> dict[str, Any]:
     }
 
 
-def search_hit_data(hit: memory_views.MemoryMatch) -> dict[str, Any]:
+def search_hit_data(hit: memory.MemoryMatch) -> dict[str, Any]:
     return {**entry_data(hit.entry), "score": hit.score, "parts": dict(hit.parts)}
 
 
-def used_entry_data(used: memory_views.UsedMemory) -> dict[str, Any]:
+def used_entry_data(used: memory.UsedMemory) -> dict[str, Any]:
     return {
         "id": used.id,
         "text": used.entry.text if used.entry else None,
@@ -188,7 +188,7 @@ _MAX_NEAR = 5
 
 
 def memories_page_card(
-    page: memory_views.MemoryPage,
+    page: memory.MemoryPage,
     listed_kind: MemoryListFilter,
     words: TextCatalog,
     *,
@@ -200,7 +200,7 @@ def memories_page_card(
     title = words("memory.title")
     blocks: list[model.Block] = []
     if page.entries:
-        first = (page.page - 1) * memory_views.MEMORY_PAGE_SIZE + 1
+        first = (page.page - 1) * memory.MEMORY_PAGE_SIZE + 1
         blocks.append(model.TextBlock(_numbered(page.entries, words, zone, first)))
         blocks.append(_open_select(page.entries, words, first))
     else:
@@ -405,7 +405,7 @@ def _open_select(
 
 
 def _page_buttons(
-    page: memory_views.MemoryPage,
+    page: memory.MemoryPage,
     kind: MemoryListFilter,
     words: TextCatalog,
     scope: str,
@@ -420,7 +420,7 @@ def _page_buttons(
 
 
 def _kind_buttons(
-    page: memory_views.MemoryPage,
+    page: memory.MemoryPage,
     current: MemoryListFilter,
     words: TextCatalog,
     scope: str,

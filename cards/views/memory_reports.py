@@ -9,7 +9,7 @@ from cards import formats, model
 from cards.catalog import TextCatalog
 from cards.memory_actions import CleanMemory, MarkMemoriesHelpful, ShowMemory
 from cards.views.memory import entry_line, entry_text, folded_rows
-from storage.records import memory_views
+from storage.records import memory
 from storage.records.memory import MemoryEntry, MemoryScope
 
 _MAX_LINE = 140
@@ -21,7 +21,7 @@ _BLOCK_ORDER = (_SEARCHED, "recent")
 
 
 def answer_memories_card(
-    usage: memory_views.AnswerMemories,
+    usage: memory.AnswerMemories,
     words: TextCatalog,
     *,
     zone: ZoneInfo,
@@ -40,7 +40,7 @@ def answer_memories_card(
 
 
 def task_memories_card(
-    usage: memory_views.AnswerMemories, task: str, words: TextCatalog, *, zone: ZoneInfo
+    usage: memory.AnswerMemories, task: str, words: TextCatalog, *, zone: ZoneInfo
 ) -> model.Card:
     """The memories used in all answers of a task."""
     title = words("memory.why_task_title", task=formats.single_line(task, _MAX_LINE))
@@ -52,7 +52,7 @@ def task_memories_card(
     return model.titled_card(title, *blocks)
 
 
-def _unavailable_reason(memories: memory_views.AnswerMemories) -> str:
+def _unavailable_reason(memories: memory.AnswerMemories) -> str:
     if memories.at is None:
         return "memory.why_no_answer"
     if memories.backend == _OFFLINE:
@@ -60,7 +60,7 @@ def _unavailable_reason(memories: memory_views.AnswerMemories) -> str:
     return "" if memories.used or memories.hidden_count else "memory.why_none"
 
 
-def _helpful_action(memories: memory_views.AnswerMemories) -> MarkMemoriesHelpful | None:
+def _helpful_action(memories: memory.AnswerMemories) -> MarkMemoriesHelpful | None:
     """None if nothing was found by search or all of it is already confirmed."""
     open_ones = (
         each
@@ -73,7 +73,7 @@ def _helpful_action(memories: memory_views.AnswerMemories) -> MarkMemoriesHelpfu
 
 
 def _used_blocks(
-    memories: memory_views.AnswerMemories, words: TextCatalog, *, helped: MarkMemoriesHelpful | None
+    memories: memory.AnswerMemories, words: TextCatalog, *, helped: MarkMemoriesHelpful | None
 ) -> Iterator[model.Block]:
     """Search results first, those used before others. The handbook is part of every answer, so it
     is folded."""
@@ -96,13 +96,13 @@ def _used_blocks(
         yield model.NoteBlock(words("memory.why_hidden", n=memories.hidden_count))
 
 
-def _used_order(used: memory_views.UsedMemory) -> tuple[int, bool]:
+def _used_order(used: memory.UsedMemory) -> tuple[int, bool]:
     block = _BLOCK_ORDER.index(used.block) if used.block in _BLOCK_ORDER else len(_BLOCK_ORDER)
     return block, not used.confirmed
 
 
 def _correction_select(
-    used: Sequence[memory_views.UsedMemory], words: TextCatalog
+    used: Sequence[memory.UsedMemory], words: TextCatalog
 ) -> Iterator[model.SelectBlock]:
     options = tuple(
         model.SelectOption(str(number), each.id)
@@ -114,7 +114,7 @@ def _correction_select(
         yield model.SelectBlock(placeholder=placeholder, action=ShowMemory(), options=options)
 
 
-def _used_line(used: memory_views.UsedMemory, words: TextCatalog) -> str:
+def _used_line(used: memory.UsedMemory, words: TextCatalog) -> str:
     mark = "✓ " if used.confirmed else ""
     block = words(f"memory.block.{used.block}")
     if used.entry is None:
@@ -125,7 +125,7 @@ def _used_line(used: memory_views.UsedMemory, words: TextCatalog) -> str:
     return f"{mark}{text} · *{block}{score}* `{used.id}`"
 
 
-def _score_parts(used: memory_views.UsedMemory, words: TextCatalog) -> Iterator[str]:
+def _score_parts(used: memory.UsedMemory, words: TextCatalog) -> Iterator[str]:
     """The components of the score, except one that equals it."""
     for name, value in used.parts.items():
         key = f"memory.part.{name}"
@@ -137,7 +137,7 @@ _MAX_LISTED = 15
 _MAX_NAME = 60
 
 
-def memory_stats_card(stats: memory_views.MemoryStats, words: TextCatalog) -> model.Card:
+def memory_stats_card(stats: memory.MemoryStats, words: TextCatalog) -> model.Card:
     total = sum(stats.by_kind.values())
     pairs = [
         (words("memory.label.total"), str(total)),
@@ -159,7 +159,7 @@ def memory_stats_card(stats: memory_views.MemoryStats, words: TextCatalog) -> mo
     return model.titled_card(words("memory.stats_title"), *blocks)
 
 
-def memory_cleanup_card(report: memory_views.MemoryCleanReport, words: TextCatalog) -> model.Card:
+def memory_cleanup_card(report: memory.MemoryCleanReport, words: TextCatalog) -> model.Card:
     title = words("memory.clean_title")
     gone = report.total + report.removed_before
     if not gone:
@@ -181,7 +181,7 @@ def memory_cleanup_card(report: memory_views.MemoryCleanReport, words: TextCatal
     return model.titled_card(title, *blocks)
 
 
-def _cleanup_button(report: memory_views.MemoryCleanReport, words: TextCatalog) -> model.CardButton:
+def _cleanup_button(report: memory.MemoryCleanReport, words: TextCatalog) -> model.CardButton:
     return model.CardButton(
         words("memory.button.clean"),
         CleanMemory(),
@@ -199,7 +199,7 @@ def memory_export_card(path: str, size: int, n: int, words: TextCatalog) -> mode
     )
 
 
-def memory_import_card(result: memory_views.MemoryImportReport, words: TextCatalog) -> model.Card:
+def memory_import_card(result: memory.MemoryImportReport, words: TextCatalog) -> model.Card:
     blocks: list[model.Block] = [model.TextBlock(words("memory.imported", n=result.added))]
     if result.already_known:
         blocks.append(model.NoteBlock(words("memory.import_known", n=result.already_known)))
@@ -213,9 +213,7 @@ def memory_import_card(result: memory_views.MemoryImportReport, words: TextCatal
     return model.titled_card(words("memory.import_title"), *blocks, tone=tone)
 
 
-def _bad_line_texts(
-    bad: Mapping[int, memory_views.ImportLineError], words: TextCatalog
-) -> Iterator[str]:
+def _bad_line_texts(bad: Mapping[int, memory.ImportLineError], words: TextCatalog) -> Iterator[str]:
     """Line numbers, grouped by error."""
     for why in dict.fromkeys(bad.values()):
         lines = [str(number) for number, each in bad.items() if each is why]

@@ -13,7 +13,7 @@ from cards.actions import ListApprovals, RetryTask, ShowReport
 from cards.catalog import TextCatalog
 from cards.views.schedules import due_text
 from cards.views.timings import timing_text
-from storage.records.reports import (
+from storage.records.autonomy import (
     DayFigures,
     EndedTask,
     Finding,

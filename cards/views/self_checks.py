@@ -1,4 +1,4 @@
-"""Cards of the self-check and of drive."""
+"""Cards of the self-check, of drive and of the doctor."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from cards import formats, model
-from cards.actions import StartRepairTask
+from cards.actions import ProveButtons, StartRepairTask
 from cards.catalog import TextCatalog
-from storage.records.schedules import Firing, FiringState
-from storage.records.self_checks import (
+from storage.records.autonomy import (
     CheckResult,
     DriveStatus,
     GoalState,
@@ -23,8 +22,11 @@ from storage.records.self_checks import (
     IncidentNews,
     RepairOutcome,
 )
+from storage.records.schedules import Firing, FiringState
 from storage.records.tasks import Task
 from storage.records.usage import SpendingCap
+
+# Cards of the self-check and of drive.
 
 _MAX_FACT = 200
 _MAX_TITLE = 60
@@ -352,3 +354,37 @@ def _amounts(amount: SpendingCap, cap: SpendingCap) -> str:
 def _task_row(task: Task, words: TextCatalog) -> str:
     title = formats.escape_markdown(task.title, _MAX_TITLE)
     return f"- `{task.id}` {title} · {words(f'status.{task.status}')}"
+
+
+# The card of the doctor: one line for each subject, fine or what to do.
+
+
+def doctor_card(report: HealthReport, words: TextCatalog, *, zone: ZoneInfo) -> model.Card:
+    problems = sum(1 for each in report.results for found in each.findings if found.points)
+    lines = [line for each in report.results for line in _lines(each, words)]
+    lines += [repair_line(each, words) for each in report.repairs]
+    return model.titled_card(
+        words("doctor.title", n=problems) if problems else words("doctor.all_fine"),
+        model.TextBlock("\n".join(lines)),
+        model.ButtonsBlock((model.CardButton(words("doctor.button"), ProveButtons()),)),
+        model.NoteBlock(words("doctor.note", at=formats.date_time(report.at, zone))),
+        tone=GRADE_TONES[report.grade],
+    )
+
+
+def buttons_proven_text(milliseconds: int, words: TextCatalog) -> str:
+    return words("doctor.proven", ms=milliseconds)
+
+
+def _lines(result: CheckResult, words: TextCatalog) -> Sequence[str]:
+    name = words(f"self.check.{result.name}")
+    remarks = [finding_text(each, words) for each in result.findings if not each.points]
+    problems = [each for each in result.findings if each.points]
+    head = f"- {GRADE_SYMBOLS[result.grade]} **{name}**"
+    if not problems:
+        return (f"{head}: {' '.join(remarks) or words('doctor.fine')}",)
+    lines = [
+        f"{head}: {finding_text(each, words)} → {next_step_text(each, words)}"
+        for each in problems[:_MAX_SHOWN]
+    ]
+    return (*lines, *(f"- {each}" for each in remarks))

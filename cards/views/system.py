@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from cards import formats
 from cards.catalog import TextCatalog
 from cards.model import Block, Card, CardTone, FieldsBlock, NoteBlock, TextBlock, titled_card
-from cards.views import task_buttons
+from cards.views import task_parts
 from storage.records.messages import InboxState, Incoming, IncomingMessage, ReceivedEvent
 from storage.records.people import Language
 from storage.records.system import (
@@ -195,7 +195,7 @@ def _task_facts(status: SystemStatus, words: TextCatalog) -> tuple[tuple[str, st
     counts = status.counts
     running = counts.get(TaskStatus.RUNNING, 0)
     status_counts = [
-        f"{task_buttons.STATUS_ICONS[each]} {words(f'status.{each}')} {counts[each]}"
+        f"{task_parts.STATUS_ICONS[each]} {words(f'status.{each}')} {counts[each]}"
         for each in TaskStatus
         if counts.get(each)
     ]
@@ -229,7 +229,7 @@ def alert_text(health: ChannelHealth, words: TextCatalog) -> str:
 def _recent_task_line(task: Task, words: TextCatalog, now: datetime) -> str:
     age = formats.time_ago(task.created_at, now, words)
     title = formats.single_line(task.title, _MAX_TITLE)
-    return f"- {task_buttons.STATUS_ICONS[task.status]} `{task.id}` {title} · {age}"
+    return f"- {task_parts.STATUS_ICONS[task.status]} `{task.id}` {title} · {age}"
 
 
 def restored_card(record: RestoreRecord, words: TextCatalog, *, zone: ZoneInfo) -> Card:

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from cards import formats, model
 from cards.catalog import TextCatalog
-from cards.views import task_buttons
+from cards.views import task_parts
 from cards.views.backends import (
     connect_button,
     needs_model,
@@ -17,7 +17,7 @@ from cards.views.backends import (
     strip_offline_note,
 )
 from cards.views.personas import persona_label
-from cards.views.task_outline import FAILED_STATUSES, eta_text, outline_block, subagent_blocks
+from cards.views.task_parts import FAILED_STATUSES, eta_text, outline_block, subagent_blocks
 from storage.records.tasks import (
     SUBAGENTS_RUNNING_REASON,
     LiveStep,
@@ -163,20 +163,20 @@ def task_card(
         model.ButtonsBlock(
             (
                 *_connect_buttons(trouble, words),
-                *task_buttons.task_card_buttons(
+                *task_parts.task_card_buttons(
                     view, words, offer_start_anyway=can_start_anyway(view)
                 ),
             )
         ),
     ]
     if view.schedule_id:
-        blocks.append(model.ButtonsBlock(task_buttons.schedule_buttons(view.schedule_id, words)))
+        blocks.append(model.ButtonsBlock(task_parts.schedule_buttons(view.schedule_id, words)))
     if not task.status.is_final:
-        blocks.append(task_buttons.priority_select(task, words))
+        blocks.append(task_parts.priority_select(task, words))
     return model.titled_card(
-        f"{task_buttons.STATUS_ICONS[task.status]} " + formats.single_line(task.title, _MAX_TITLE),
+        f"{task_parts.STATUS_ICONS[task.status]} " + formats.single_line(task.title, _MAX_TITLE),
         *blocks,
-        tone=task_buttons.STATUS_TONES[task.status],
+        tone=task_parts.STATUS_TONES[task.status],
         summary=_summary_line(task, words),
     )
 
@@ -207,13 +207,13 @@ def task_ended_card(
         ),
     ]
     connect = _connect_buttons(_failure_text(view, words), words)
-    if buttons := (*connect, *task_buttons.task_notice_buttons(task, words)):
+    if buttons := (*connect, *task_parts.task_notice_buttons(task, words)):
         blocks.append(model.ButtonsBlock(buttons))
     key = task.status if words.has(f"ended.{task.status}") else TaskStatus.COMPLETED
     return model.titled_card(
         words(f"ended.{key}"),
         *blocks,
-        tone=task_buttons.STATUS_TONES[task.status],
+        tone=task_parts.STATUS_TONES[task.status],
         summary=_summary_line(task, words),
     )
 
@@ -353,7 +353,7 @@ def _file_blocks(view: TaskView, words: TextCatalog, sizes: Mapping[str, int]) -
 
 def _stats_line(view: TaskView, words: TextCatalog, now: datetime) -> str:
     task = view.task
-    parts = [f"`{task.id}`", task_buttons.priority_label(task.priority, words)]
+    parts = [f"`{task.id}`", task_parts.priority_label(task.priority, words)]
     if task.started_at:
         parts.append(f"⏱️ {formats.duration((task.ended_at or now) - task.started_at, words)}")
     if view.spent.calls:
@@ -381,7 +381,7 @@ def _ended_stats_line(view: TaskView, words: TextCatalog, now: datetime) -> str:
 def _summary_line(task: Task, words: TextCatalog) -> str:
     return words(
         "task.summary_line",
-        mark=task_buttons.STATUS_ICONS[task.status],
+        mark=task_parts.STATUS_ICONS[task.status],
         status=words(f"status.{task.status}"),
         title=formats.single_line(task.title, _MAX_TITLE),
     )

@@ -10,10 +10,10 @@ from zoneinfo import ZoneInfo
 from cards import formats, model
 from cards.actions import ListTasks, SubmitMessageForm, SubmitTaskForm
 from cards.catalog import TextCatalog
-from cards.views import task_buttons
+from cards.views import task_parts
 from cards.views.backends import offline_note_blocks, strip_offline_note
 from cards.views.personas import persona_label
-from cards.views.task_outline import is_plain_list, outline_block, subagent_blocks
+from cards.views.task_parts import is_plain_list, outline_block, subagent_blocks
 from storage.records.tasks import (
     EventKind,
     NodeStatus,
@@ -85,7 +85,7 @@ def task_detail_card(
         blocks.append(model.CollapsibleBlock(words("detail.result"), (result,)))
     texts = (view.plan, task.summary, *(step.summary for step in view.steps))
     blocks += offline_note_blocks(texts, words)
-    blocks.append(model.ButtonsBlock(tuple(task_buttons.task_detail_buttons(task, words))))
+    blocks.append(model.ButtonsBlock(tuple(task_parts.task_detail_buttons(task, words))))
     return model.titled_card(
         words("detail.title", title=formats.single_line(task.title, _MAX_TITLE)), *blocks
     )
@@ -101,7 +101,7 @@ def task_history_card(
         if text
         else model.TextBlock(words("logs.empty"))
     )
-    buttons = model.ButtonsBlock((task_buttons.details_button(task, words),))
+    buttons = model.ButtonsBlock((task_parts.details_button(task, words),))
     return model.titled_card(words("logs.title", id=task.id), body, buttons)
 
 
@@ -120,7 +120,7 @@ def new_task_form(words: TextCatalog) -> model.Card:
                 label=words("ask.priority"),
                 field=model.FormFieldKind.CHOICE,
                 required=False,
-                options=task_buttons.priority_options(words),
+                options=task_parts.priority_options(words),
             ),
         ),
         submit=words("ask.submit"),
@@ -134,7 +134,7 @@ def task_changed_card(task: Task, text: str, words: TextCatalog) -> model.Card:
     return model.Card(
         blocks=(
             model.TextBlock(f"{text}\n\n`{task.id}` {formats.single_line(task.title, _MAX_TITLE)}"),
-            model.ButtonsBlock((task_buttons.details_button(task, words),)),
+            model.ButtonsBlock((task_parts.details_button(task, words),)),
         ),
         summary=text,
     )
@@ -144,19 +144,19 @@ def _task_row(number: int, task: Task, words: TextCatalog, now: datetime) -> lis
     row = words(
         "list.row",
         n=number,
-        mark=f"{task_buttons.STATUS_ICONS[task.status]}{task_buttons.PRIORITY_ICONS[task.priority]}",
+        mark=f"{task_parts.STATUS_ICONS[task.status]}{task_parts.PRIORITY_ICONS[task.priority]}",
         id=task.id,
         title=formats.single_line(task.title, _MAX_TITLE),
         age=formats.time_ago(task.created_at, now, words),
     )
-    items = [task_buttons.details_button(task, words, words("list.details", n=number))]
+    items = [task_parts.details_button(task, words, words("list.details", n=number))]
     if not task.status.is_final:
-        items.append(task_buttons.logs_button(task, words, words("list.logs", n=number)))
+        items.append(task_parts.logs_button(task, words, words("list.logs", n=number)))
         if task.status in _PAUSABLE:
-            items.append(task_buttons.pause_button(task, words, words("list.pause", n=number)))
+            items.append(task_parts.pause_button(task, words, words("list.pause", n=number)))
         else:
-            items.append(task_buttons.resume_button(task, words, words("list.resume", n=number)))
-        items.append(task_buttons.stop_button(task, words, words("list.stop", n=number)))
+            items.append(task_parts.resume_button(task, words, words("list.resume", n=number)))
+        items.append(task_parts.stop_button(task, words, words("list.stop", n=number)))
     return [model.TextBlock(row), model.ButtonsBlock(tuple(items))]
 
 
@@ -181,8 +181,8 @@ def _task_facts(
     by = ":".join(part for part in (task.backend, task.model) if part)
     facts = [
         ("id", task.id),
-        ("status", task_buttons.status_label(task.status, words)),
-        ("priority", task_buttons.priority_label(task.priority, words)),
+        ("status", task_parts.status_label(task.status, words)),
+        ("priority", task_parts.priority_label(task.priority, words)),
         ("made", formats.date_time(task.created_at, zone)),
         ("by", words("detail.by_self") if task.outside else by or words("detail.by_default")),
     ]
@@ -249,7 +249,7 @@ def _step_text(step: TaskStep, words: TextCatalog, now: datetime) -> str:
     title = formats.single_line(step.title, _MAX_TITLE)
     # A failed step that may run again is pending; its error still deserves a symbol.
     waits = step.error and step.status is NodeStatus.PENDING
-    mark = task_buttons.NODE_ICONS[NodeStatus.FAILED if waits else step.status]
+    mark = task_parts.NODE_ICONS[NodeStatus.FAILED if waits else step.status]
     parts = [words("detail.step", mark=mark, title=title, elapsed=elapsed)]
     if step.values:
         pairs = (

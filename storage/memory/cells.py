@@ -16,6 +16,7 @@ from storage.dialect import insert_or_ignore
 from storage.key_value import KeyValueStore
 from storage.memory.entries import MemoryEntryRepo, cells_after, cells_before
 from storage.memory_schema import entry_from_row, memories, memory_jobs, memory_links, memory_scopes
+from storage.records.approvals import ToolCallState
 from storage.records.conversation_archive import CompactionJob
 from storage.records.memory import (
     EntryId,
@@ -30,7 +31,6 @@ from storage.records.memory import (
 )
 from storage.records.people import ChatId
 from storage.records.tasks import EventKind, TaskId
-from storage.records.tools import ToolCallState
 from storage.schema import events, tool_calls
 from storage.search.terms import NEIGHBOUR_WEIGHTS
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from storage.records.autonomy import HealthFinding
 from storage.records.people import PersonId
-from storage.records.self_checks import HealthFinding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

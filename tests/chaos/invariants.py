@@ -13,7 +13,7 @@ from typing import Any
 from cards.card_json import load_card
 from cards.model import Card, ChecklistBlock, TextBlock
 from cards.render.text import render
-from cards.views.task_buttons import STATUS_ICONS
+from cards.views.task_parts import STATUS_ICONS
 from storage.records.tasks import EventKind, TaskStatus
 from tests.chaos.channels import ChannelClient
 from tests.chaos.inspection import read_points, rows

@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from storage.records.approvals import ApprovalState
+from storage.records.approvals import ApprovalState, ToolCallState
 from storage.records.memory import ExtractionJobState, MemoryState
 from storage.records.tasks import NodeStatus, SubagentStatus, TaskControl, TaskStatus
-from storage.records.tools import ToolCallState
 from tests.chaos.channels import CHANNEL_NAMES, ChannelName
 from tests.chaos.crash_sweep import CrashSweep
 from tests.chaos.memory import transitions as of_memory

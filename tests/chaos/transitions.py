@@ -10,11 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any, TypeAlias
 
-from storage.records.approvals import ApprovalState
+from storage.records.approvals import ApprovalState, ToolCallState
 from storage.records.memory import ExtractionJobState, MemoryState
 from storage.records.messages import InboxState, OutboxState
 from storage.records.tasks import NodeStatus, SubagentStatus, TaskControl, TaskStatus
-from storage.records.tools import ToolCallState
 from tests.chaos.memory import transitions as of_memory
 
 States: TypeAlias = Mapping[tuple[str, str], str]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from storage.records.heartbeat import (
+from storage.records.autonomy import (
     HeartbeatClaim,
     HeartbeatOutcome,
     HeartbeatRun,

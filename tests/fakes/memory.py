@@ -8,28 +8,26 @@ from dataclasses import replace
 from handlers.ports_workers import MemoryRequestRejected, ProgressCallback
 from storage.records.memory import (
     GLOBAL_SCOPE,
+    AnswerMemories,
     EntryId,
+    ImportLineError,
     MemoryCategory,
+    MemoryCleanReport,
+    MemoryDetail,
     MemoryEntry,
+    MemoryExport,
+    MemoryImportReport,
     MemoryKind,
     MemoryListFilter,
+    MemoryMatch,
     MemoryOrigin,
+    MemoryPage,
     MemoryScope,
     MemoryScopeKind,
     MemoryState,
+    MemoryStats,
     MemoryStrength,
     MemoryTier,
-)
-from storage.records.memory_views import (
-    AnswerMemories,
-    ImportLineError,
-    MemoryCleanReport,
-    MemoryDetail,
-    MemoryExport,
-    MemoryImportReport,
-    MemoryMatch,
-    MemoryPage,
-    MemoryStats,
 )
 from storage.records.people import Chat, ChatKind, Person
 from storage.records.tasks import Task

@@ -7,8 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from storage.records.people import ChatId, Language, Person, PersonId
-from storage.records.reports import (
+from storage.records.autonomy import (
     DayFigures,
     EndedTask,
     Finding,
@@ -20,6 +19,7 @@ from storage.records.reports import (
     WaitingItem,
     WorkReport,
 )
+from storage.records.people import ChatId, Language, Person, PersonId
 from storage.records.schedules import CronTiming, Schedule, ScheduleId, ScheduleKind, ServiceBody
 from storage.records.tasks import TaskId, TaskStatus, UsageTotals
 from tests.builders import NOW

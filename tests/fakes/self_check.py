@@ -9,8 +9,7 @@ from typing import Any
 
 from cards.catalog import TextCatalog
 from storage.errors import NotFound
-from storage.records.people import Channel, ChatId, Person
-from storage.records.self_checks import (
+from storage.records.autonomy import (
     CheckResult,
     DriveStatus,
     GoalName,
@@ -20,6 +19,7 @@ from storage.records.self_checks import (
     HealthReport,
     Incident,
 )
+from storage.records.people import Channel, ChatId, Person
 from storage.records.system import SettingList, SettingsReading
 from storage.records.tasks import Task, TaskId
 from storage.records.usage import SpendingCap

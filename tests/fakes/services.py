@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from cards.model import Card
-from handlers.errors import ActionForbidden
 from handlers.ports import (
     AnswerStream,
     ChatAnswer,
@@ -19,8 +18,16 @@ from handlers.ports import (
     HandlerServices,
 )
 from handlers.ports_workers import HistoryLine, HistoryResult, TranscriptExport
+from handlers.request import ActionForbidden
 from storage.errors import AmbiguousId, NotFound, WrongState
-from storage.records.approvals import Approval, ApprovalKind, ApprovalState
+from storage.records.approvals import (
+    Approval,
+    ApprovalKind,
+    ApprovalState,
+    StandingPermission,
+    ToolCallRecord,
+)
+from storage.records.autonomy import HealthFinding
 from storage.records.feishu_setup import FeishuApp, FeishuSetup, FeishuStepState, SetupSession
 from storage.records.messages import ReceivedEvent
 from storage.records.people import (
@@ -40,7 +47,6 @@ from storage.records.people import (
     WebLink,
     WebSession,
 )
-from storage.records.self_checks import HealthFinding
 from storage.records.system import (
     BackendHealth,
     BackendReport,
@@ -51,7 +57,6 @@ from storage.records.system import (
     SystemStatus,
 )
 from storage.records.tasks import FolderKind, Task, TaskId
-from storage.records.tools import StandingPermission, ToolCallRecord
 from storage.records.traces import Trace
 from storage.records.usage import CostQuery, CostReport, TaskCost
 from storage.records.workers import (

@@ -7,14 +7,14 @@ from datetime import timedelta
 import pytest
 
 from cards.catalog import catalog_for
-from storage.records.people import Language, PersonId
-from storage.records.tasks import TaskId
-from storage.records.tools import (
+from storage.records.approvals import (
     StandingPermission,
     StandingPermissionScope,
     ToolCallRecord,
     ToolCallState,
 )
+from storage.records.people import Language, PersonId
+from storage.records.tasks import TaskId
 from tests.builders import NOW, make_task
 from tests.handlers.router_harness import RouterHarness, text_of
 

@@ -67,14 +67,22 @@ from cards.memory_actions import (
 from cards.model import Card
 from cards.render.text import render
 from handlers.command_table import COMMANDS, platform_menu
-from handlers.errors import ActionForbidden, BackendFailure, UserError
 from handlers.middleware import explain_error, explanation_card
 from handlers.ports import PressRefusal
-from handlers.request import CommandRegistry, CommandSpec, DuplicateCommand, Reply, Request
+from handlers.request import (
+    ActionForbidden,
+    BackendFailure,
+    CommandRegistry,
+    CommandSpec,
+    DuplicateCommand,
+    Reply,
+    Request,
+    UserError,
+)
 from storage import errors
 from storage.errors import StorageError
+from storage.records.autonomy import ReportPeriod
 from storage.records.people import Language
-from storage.records.reports import ReportPeriod
 from storage.records.tasks import TaskPriority, TaskStatus
 from tests.builders import make_approval, make_task
 from tests.fakes.memory import make_memory

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from handlers.request import Reply
-from storage.records.heartbeat import HeartbeatOutcome, WakeReason
+from storage.records.autonomy import HeartbeatOutcome, WakeReason
 from storage.records.people import Language
 from tests.fakes.heartbeat import make_run
 from tests.handlers.router_harness import RouterHarness, text_of

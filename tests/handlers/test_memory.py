@@ -15,8 +15,14 @@ from cards.memory_actions import (
 )
 from cards.model import ButtonsBlock, Card, CollapsibleBlock, FormBlock, SelectBlock, TextBlock
 from handlers.memory import topic_to_forget
-from storage.records.memory import MemoryKind, MemoryScope, MemoryScopeKind, MemoryState
-from storage.records.memory_views import MemoryCleanReport, MemoryMatch
+from storage.records.memory import (
+    MemoryCleanReport,
+    MemoryKind,
+    MemoryMatch,
+    MemoryScope,
+    MemoryScopeKind,
+    MemoryState,
+)
 from storage.records.people import Language
 from tests.fakes.memory import make_memory
 from tests.handlers.router_harness import RouterHarness, text_of

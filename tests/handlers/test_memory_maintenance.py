@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 from cards.model import ButtonsBlock, Card, CardButton
-from storage.records.memory import MemoryScope, MemoryScopeKind
-from storage.records.memory_views import MemoryCleanReport
+from storage.records.memory import MemoryCleanReport, MemoryScope, MemoryScopeKind
 from tests.fakes.memory import make_memory
 from tests.handlers.router_harness import RouterHarness, text_of
 

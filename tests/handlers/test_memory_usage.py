@@ -5,8 +5,13 @@ from dataclasses import replace
 import pytest
 
 from cards.model import ButtonsBlock, Card, CollapsibleBlock, SelectBlock
-from storage.records.memory import MemoryKind, MemoryScope, MemoryScopeKind
-from storage.records.memory_views import AnswerMemories, UsedMemory
+from storage.records.memory import (
+    AnswerMemories,
+    MemoryKind,
+    MemoryScope,
+    MemoryScopeKind,
+    UsedMemory,
+)
 from storage.records.people import Language
 from tests.builders import NOW, make_task
 from tests.fakes.memory import make_memory

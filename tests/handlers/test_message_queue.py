@@ -9,7 +9,7 @@ import pytest
 
 from cards.model import Card
 from cards.render.text import render
-from handlers.message_queue import MAX_SHOWN
+from handlers.chat import MAX_SHOWN
 from handlers.ports import ChatAnswer
 from handlers.request import Silence
 from storage.records.messages import InboxRow

@@ -10,8 +10,8 @@ import pytest
 from cards.actions import ListApprovals, RetryTask, ShowReport
 from cards.model import ButtonsBlock, ImageBlock, TextBlock
 from handlers.request import Reply
+from storage.records.autonomy import ReportPeriod, ScheduleFigures, WaitingItem
 from storage.records.people import Language
-from storage.records.reports import ReportPeriod, ScheduleFigures, WaitingItem
 from storage.records.schedules import CronTiming, OneTime
 from storage.records.tasks import TaskId, TaskStatus, UsageTotals
 from tests.builders import NOW, make_approval, make_task

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from cards.actions import ProveButtons, StartRepairTask
 from handlers.request import Reply
-from storage.records.self_checks import GoalName, GoalState
+from storage.records.autonomy import GoalName, GoalState
 from storage.records.system import SettingsReading
 from tests.builders import NOW
 from tests.fakes.self_check import make_incident

@@ -9,7 +9,7 @@ import pytest
 from cards.actions import ShowWorkflowNameForm
 from cards.catalog import catalog_for
 from cards.model import ButtonsBlock, Card, CardButton, FormBlock
-from cards.views.task_buttons import task_card_buttons
+from cards.views.task_parts import task_card_buttons
 from handlers.request import Reply
 from handlers.workflows import suggest_name
 from storage.records.people import Language

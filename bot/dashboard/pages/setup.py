@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 from bot.dashboard.pages.layout import render_page
 from bot.dashboard.request import DashboardRequest, form_text
 from cards.views.self_checks import finding_text, next_step_text
-from handlers.errors import UserError
+from handlers.request import UserError
 from storage.records.system import ModelConnection, ModelKind
 
 _MAX_FORM_BYTES = 16_384

@@ -17,14 +17,13 @@ from cards import formats
 from cards.formats import drop_surrogates
 from cards.render.web import render
 from cards.views.backends import strip_offline_note
-from cards.views.task_buttons import STATUS_ICONS, priority_label, status_label
 from cards.views.task_card import can_start_anyway, result_files, task_card
+from cards.views.task_parts import STATUS_ICONS, priority_label, status_label
 from cards.views.tasks import event_line
 from cards.views.traces import span_duration, span_name
 from handlers import tasks as commands
-from handlers.errors import UserError
 from handlers.parsing import MessageDirectives
-from handlers.request import Request
+from handlers.request import Request, UserError
 from storage.errors import NotFound
 from storage.records.tasks import Task, TaskControl, TaskId, TaskPriority, TaskStatus, TaskView
 from storage.records.traces import Trace

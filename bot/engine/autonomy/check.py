@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar, runtime_checkable
 
-from storage.records.self_checks import CheckResult, HealthFinding, RepairOutcome
+from storage.records.autonomy import CheckResult, HealthFinding, RepairOutcome
 
 log = logging.getLogger(__name__)
 

@@ -29,8 +29,8 @@ from bot.engine.sandbox.spec import Sandbox
 from bot.engine.workers.spec import CostAccount
 from storage.db import Database
 from storage.key_value import KeyValueStore
+from storage.records.autonomy import CheckResult, HealthFinding, HealthReport
 from storage.records.people import Channel, Language, Person
-from storage.records.self_checks import CheckResult, HealthFinding, HealthReport
 from storage.records.system import BackendHealth, BackendReport, BackupState, ModelChoice
 
 _PROBE_SECONDS = 45.0

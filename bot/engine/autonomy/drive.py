@@ -15,9 +15,9 @@ from bot.engine.schedule.firing import ScheduledService, ServiceFailure
 from cards.catalog import catalog_for
 from cards.views.self_checks import diagnosis_instruction, diagnosis_title
 from storage.db import Database, Transaction
+from storage.records.autonomy import DriveStatus, GoalName, GoalState, GoalStatus, Incident
 from storage.records.people import Chat, Language
 from storage.records.schedules import Schedule, ScheduleKind, ScheduleState
-from storage.records.self_checks import DriveStatus, GoalName, GoalState, GoalStatus, Incident
 from storage.records.tasks import NewTask, Task, TaskPriority
 from storage.records.usage import SpendingCap, parse_cap
 from storage.schedules import ScheduleRepo

@@ -14,10 +14,7 @@ from bot.engine.autonomy.check import SelfCheck, repair_findings, run_check
 from cards.catalog import TextCatalog, catalog_for
 from cards.views.self_checks import incidents_card, repair_instruction, repair_title
 from storage.db import Database, Transaction
-from storage.records.messages import DeliveryUrgency
-from storage.records.people import ChatId, Language, Person
-from storage.records.schedules import Schedule
-from storage.records.self_checks import (
+from storage.records.autonomy import (
     CheckResult,
     HealthReport,
     Incident,
@@ -25,6 +22,9 @@ from storage.records.self_checks import (
     NewIncident,
     RepairOutcome,
 )
+from storage.records.messages import DeliveryUrgency
+from storage.records.people import ChatId, Language, Person
+from storage.records.schedules import Schedule
 from storage.records.tasks import NewTask, Task, TaskPriority
 from storage.self_checks import SelfCheckRepo
 

@@ -28,12 +28,12 @@ from pydantic import (
 from storage.records.memory import (
     MAX_ENTRY_TEXT,
     MemoryKind,
+    MemoryMatch,
     MemoryOrigin,
     MemoryScope,
     MemoryTier,
     NewMemoryEntry,
 )
-from storage.records.memory_views import MemoryMatch
 from storage.search.dates import find_dates
 from storage.search.terms import SAID_DAY_KEY
 

@@ -17,10 +17,16 @@ from bot.engine.memory.noise_filter import MEMORY_CLOSE_TAG, MEMORY_OPEN_TAG
 from bot.engine.memory.retriever import MemoryRetriever, is_retrievable
 from bot.engine.memory.token_budget import divide_budget, estimate_tokens, truncate_to_tokens
 from cards.failure_texts import without_failure_texts
-from cards.invisible_characters import strip_invisible
+from cards.formats import strip_invisible
 from storage.memory.entries import MemoryEntryRepo
-from storage.records.memory import EntryId, MemoryEntry, MemoryKind, MemoryOrigin, MemoryScopeKind
-from storage.records.memory_views import MemoryMatch
+from storage.records.memory import (
+    EntryId,
+    MemoryEntry,
+    MemoryKind,
+    MemoryMatch,
+    MemoryOrigin,
+    MemoryScopeKind,
+)
 from storage.records.people import ChatId
 
 _MIN_LETTERS = 5

@@ -17,6 +17,7 @@ from storage.db import Database, Transaction
 from storage.memory.access_stats import MemoryUse, MemoryUseRepo
 from storage.memory.entries import MemoryEntryRepo
 from storage.records.memory import (
+    AnswerMemories,
     EntryId,
     MemoryCategory,
     MemoryEntry,
@@ -25,8 +26,8 @@ from storage.records.memory import (
     MemoryState,
     MemoryStrength,
     MemoryTier,
+    UsedMemory,
 )
-from storage.records.memory_views import AnswerMemories, UsedMemory
 from storage.records.people import ChatId
 from storage.records.tasks import TaskId
 

@@ -28,8 +28,11 @@ from storage.memory_schema import MANUAL_STABILITY_HOURS
 from storage.records.memory import (
     MAX_ENTRY_TEXT,
     EntryId,
+    ImportLineError,
     MemoryCategory,
     MemoryEntry,
+    MemoryExport,
+    MemoryImportReport,
     MemoryKind,
     MemoryNotSaved,
     MemoryOrigin,
@@ -40,7 +43,6 @@ from storage.records.memory import (
     MemoryStrength,
     MemoryTier,
 )
-from storage.records.memory_views import ImportLineError, MemoryExport, MemoryImportReport
 from storage.records.people import ChatId, Member, PersonId
 from storage.records.tasks import TaskId
 from storage.search.inverted_index import in_chunks

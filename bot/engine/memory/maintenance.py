@@ -29,6 +29,7 @@ from storage.memory.access_stats import DecayRepo, MemoryUsePruner
 from storage.memory.entries import MemoryEntryRepo
 from storage.records.memory import (
     EntryId,
+    MemoryCleanReport,
     MemoryEntry,
     MemoryKind,
     MemoryScope,
@@ -37,7 +38,6 @@ from storage.records.memory import (
     MemoryTier,
     text_hash,
 )
-from storage.records.memory_views import MemoryCleanReport
 from storage.search.inverted_index import in_chunks
 
 # Progress of memory commands that span several transactions, so that a command repeated after a

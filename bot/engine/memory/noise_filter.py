@@ -8,7 +8,7 @@ import re
 import unicodedata
 from enum import StrEnum
 
-from cards.invisible_characters import strip_invisible
+from cards.formats import strip_invisible
 
 _MIN_LETTERS = 5
 _MIN_LETTERS_HAN = 4

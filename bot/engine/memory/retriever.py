@@ -21,8 +21,7 @@ from storage.db import Database
 from storage.errors import StoreUnavailable
 from storage.key_value import KeyValueStore
 from storage.memory.entries import MemoryEntryRepo, MemoryLink, MemoryLinkRepo
-from storage.records.memory import MemoryEntry, MemoryKind, MemoryScope, MemoryState
-from storage.records.memory_views import MemoryMatch
+from storage.records.memory import MemoryEntry, MemoryKind, MemoryMatch, MemoryScope, MemoryState
 from storage.search.inverted_index import InvertedIndex, SearchHit
 from storage.search.terms import query_terms, tokenize, without_work_words
 

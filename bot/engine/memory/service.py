@@ -30,29 +30,27 @@ from storage.memory.entries import MemoryEntryRepo
 from storage.records.memory import (
     GLOBAL_SCOPE,
     MAX_ENTRY_TEXT,
-    MemoryEntry,
-    MemoryKind,
-    MemoryListFilter,
-    MemoryNotSaved,
-    MemoryOrigin,
-    MemoryRejectionReason,
-    MemoryScope,
-    MemoryScopeKind,
-    MemoryState,
-    is_offer,
-)
-from storage.records.memory import candidate_digest as wording_of
-from storage.records.memory_views import (
     MEMORY_PAGE_SIZE,
     AnswerMemories,
     MemoryCleanReport,
     MemoryDetail,
+    MemoryEntry,
     MemoryExport,
     MemoryImportReport,
+    MemoryKind,
+    MemoryListFilter,
     MemoryMatch,
+    MemoryNotSaved,
+    MemoryOrigin,
     MemoryPage,
+    MemoryRejectionReason,
+    MemoryScope,
+    MemoryScopeKind,
+    MemoryState,
     MemoryStats,
+    is_offer,
 )
+from storage.records.memory import candidate_digest as wording_of
 from storage.records.people import Chat, Language, Person, PersonRole
 from storage.records.tasks import Task
 from storage.search.terms import query_terms, tokenize

@@ -35,7 +35,7 @@ from bot.engine.permissions.rules import (
 )
 from bot.engine.workers.personas import Persona
 from cards.permission_reasons import PermissionReason, build_reason
-from storage.records.tools import StandingPermission
+from storage.records.approvals import StandingPermission
 
 
 class PolicyVerdict(StrEnum):

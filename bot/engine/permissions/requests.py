@@ -29,10 +29,16 @@ from storage.approvals import NewApproval, add_approval, find_approval, withdraw
 from storage.db import Transaction
 from storage.ids import IdGenerator
 from storage.people import owner_ids
-from storage.records.approvals import Approval, ApprovalKind, ApprovalState
+from storage.records.approvals import (
+    Approval,
+    ApprovalKind,
+    ApprovalState,
+    StandingPermissionScope,
+    ToolCallRecord,
+    ToolCallState,
+)
 from storage.records.people import Language
 from storage.records.tasks import Task
-from storage.records.tools import StandingPermissionScope, ToolCallRecord, ToolCallState
 from storage.tools import PermissionGrantRepo, ToolCallRepo, model_call_id
 
 

@@ -36,9 +36,14 @@ from bot.engine.workers.spec import WorkerSpec
 from cards.permission_reasons import build_reason
 from storage.approvals import find_approval, withdraw_approval
 from storage.db import Database, Transaction, retry_until_stored
-from storage.records.approvals import Approval
+from storage.records.approvals import (
+    Approval,
+    NewToolCall,
+    StandingPermission,
+    ToolCallRecord,
+    ToolCallState,
+)
 from storage.records.tasks import TaskId
-from storage.records.tools import NewToolCall, StandingPermission, ToolCallRecord, ToolCallState
 from storage.tasks import TaskRepo
 from storage.tools import PermissionGrantRepo, ToolCallRepo, model_call_id
 

@@ -14,8 +14,8 @@ from bot.engine.tracing.span_ids import (
     tool_span_id,
     workflow_span_id,
 )
+from storage.records.approvals import ToolCallState
 from storage.records.tasks import NodeRun, NodeStatus, Task, TaskStatus, UsageTotals
-from storage.records.tools import ToolCallState
 from storage.records.traces import (
     ModelCall,
     NodeAttempt,

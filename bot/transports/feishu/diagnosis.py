@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from storage.records.self_checks import HealthFinding
+from storage.records.autonomy import HealthFinding
 
 if TYPE_CHECKING:
     from bot.transports.feishu.api import FeishuApi

@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from storage.records.autonomy import HealthFinding
 from storage.records.people import Chat
-from storage.records.self_checks import HealthFinding
 
 if TYPE_CHECKING:
     from telegram import Bot

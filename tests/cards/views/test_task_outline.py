@@ -18,7 +18,7 @@ from cards.render.feishu.card import render as feishu
 from cards.render.text import render
 from cards.views.journal import plan_card
 from cards.views.task_card import task_card, task_ended_card
-from cards.views.task_outline import is_plain_list
+from cards.views.task_parts import is_plain_list
 from cards.views.tasks import task_detail_card
 from storage.records.people import Language
 from storage.records.tasks import (

@@ -19,16 +19,15 @@ from cards import formats
 from cards.catalog import catalog_for
 from cards.model import Card, notice_card
 from cards.views.chat import answer_card
-from handlers.errors import BackendFailure
 from handlers.ports import AnswerStream, ChatAnswer, ChatQuestion, PeoplePort, TaskProposal
+from handlers.request import BackendFailure
 from storage.db import STORE_RETRY_SECONDS, Database, Transaction
 from storage.errors import StoreUnavailable
 from storage.key_value import KeyValueStore
-from storage.records.approvals import Approval
-from storage.records.heartbeat import HeartbeatRun
+from storage.records.approvals import Approval, ToolCallRecord, ToolCallState
+from storage.records.autonomy import HeartbeatRun
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import ChatId, Language
-from storage.records.tools import ToolCallRecord, ToolCallState
 from storage.records.workers import ModelSession
 from storage.tools import ToolCallRepo
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from bot.engine.autonomy.check import BlockingWork
 from storage.backup_archive import list_backups, verify_backup
 from storage.errors import BadBackup
-from storage.records.self_checks import HealthFinding
+from storage.records.autonomy import HealthFinding
 from storage.records.system import BackupState
 
 _SLACK = timedelta(hours=1)

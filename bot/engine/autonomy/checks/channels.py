@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from storage.records.autonomy import HealthFinding
 from storage.records.people import Channel
-from storage.records.self_checks import HealthFinding
 from storage.records.system import ChannelHealth
 
 _PATIENCE = timedelta(minutes=10)

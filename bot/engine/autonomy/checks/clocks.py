@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from storage.records.self_checks import HealthFinding
+from storage.records.autonomy import HealthFinding
 from storage.self_checks import HealthFigures
 
 _TOLERANCE = timedelta(minutes=2)

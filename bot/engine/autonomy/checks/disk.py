@@ -9,7 +9,7 @@ from typing import Any
 
 from bot.engine.autonomy.check import BlockingWork
 from storage.key_value import KeyValueStore
-from storage.records.self_checks import HealthFinding
+from storage.records.autonomy import HealthFinding
 from storage.records.system import DiskUse
 
 _MIB = 1024 * 1024

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from bot.engine.memory.promotion import WINDOW_DAYS, QualityMetrics
-from storage.records.self_checks import HealthFinding
+from storage.records.autonomy import HealthFinding
 
 _PERCENT = 100
 

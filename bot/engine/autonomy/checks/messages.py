@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from storage.records.self_checks import HealthFinding
+from storage.records.autonomy import HealthFinding
 from storage.self_checks import Backlog, HealthFigures
 
 _UNHANDLED_AFTER = timedelta(minutes=30)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from storage.records.self_checks import HealthFinding
+from storage.records.autonomy import HealthFinding
 from storage.records.usage import BudgetScope, CapUsage, CostReport
 
 _PERCENT = 100

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from bot.engine.sandbox.spec import LimitEnforcement, Sandbox
-from storage.records.self_checks import HealthFinding
+from storage.records.autonomy import HealthFinding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

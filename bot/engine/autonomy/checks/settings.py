@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from storage.records.self_checks import HealthFinding
+from storage.records.autonomy import HealthFinding
 
 FaultReader: TypeAlias = Callable[[], Awaitable[Sequence[str]]]
 """Lists what is wrong with one kind of file."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Event
 
 from bot.engine.autonomy.check import BlockingWork
-from storage.records.self_checks import HealthFinding
+from storage.records.autonomy import HealthFinding
 from storage.store_check import CheckFinding, check_quickly
 
 _POINTS = {"page": 60, "table": 60, "missing_row": 25, "missing_file": 15, "orphan": 5}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from storage.errors import LostLease, WrongState
-from storage.records.self_checks import HealthFinding
+from storage.records.autonomy import HealthFinding
 from storage.records.tasks import Task
 from storage.self_checks import HealthFigures
 

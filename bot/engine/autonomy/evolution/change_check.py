@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 
-from cards.invisible_characters import strip_invisible
+from cards.formats import strip_invisible
 
 MAX_PROMPT = 6_000
 """Characters of a text that may be changed."""

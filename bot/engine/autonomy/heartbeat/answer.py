@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from storage.records.heartbeat import HeartbeatClaim, HeartbeatTask
-from storage.records.tools import ToolCallRecord, ToolCallState
+from storage.records.approvals import ToolCallRecord, ToolCallState
+from storage.records.autonomy import HeartbeatClaim, HeartbeatTask
 
 HEARTBEAT_OK = "HEARTBEAT_OK"
 MAX_MESSAGE = 4_000

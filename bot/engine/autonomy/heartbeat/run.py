@@ -33,7 +33,7 @@ from cards.views.heartbeat import cap_reached_card, heartbeat_card, pending_card
 from storage.db import Database, Transaction
 from storage.heartbeat import HeartbeatRepo
 from storage.key_value import KeyValueStore
-from storage.records.heartbeat import (
+from storage.records.autonomy import (
     HeartbeatClaim,
     HeartbeatOutcome,
     HeartbeatRun,

@@ -19,12 +19,12 @@ from bot.engine.schedule.builtin import OFF_BY_SETTING, BuiltinSchedules
 from bot.engine.schedule.firing import ScheduleFirer, ServiceFailure
 from cards.catalog import catalog_for
 from cards.views.heartbeat import file_unusable_card
-from handlers.errors import UserError
+from handlers.request import UserError
 from storage.db import Database, Transaction
 from storage.errors import NotFound
 from storage.heartbeat import HeartbeatRepo
 from storage.key_value import KeyValueStore
-from storage.records.heartbeat import (
+from storage.records.autonomy import (
     HeartbeatOutcome,
     HeartbeatRun,
     HeartbeatStatus,

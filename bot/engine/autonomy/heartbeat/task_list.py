@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from storage.records.heartbeat import HeartbeatTask, TaskFileState
+from storage.records.autonomy import HeartbeatTask, TaskFileState
 
 MAX_BYTES = 64 * 1024
 TITLE = "# Heartbeat Tasks"

@@ -8,8 +8,8 @@ import zlib
 from collections.abc import Sequence
 
 from cards import formats
+from storage.records.autonomy import DayFigures, HeatMap
 from storage.records.people import Language
-from storage.records.reports import DayFigures, HeatMap
 
 # A picture has its own background, so that it reads the same in light and dark chats.
 _PALETTE = (

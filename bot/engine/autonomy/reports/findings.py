@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from storage.records.reports import (
+from storage.records.autonomy import (
     EndedTask,
     Finding,
     FindingKind,

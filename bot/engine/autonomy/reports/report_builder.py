@@ -21,7 +21,7 @@ from bot.engine.autonomy.reports.findings import (
 )
 from bot.engine.tracing.span_ids import node_span_id
 from bot.engine.workflow.node_runs import parse_activation
-from storage.records.reports import (
+from storage.records.autonomy import (
     DayFigures,
     EndedTask,
     Finding,

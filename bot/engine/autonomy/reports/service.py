@@ -20,9 +20,9 @@ from cards.views.reports import report_card
 from storage.db import Database
 from storage.errors import NotFound
 from storage.people import PeopleRepo
+from storage.records.autonomy import ReportPeriod, ReportPictures, WorkReport
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import ChatId, Language, Person, PersonId
-from storage.records.reports import ReportPeriod, ReportPictures, WorkReport
 from storage.records.schedules import (
     DELETED,
     CronTiming,

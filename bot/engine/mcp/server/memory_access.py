@@ -21,6 +21,7 @@ from storage.records.memory import (
     MemoryCategory,
     MemoryEntry,
     MemoryKind,
+    MemoryMatch,
     MemoryOrigin,
     MemoryScope,
     MemoryScopeKind,
@@ -28,7 +29,6 @@ from storage.records.memory import (
     MemoryTier,
     NewMemoryEntry,
 )
-from storage.records.memory_views import MemoryMatch
 
 _SOURCE_CHARS = 24
 

@@ -39,11 +39,11 @@ from storage.records.memory import (
     MemoryCategory,
     MemoryEntry,
     MemoryKind,
+    MemoryMatch,
     MemoryScope,
     MemoryScopeKind,
     MemoryTier,
 )
-from storage.records.memory_views import MemoryMatch
 from storage.records.people import Chat
 
 # Defines the memory tools and hook context that the MCP server offers to external agents.

@@ -14,7 +14,7 @@ from bot.engine.memory.conversation_archive.search import SPOKEN_ROLES, ArchiveS
 from bot.engine.memory.conversation_archive.search_text import ArchiveIndexer, strip_injected
 from bot.engine.memory.ports import ArchivePrefix
 from bot.engine.memory.token_budget import truncate_to_tokens
-from cards.invisible_characters import strip_invisible
+from cards.formats import strip_invisible
 from handlers.ports_workers import HistoryLine, HistoryResult
 from storage.db import Database
 from storage.memory.cells import CompactionJobRepo

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from bot.engine.autonomy.self_check import SelfCheckService
 from storage.key_value import KeyValueStore
+from storage.records.autonomy import HealthFinding
 from storage.records.people import ChatId, Language
-from storage.records.self_checks import HealthFinding
 from storage.self_checks import SelfCheckRepo
 from tests.bot.engine.schedule.schedule_world import StoredPoster
 from tests.engine_harness import CHAT, START, EngineHarness, run_engine

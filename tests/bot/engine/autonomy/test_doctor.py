@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from bot.engine.autonomy.doctor import DoctorService
-from storage.records.self_checks import HealthFinding, HealthReport
+from storage.records.autonomy import HealthFinding, HealthReport
 from tests.builders import NOW, make_person
 
 

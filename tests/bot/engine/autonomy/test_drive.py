@@ -16,8 +16,8 @@ from bot.engine.schedule.builtin import BuiltinSchedules
 from bot.engine.schedule.firing import DueTimes, ServiceFailure
 from bot.engine.timing import DayHours, WeekdayCalendar
 from storage.ids import IdGenerator
+from storage.records.autonomy import GoalName, GoalState
 from storage.records.people import Chat, ChatId, Language, PersonId
-from storage.records.self_checks import GoalName, GoalState
 from storage.records.tasks import NewTask, Task, TaskPriority, TaskStatus
 from storage.records.usage import SpendingCap, parse_cap
 from storage.schedules import ScheduleRepo

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cards.catalog import catalog_for
+from storage.records.autonomy import HealthFinding, HealthGrade
 from storage.records.people import Language
-from storage.records.self_checks import HealthFinding, HealthGrade
 from storage.records.tasks import Task
 from tests.bot.engine.autonomy.self_check_world import (
     LOW,

@@ -19,12 +19,12 @@ from cards.catalog import catalog_for
 from storage.records.memory import (
     GLOBAL_SCOPE,
     MemoryKind,
+    MemoryMatch,
     MemoryOrigin,
     MemoryScope,
     MemoryScopeKind,
     MemoryState,
 )
-from storage.records.memory_views import MemoryMatch
 from storage.records.people import Language
 from tests.bot.engine.memory.retrieval_builders import (
     GROUP_SCOPE,

@@ -15,8 +15,13 @@ import pytest
 from bot.engine.memory import export_import, maintenance
 from bot.engine.memory.service import MemoryService
 from storage.data_directory import ExportFile
-from storage.records.memory import MemoryEntry, MemoryKind
-from storage.records.memory_views import MemoryCleanReport, MemoryExport, MemoryImportReport
+from storage.records.memory import (
+    MemoryCleanReport,
+    MemoryEntry,
+    MemoryExport,
+    MemoryImportReport,
+    MemoryKind,
+)
 from tests.bot.engine.crash import CrashAfterCommit
 from tests.bot.engine.memory.test_service import add_entry, build_service, list_all
 from tests.bot.engine.memory.writing_builders import (

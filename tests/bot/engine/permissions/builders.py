@@ -25,10 +25,9 @@ from bot.engine.workers.spec import WorkerSpec
 from cards.permission_reasons import build_reason
 from storage.approvals import ApprovalRepo
 from storage.db import Database, Transaction
-from storage.records.approvals import Approval, ApprovalState
+from storage.records.approvals import Approval, ApprovalState, StandingPermission, ToolCallRecord
 from storage.records.people import Language, PersonId
 from storage.records.tasks import Task
-from storage.records.tools import StandingPermission, ToolCallRecord
 from storage.tasks import TaskRepo
 from storage.tools import PermissionGrantRepo, ToolCallRepo
 from tests.agent_builders import make_context_builder

@@ -18,8 +18,8 @@ from bot.engine.permissions.policy import (
     SecurityLevel,
 )
 from bot.engine.permissions.rules import PermissionRules, parse_rules
+from storage.records.approvals import StandingPermission, StandingPermissionScope
 from storage.records.people import PersonId
-from storage.records.tools import StandingPermission, StandingPermissionScope
 
 WORKSPACE = Path("/home/boss/.shiftboss/workspaces/T1")
 ALLOW, ASK, DENY = "allow", "ask", "deny"

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.records.approvals import ApprovalState
+from storage.records.approvals import ApprovalState, ToolCallState
 from storage.records.tasks import TaskStatus
-from storage.records.tools import ToolCallState
 from tests.bot.engine.crash import CrashAfterCommit
 from tests.bot.engine.permissions.builders import (
     PermissionSetup,

@@ -13,10 +13,9 @@ from bot.engine.llm.api.access import ApiProvider
 from bot.engine.llm.tool_calls import CallKind
 from cards.catalog import catalog_for
 from cards.permission_reasons import describe_reason
-from storage.records.approvals import Approval, ApprovalKind, ApprovalState
+from storage.records.approvals import Approval, ApprovalKind, ApprovalState, ToolCallState
 from storage.records.people import Language
 from storage.records.tasks import TaskStatus
-from storage.records.tools import ToolCallState
 from tests.bot.engine.permissions.builders import (
     SECRET,
     PermissionSetup,

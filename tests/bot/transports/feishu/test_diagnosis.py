@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from bot.transports.feishu.diagnosis import FeishuDiagnosis
-from storage.records.self_checks import HealthFinding
+from storage.records.autonomy import HealthFinding
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.feishu.refusals import FeishuApiError
 

@@ -6,8 +6,8 @@ import pytest
 import pytest_asyncio
 
 from bot.transports.telegram.diagnosis import DELETE_WEBHOOK, TelegramDiagnosis
+from storage.records.autonomy import HealthFinding
 from storage.records.people import Channel, Chat, ChatId, ChatKind, ChatSettings
-from storage.records.self_checks import HealthFinding
 from tests.emulators.telegram.chats import TelegramChat
 from tests.emulators.telegram.emulator import TelegramEmulator
 

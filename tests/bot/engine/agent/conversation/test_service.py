@@ -24,14 +24,14 @@ from bot.engine.llm.backend import (
     RunResult,
 )
 from bot.engine.llm.offline.backend import OfflineBackend
-from handlers.errors import BackendFailure
 from handlers.ports import ChatQuestion
+from handlers.request import BackendFailure
 from storage.db import Transaction
 from storage.errors import StoreUnavailable
 from storage.heartbeat import HeartbeatRepo
 from storage.messages.outbox import OutboxRepo, OutgoingCard
 from storage.records.approvals import Approval, ApprovalKind
-from storage.records.heartbeat import HeartbeatOutcome, WakeReason
+from storage.records.autonomy import HeartbeatOutcome, WakeReason
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import Language
 from storage.records.tasks import TaskPriority

@@ -18,9 +18,8 @@ from storage import schema
 from storage.approvals import NewApproval, add_approval
 from storage.db import Database, Transaction
 from storage.ids import IdGenerator
-from storage.records.approvals import ApprovalKind, ApprovalState
+from storage.records.approvals import ApprovalKind, ApprovalState, NewToolCall, ToolCallState
 from storage.records.tasks import SubagentStatus, Task, TaskStatus
-from storage.records.tools import NewToolCall, ToolCallState
 from storage.records.workers import Subagent
 from storage.subagents import SubagentRepo
 from storage.tools import ToolCallRepo

@@ -15,8 +15,8 @@ from cards.catalog import catalog_for
 from cards.views.self_checks import finding_text, next_step_text
 from storage.db import Database
 from storage.key_value import KeyValueStore
+from storage.records.autonomy import HealthFinding
 from storage.records.people import Language
-from storage.records.self_checks import HealthFinding
 from storage.self_checks import HealthFigures
 from tests.migrated_database import database_file, open_database
 

@@ -13,8 +13,8 @@ from bot.engine.autonomy.heartbeat.answer import (
     clean_message,
     find_named,
 )
-from storage.records.heartbeat import HeartbeatTask
-from storage.records.tools import ToolCallRecord, ToolCallState
+from storage.records.approvals import ToolCallRecord, ToolCallState
+from storage.records.autonomy import HeartbeatTask
 
 PENDING = tuple(
     HeartbeatTask(line=n, text=f"task {n}", is_done=False, checkbox=True) for n in (3, 4, 5)

@@ -31,10 +31,10 @@ from bot.engine.llm.backend import (
 from bot.engine.schedule.builtin import BuiltinSchedule, BuiltinSchedules
 from bot.engine.timing import DayHours
 from cards.catalog import catalog_for
-from handlers.errors import UserError
+from handlers.request import UserError
 from storage.heartbeat import HeartbeatRepo
 from storage.key_value import KeyValueStore
-from storage.records.heartbeat import HeartbeatRun, WakeReason, merge_reasons
+from storage.records.autonomy import HeartbeatRun, WakeReason, merge_reasons
 from storage.records.people import Chat, ChatId, Language, PersonId
 from storage.records.schedules import FiringState, Schedule, ScheduleKind, TaskBody
 from storage.records.tasks import EventKind, TaskEvent, TaskId

@@ -18,7 +18,7 @@ from bot.engine.autonomy.heartbeat.task_list import (
     read_task_file,
     tick_tasks,
 )
-from storage.records.heartbeat import TaskFileState
+from storage.records.autonomy import TaskFileState
 
 LIST = """\
 ---

@@ -26,9 +26,9 @@ from storage.db import Database
 from storage.ids import IdGenerator
 from storage.messages.chats import ChatRepo
 from storage.people import PeopleRepo
+from storage.records.autonomy import ReportPeriod, WorkReport
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import ChatId, Language, Person, PersonId
-from storage.records.reports import ReportPeriod, WorkReport
 from storage.reports import ReportRepo
 from storage.schedules import ScheduleRepo
 from tests.engine_harness import BOSS, CHAT, CHATS, START, open_seeded_database

@@ -9,8 +9,8 @@ from datetime import date, timedelta
 import pytest
 
 from bot.engine.autonomy.reports.charts import draw_cost_chart, draw_heat_map, shade, text_width
+from storage.records.autonomy import DayFigures
 from storage.records.people import Language
-from storage.records.reports import DayFigures
 
 EMPTY_DAY = (0,) * 24
 

@@ -11,8 +11,8 @@ import pytest_asyncio
 import sqlalchemy as sa
 
 from storage import schema
+from storage.records.autonomy import FindingKind, ReportPeriod
 from storage.records.people import ChatId
-from storage.records.reports import FindingKind, ReportPeriod
 from storage.records.schedules import CronTiming
 from storage.records.tasks import TaskStatus
 from tests.bot.engine.autonomy.reports.report_world import NOW, ReportWorld, report_world

@@ -15,8 +15,8 @@ from bot.engine.schedule.firing import ServiceFailure
 from bot.engine.timing import DayHours
 from cards.model import ImageBlock
 from storage import schema
+from storage.records.autonomy import ReportPeriod
 from storage.records.people import Language, PersonId
-from storage.records.reports import ReportPeriod
 from storage.records.schedules import CronTiming, ScheduleState, ServiceBody
 from tests.bot.engine.autonomy.reports.report_world import NOW, ReportWorld, report_world
 from tests.engine_harness import BOSS, CHAT, GROUP, MATE

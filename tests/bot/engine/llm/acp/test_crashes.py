@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bot.engine.workers.personas import PRAGMATIST_PERSONA
+from storage.records.approvals import ToolCallState
 from storage.records.tasks import Task, TaskStatus
-from storage.records.tools import ToolCallState
 from storage.tools import ToolCallRepo
 from tests.bot.engine.crash import CrashAfterCommit
 from tests.bot.engine.llm.acp.builders import DONE_ANSWER, PLAN_REPLY, run_cli_task

@@ -13,7 +13,7 @@ from bot.engine.llm.backend import InvalidAnswer, RunPurpose, RunRequest
 from bot.engine.workflow.output_schema import TypedStepAnswer
 from bot.engine.workflow.serialization.reader import read_workflow
 from cards.catalog import catalog_for
-from cards.views.task_outline import outline_block
+from cards.views.task_parts import outline_block
 from cards.views.tasks import task_detail_card
 from storage.records.people import Language
 from storage.records.tasks import TaskStatus

@@ -22,7 +22,7 @@ from bot.engine.workflow.presentation.task_view import (
     eta_confidence,
 )
 from cards.catalog import catalog_for
-from cards.views.task_outline import eta_prefix, eta_text
+from cards.views.task_parts import eta_prefix, eta_text
 from storage.records.people import Language
 from storage.records.tasks import (
     NodeRun,
