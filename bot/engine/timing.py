@@ -77,7 +77,9 @@ def check_timing(
             raise TimingError("timing.too_far")
     due = next_due(timing, after=now, zone=zone, calendar=calendar or WeekdayCalendar())
     if due is None:
-        raise TimingError("timing.past" if isinstance(timing, OneTime) else "timing.never")
+        until = None if isinstance(timing, OneTime) else timing.until
+        is_over = isinstance(timing, OneTime) or (until is not None and until <= now)
+        raise TimingError("timing.past" if is_over else "timing.never")
     if due - now > HORIZON:
         raise TimingError("timing.too_far")
 

@@ -22,7 +22,7 @@ from bot.engine.schedule.phrases.composition import compose
 from bot.engine.schedule.phrases.model import TimePhrase
 from bot.engine.schedule.phrases.reader import read_phrase
 from bot.engine.schedule.phrases.requests import LIMIT, find_request, split_end
-from bot.engine.schedule.phrases.words import normalise, read_amount
+from bot.engine.schedule.phrases.words import ZH_NUMBER, normalise, read_amount
 from bot.engine.timing import TimingError, check_timing
 from handlers.ports_autonomy import TimedRequest
 from storage.records.schedules import CronTiming, OneTime, Timing
@@ -47,7 +47,16 @@ _ALIASES = {
 _LEAD = re.compile(r"[\s\"'`(]{0,5}(?:(?:me|us|for)(?=\s)|[在于])?\s{0,3}")
 _END = re.compile(r"[\s\"'`。.!！,，;)吧哦啊呀呢]{0,8}(?:please)?[\s.!]{0,3}")
 _BETWEEN = re.compile(r"[\s,，:：;；。、-]{0,5}(?:(?:to|that|about)\s{1,3})?[\s:]{0,3}")
-_PAST = re.compile(r"(?:yesterday|last\s[a-z]{3,9}|昨[天晚]|前天|上个?(?:周|星期|月)|去年)\s?$")
+_UNREAD = re.compile(
+    rf"{LIMIT.pattern}|(?:[0-9]+|{ZH_NUMBER})\s?(?:times\b|[次遍])|之?前|以?内"
+    r"|(?:\*|[0-9*]+[-/,])[0-9*/,\-]*(?:\s|$)"
+)
+"""An end of a repetition, a number of times, a distance from the time, or a sixth field of a cron
+expression."""
+_NO_TRAIL = re.compile(
+    r"(?:yesterday|last\s[a-z]{3,9}|昨[天晚]|前天|上个?(?:周|星期|月)|去年"
+    r"|until|till|before|截止|直到)\s?$"
+)
 _MARKS = " \t\n,，;；:：。、"
 
 
@@ -91,8 +100,8 @@ def split_timing(text: str, *, now: datetime, zone: ZoneInfo) -> tuple[Timing, s
     timing, end, last = _read_at(text, plain, now=now, zone=zone, with_rest=len(text) <= MAX_READ)
     if timing is not None and _ends_word(plain, end):
         start = _BETWEEN.match(plain, end).end()  # type: ignore[union-attr] # it matches nothing
-        if LIMIT.match(plain, start):
-            # An end that is not understood must not become a part of the work.
+        if _UNREAD.match(plain, start):
+            # More of the time that is not understood must not become a part of the work.
             raise TimingError("timing.words")
         rest = text[start:last]
     else:
@@ -104,7 +113,7 @@ def split_timing(text: str, *, now: datetime, zone: ZoneInfo) -> tuple[Timing, s
 def _split_trailing(text: str, plain: str, *, now: datetime, zone: ZoneInfo) -> tuple[Timing, str]:
     for start in range(1, len(plain) if len(text) <= MAX_READ else 0):
         phrase = read_phrase(plain, start, loose=True)
-        if phrase and _END.fullmatch(plain, phrase.end) and not _PAST.search(plain, 0, start):
+        if phrase and _END.fullmatch(plain, phrase.end) and not _NO_TRAIL.search(plain, 0, start):
             return _compose_own(phrase, now=now, zone=zone), text[:start].rstrip(_MARKS)
     raise TimingError("timing.words")
 

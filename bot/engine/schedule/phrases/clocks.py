@@ -135,6 +135,11 @@ _CLOCKS = tuple(
         r"(?P<hour>[0-9]{1,2})(?=\s(?:tonight|tomorrow|in\sthe\s(?:morning|afternoon|evening)))",
     )
 )
+_MORE_PART_CLOCK = re.compile(
+    r"(?:and|&)\s(?:every|each|in\sthe)\s(?P<part>morning|afternoon|evening|night)\sat\s"
+    rf"(?P<hour>{_EN_HOUR})(?::(?P<minute>[0-5][0-9]))?(?:\s?{_AM_PM})?{NUMBER_END}"
+)
+"""`and every evening at 9`, after `every morning at 8`."""
 _MORE_CLOCKS = re.compile(
     r"(?:\s?(?:,\s?and|,|and|&|和|、)\s?)(?P<hour>[0-9]{1,2})(?![0-9:a-z%/.\-点时月])"
     r"(?!\s(?!and\s[0-9]|every|each|daily|on|in|tomorrow|to\s|remind|send|check|post|give|run|$))"
@@ -267,6 +272,7 @@ _PART = re.compile(
 ELEMENTS: tuple[Element, ...] = tuple((pattern, _take_clock) for pattern in _CLOCKS)
 WINDOW_ELEMENTS: tuple[Element, ...] = ((_WINDOW, _take_window),)
 LATE_ELEMENTS: tuple[Element, ...] = (
+    (_MORE_PART_CLOCK, _take_clock),
     (_MORE_CLOCKS, _take_more_clocks),
     (_MORE_PARTS, _take_more_parts),
     (_BOTH, _take_both),

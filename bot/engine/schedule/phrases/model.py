@@ -97,6 +97,11 @@ class TimePhrase:
         return self.every is not None or self.often is not None
 
     @property
+    def repeats_by_clock(self) -> bool:
+        """True where it repeats several times a day, which an hour may end."""
+        return self.often is not None or self.every in _CLOCK_SPANS
+
+    @property
     def has_end(self) -> bool:
         return self.until is not None or self.lasting is not None or self.times > 0
 

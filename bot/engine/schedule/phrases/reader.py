@@ -59,7 +59,7 @@ def _read_until(text: str, at: int, phrase: TimePhrase) -> int | None:
     end = tail.end() if tail else until.end
     is_part = phrase.month_days and until.month_days and until.month is until.month_offset is None
     is_range = len(phrase.weekdays) == 1 and until.weekdays and until.week is None
-    is_first = tail is not None and repetitions.REPETITION.match(text, end)
+    is_first = repetitions.REPETITION.match(text, end)
     if is_part or is_range or not (phrase.repeats or is_first) or _NOT_UNTIL.match(text, end):
         # `每月1号到5号` and `Monday until Friday` are ranges of days.
         return None

@@ -115,13 +115,17 @@ _SPAN_LEAD = re.compile(r"every\s(?!(?:an?|one)\s)|每隔|每(?!一?[天日年�
 def read_lasting(text: str, at: int, phrase: TimePhrase) -> int | None:
     """`for two weeks`, `持续两周`, `连续3天` before or after a repetition."""
     lead = _LASTING_LEAD.match(text, at)
-    found = read_amount(text, lead.end()) if lead else None
-    if lead is None or found is None or phrase.has_end:
+    found = None if phrase.has_end else read_amount(text, lead.end() if lead else at)
+    if found is None:
         return None
     amount, end = found
     tail = _LASTING_TAIL.match(text, end)
     end = tail.end() if tail else end
-    if not phrase.repeats and not REPETITION.match(text, end):
+    is_first = REPETITION.match(text, end) is not None
+    if lead is None and not (tail and is_first):
+        # `一周内每天`
+        return None
+    if lead and not phrase.repeats and not is_first:
         if not (lead["days"] and amount.is_whole_days and _TIME_OF_DAY.match(text, end)):
             return None
         # `连续3天早上8点`
@@ -133,7 +137,7 @@ def read_lasting(text: str, at: int, phrase: TimePhrase) -> int | None:
 _LASTING_LEAD = re.compile(
     r"(?:for|over)\s(?:the\s(?:next|coming)\s)?|(?:一直)?(?:持续|坚持|为期|(?P<days>连续|接下来|未来|今后))的?"
 )
-_LASTING_TAIL = re.compile("之?内")
+_LASTING_TAIL = re.compile("[之以]?内")
 REPETITION = re.compile(r"[\s,]{0,2}(?:every|each|daily|weekdays|每|天天)")
 _TIME_OF_DAY = re.compile(rf"[\s,]{{0,2}}的?(?:{ZH_PART}|{ZH_NUMBER}[点:])")
 

@@ -51,7 +51,9 @@ def split_end(text: str, phrase: TimePhrase, start: int, end: int) -> int:
         after = read_end(text, at, trial)
         is_whole = after is not None and _END.match(text, after)
         # `remind me every day to work until 5`, `把文件送到` are parts of the subject.
-        is_clear = bool(match["apart"].strip()) or (trial.until is not None and trial.until.has_day)
+        is_clear = bool(match["apart"].strip()) or (
+            trial.until is not None and (trial.until.has_day or phrase.repeats_by_clock)
+        )
         if is_whole and is_clear:
             phrase.until, phrase.lasting, phrase.times = trial.until, trial.lasting, trial.times
             return match.start()
@@ -92,7 +94,7 @@ _POLITE = re.compile(
     r"|(?:can|could|would|will)\s(?:you|u)|i(?:'d|\swould)\slike\syou\sto|i\s(?:want|need)\syou\sto)"
     rf"{NUMBER_END}|请你?|麻烦[你您]?|劳驾|拜托|[你您]?(?:能不能|可不可以|能否|可否|可以|能)|[你您](?![好的])"
     r"|帮我们?|帮忙|记得|记一?下|别忘了?|不要忘了?|别让我忘了?|到时候?|那就?|然后"
-    r"|(?:在|于|到了?)(?=[0-9一二三四五六七八九十明后下每今早上中])|(?:从今)?以后(?=每)|今后(?=每)|从?(?:今[天日]?|现在|即日)(?:开始|起)"
+    r"|(?:在|于|到了?(?!.{1,12}为止))(?=[0-9一二三四五六七八九十明后下每今早上中])|(?:从今)?以后(?=每)|今后(?=每)|从?(?:今[天日]?|现在|即日)(?:开始|起)"
     r"|(?:from\snow\son|starting\s(?:now|today))(?=[\s,]))"
     r"{0,8}"
 )
@@ -114,8 +116,10 @@ _REMIND_ZH = (
     r"|叫醒?(?:我们|我)(?:一下|一声)?|提醒(?:一下|(?=:)))"
 )
 _REMIND = re.compile(rf"{_REMIND_EN}|{_REMIND_ZH}")
-_TIMER_EN = re.compile(r"(?:set|start)\s(?:me\s)?(?:an?\s)(?=[0-9a-z]{1,10}[\s-](?:min|hour|sec))")
-_TIMER_END = re.compile(r"\s(?:timer|alarm|reminder)(?![a-z])")
+_TIMER = re.compile(
+    r"倒?计时|(?:set|start)\s(?:me\s)?(?:an?\s)(?=[0-9a-z]{1,10}[\s-](?:min|hour|sec))"
+)
+_TIMER_END = re.compile(r"\s(?:timer|alarm|reminder)(?![a-z])|$")
 _LINK = re.compile(r"[\s,:;。、\-]{0,4}(?:(?:to|that|about|of)\s|[要去](?=做|干))?\s{0,3}")
 _ALARM_ZH = re.compile(r"(?:给我)?(?:设置?|设定|定|订|创?建|新建|添?加|来)(?:一?个|一下)?\s?")
 _ALARM_ZH_END = re.compile(r"\s?的?(?:闹钟|闹铃|提醒|定时提醒)[\s,:]{0,3}")
@@ -133,9 +137,9 @@ _THEN_ZH = re.compile("的?时候?")
 _ADVERB_ZH = re.compile(r"(?:都|就|再|准时|按时|自动|定时|定期|\s|,){0,4}")
 _ADDRESSED_ZH = re.compile(r"(?:帮我们?|帮忙|请|麻烦[你您]?|替我|为我)\s?")
 _VERB_ZH = re.compile(
-    r"看看?.{1,40}(?:是否|有没有|是不是)|给(?!我打电话)(?:我|我们|大家|客户|他|她|群里)|发(?:送|布|给|我|一|到|日报|周报)|推送|汇总|备份|生成|检查|总结|监控|执行"
+    r"看看?.{1,40}(?:是否|有没有|是不是)|给(?!我打电话)(?:我|我们|大家|客户|他|她|群里)|发.{1,30}给(?:我|大家)|发(?:送|布|给|我|一|到|日报|周报)|推送|汇总|备份|生成|检查|总结|监控|执行"
     r"|运行|抓取|同步|整理|统计|巡检|汇报|报告|查(?:一下|询|看)|搜索|收集|更新|清理|扫描|重启|部署|通知|告诉我"
-    r"|跑(?:一|测试)"
+    r"|跑(?:一|测试|备份|任务|脚本)"
 )
 _TAKE_ZH = re.compile(
     r"把.{1,200}?(?:发|推|传|寄|备份|跑|运行|整理|汇总|总结|更新|检查|删|清|关|打开|做|写|生成|同步|提交|部署|给我|告诉)"
@@ -182,7 +186,7 @@ def _read_request(text: str, lead: _Lead) -> FoundRequest | None:
     phrase = _phrase_at(text, lead.end)
     if phrase is not None:
         return _read_after_time(text, lead, phrase)
-    if timer := _TIMER_EN.match(text, lead.end):
+    if timer := _TIMER.match(text, lead.end):
         return _read_timer(text, timer.end())
     if remind := _REMIND.match(text, lead.end):
         is_adjective = remind["often"] is not None
@@ -263,7 +267,7 @@ def _read_event(text: str, start: int) -> FoundRequest | None:
 
 
 def _read_timer(text: str, start: int) -> FoundRequest | None:
-    """`set a 20 minute timer`."""
+    """`set a 20 minute timer`, `倒计时12分钟`."""
     delay = _delay_at(text, start)
     end = _TIMER_END.match(text, delay.end) if delay else None
     return _reminder(text, delay, end.end()) if delay and end else None
@@ -361,11 +365,12 @@ def _phrases(text: str, start: int) -> Iterator[tuple[int, TimePhrase]]:
     while match := _WORD_START.search(text, place):
         at = match.start()
         phrase = _phrase_at(text, at)
-        if phrase is None or _NOT_BEFORE.search(text, max(start, at - 20), at):
+        if phrase is None:
             place = at + 1
             continue
-        yield at, phrase
         place = phrase.end
+        if not _NOT_BEFORE.search(text, max(start, at - 20), at):
+            yield at, phrase
 
 
 def _reminder(text: str, phrase: TimePhrase, end: int) -> FoundRequest | None:

@@ -86,7 +86,7 @@ _ZONE = re.compile(
 
 _EN_AMOUNT = re.compile(
     rf"([0-9]{{1,20}}(?:\.[0-9]{{1,3}})?|(?:{_EN_NUMBER})(?=\s|-))(\sand\sa\shalf)?[\s-]?"
-    r"(seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|weeks?|wks?|months?|years?|[smhdw])"
+    r"(seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|weeks?|wks?|fortnights?|months?|years?|[smhdw])"
     rf"(?=[0-9]|{NUMBER_END})(\sand\sa\shalf{NUMBER_END})?"
 )
 _ZH_AMOUNT = re.compile(
@@ -213,6 +213,8 @@ def _read_english(match: re.Match[str]) -> Amount | None:
     unit = match[3]
     if unit.startswith("mo"):
         return _amount_of(number, "mo")
+    if unit.startswith("f"):
+        return _amount_of(number * 2, "w")
     return _amount_of(number, unit[0])
 
 

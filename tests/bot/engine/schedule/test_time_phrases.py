@@ -117,7 +117,14 @@ def test_a_time_is_split_from_the_rest(text: str, told: str, rest: str) -> None:
     assert (meaning(timing), left) == (told, rest)
 
 
-@pytest.mark.parametrize("text", ["交周报", "call Ann", "", "call Ann yesterday at 9"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("交周报", "call Ann", "", "call Ann yesterday at 9"),
+        *("* * * * * * * rubbish", "0 0 9 * * 1-5 call Ann", "every day 1000000 times call Ann"),
+        *("every Monday until Friday call Ann", "每天3次 吃药", "下午5点前10分钟出发"),
+    ],
+)
 def test_a_text_without_a_time_is_not_split(text: str) -> None:
     with pytest.raises(TimingError):
         split_timing(text, now=NOW, zone=SHANGHAI)
