@@ -11,6 +11,7 @@ import pytest
 
 from storage.db import BatchingConnection
 from storage.errors import ConcurrentUpdate
+from tests.waiting import WAIT_SECONDS, wait_until
 
 
 @pytest.fixture
@@ -173,21 +174,25 @@ def test_an_answer_after_the_loop_was_closed_is_dropped_and_the_thread_ends(
 ) -> None:
     """A task can be cancelled while it opens a connection, or at a statement; its loop may be
     closed before the thread has got to the end of that."""
-    loop_closed = threading.Event()
+    thread_waits, loop_closed = threading.Event(), threading.Event()
+
+    def wait_in_thread() -> None:
+        thread_waits.set()
+        loop_closed.wait()
 
     def connect() -> sqlite3.Connection:
         if not is_open:
-            loop_closed.wait()
+            wait_in_thread()
         return sqlite3.connect(file, isolation_level=None, check_same_thread=False)
 
     async def use(connection: BatchingConnection) -> None:
         await connection
-        connection._tx.put_nowait((None, loop_closed.wait))
+        connection._tx.put_nowait((None, wait_in_thread))
         await connection.run_statement("SELECT word FROM t", ())
 
     async def cancel_use(connection: BatchingConnection) -> None:
         using = asyncio.create_task(use(connection))
-        await asyncio.sleep(0.05)
+        await wait_until(thread_waits.is_set)
         using.cancel()
         await asyncio.gather(using, return_exceptions=True)
         connection.stop()
@@ -195,6 +200,6 @@ def test_an_answer_after_the_loop_was_closed_is_dropped_and_the_thread_ends(
     connection = BatchingConnection(connect)
     asyncio.run(cancel_use(connection))
     loop_closed.set()
-    connection._thread.join(timeout=10)
+    connection._thread.join(timeout=WAIT_SECONDS)
 
     assert not connection._thread.is_alive()

@@ -33,6 +33,7 @@ from tests.emulators.models.script import (
     ScriptedFailure,
     ScriptedReply,
 )
+from tests.waiting import WAIT_SECONDS, let_time_pass, wait_until
 
 WRITE = ScriptedCall(name="write", arguments={"path": "a.md", "content": "x"})
 
@@ -225,27 +226,32 @@ async def test_a_service_that_only_keeps_its_connection_alive_is_unavailable(
 async def test_people_are_told_that_a_model_is_silent_and_nobody_that_a_tool_is(
     models: ModelEmulator, api: ApiProvider
 ) -> None:
-    go = asyncio.Event()
+    go, patience = asyncio.Event(), WAIT_SECONDS / 3
     seen: list[str] = []
 
     async def slow(arguments: Mapping[str, Any]) -> str:
         seen.append("tool begins")
-        await asyncio.sleep(0.5)
+        await let_time_pass(patience + 1)
         seen.append("tool ends")
         return "done"
 
+    async def be_silent() -> None:
+        await wait_until(lambda: len(models.requests) == 2)
+        await let_time_pass(patience + 1)
+
     models.replies(ScriptedReply(calls=[WRITE]), ScriptedReply(text="Fine.", hold=go))
-    backend = build_backend(models, api, silence_notice=0.1)
+    backend = build_backend(models, api, silence_notice=patience, max_silence=2 * WAIT_SECONDS)
     tool = replace(recording_tool("ok", []), run=slow)
+    silence = asyncio.create_task(be_silent())
     async with backend.run(build_request(api, tools=(tool,))) as run:
         async for event in run.events:
             if isinstance(event, RunNotice):
                 seen.append("told")
-                if "tool ends" in seen:
-                    go.set()
+                go.set()
+    await silence
     await backend.aclose()
 
-    assert seen[seen.index("tool begins") :] == ["tool begins", "tool ends", "told"]
+    assert seen == ["tool begins", "tool ends", "told"]
     assert run.result.text == "Fine."
 
 
