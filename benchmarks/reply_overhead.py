@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.figures import Figure, Measurement, Scale, at_most
 from benchmarks.measurements import p50, p95, wait_until_quiet
 from tests.emulators.telegram.emulator import TelegramEmulator
-from tests.journeys.program import running_program
+from tests.journeys.program import program_at_first_start
 
 _PEOPLE = 100
 _WARM_UP = 20
@@ -35,7 +35,7 @@ async def measure(scale: Scale) -> list[Measurement]:
         with tempfile.TemporaryDirectory() as home:
             async with (
                 _echo_peer(theirs),
-                running_program(
+                program_at_first_start(
                     Path(home),
                     **ours.settings,
                     SHIFTBOSS_OWNERS=owners,

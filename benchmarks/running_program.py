@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.telegram.emulator import TelegramEmulator
-from tests.journeys.program import ShiftbossProcess, running_program
+from tests.journeys.program import ShiftbossProcess, program_at_first_start
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ async def both_channels(home: Path, **settings: str) -> AsyncGenerator[Benchmark
     async with (
         TelegramEmulator() as telegram,
         FeishuEmulator() as feishu,
-        running_program(
+        program_at_first_start(
             home,
             **telegram.settings,
             **feishu.settings,

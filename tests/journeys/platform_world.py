@@ -17,7 +17,6 @@ from tests.emulators.telegram import chats as telegram_chats
 from tests.emulators.telegram import users as telegram_people
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.journeys.program import ShiftbossProcess, running_program
-from tests.migrated_database import lay_out_store
 
 
 @dataclass
@@ -93,7 +92,6 @@ async def open_platforms(
             **feishu.settings,
             "SHIFTBOSS_OWNERS": ",".join([*owners, f"feishu:{chief.open_id}"]),
         }
-        lay_out_store(home)
         async with running_program(home, **facts | settings) as shiftboss:
             made = PlatformWorld(
                 telegram=telegram,

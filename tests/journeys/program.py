@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from tests.journeys.fork_server import ForkedProcess, can_fork, run_fork, spawn_fork
+from tests.migrated_database import lay_out_store
 from tests.waiting import WAIT_SECONDS, wait_until
 
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/\?token=\S+")
@@ -161,7 +162,19 @@ def run_command(
 
 @asynccontextmanager
 async def running_program(home: Path, **settings: str) -> AsyncGenerator[ShiftbossProcess, None]:
-    """Started, and killed at the end if it still runs."""
+    """Started, and killed at the end if it still runs. An empty home gets a ready-made store:
+    migrating one is a third of a start's CPU."""
+    if not (home.exists() and any(home.iterdir())):
+        lay_out_store(home)
+    async with program_at_first_start(home, **settings) as made:
+        yield made
+
+
+@asynccontextmanager
+async def program_at_first_start(
+    home: Path, **settings: str
+) -> AsyncGenerator[ShiftbossProcess, None]:
+    """The same, but an empty home stays empty: the program makes its store."""
     made = ShiftbossProcess(home=home, settings=settings)
     try:
         await made.start()

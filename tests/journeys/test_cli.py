@@ -19,6 +19,7 @@ from bot.config.settings import Settings
 from storage.data_directory import DataDirectoryLock
 from tests.journeys.program import ShiftbossProcess, running_program
 from tests.journeys.web_page import open_web_page
+from tests.migrated_database import lay_out_store
 from tests.thoroughness import thorough_only
 from tests.waiting import WAIT_SECONDS, wait_until
 
@@ -29,7 +30,7 @@ _TASK = 'write "hello" to a.txt'
 
 def stopped_program(home: Path, **settings: str) -> ShiftbossProcess:
     """A home on which no program runs."""
-    home.mkdir(parents=True, exist_ok=True)
+    lay_out_store(home)
     return ShiftbossProcess(home=home, settings={**_QUIET, **settings})
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.journeys.program import run_command, running_program
+from tests.journeys.program import program_at_first_start, run_command, running_program
 
 _SHIFTBOSS = Path(sys.executable).parent / "shiftboss"
 
 
 async def test_a_fresh_home_starts_without_any_setting_and_stops_cleanly(tmp_path: Path) -> None:
-    async with running_program(tmp_path / "new" / "home") as shiftboss:
+    async with program_at_first_start(tmp_path / "new" / "home") as shiftboss:
         assert "/?token=" in shiftboss.address
         assert await shiftboss.stop() == 0
         assert "resume at the next start" in shiftboss.printed
