@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.compiled_statements import share_compiled_statements
 from tests.journeys.program import ShiftbossProcess
 from tests.thoroughness import THOROUGH
 
@@ -34,6 +35,8 @@ _SLOW_SHARE = 0.8
 """Share of the run at which the last slow file begins."""
 
 ShiftbossProcess.use_fork_server = not THOROUGH
+if not THOROUGH:
+    share_compiled_statements()
 
 _ROOT = Path(__file__).parents[1]
 _CODE = ("bot", "cards", "handlers", "storage", "tests")
