@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.compiled_statements import share_compiled_statements
+from tests.journeys.fork_server import FORK_SERVER_VARIABLE, start_fork_server
 from tests.journeys.program import ShiftbossProcess
 from tests.thoroughness import THOROUGH
 
@@ -49,9 +50,11 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
-    """Compile once what all workers import. Test files are compiled by pytest, in its own way."""
+    """Compile once what all workers import, and load once what all programs of theirs do. Test
+    files are compiled by pytest, in its own way."""
     for folder in _CODE:
         compileall.compile_dir(_ROOT / folder, quiet=2, rx=_TEST_FILE)
+    os.environ[FORK_SERVER_VARIABLE] = start_fork_server()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

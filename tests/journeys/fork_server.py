@@ -25,11 +25,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import NoReturn
 
 from bot.app.loading import loading_modules
 
+FORK_SERVER_VARIABLE = "SHIFTBOSS_TESTS_FORK_SERVER"
+"""The address of one that several processes use."""
 _MAX_REQUEST_BYTES = 100_000
 """Bytes of an order: a command line, an environment."""
 _PRELOADED = (
@@ -151,40 +153,64 @@ async def _read_exit_status(end: asyncio.StreamReader) -> int:
 
 @cache
 def _fork_server() -> socket.socket:
-    """One for all tests of this process."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    """This process's connection to it; begun here unless there is one for several processes."""
+    door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    door.connect(os.environ.get(FORK_SERVER_VARIABLE) or start_fork_server())
+    atexit.register(door.close)
+    return door
+
+
+def start_fork_server() -> str:
+    """Returns the address at which it takes orders. It loads the modules at the first one, and ends
+    with this process."""
+    folder = TemporaryDirectory(prefix="shiftboss-tests-")
+    address = str(Path(folder.name) / "fork-server")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(address)
+    listener.listen()
     nurse = subprocess.Popen(
-        [sys.executable, "-m", __name__, str(theirs.fileno())],
-        pass_fds=[theirs.fileno()],
-        stdin=subprocess.DEVNULL,
+        [sys.executable, "-m", __name__, str(listener.fileno())],
+        pass_fds=[listener.fileno()],
+        stdin=subprocess.PIPE,
         cwd=Path(__file__).parents[2],
     )
-    theirs.close()
+    listener.close()
 
     def close() -> None:
-        ours.close()
-        nurse.wait()
+        nurse.communicate()
+        folder.cleanup()
 
     atexit.register(close)
-    return ours
+    return address
 
 
-def _serve(door: socket.socket) -> dict[str, object] | None:
-    """Returns an order in each child, None when nobody will order any more."""
+def _serve(listener: socket.socket) -> dict[str, object] | None:
+    """Returns an order in each child, None when standard input has ended."""
     waking, wakes = os.pipe()
     os.set_blocking(wakes, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wakes)
     alive: dict[int, int] = {}
+    doors: list[socket.socket] = []
     while True:
-        ready, _, _ = select.select([door.fileno(), waking], [], [])
+        ready, _, _ = select.select([sys.stdin, waking, listener, *doors], [], [])
+        if sys.stdin in ready:
+            return None
         if waking in ready:
             os.read(waking, 4096)
             _reap(alive)
-        if door.fileno() in ready:
-            told, given, _, _ = socket.recv_fds(door, _MAX_REQUEST_BYTES, 4)
+        if listener in ready:
+            if not doors:
+                _preload()
+            doors.append(listener.accept()[0])
+        for door in [each for each in doors if each in ready]:
+            told, given = b"", list[int]()
+            with suppress(ConnectionError):
+                told, given, _, _ = socket.recv_fds(door, _MAX_REQUEST_BYTES, 4)
             if not told:
-                return None
+                doors.remove(door)
+                door.close()
+                continue
             *streams, end = given
             pid = os.fork()
             if not pid:
@@ -192,7 +218,8 @@ def _serve(door: socket.socket) -> dict[str, object] | None:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 for descriptor in (waking, wakes, end, *alive.values()):
                     os.close(descriptor)
-                door.close()
+                for each in (listener, *doors):
+                    each.close()
                 for number, stream in enumerate(streams):
                     os.dup2(stream, number)
                     os.close(stream)
@@ -201,7 +228,9 @@ def _serve(door: socket.socket) -> dict[str, object] | None:
             for stream in streams:
                 os.close(stream)
             alive[pid] = end
-            door.send(str(pid).encode())
+            # Whoever ordered it may have died meanwhile.
+            with suppress(ConnectionError):
+                door.send(str(pid).encode())
 
 
 def _reap(alive: dict[int, int]) -> None:
@@ -247,10 +276,20 @@ def _preload() -> None:
     with loading_modules():
         for name in _PRELOADED:
             __import__(name)
+        _build_command_line()
+
+
+def _build_command_line() -> None:
+    """Typer builds it from the functions at each start, 35 ms CPU."""
+    import typer.main
+
+    from bot.__main__ import cli
+
+    built = typer.main.get_command(cli)
+    typer.main.get_command = lambda typer_instance: built
 
 
 if __name__ == "__main__":
-    _preload()
     ordered = _serve(socket.socket(fileno=int(sys.argv[1])))
     if ordered is not None:
         _become(**ordered)  # type: ignore[arg-type]  # as `born` has written it
