@@ -31,7 +31,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from bot.config.sources import find_env_file, suggest_name
+from bot.config.sources import find_env_file, list_bad_lines, suggest_name
 from bot.config.step_limits import StepSeconds, StepTokens, StepTurns
 from storage.records.people import Channel, Language
 from storage.records.usage import parse_cap
@@ -525,6 +525,8 @@ def _read_sources(env_files: tuple[Path, ...], yaml_source: dict[str, Any]) -> S
     class Sourced(Settings):
         yaml_values: ClassVar[dict[str, Any]] = yaml_source
 
+    if bad_lines := list_bad_lines(env_files):
+        raise BadSettings([*bad_lines])
     try:
         loaded = Sourced(_env_file=env_files, _env_file_encoding="utf-8")  # type: ignore[call-arg] # pydantic-settings' own keywords
     except ValidationError as error:

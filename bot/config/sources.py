@@ -46,6 +46,19 @@ def find_env_file(name: str, env_files: Iterable[Path]) -> Path | None:
     return found
 
 
+def list_bad_lines(env_files: Iterable[Path]) -> Sequence[str]:
+    """One line for each that is no NAME=value, without its content, which may be a secret."""
+    from dotenv.parser import parse_stream
+
+    bad = []
+    for file in env_files:
+        if file.is_file():
+            with file.open(encoding="utf-8", errors="replace") as stream:
+                lines = [each.original.line for each in parse_stream(stream) if each.error]
+            bad += [f"line {line} of {file.absolute()} is not NAME=value" for line in lines]
+    return bad
+
+
 def read_stamps(files: Iterable[Path]) -> Sequence[FileStamp]:
     """Changes whenever a file is written; None for a file that is not there. Blocking."""
     return [_read_stamp(each) for each in files]

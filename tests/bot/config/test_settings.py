@@ -105,6 +105,18 @@ def test_a_typo_in_an_env_file_is_told_by_name(home: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("line", ["this is bad", "OPENAI_API_KEY='sk-unclosed", "=x"])
+def test_a_line_that_is_no_setting_is_told_with_its_file_and_without_its_content(
+    home: Path, line: str
+) -> None:
+    (home / ".env").write_text(f"# mine\nSHIFTBOSS_SLOTS=2\n{line}\n")
+
+    with pytest.raises(BadSettings) as refusal:
+        load_settings(())
+
+    assert str(refusal.value) == f"line 3 of {home / '.env'} is not NAME=value"
+
+
 def test_a_bad_value_is_told_with_the_file_that_wins(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

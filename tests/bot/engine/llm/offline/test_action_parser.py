@@ -76,6 +76,8 @@ _IT = ShowAction(source=EarlierOutput())
         ("create an empty file x.txt", _writes("x.txt", "")),
         ("write to notes.md:\n- a\n\n- b", _writes("notes.md", "- a\n\n- b")),
         ("把“你好”写入 a.txt", _writes("a.txt", "你好")),
+        ('写 "急" 到 u.txt', _writes("u.txt", "急")),
+        ("保存“你好”到 a.txt 文件", _writes("a.txt", "你好")),
         ("创建文件 a.txt，内容为 你好世界", _writes("a.txt", "你好世界")),
         ("在 a.txt 里写入“x”", _writes("a.txt", "x")),
         ("list files", ListFolderAction(path=".")),
