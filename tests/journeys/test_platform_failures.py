@@ -141,7 +141,7 @@ async def test_the_operator_is_told_what_is_wrong_and_where_to_fix_it(tmp_path: 
     async with platform_world(tmp_path) as here:
         await here.ask("/start")
         here.telegram.revoke_token()
-        await here.program.wait_for_output("TELEGRAM_BOT_TOKEN")
+        await here.program.wait_for_output("rejected the bot token")
         await here.ask_on_feishu("/status", expects="TELEGRAM_BOT_TOKEN")
         here.feishu.rates.quota = here.feishu.rates.calls
         await here.feishu_owner.says(here.feishu_chat, "/list")

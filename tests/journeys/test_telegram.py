@@ -198,7 +198,7 @@ async def test_a_wrong_token_is_reported_and_everything_else_starts(tmp_path: Pa
             TELEGRAM_BASE_URL=telegram.base_url,
         ) as shiftboss,
     ):
-        await shiftboss.wait_for_output("TELEGRAM_BOT_TOKEN")
+        await shiftboss.wait_for_output("rejected the bot token")
         status, said = await shiftboss.run_to_end("say", "/status")
 
     assert status == 0
