@@ -142,14 +142,14 @@ async def test_the_operator_is_told_what_is_wrong_and_where_to_fix_it(tmp_path: 
         await here.ask("/start")
         here.telegram.revoke_token()
         await here.program.wait_for_output("rejected the bot token")
-        await here.ask_on_feishu("/status", expects="TELEGRAM_BOT_TOKEN")
+        await here.ask_on_feishu("/status", expects="rejected the bot token")
         here.feishu.rates.quota = here.feishu.rates.calls
         await here.feishu_owner.says(here.feishu_chat, "/list")
         await here.program.wait_for_output("Feishu API calls are used up")
         status, said = await here.program.run_to_end("say", "/status")
 
     assert status == 0
-    assert "TELEGRAM_BOT_TOKEN" in said
+    assert "rejected the bot token" in said
     assert "Feishu API calls are used up" in said
     assert "Traceback" not in here.program.printed
 
