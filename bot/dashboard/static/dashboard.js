@@ -41,8 +41,16 @@ async function refresh() {
   }
   for (const old of main.querySelectorAll("[data-part]")) {
     const fresh = page.getElementById(old.id);
-    if (fresh && !isBusy(old) && old.outerHTML !== fresh.outerHTML) old.replaceWith(fresh);
+    if (!fresh || isBusy(old) || content(old) === content(fresh)) continue;
+    const unfolded = [...old.querySelectorAll("details")].map((each) => each.open);
+    fresh.querySelectorAll("details").forEach((each, place) => { each.open ||= Boolean(unfolded[place]); });
+    old.replaceWith(fresh);
   }
+}
+
+// Without what differs each time that the page is made, and what somebody has unfolded.
+function content(part) {
+  return part.outerHTML.replaceAll(/ name="source" value="\w*"| open=""/g, "");
 }
 
 // What somebody is using is left alone.
@@ -61,16 +69,16 @@ document.addEventListener("visibilitychange", () => {
 });
 follow();
 
+// People, channels and checks have no events of tasks.
+setInterval(() => {
+  if (stream && !document.hidden) refreshSoon();
+}, 30_000);
+
 // What is waited for elsewhere sends no event: such parts are asked for while they say so.
 function poll() {
   if (main.querySelector("[data-poll]")) setTimeout(async () => { if (!document.hidden) await refresh(); poll(); }, 2000);
 }
 poll();
-
-// --- the menu on a phone shows where one is
-
-const current = document.querySelector(".top nav [aria-current]");
-if (current) current.scrollIntoView({ inline: "center", block: "nearest" });
 
 // --- keys and questions
 
