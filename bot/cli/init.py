@@ -32,6 +32,15 @@ _LABELS = {
 _LOCAL_URL = "http://127.0.0.1:11434/v1"
 
 
+def _print_example(wanted: bool) -> None:
+    if wanted:
+        # Imported here so that `--help` stays fast.
+        from bot.config.sources import read_example
+
+        typer.echo(read_example(), nl=False)
+        raise typer.Exit
+
+
 def init(
     *,
     kind: Annotated[
@@ -54,6 +63,15 @@ def init(
         bool, typer.Option("--secret-stdin", help="Read the App Secret from standard input.")
     ] = False,
     is_lark: Annotated[bool, typer.Option("--lark", help="It is an app of Lark.")] = False,
+    _example_wanted: Annotated[
+        bool,
+        typer.Option(
+            "--example",
+            help="Print a .env file with every setting and its default, and end.",
+            callback=_print_example,
+            is_eager=True,
+        ),
+    ] = False,
 ) -> None:
     """Connect a model and a chat platform. A running Shiftboss uses them at once."""
     with report_start_failures():

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from importlib.resources import files
 from pathlib import Path
 from typing import TypeAlias
 
@@ -20,7 +21,14 @@ _OWN_VARIABLES = frozenset({"SHIFTBOSS_RUN", "SHIFTBOSS_MCP_TOKEN", "SHIFTBOSS_M
 def suggest_name(name: str, known: Collection[str]) -> str:
     """Advice about a name that is not known."""
     near = get_close_matches(name, known, n=1, cutoff=0.75)
-    return f"did you mean {near[0]}?" if near else "see .env.example for the names"
+    return f"did you mean {near[0]}?" if near else "`shiftboss init --example` lists them"
+
+
+def read_example() -> str:
+    """A `.env` file with every setting, its default, and what it is for. Blocking."""
+    packed = files("bot.config").joinpath("env.example")
+    unpacked = files("bot").joinpath("..", ".env.example")
+    return (packed if packed.is_file() else unpacked).read_text(encoding="utf-8")
 
 
 def list_unknown_variables(environ: Mapping[str, str], known: Collection[str]) -> Sequence[str]:

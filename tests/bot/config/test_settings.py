@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from bot.__main__ import cli
 from bot.config.logs import LOG_FILE, RedactingFormatter, configure_logging
 from bot.config.settings import BadSettings, Settings, load_settings, setting_names
-from bot.config.sources import list_unknown_variables
+from bot.config.sources import list_unknown_variables, read_example
 from bot.engine.redaction import MASK, SecretMasker
 from storage.records.people import Channel
 
@@ -141,6 +144,17 @@ def test_owners_are_read_as_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHIFTBOSS_OWNERS", "telegram:123, feishu:ou_x")
 
     assert load_settings(()).owner_ids == ((Channel.TELEGRAM, "123"), (Channel.FEISHU, "ou_x"))
+
+
+def test_the_example_is_printed_and_packed() -> None:
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]
+    packed = build["build"]["targets"]["wheel"]["force-include"]
+
+    printed = CliRunner().invoke(cli, ["init", "--example"], env={"SHIFTBOSS_SLOTS": "many"})
+
+    assert printed.exit_code == 0
+    assert printed.output == (ROOT / ".env.example").read_text(encoding="utf-8") == read_example()
+    assert packed == {".env.example": "bot/config/env.example"}
 
 
 def test_every_setting_is_in_the_example_and_nothing_else_is() -> None:
