@@ -71,9 +71,11 @@ async def _by_terminal(shiftboss: Path, home: Path, models: ModelEmulator) -> fl
         ("/v1]: ", models.openai_url),
         ("for none): ", models.key),
         ("chosen for you): ", ""),
+        ("too? [y/N]: ", ""),
     )
     printed = await _answer_prompts((str(shiftboss), "init"), answers, newcomer)
     assert "✅" in printed, printed
+    assert "pydantic" not in printed, printed
     await _run(str(shiftboss), "task", "add", _TASK, env=newcomer)
     ended = await _run(str(shiftboss), "dispatch", "--once", env=newcomer)
     assert "completed" in ended, ended

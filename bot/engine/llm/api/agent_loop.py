@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import Any, TypeAlias
 
 import httpx2
+import pydantic_ai
 from pydantic import BaseModel
 from pydantic_ai import (
     Agent,
@@ -86,6 +87,9 @@ from bot.engine.llm.tool_calls import (
     find_argument_error,
 )
 from cards.formats import drop_surrogates
+
+# What the terminal shows is ours: the library would print its logo with the first call.
+pydantic_ai.BANNER_ENABLED = False
 
 
 async def fetch_first_model(http: httpx2.AsyncClient, base_url: str, key: str) -> str:
