@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -48,6 +49,7 @@ _MARK = "setup.feishu"
 """Where the store says that a code is shown, and then which app it has made."""
 
 _OWNERS = "SHIFTBOSS_OWNERS"
+_CREDENTIALS = ("FEISHU_APP_ID", "FEISHU_APP_SECRET")
 _APP_ID = re.compile(r"\w{1,100}", re.ASCII)
 _SECRET = re.compile(r"[!-~]{1,500}")
 _FEISHU = str(Settings.model_fields["feishu_domain"].default)
@@ -111,7 +113,7 @@ class FeishuSetupService:
 
     async def get_setup(self, session: SetupSession) -> FeishuSetup:
         flow, settings = self._flow, self._settings
-        is_own = flow is not None and flow.session == session
+        is_own = flow is not None and flow.session == session and self._is_current(flow.code)
         is_waiting = flow is not None and flow.code.state is FeishuCodeState.WAITING
         return FeishuSetup(
             app_id=settings.feishu_app_id,
@@ -123,6 +125,9 @@ class FeishuSetupService:
         )
 
     async def show_code(self, session: SetupSession) -> FeishuSetup:
+        # Later would be too late: the app's secret is given once, and could not be saved.
+        if fixed := [name for name in _CREDENTIALS if os.environ.get(name)]:
+            raise UserError("setup_fixed", name=fixed[0])
         async with self._lock:
             await self._end_flow()
             await self.key_values.put(_MARK, {"app_id": "", "domain": ""})
@@ -182,6 +187,11 @@ class FeishuSetupService:
         current = self._settings.feishu_domain
         return _FEISHU if current == self._settings.lark_domain else current
 
+    def _is_current(self, code: FeishuCode) -> bool:
+        """False once the app that it made was replaced or removed."""
+        is_connected = code.state is FeishuCodeState.CONNECTED
+        return not is_connected or code.app_id == self._settings.feishu_app_id
+
     async def _begin(self, session: SetupSession) -> _CodeFlow:
         from bot.transports.feishu.api import build_http_client
         from bot.transports.feishu.registration import FeishuRegistration, RegistrationFailed
@@ -219,10 +229,11 @@ class FeishuSetupService:
 
         try:
             async with client:
-                app = await registration.wait(shown)
+                app = flow.app = await registration.wait(shown)
             if await self.may_connect(flow.session):
                 await finish_despite_cancel(self._save(flow, app))
                 return
+            flow.app = None
             flow.code = FeishuCode(state=FeishuCodeState.WITHDRAWN, app_id=app.app_id)
         except RegistrationFailed as failed:
             state = FeishuCodeState(failed.outcome)
@@ -235,7 +246,6 @@ class FeishuSetupService:
         await self._forget()
 
     async def _save(self, flow: _CodeFlow, app: RegisteredApp) -> None:
-        flow.app = app
         owner = app.open_id
         try:
             await self.key_values.put(_MARK, {"app_id": app.app_id, "domain": app.domain})
@@ -259,7 +269,7 @@ class FeishuSetupService:
         await self._tell_owners(app.app_id, owner)
 
     def _plan_changes(self, app_id: str, secret: str, domain: str) -> dict[str, str]:
-        changes = {"FEISHU_APP_ID": app_id, "FEISHU_APP_SECRET": secret}
+        changes = dict(zip(_CREDENTIALS, (app_id, secret), strict=True))
         if domain != self._settings.feishu_domain:
             changes["FEISHU_DOMAIN"] = "" if domain == _FEISHU else domain
         return changes

@@ -24,6 +24,7 @@ class FakeInbox:
         self.recalled: list[str] = []
         self.accepted_before_recall = 0
         self.connections: list[Channel] = []
+        self.accounts: list[str] = []
         self.alerts: list[tuple[str, dict[str, object]]] = []
         self.toast = PressToast(text=toast)
         self.failures = 0.0
@@ -68,6 +69,7 @@ class FakeInbox:
 
     def connected(self, channel: Channel, account: str = "") -> None:
         self.connections.append(channel)
+        self.accounts.append(account)
 
     def alert(self, channel: Channel, key: str, **facts: object) -> None:
         assert channel is self.channel

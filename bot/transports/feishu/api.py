@@ -278,13 +278,12 @@ class FeishuApi:
         """Messages of an app carry its app ID."""
         return sender == self._app_id
 
-    async def fetch_bot_id(self) -> str:
-        """The bot's open ID, which mentions refer to."""
+    async def fetch_bot(self) -> FeishuBot:
         bot = (await self.call("GET", "/bot/v3/info")).get("bot")
         open_id = bot.get("open_id") if isinstance(bot, dict) else None
-        if not isinstance(open_id, str) or not open_id:
+        if not isinstance(bot, dict) or not isinstance(open_id, str) or not open_id:
             raise FeishuError(11205, "the app has no bot")
-        return open_id
+        return FeishuBot(open_id=open_id, name=str(bot.get("app_name") or ""))
 
     async def _call_with_token(self, once: Callable[[str], Awaitable[_T]]) -> _T:
         """Retry once with a new token if the first one is refused."""
@@ -340,6 +339,14 @@ class FeishuApi:
         if response.is_error or ("json" in kind and not attached):
             _parse_response(response, bytes(data))
         return FeishuDownload(data=bytes(data), content_type=kind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeishuBot:
+    """Mentions refer to its `open_id`."""
+
+    open_id: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

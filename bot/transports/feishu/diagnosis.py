@@ -75,7 +75,7 @@ class FeishuDiagnosis:
 
         found: list[HealthFinding] = []
         try:
-            await api.fetch_bot_id()
+            await api.fetch_bot()
         except FeishuError as error:
             if error.code != _NO_BOT:
                 raise

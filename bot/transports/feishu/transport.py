@@ -111,6 +111,7 @@ class FeishuTransport:
         jitter: Callable[[], float] = random.random,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._bot_name = ""
         self._alerts = FeishuAlerts(partial(inbox.alert, self.channel))
         self._sleep = sleep
         self._client = build_http_client(domain)
@@ -133,14 +134,14 @@ class FeishuTransport:
         )
         self._placements = LimitedDict[OutboxId, tuple[int, MessagePlacement]](_MAX_REMEMBERED)
         self._connection = FeishuLongConnection(
-            prepare=self._load_bot_id,
+            prepare=self._load_bot,
             discover=self._api.discover_endpoint,
             handle=self._event_handler.handle,
             alert=partial(self._alerts.report, FeishuAlertArea.LINK),
             on_stored=lambda good: self._alerts.report(
                 FeishuAlertArea.STORE, "" if good else "store"
             ),
-            on_connected=partial(inbox.connected, self.channel),
+            on_connected=lambda: inbox.connected(self.channel, self._bot_name),
             domain=domain,
             sleep=sleep,
             jitter=jitter,
@@ -299,16 +300,17 @@ class FeishuTransport:
         except FeishuError as error:
             log.info("feishu: the stream was closed already: %s", error)
 
-    async def _load_bot_id(self) -> None:
-        """Load the bot's ID, without which mentions cannot be recognised."""
+    async def _load_bot(self) -> None:
+        """Load the bot's ID, without which mentions cannot be recognised, and its name."""
         if self._event_handler.bot_id:
             return
         try:
-            self._event_handler.bot_id = await self._api.fetch_bot_id()
+            bot = await self._api.fetch_bot()
         except FeishuError as error:
             if error.kind is FeishuErrorKind.OTHER:
                 raise FeishuConnectionRefused("bot", code=error.code) from error
             raise
+        self._event_handler.bot_id, self._bot_name = bot.open_id, bot.name
 
     def _alert_on_error(self, error: FeishuError | FeishuConnectionError) -> None:
         """Report errors that only an operator can solve."""

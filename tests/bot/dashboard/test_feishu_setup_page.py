@@ -297,6 +297,18 @@ async def test_a_code_that_was_shown_at_a_crash_is_told_of(
     assert "ended while a code was shown" not in after
 
 
+async def test_no_code_is_shown_whose_app_could_not_be_saved(
+    world: DashboardWorld, feishu: FeishuEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEISHU_APP_ID", "cli_of_the_environment")
+
+    told = await order(await world.browser(), "show_code")
+
+    assert told.status_code == 422
+    assert "FEISHU_APP_ID is set elsewhere" in told.text
+    assert not feishu.requests
+
+
 async def test_owners_that_the_environment_names_stay_as_they_are(
     world: DashboardWorld, feishu: FeishuEmulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
