@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from cards import formats
 from cards.actions import ApplyPersonChange, ConfirmPersonChange, EndWebSession
-from cards.catalog import catalog_for
+from cards.catalog import TextCatalog, catalog_for
 from cards.model import Card, notice_card
 from cards.views import people as views
 from handlers.approvals import ask_owners, notify_owners_of_more, settle_approval
@@ -18,7 +18,12 @@ from handlers.ports import HandlerServices
 from handlers.request import CommandRegistry, Reply, Request, Silence, UsageError, UserError
 from storage.errors import NotFound
 from storage.records.approvals import ApprovalKind
-from storage.records.messages import DeliveryUrgency, IncomingChatOpen
+from storage.records.messages import (
+    DeliveryUrgency,
+    Incoming,
+    IncomingChatOpen,
+    IncomingMessage,
+)
 from storage.records.people import (
     ApiToken,
     ChatId,
@@ -37,6 +42,7 @@ MIN_ANSWER_INTERVAL = timedelta(minutes=10)
 MAX_ANNOUNCED = 10
 _ANNOUNCE_WINDOW = timedelta(hours=1)
 _MAX_TRACKED = 1000
+_MAX_CODE = 64
 _OFFLINE = "offline"
 _LANGUAGE_WORDS = {
     **dict.fromkeys(("zh", "chinese", "中文", "zh-cn", "zh-hans"), Language.CHINESE),
@@ -47,6 +53,21 @@ _LANGUAGE_WORDS = {
 @commands("start", aliases=("开始",), immediate=True)
 async def show_welcome(request: Request) -> Reply:
     return Reply(card=_welcome_card(request))
+
+
+async def claim_owner_code(
+    services: HandlerServices, incoming: Incoming, words: TextCatalog, now: datetime
+) -> Reply | None:
+    """Make the sender of `/start` and the code of the setup an owner; None without such a code. Not
+    a handler of `/start`: strangers may do this too."""
+    if not isinstance(incoming, IncomingMessage) or incoming.edited:
+        return None
+    command, _, code = incoming.text.strip().partition(" ")
+    if command.partition("@")[0] not in {"/start", "/开始"} or not code.strip():
+        return None
+    if not await services.channel_setup.claim_owner_code(code[:_MAX_CODE], incoming, now=now):
+        return None
+    return Reply(card=views.owner_welcome_card(words))
 
 
 @commands("pair", aliases=("配对",), immediate=True)

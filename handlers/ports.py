@@ -21,6 +21,7 @@ from handlers.ports_autonomy import (
     SettingEditorPort,
     SettingsPort,
 )
+from handlers.ports_setup import ChannelSetupPort, FeishuSetupPort, ModelSetupPort
 from handlers.ports_workers import (
     HistoryPort,
     JournalPort,
@@ -34,8 +35,6 @@ from handlers.ports_workers import (
     WorkflowPort,
 )
 from storage.records.approvals import Approval
-from storage.records.autonomy import HealthFinding
-from storage.records.feishu_setup import FeishuApp, FeishuSetup, FeishuStepState, SetupSession
 from storage.records.messages import CardActionRow, InboxId, ReceivedEvent
 from storage.records.people import (
     ApiToken,
@@ -55,8 +54,6 @@ from storage.records.system import (
     BackendHealth,
     BackendReport,
     ModelChoice,
-    ModelConnection,
-    ModelSetup,
     SystemFigures,
     SystemStatus,
 )
@@ -90,38 +87,6 @@ class ModelPort(Protocol):
     async def report(self, name: str = "") -> BackendReport | None:
         """The health of all backends, or of one, which is test-started. None for an unknown
         name."""
-
-
-class ModelSetupPort(Protocol):
-    """Callers check that an owner asks."""
-
-    async def get_setup(self) -> ModelSetup: ...
-
-    async def connect(self, new: ModelConnection, *, by: Person) -> HealthFinding:
-        """Call the model, and if it answers, store how to reach it and use it for all calls from
-        now on. Returns what the call found; with points nothing was changed. Raises UserError."""
-
-
-class FeishuSetupPort(Protocol):
-    """Callers check that an owner asks."""
-
-    async def get_setup(self, session: SetupSession) -> FeishuSetup: ...
-
-    async def show_code(self, session: SetupSession) -> FeishuSetup:
-        """Show a new code, in place of any that is shown."""
-
-    async def cancel(self, session: SetupSession) -> None:
-        """End this session's code, or forget what an earlier run has left."""
-
-    async def save_again(self, session: SetupSession) -> None:
-        """Try again to save an app whose code is UNSAVED."""
-
-    async def connect(self, new: FeishuApp) -> HealthFinding | None:
-        """Use the app from now on, unless a finding is returned: then nothing was changed. Raises
-        UserError."""
-
-    async def check(self) -> Sequence[FeishuStepState]:
-        """Ask the platform how the app is set up; nothing without an app."""
 
 
 class PersonaPort(Protocol):
@@ -547,6 +512,7 @@ class HandlerServices:
     models: ModelPort
     model_setup: ModelSetupPort
     feishu_setup: FeishuSetupPort
+    channel_setup: ChannelSetupPort
     people: PeoplePort
     pairings: PairingPort
     web_sessions: WebSessionPort

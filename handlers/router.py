@@ -455,6 +455,11 @@ class Router:
     async def _route(self, arrival: InboundEvent) -> Reply:
         if arrival.row.incoming.sender.anonymous:
             raise UserError("anonymous")
+        claimed = await people.claim_owner_code(
+            self._services, arrival.row.incoming, arrival.words, arrival.now
+        )
+        if claimed is not None:
+            return claimed
         if arrival.person is None:
             return await self._pairing_gate.answer(arrival)
         request = await self._build_request(arrival, arrival.person)

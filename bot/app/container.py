@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from bot.app.autonomy import AutonomyDeps, AutonomyServices, build_autonomy
+from bot.app.channel_setup import ChannelSetupService
 from bot.app.doctor import build_doctor
 from bot.app.engine import EngineServices, build_engine_services
 from bot.app.feishu_setup import FeishuSetupService
@@ -420,6 +421,7 @@ def _build_handler_services(
         models=workers.models,
         model_setup=ModelSetupService(reloader, store.db),
         feishu_setup=feishu_setup,
+        channel_setup=_build_channel_setup(store, clock, alerts, reloader),
         people=store.people,
         pairings=store.pairings,
         web_sessions=web_sessions,
@@ -457,6 +459,21 @@ def _build_handler_services(
         memory=build_memory_port(
             settings, store, clock, writer=engine.memory_writer, retrieval=engine.memory
         ),
+    )
+
+
+def _build_channel_setup(
+    store: RepositorySet, clock: Clock, alerts: ChannelAlerts, reloader: SettingsReloader
+) -> ChannelSetupService:
+    return ChannelSetupService(
+        reloader=reloader,
+        db=store.db,
+        key_values=store.key_values,
+        people=store.people,
+        chats=store.chats,
+        ids=store.ids,
+        health=alerts.health,
+        now=clock.now,
     )
 
 

@@ -24,7 +24,6 @@ _FATAL = frozenset(
         *("check_slow", "check_raised"),
     }
 )
-"""Findings with which a platform cannot be connected."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -45,9 +44,8 @@ class LiveChannels:
             if self._differs(channel, new) and is_configured(channel, new):
                 probe = build_channel_check(channel, new, self.quota, groups=_no_groups)
                 result = await run_check(probe, seconds=_CHECK_SECONDS)
-                for finding in result.findings:
-                    if finding.text in _FATAL:
-                        return finding
+                if (fatal := next(filter(is_fatal, result.findings), None)) is not None:
+                    return fatal
         return None
 
     async def apply(self, settings: Settings) -> None:
@@ -61,6 +59,11 @@ class LiveChannels:
     def _differs(self, channel: Channel, new: Settings) -> bool:
         names = CHANNEL_SETTINGS[channel]
         return any(getattr(new, each) != getattr(self.in_force, each) for each in names)
+
+
+def is_fatal(finding: HealthFinding) -> bool:
+    """Whether a platform that is found so cannot be connected."""
+    return finding.text in _FATAL
 
 
 def build_transport(

@@ -4,13 +4,9 @@ nothing."""
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Mapping
-from hashlib import blake2b
 from typing import assert_never
 from urllib.parse import urlsplit
-
-from pydantic import SecretStr
 
 from bot.app.settings_reload import SettingsReloader
 from bot.config.settings import (
@@ -38,14 +34,13 @@ _FIELDS = (
 
 
 class ModelSetupService:
-    """Implements handlers.ports.ModelSetupPort. One change at a time."""
+    """Implements handlers.ports_setup.ModelSetupPort. One change at a time."""
 
     def __init__(self, reloader: SettingsReloader, db: Database) -> None:
         self._reloader = reloader
         self._engine = reloader.engine
         self._db = db
         self._lock = asyncio.Lock()
-        self._revision_key = secrets.token_bytes(16)
 
     @property
     def _settings(self) -> Settings:
@@ -53,8 +48,7 @@ class ModelSetupService:
 
     @property
     def _revision(self) -> str:
-        values = repr([_plain(getattr(self._settings, field)) for field in _FIELDS])
-        return blake2b(values.encode(), key=self._revision_key, digest_size=8).hexdigest()
+        return self._reloader.get_revision(_FIELDS)
 
     async def get_setup(self) -> ModelSetup:
         models, current = self._engine.workers.models, self._settings
@@ -149,10 +143,6 @@ class ModelSetupService:
         )
         result = await run_check(probe, seconds=_TEST_SECONDS)
         return mask_facts(result.findings[0], self._engine.workers.redactor.mask)
-
-
-def _plain(value: object) -> object:
-    return value.get_secret_value() if isinstance(value, SecretStr) else value
 
 
 def _check_key(key: str) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
+from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
@@ -78,6 +81,7 @@ class SettingsReloader:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     _asked_at: datetime | None = field(default=None, init=False)
     _seen: Sequence[FileStamp] = field(default=(), init=False)
+    _revision_key: bytes = field(default_factory=partial(secrets.token_bytes, 16), init=False)
 
     async def start(self, stack: AsyncExitStack) -> None:
         self._seen = self._look()
@@ -119,6 +123,13 @@ class SettingsReloader:
                 log.warning("the settings stay as they were: %s", fault)
                 return SettingsReading(faults=(fault,))
             return await self._take(new)
+
+    def get_revision(self, fields: Iterable[str]) -> str:
+        """Changes with these settings, and tells nothing about them."""
+        values = [getattr(self.in_force, each) for each in fields]
+        plain = [v.get_secret_value() if isinstance(v, SecretStr) else v for v in values]
+        key = self._revision_key
+        return blake2b(repr(plain).encode(), key=key, digest_size=8).hexdigest()
 
     def with_changes(self, changes: Mapping[str, str]) -> Settings:
         """The settings in force with these, by the names that people write; an empty value is the

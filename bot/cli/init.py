@@ -19,8 +19,20 @@ if TYPE_CHECKING:
 class ChannelChoice(StrEnum):
     """A chat platform that is connected here."""
 
+    TELEGRAM = "telegram"
     FEISHU = "feishu"
 
+
+TokenStdinFlag = Annotated[
+    bool, typer.Option("--token-stdin", help="Read the bot token from standard input.")
+]
+DeleteWebhookFlag = Annotated[
+    bool, typer.Option("--delete-webhook", help="Delete a webhook that another program has set.")
+]
+WaitOption = Annotated[
+    int, typer.Option("--wait", min=0, help="Seconds to wait for the first message.")
+]
+DisconnectFlag = Annotated[bool, typer.Option("--disconnect", help="Leave the chat platform.")]
 
 _LABELS = {
     ModelKind.ANTHROPIC: "Anthropic, with a key",
@@ -56,6 +68,10 @@ def init(
     channel: Annotated[
         ChannelChoice | None, typer.Option("--channel", help="Connect a chat platform.")
     ] = None,
+    token_stdin: TokenStdinFlag = False,
+    delete_webhook: DeleteWebhookFlag = False,
+    wait: WaitOption = 0,
+    disconnect: DisconnectFlag = False,
     app_id: Annotated[
         str, typer.Option("--app-id", help="A Feishu app that exists; without it, one is created.")
     ] = "",
@@ -88,10 +104,33 @@ def init(
             new = ModelConnection(kind=kind, key=key, base_url=base_url, model=model)
             if not _connect(settings, new):
                 raise typer.Exit(1)
-        if channel is ChannelChoice.FEISHU and not _connect_feishu(
-            settings, app_id, is_lark=is_lark, from_stdin=secret_stdin
-        ):
+        if channel is None:
+            return
+        connect = {
+            ChannelChoice.TELEGRAM: lambda: _connect_telegram(
+                settings, wait, delete_webhook=delete_webhook, from_stdin=token_stdin
+            ),
+            ChannelChoice.FEISHU: lambda: _connect_feishu(
+                settings, app_id, is_lark=is_lark, from_stdin=secret_stdin
+            ),
+        }
+        if not (_disconnect(settings, channel) if disconnect else connect[channel]()):
             raise typer.Exit(1)
+
+
+def _disconnect(settings: Settings, channel: ChannelChoice) -> bool:
+    from bot.cli import init_telegram
+
+    return init_telegram.disconnect_channel(settings, channel)
+
+
+def _connect_telegram(
+    settings: Settings, wait: int, *, delete_webhook: bool, from_stdin: bool
+) -> bool:
+    from bot.cli import init_telegram
+
+    options = init_telegram.TelegramOptions(delete_webhook=delete_webhook, wait=wait)
+    return init_telegram.connect_telegram(settings, options, from_stdin=from_stdin)
 
 
 def _connect_feishu(settings: Settings, app_id: str, *, is_lark: bool, from_stdin: bool) -> bool:
@@ -111,8 +150,10 @@ def _connect_feishu(settings: Settings, app_id: str, *, is_lark: bool, from_stdi
 
 
 def _ask_for_channel(settings: Settings) -> None:
-    from bot.cli import init_feishu
+    from bot.cli import init_feishu, init_telegram
 
+    if typer.confirm("Connect Telegram too?", default=False):
+        init_telegram.ask_until_connected(settings)
     if typer.confirm("Connect Feishu or Lark too?", default=False):
         init_feishu.ask_and_connect(settings)
 

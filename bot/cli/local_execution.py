@@ -64,13 +64,15 @@ def post_json(
     body: bytes | None,
     *,
     wait_seconds: float = _REQUEST_SECONDS,
+    method: str | None = None,
 ) -> Any:
-    """The answer as JSON, None if empty. Without a body it is a GET. Raises ProgramUnreachable and
-    CommandRefused."""
+    """The answer as JSON, None if empty. Without a body it is a GET, unless a method is named.
+    Raises ProgramUnreachable and CommandRefused."""
     request = Request(  # noqa: S310 - the address is our own, written by the running program
         f"{running.url}{path}",
         data=body,
         headers={"Authorization": f"Bearer {running.token}", "Content-Type": "application/json"},
+        method=method,
     )
     try:
         # Without the environment's proxy, since the address is local.

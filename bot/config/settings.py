@@ -517,7 +517,8 @@ def load_settings(env_files: tuple[Path, ...] = _ENV_FILES) -> Settings:
 def load_with_env_file(home: Path, env_file: Path) -> Settings:
     """The settings as they would be with this file in place of the `.env` of the data directory.
     Raises BadSettings."""
-    read = _read_sources((Path(".env"), env_file), load_yaml(home / YAML_FILE))
+    others = [each for each in _ENV_FILES if each.resolve() != (home / ".env").resolve()]
+    read = _read_sources((*others, env_file), load_yaml(home / YAML_FILE))
     return read.model_copy(update={"home": home})
 
 

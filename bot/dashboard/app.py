@@ -21,6 +21,7 @@ from bot.dashboard.pages import (
     settings,
     setup,
     setup_feishu,
+    setup_telegram,
     tasks,
     workflows,
 )
@@ -120,6 +121,13 @@ PAGES = (
         post=health.act_on_health,
     ),
     Page(path=f"{ROOT}/setup", name="setup", show=setup.show_setup, post=setup.connect_model),
+    Page(
+        path=setup_telegram.PATH,
+        name="setup_telegram",
+        show=setup_telegram.show_telegram,
+        post=setup_telegram.change_telegram,
+        in_menu=False,
+    ),
     Page(
         path=settings.PATH,
         name="settings",

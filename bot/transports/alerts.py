@@ -36,12 +36,14 @@ class ChannelAlerts:
         self._active: dict[tuple[Channel, AlertSource], ChannelHealth] = {}
         self._connected: dict[Channel, tuple[str, datetime]] = {}
         self._interrupted: set[Channel] = set()
+        self._last: dict[Channel, tuple[ChannelHealth, datetime]] = {}
         self.on_change = on_change
         self._now = now
 
     def restart(self, channel: Channel, *, is_configured: bool) -> None:
         """Forget what an earlier transport of the channel has reported."""
         self._connected.pop(channel, None)
+        self._last.pop(channel, None)
         self._channels.discard(channel)
         if is_configured:
             self._channels.add(channel)
@@ -74,6 +76,7 @@ class ChannelAlerts:
             log.info("%s: recovered", channel)
         else:
             self._active[channel, source] = alert
+            self._last[channel] = (alert, self._now())
             log.warning("%s", alert_text(catalog_for(Language.ENGLISH), alert))
         self.on_change()
 
@@ -86,7 +89,15 @@ class ChannelAlerts:
         health = next(filter(None, active), ChannelHealth(channel=channel))
         account, since = self._connected.get(channel, ("", None))
         is_down = (channel, AlertSource.TRANSPORT) in self._active
-        return replace(health, account=account, connected_at=None if is_down else since)
+        last, at = self._last.get(channel, (ChannelHealth(channel=channel), None))
+        return replace(
+            health,
+            account=account,
+            connected_at=None if is_down else since,
+            last_alert=last.alert,
+            last_facts=last.facts,
+            last_alert_at=at,
+        )
 
     def describe(self, words: TextCatalog) -> Sequence[str]:
         """Current problems in the reader's language."""

@@ -57,19 +57,20 @@ class ChannelSupervisor:
     _stacks: dict[Channel, AsyncExitStack] = field(default_factory=dict, init=False)
     _tasks: dict[Channel, asyncio.Task[None]] = field(default_factory=dict, init=False)
     _group: asyncio.TaskGroup = field(default_factory=asyncio.TaskGroup, init=False)
-    _running: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _is_running: bool = field(default=False, init=False)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def start(self, stack: AsyncExitStack) -> None:
         stack.push_async_callback(self._close)
-        for transport in self.transports.values():
-            self._stacks[transport.channel] = await _open(transport)
+        for channel, transport in self.transports.items():
+            if channel not in self._stacks:
+                self._stacks[channel] = await _open(transport)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as self._group:
             for transport in self.transports.values():
                 self._run(transport)
-            self._running.set()
+            self._is_running = True
             await asyncio.get_running_loop().create_future()
 
     async def replace(self, channel: Channel, new: Transport | None) -> None:
@@ -77,7 +78,6 @@ class ChannelSupervisor:
 
         The old one goes on if the new one cannot start. Otherwise it stops receiving, what it is
         sending is finished, and it closes; what waits in the outbox is then sent by the new one."""
-        await self._running.wait()
         async with self._lock:
             stack = None if new is None else await _open(new)
             await self._remove(channel)
@@ -86,9 +86,10 @@ class ChannelSupervisor:
             if new is None or stack is None:
                 return
             self._stacks[channel], self.transports[channel] = stack, new
-            self.outbox_sender.connect(new)
-            self.outbox_sender.connected(channel)
-            self._run(new)
+            if self._is_running:
+                self.outbox_sender.connect(new)
+                self.outbox_sender.connected(channel)
+                self._run(new)
 
     async def _remove(self, channel: Channel) -> None:
         if (receiving := self._tasks.pop(channel, None)) is not None:

@@ -65,6 +65,12 @@ def access_granted_card(pairing: PairingRequest, words: TextCatalog) -> model.Ca
     )
 
 
+def owner_welcome_card(words: TextCatalog) -> model.Card:
+    """Tells somebody that their code has made them an owner."""
+    text = model.TextBlock(words("setup.channel.owner"))
+    return model.titled_card(words("setup.channel.owner_title"), text)
+
+
 def pairing_refused_card(words: TextCatalog) -> model.Card:
     """Tells a stranger that access was refused."""
     text = words("pairing.refused")

@@ -15,13 +15,16 @@ from storage.records.tasks import Task, TaskStatus, UsageTotals
 class ChannelHealth:
     """`alert` is a catalogue key while something is wrong, else empty; `facts` fill it in.
     `account` is the bot's name as the platform told it; `connected_at` is None while it does not
-    answer."""
+    answer. `last_alert_at` is when something was last found wrong, as `last_alert` says."""
 
     channel: Channel
     alert: str = ""
     facts: Mapping[str, object] | None = None
     account: str = ""
     connected_at: datetime | None = None
+    last_alert: str = ""
+    last_facts: Mapping[str, object] | None = None
+    last_alert_at: datetime | None = None
 
 
 AUTO_MODEL = "auto"

@@ -28,8 +28,9 @@ from storage.records.approvals import (
     ToolCallRecord,
 )
 from storage.records.autonomy import HealthFinding
+from storage.records.channels import ChannelState, OwnerCode, TelegramConnection, TelegramResult
 from storage.records.feishu_setup import FeishuApp, FeishuSetup, FeishuStepState, SetupSession
-from storage.records.messages import ReceivedEvent
+from storage.records.messages import IncomingMessage, ReceivedEvent
 from storage.records.people import (
     ApiToken,
     Channel,
@@ -201,6 +202,27 @@ class FakeFeishuSetup:
 
     async def check(self) -> Sequence[FeishuStepState]:
         return ()
+
+
+class FakeChannelSetup:
+    """No chat platform, and no code."""
+
+    async def get_channels(self) -> Sequence[ChannelState]:
+        return ()
+
+    async def connect_telegram(self, new: TelegramConnection, *, by: Person) -> TelegramResult:
+        return TelegramResult(findings=())
+
+    async def check(self, channel: Channel) -> Sequence[HealthFinding]:
+        return ()
+
+    async def disconnect(self, channel: Channel, *, seen: str = "") -> None: ...
+
+    async def create_owner_code(self, channel: Channel, *, by: Person) -> OwnerCode:
+        raise NotFound("channel", channel.value)
+
+    async def claim_owner_code(self, code: str, said: IncomingMessage, *, now: datetime) -> bool:
+        return False
 
 
 class FakeModels:
@@ -732,6 +754,7 @@ class FakeServices:
             models=self.models,
             model_setup=self.model_setup,
             feishu_setup=FakeFeishuSetup(),
+            channel_setup=FakeChannelSetup(),
             people=self.people,
             pairings=self.pairings,
             web_sessions=self.web_sessions,

@@ -1,17 +1,48 @@
-"""Which model is connected, and how to connect one."""
+"""Which model and which chat platforms are connected, and how to connect them."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
 
 from bot.dashboard.api.routing import ApiCall, ApiModel, ApiRoutes, Line
+from cards.views.channels import channel_text
 from cards.views.self_checks import finding_text, next_step_text
-from storage.records.people import PersonRole
+from storage.errors import NotFound
+from storage.records.channels import ChannelState, OwnerCode, TelegramConnection
+from storage.records.people import Channel, PersonRole
 from storage.records.system import ModelConnection, ModelKind
 
 routes = ApiRoutes("setup")
+
+
+class OwnerCodeAnswer(ApiModel):
+    """Whoever sends `/start` and the code to the bot first becomes an owner. `link` does so in one
+    tap; `owner` is who did. An empty `code` is being used."""
+
+    code: str
+    expires_at: datetime
+    link: str
+    owner: str
+
+
+class ChannelSetup(ApiModel):
+    """`state` says in a sentence how it is, and what to do. `people` have written there and have
+    access. `fixed_by`: the environment variable that has the last word."""
+
+    channel: Channel
+    revision: str
+    is_configured: bool
+    is_connected: bool
+    has_problem: bool
+    state: str
+    account: str
+    link: str
+    fixed_by: str
+    people: list[str]
+    owner_code: OwnerCodeAnswer | None
 
 
 class SetupModel(ApiModel):
@@ -23,6 +54,7 @@ class SetupModel(ApiModel):
     with_key: list[ModelKind]
     base_urls: dict[ModelKind, str]
     clis: list[str]
+    channels: list[ChannelSetup]
 
 
 class NewConnection(ApiModel):
@@ -44,9 +76,19 @@ class ConnectionResult(ApiModel):
     next_step: str
 
 
+class NewTelegramBot(ApiModel):
+    """`token` may stand in a longer text, such as the message of @BotFather. `delete_webhook`
+    allows to take the bot's messages from whoever has set a webhook. `seen`: the revision that the
+    change is made from."""
+
+    token: Annotated[str, Field(max_length=4_000)]
+    delete_webhook: bool = False
+    seen: Line = ""
+
+
 @routes("GET", "/setup", role=PersonRole.OWNER)
 async def show_setup(call: ApiCall) -> SetupModel:
-    """How models are connected (owners)"""
+    """How models and chat platforms are connected (owners)"""
     words, setup = call.request.words, await call.request.services.model_setup.get_setup()
     problem = setup.choice.problem
     return SetupModel(
@@ -56,6 +98,10 @@ async def show_setup(call: ApiCall) -> SetupModel:
         with_key=sorted(setup.with_key),
         base_urls=dict(setup.base_urls),
         clis=list(setup.clis),
+        channels=[
+            _channel_answer(each, call)
+            for each in await call.request.services.channel_setup.get_channels()
+        ],
     )
 
 
@@ -70,4 +116,64 @@ async def connect_model(call: ApiCall, body: NewConnection) -> ConnectionResult:
         is_connected=not finding.points,
         found=finding_text(finding, words),
         next_step=next_step_text(finding, words) if finding.points else "",
+    )
+
+
+@routes("POST", "/setup/telegram", role=PersonRole.OWNER)
+async def connect_telegram(call: ApiCall, body: NewTelegramBot) -> ConnectionResult:
+    """Ask Telegram about a bot, and use it from now on if nothing is in the way (owners)"""
+    words = call.request.words
+    new = TelegramConnection(**body.model_dump())
+    result = await call.request.services.channel_setup.connect_telegram(new, by=call.request.person)
+    if result.problem is not None:
+        return ConnectionResult(
+            is_connected=False,
+            found=finding_text(result.problem, words),
+            next_step=words("setup.telegram.webhook_about")
+            if result.pending
+            else next_step_text(result.problem, words),
+        )
+    return ConnectionResult(
+        is_connected=True,
+        found=" ".join(finding_text(each, words) for each in result.findings),
+        next_step=words("setup.telegram.other_bot") if result.is_other_bot else "",
+    )
+
+
+@routes("POST", "/setup/channels/{name}/owner-code", role=PersonRole.OWNER)
+async def create_owner_code(call: ApiCall, name: str) -> OwnerCodeAnswer:
+    """A new code that makes the first person who sends it to the bot an owner (owners)"""
+    code = await call.request.services.channel_setup.create_owner_code(
+        _read_channel(name), by=call.request.person
+    )
+    return OwnerCodeAnswer.model_validate(code)
+
+
+@routes("DELETE", "/setup/channels/{name}", role=PersonRole.OWNER)
+async def disconnect_channel(call: ApiCall, name: str) -> None:
+    """Leave a chat platform, and forget how it was connected (owners)"""
+    await call.request.services.channel_setup.disconnect(_read_channel(name))
+
+
+def _read_channel(name: str) -> Channel:
+    try:
+        return Channel(name)
+    except ValueError as error:
+        raise NotFound("channel", name[:20]) from error
+
+
+def _channel_answer(state: ChannelState, call: ApiCall) -> ChannelSetup:
+    code: OwnerCode | None = state.code
+    return ChannelSetup(
+        channel=state.channel,
+        revision=state.revision,
+        is_configured=state.is_configured,
+        is_connected=state.health.connected_at is not None,
+        has_problem=bool(state.health.alert),
+        state=channel_text(state, call.request.words, call.request.deps.zone),
+        account=state.health.account,
+        link=state.link,
+        fixed_by=state.fixed_by,
+        people=[each.name for each in state.people],
+        owner_code=OwnerCodeAnswer.model_validate(code) if code else None,
     )

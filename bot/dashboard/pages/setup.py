@@ -1,17 +1,29 @@
-"""Setup: connect a model. Keys are taken and never shown."""
+"""Setup: connect a model, and see how the chat platforms are connected. Keys are taken and never
+shown."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from starlette.datastructures import FormData
 from starlette.responses import RedirectResponse, Response
 
+from bot.dashboard.pages import setup_feishu, setup_telegram
 from bot.dashboard.pages.layout import render_page
 from bot.dashboard.request import DashboardRequest, form_text
+from cards.views.channels import channel_symbol, channel_text
 from cards.views.self_checks import finding_text, next_step_text
 from handlers.request import UserError
+from storage.errors import NotFound
+from storage.records.people import Channel
 from storage.records.system import ModelConnection, ModelKind
+
+CHANNEL_PAGES: Mapping[Channel, str] = {
+    Channel.TELEGRAM: setup_telegram.PATH,
+    Channel.FEISHU: setup_feishu.PATH,
+}
+"""The page on which each chat platform is connected."""
 
 _MAX_FORM_BYTES = 16_384
 _PARTS = ("title", "hint")
@@ -25,8 +37,10 @@ async def show_setup(request: DashboardRequest) -> Response:
 
 
 async def connect_model(request: DashboardRequest) -> Response:
-    new = _read_connection(await request.form(_MAX_FORM_BYTES), request)
-    words = request.words
+    form, words = await request.form(_MAX_FORM_BYTES), request.words
+    if leave := form_text(form, "disconnect"):
+        return await _disconnect(request, leave, form_text(form, "seen"))
+    new = _read_connection(form, request)
     try:
         finding = await request.services.model_setup.connect(new, by=request.person)
     except UserError as error:
@@ -38,6 +52,18 @@ async def connect_model(request: DashboardRequest) -> Response:
         failure = (finding_text(finding, words), to_do)
         return await _render(request, new, failure=failure)
     return RedirectResponse(f"/dashboard/setup?kind={new.kind}&connected=1", status_code=303)
+
+
+async def _disconnect(request: DashboardRequest, name: str, seen: str) -> Response:
+    if name not in CHANNEL_PAGES:
+        raise NotFound("channel", name[:20])
+    try:
+        await request.services.channel_setup.disconnect(Channel(name), seen=seen)
+    except UserError as error:
+        words = request.words
+        title, hint = (words(f"error.{error.key}.{each}", **error.facts) for each in _PARTS)
+        return await _render(request, failure=(title, hint))
+    return RedirectResponse("/dashboard/setup?disconnected=1", status_code=303)
 
 
 async def _render(
@@ -58,9 +84,29 @@ async def _render(
         problem=words.get_or_literal(setup.choice.problem) if setup.choice.problem else "",
         is_connected="connected" in request.http.query_params,
         failure=failure,
+        is_disconnected="disconnected" in request.http.query_params,
+        channels=await _list_channels(request),
     )
     page.status_code = 422 if failure else 200
     return page
+
+
+async def _list_channels(request: DashboardRequest) -> Sequence[Mapping[str, object]]:
+    words = request.words
+    return [
+        {
+            "name": words(f"channel.{each.channel}"),
+            "symbol": channel_symbol(each),
+            "text": channel_text(each, words, request.deps.zone),
+            "page": CHANNEL_PAGES[each.channel],
+            "channel": each.channel,
+            "revision": each.revision,
+            "can_leave": each.is_configured and not each.fixed_by,
+            "offer": f"setup.channel.{'change' if each.is_configured else 'set_up'}",
+        }
+        for each in await request.services.channel_setup.get_channels()
+        if each.channel in CHANNEL_PAGES
+    ]
 
 
 def _read_connection(form: FormData, request: DashboardRequest) -> ModelConnection:

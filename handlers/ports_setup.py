@@ -1,0 +1,72 @@
+"""Ports by which owners connect models and chat platforms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+
+from storage.records.autonomy import HealthFinding
+from storage.records.channels import ChannelState, OwnerCode, TelegramConnection, TelegramResult
+from storage.records.feishu_setup import FeishuApp, FeishuSetup, FeishuStepState, SetupSession
+from storage.records.messages import IncomingMessage
+from storage.records.people import Channel, Person
+from storage.records.system import ModelConnection, ModelSetup
+
+
+class ModelSetupPort(Protocol):
+    """Callers check that an owner asks."""
+
+    async def get_setup(self) -> ModelSetup: ...
+
+    async def connect(self, new: ModelConnection, *, by: Person) -> HealthFinding:
+        """Call the model, and if it answers, store how to reach it and use it for all calls from
+        now on. Returns what the call found; with points nothing was changed. Raises UserError."""
+
+
+class FeishuSetupPort(Protocol):
+    """Callers check that an owner asks."""
+
+    async def get_setup(self, session: SetupSession) -> FeishuSetup: ...
+
+    async def show_code(self, session: SetupSession) -> FeishuSetup:
+        """Show a new code, in place of any that is shown."""
+
+    async def cancel(self, session: SetupSession) -> None:
+        """End this session's code, or forget what an earlier run has left."""
+
+    async def save_again(self, session: SetupSession) -> None:
+        """Try again to save an app whose code is UNSAVED."""
+
+    async def connect(self, new: FeishuApp) -> HealthFinding | None:
+        """Use the app from now on, unless a finding is returned: then nothing was changed. Raises
+        UserError."""
+
+    async def check(self) -> Sequence[FeishuStepState]:
+        """Ask the platform how the app is set up; nothing without an app."""
+
+
+class ChannelSetupPort(Protocol):
+    """Callers check that an owner asks, but for `claim_owner_code`, which anybody may call."""
+
+    async def get_channels(self) -> Sequence[ChannelState]:
+        """The chat platforms, whether they are connected or not."""
+
+    async def connect_telegram(self, new: TelegramConnection, *, by: Person) -> TelegramResult:
+        """Ask Telegram about the bot, and if nothing is in the way, store its token and use it from
+        now on. Raises UserError."""
+
+    async def check(self, channel: Channel) -> Sequence[HealthFinding]:
+        """What the platform says about the bot that is connected."""
+
+    async def disconnect(self, channel: Channel, *, seen: str = "") -> None:
+        """Forget how the platform is connected, and leave it now. Raises UserError."""
+
+    async def create_owner_code(self, channel: Channel, *, by: Person) -> OwnerCode:
+        """A new code instead of any earlier one. Raises UserError where it could not work."""
+
+    async def claim_owner_code(
+        self, code: str, incoming: IncomingMessage, *, now: datetime
+    ) -> bool:
+        """Make the sender an owner if this is the open code of the channel; doing so again changes
+        nothing. Wrong codes count, and after some the code is void. Raises UserError."""
