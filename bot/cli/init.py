@@ -32,6 +32,12 @@ DeleteWebhookFlag = Annotated[
 WaitOption = Annotated[
     int, typer.Option("--wait", min=0, help="Seconds to wait for the first message.")
 ]
+AppIdOption = Annotated[
+    str, typer.Option("--app-id", help="A Feishu app that exists; without it, one is created.")
+]
+SecretStdinFlag = Annotated[
+    bool, typer.Option("--secret-stdin", help="Read the App Secret from standard input.")
+]
 DisconnectFlag = Annotated[bool, typer.Option("--disconnect", help="Leave the chat platform.")]
 
 _LABELS = {
@@ -72,12 +78,8 @@ def init(
     delete_webhook: DeleteWebhookFlag = False,
     wait: WaitOption = 0,
     disconnect: DisconnectFlag = False,
-    app_id: Annotated[
-        str, typer.Option("--app-id", help="A Feishu app that exists; without it, one is created.")
-    ] = "",
-    secret_stdin: Annotated[
-        bool, typer.Option("--secret-stdin", help="Read the App Secret from standard input.")
-    ] = False,
+    app_id: AppIdOption = "",
+    secret_stdin: SecretStdinFlag = False,
     is_lark: Annotated[bool, typer.Option("--lark", help="It is an app of Lark.")] = False,
     _example_wanted: Annotated[
         bool,
