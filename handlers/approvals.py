@@ -22,19 +22,12 @@ from cards.views.approvals import (
 )
 from cards.views.people import paired_card, pairing_refused_card
 from cards.views.tools import calls_card, calls_data, grants_card, grants_data
+from handlers.errors import ActionForbidden, BackendFailure, UsageError, UserError
 from handlers.language import language_of_chat
 from handlers.middleware import MAX_TOAST
 from handlers.parsing import ApprovalReply, find_task, parse_number
 from handlers.ports import CardPort, HandlerServices, PeoplePort
-from handlers.request import (
-    ActionForbidden,
-    BackendFailure,
-    CommandRegistry,
-    Reply,
-    Request,
-    UsageError,
-    UserError,
-)
+from handlers.request import CommandRegistry, Reply, Request
 from storage.errors import AmbiguousId, NotFound, WrongState
 from storage.records.approvals import (
     Approval,

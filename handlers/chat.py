@@ -15,18 +15,11 @@ from cards.model import Card, notice_card
 from cards.views import chat as views
 from cards.views.backends import backends_card, setup_hint
 from cards.views.skills import suggestion_card
+from handlers.errors import UsageError, UserError
 from handlers.parsing import MessageDirectives, choice_directives
 from handlers.ports import ChatAnswer, ChatQuestion, TaskProposal
 from handlers.ports_workers import HistoryLine
-from handlers.request import (
-    CommandRegistry,
-    Reply,
-    Request,
-    Silence,
-    UsageError,
-    UserError,
-    check_may_choose,
-)
+from handlers.request import CommandRegistry, Reply, Request, Silence, check_may_choose
 from storage.records.messages import DeliveryUrgency, InboxId, InboxRow, IncomingMessage
 from storage.records.people import ChatId, ChatSettings
 from storage.records.system import AUTO_MODEL, BackendHealth, ModelChoice

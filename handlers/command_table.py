@@ -28,8 +28,9 @@ from handlers import (
     workflows,
 )
 from handlers.chat import backend_commands, context_commands
+from handlers.errors import UserError
 from handlers.people import member_commands, session_commands
-from handlers.request import CommandRegistry, Reply, Request, UserError
+from handlers.request import CommandRegistry, Reply, Request
 from handlers.tasks import creation_commands, run_task, steering_commands
 from storage.records.people import Language
 

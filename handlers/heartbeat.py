@@ -10,7 +10,8 @@ from cards.views.heartbeat import (
     heartbeat_status_card,
     heartbeat_status_data,
 )
-from handlers.request import CommandRegistry, Reply, Request, UsageError, UserError
+from handlers.errors import UsageError, UserError
+from handlers.request import CommandRegistry, Reply, Request
 from storage.records.autonomy import HeartbeatStatus
 
 commands = CommandRegistry("system")

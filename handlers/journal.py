@@ -12,6 +12,7 @@ from cards.json_data import log_entry_data, task_data, task_view_data
 from cards.model import notice_card
 from cards.views import journal as views
 from cards.views.tasks import task_changed_card
+from handlers.errors import UsageError, UserError
 from handlers.flags import parse_flags
 from handlers.parsing import (
     find_task,
@@ -27,7 +28,7 @@ from handlers.ports_workers import (
     JournalDraft,
     JournalFileMissing,
 )
-from handlers.request import CommandRegistry, Reply, Request, UsageError, UserError
+from handlers.request import CommandRegistry, Reply, Request
 from storage.errors import NotFound, WrongState
 from storage.records import task_logs
 from storage.records.tasks import Task, TaskStatus

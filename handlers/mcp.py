@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 from cards import formats
 from cards.model import notice_card
 from cards.views.tools import mcp_servers_card
-from handlers.request import CommandRegistry, Reply, Request, UsageError, UserError
+from handlers.errors import UsageError, UserError
+from handlers.request import CommandRegistry, Reply, Request
 from storage.records.workers import McpServerState, McpServerStatus, SignInFailed
 
 _RESTART_WORDS = {"restart", "重启"}

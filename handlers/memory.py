@@ -14,10 +14,11 @@ from cards import formats, memory_actions
 from cards.model import CardTone, TextBlock, notice_card
 from cards.views import memory as views
 from handlers import memory_reports
+from handlers.errors import UsageError, UserError
 from handlers.flags import parse_flags
 from handlers.parsing import parse_number, split_first_word
 from handlers.ports_workers import MemoryRequestRejected
-from handlers.request import CommandRegistry, Reply, Request, UsageError, UserError
+from handlers.request import CommandRegistry, Reply, Request
 from storage.records.memory import MemoryEntry, MemoryListFilter, MemoryMatch, MemoryPage
 
 _MAX_LINE = 200

@@ -8,9 +8,10 @@ from cards.memory_actions import MarkMemoriesHelpful
 from cards.model import CardTone, notice_card
 from cards.views import memory_reports as views
 from cards.views.memory import entry_data, used_entry_data
+from handlers.errors import UserError
 from handlers.flags import parse_flags
 from handlers.parsing import find_task, parse_number
-from handlers.request import Reply, Request, UserError
+from handlers.request import Reply, Request
 from storage.records.memory import AnswerMemories, MemoryListFilter
 
 

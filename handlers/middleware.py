@@ -13,9 +13,10 @@ from typing import TypeAlias
 from cards import formats
 from cards.catalog import TextCatalog, catalog_for
 from cards.model import Card, CardTone, error_card, notice_card
+from handlers.errors import ActionForbidden, BackendFailure, UsageError, UserError
 from handlers.language import guess_language, language_from_hint
 from handlers.ports import InterruptedMessage, PeoplePort
-from handlers.request import ActionForbidden, BackendFailure, Reply, UsageError, UserError
+from handlers.request import Reply
 from storage import errors
 from storage.records.messages import InboxRow, IncomingMessage, IncomingPress
 from storage.records.people import Language, Person

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from cards import formats
-from handlers.request import CommandRegistry, CommandSpec, Request, UsageError, UserError
+from handlers.errors import UsageError, UserError
+from handlers.request import CommandRegistry, CommandSpec, Request
 from storage.records.system import ModelChoice
 from storage.records.tasks import Task, TaskPriority
 

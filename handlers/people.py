@@ -13,9 +13,10 @@ from cards.catalog import TextCatalog, catalog_for
 from cards.model import Card, notice_card
 from cards.views import people as views
 from handlers.approvals import ask_owners, notify_owners_of_more, settle_approval
+from handlers.errors import UsageError, UserError
 from handlers.middleware import InboundEvent, refusal_reply
 from handlers.ports import HandlerServices
-from handlers.request import CommandRegistry, Reply, Request, Silence, UsageError, UserError
+from handlers.request import CommandRegistry, Reply, Request, Silence
 from storage.errors import NotFound
 from storage.records.approvals import ApprovalKind
 from storage.records.messages import (

@@ -7,14 +7,8 @@ from typing import Any
 from cards import formats
 from cards.model import Card
 from cards.views.personas import persona_card, personas_card
-from handlers.request import (
-    CommandRegistry,
-    Reply,
-    Request,
-    UsageError,
-    UserError,
-    check_may_choose,
-)
+from handlers.errors import UsageError, UserError
+from handlers.request import CommandRegistry, Reply, Request, check_may_choose
 from storage.records.people import ChatSettings
 from storage.records.workers import DEFAULT_PERSONA, PersonaInfo, PersonaList
 

@@ -8,8 +8,9 @@ import os
 from cards import formats
 from cards.model import CardTone, notice_card
 from cards.views.chat import project_card
+from handlers.errors import UserError
 from handlers.ports import FolderRejected
-from handlers.request import CommandRegistry, Reply, Request, UserError
+from handlers.request import CommandRegistry, Reply, Request
 from storage.records.messages import DeliveryUrgency
 from storage.records.tasks import FolderKind
 

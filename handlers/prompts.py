@@ -14,7 +14,8 @@ from cards.views.prompts import (
     signal_data,
     signals_card,
 )
-from handlers.request import CommandRegistry, Reply, Request, UsageError, UserError
+from handlers.errors import UsageError, UserError
+from handlers.request import CommandRegistry, Reply, Request
 from storage.records.prompt_versions import ORIGINAL, PromptInfo
 
 commands = CommandRegistry("system")

@@ -10,7 +10,8 @@ from cards.views.reports import (
     scheduled_report_card,
     trend_card,
 )
-from handlers.request import CommandRegistry, Reply, Request, UsageError
+from handlers.errors import UsageError
+from handlers.request import CommandRegistry, Reply, Request
 from storage.records.autonomy import ReportPeriod
 from storage.records.schedules import CronTiming
 

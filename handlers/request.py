@@ -1,5 +1,4 @@
-"""Defines a handler's input and output and the exceptions that people are told about, and registers
-commands and looks them up."""
+"""Defines a handler's input and output, and registers commands and looks them up."""
 
 from __future__ import annotations
 
@@ -14,44 +13,10 @@ from cards import formats
 from cards.catalog import TextCatalog
 from cards.courier import CardRef
 from cards.model import Card
+from handlers.errors import ActionForbidden, UserError
 from handlers.ports import HandlerServices, InterruptedMessage
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import Chat, ChatKind, Person, PersonRole
-
-# Exceptions that people are told about, with the text that says what to do next.
-
-
-class UserError(Exception):
-    """A refusal the person can act on, with the catalogue texts `error.<key>.title` (the problem)
-    and `error.<key>.hint` (the next step)."""
-
-    def __init__(self, key: str, **facts: object) -> None:
-        self.key = key
-        self.facts = facts
-        super().__init__(key)
-
-
-class UsageError(UserError):
-    """A command lacks an argument."""
-
-    def __init__(self, command: str) -> None:
-        super().__init__("usage", command=command)
-
-
-class BackendFailure(Exception):
-    """A model or CLI failed. `hint` is a catalogue key for the fix, with `facts`."""
-
-    def __init__(self, hint: str, **facts: object) -> None:
-        self.hint = hint
-        self.facts = facts
-        super().__init__(hint)
-
-
-class ActionForbidden(Exception):
-    """This person may not do that."""
-
-
-# Defines a handler's input and output, and registers commands and looks them up.
 
 _MAX_OWNERS_NAMED = 3
 _MAX_OWNER_NAME = 40

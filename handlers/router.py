@@ -32,6 +32,7 @@ from handlers import (
 )
 from handlers.chat import WaitingMessages
 from handlers.command_table import COMMANDS, refuse_misspelt
+from handlers.errors import UserError
 from handlers.language import guess_language, language_from_hint
 from handlers.middleware import (
     MAX_TOAST,
@@ -50,7 +51,7 @@ from handlers.parsing import (
     split_priority_flag,
 )
 from handlers.ports import Clock, HandlerServices, InterruptedMessage, PressRefusal
-from handlers.request import Reply, Request, Silence, UserError
+from handlers.request import Reply, Request, Silence
 from storage.records.messages import (
     CardActionRow,
     InboxId,

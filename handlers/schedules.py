@@ -27,12 +27,13 @@ from cards.views.schedules import (
     schedule_proposed_card,
     schedules_card,
 )
+from handlers.errors import UsageError, UserError
 from handlers.flags import parse_flags
 from handlers.personas import persona_for_task
 from handlers.ports import TaskProposal
 from handlers.ports_autonomy import ScheduleView, TimedRequest
 from handlers.projects import resolve_workspace
-from handlers.request import CommandRegistry, Reply, Request, UsageError, UserError
+from handlers.request import CommandRegistry, Reply, Request
 from handlers.workflow_inputs import parse_inputs, split_named_values
 from handlers.workflows import explain_rejection
 from storage.records.schedules import (

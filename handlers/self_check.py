@@ -22,8 +22,9 @@ from cards.views.self_checks import (
     self_card,
 )
 from cards.views.system import settings_card
+from handlers.errors import UsageError, UserError
 from handlers.prompts import evolve
-from handlers.request import CommandRegistry, Reply, Request, UsageError, UserError
+from handlers.request import CommandRegistry, Reply, Request
 from storage.records.autonomy import DriveStatus, GoalName, GoalState
 
 # Handles /self: how Shiftboss is, its self-check, and its drive.

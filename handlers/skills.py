@@ -13,9 +13,10 @@ from cards.actions import EnableSkill, SaveSkill, ShowSkill, SkillAction, UseSki
 from cards.model import Card, CardTone, notice_card
 from cards.views import skills as views
 from handlers import chat
+from handlers.errors import UsageError, UserError
 from handlers.flags import parse_flags, quote_value
 from handlers.parsing import split_first_word
-from handlers.request import CommandHandler, Reply, Request, UsageError, UserError
+from handlers.request import CommandHandler, Reply, Request
 from storage.records.messages import DeliveryUrgency
 from storage.records.skills import (
     BUILTIN_HASH,

@@ -11,8 +11,9 @@ from cards.model import Card, notice_card
 from cards.views.costs import cost_card, task_cost_card
 from cards.views.system import received_card, status_card
 from cards.views.traces import TraceMode, trace_card, trace_data
+from handlers.errors import UsageError, UserError
 from handlers.parsing import find_task
-from handlers.request import CommandRegistry, Reply, Request, UsageError, UserError
+from handlers.request import CommandRegistry, Reply, Request
 from storage.records.tasks import Task
 from storage.records.traces import Trace
 from storage.records.usage import CostPeriod, CostQuery, CostReport

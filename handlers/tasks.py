@@ -17,6 +17,7 @@ from cards.views.journal import tracked_task_card
 from cards.views.task_card import task_card
 from handlers import journal
 from handlers.chat import check_backend_usable, stop_answer
+from handlers.errors import UsageError, UserError
 from handlers.flags import parse_flags
 from handlers.parsing import (
     MessageDirectives,
@@ -29,7 +30,7 @@ from handlers.parsing import (
 )
 from handlers.personas import persona_for_task
 from handlers.projects import resolve_workspace
-from handlers.request import CommandRegistry, Reply, Request, UsageError, UserError
+from handlers.request import CommandRegistry, Reply, Request
 from storage.errors import WrongState
 from storage.records.messages import DeliveryUrgency
 from storage.records.tasks import NewTask, Task, TaskControl, TaskPriority, TaskStatus, TaskView

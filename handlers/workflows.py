@@ -40,11 +40,12 @@ from cards.views.workflows import (
     workflows_card,
     workflows_data,
 )
+from handlers.errors import UsageError, UserError
 from handlers.flags import parse_flags
 from handlers.parsing import find_task
 from handlers.personas import persona_for_task
 from handlers.projects import resolve_workspace
-from handlers.request import CommandRegistry, Reply, Request, UsageError, UserError
+from handlers.request import CommandRegistry, Reply, Request
 from handlers.workflow_inputs import (
     MAX_TEXT,
     InvalidWorkflowInput,

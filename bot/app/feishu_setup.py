@@ -19,7 +19,7 @@ from bot.config.settings import Settings
 from cards.catalog import TextCatalog
 from cards.courier import OwnerCardSender
 from cards.model import Card, CardTone, notice_card
-from handlers.request import UserError
+from handlers.errors import UserError
 from storage.db import finish_despite_cancel
 from storage.errors import StorageError
 from storage.key_value import KeyValueStore

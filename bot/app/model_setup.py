@@ -16,7 +16,7 @@ from bot.engine.autonomy.check import run_check
 from bot.engine.autonomy.doctor import CodingCliProbe, ModelCallProbe, mask_facts
 from bot.engine.llm.backend_registry import MODEL_NAME, BackendRegistry
 from bot.engine.workers.spec import CostAccount
-from handlers.request import UserError
+from handlers.errors import UserError
 from storage.db import Database
 from storage.records.autonomy import HealthFinding
 from storage.records.people import Person

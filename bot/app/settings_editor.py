@@ -16,7 +16,7 @@ from bot.config.origins import find_origins, is_secret, list_options, write_valu
 from bot.config.settings import BadSettings, Settings, load_with_env_file
 from cards import formats
 from cards.views.system import settings_card
-from handlers.request import UserError
+from handlers.errors import UserError
 from storage.db import finish_despite_cancel
 from storage.records.system import (
     SettingChange,

@@ -44,7 +44,7 @@ from cards.catalog import catalog_for
 from cards.courier import OwnerCardSender
 from cards.views.self_checks import finding_text, next_step_text
 from cards.views.system import settings_card
-from handlers.request import UserError
+from handlers.errors import UserError
 from storage.db import finish_despite_cancel
 from storage.errors import StoreUnavailable
 from storage.records.people import Language

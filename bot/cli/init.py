@@ -237,7 +237,7 @@ async def _connect_here(settings: Settings, new: ModelConnection) -> dict[str, A
     from bot.cli.local_execution import CommandRefused
     from cards.catalog import catalog_for
     from cards.views.self_checks import finding_text, next_step_text
-    from handlers.request import UserError
+    from handlers.errors import UserError
     from storage.records.people import Language
 
     words = catalog_for(Language.ENGLISH)

@@ -185,7 +185,7 @@ async def _as_owner(
     from bot.app.container import open_container
     from bot.cli.local_execution import CommandRefused
     from cards.catalog import catalog_for
-    from handlers.request import UserError
+    from handlers.errors import UserError
     from storage.records.people import Language
 
     async with open_container(settings) as core:

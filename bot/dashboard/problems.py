@@ -8,10 +8,10 @@ from bot.dashboard.request import DashboardRequest
 from cards.catalog import TextCatalog
 from cards.views.feishu_setup import code_text
 from handlers.command_table import COMMANDS
+from handlers.errors import ActionForbidden, BackendFailure, UserError
 from handlers.memory import rejection_error
 from handlers.middleware import explain_error
 from handlers.ports_workers import MemoryRequestRejected
-from handlers.request import ActionForbidden, BackendFailure, UserError
 from handlers.workflows import refusal_error
 from storage import errors
 from storage.records.feishu_setup import FeishuCodeState, FeishuSetup

@@ -19,8 +19,9 @@ from starlette.requests import Request as HttpRequest
 from cards import formats
 from cards.catalog import TextCatalog, catalog_for
 from cards.courier import CardRef
+from handlers.errors import ActionForbidden, UserError
 from handlers.ports import Clock, HandlerServices
-from handlers.request import ActionForbidden, Request, UserError
+from handlers.request import Request
 from storage.records.feishu_setup import SetupSession
 from storage.records.people import Chat, Language, Person, PersonId, PersonRole, WebVisitor
 

@@ -16,7 +16,7 @@ from itertools import count as count_from
 from typing import TYPE_CHECKING, Protocol, assert_never
 from zoneinfo import ZoneInfo
 
-from handlers.request import UserError
+from handlers.errors import UserError
 from storage.db import STORE_RETRY_SECONDS
 from storage.errors import StoreUnavailable
 from storage.records.schedules import CronTiming, DayFilter, Interval, OneTime, Timing

@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from handlers.errors import ActionForbidden, UserError
 from handlers.ports_autonomy import ScheduleView, TimedRequest
-from handlers.request import ActionForbidden, UserError
 from storage.errors import NotFound
 from storage.records.people import ChatId, Person, PersonId, PersonRole
 from storage.records.schedules import (

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from cards.model import Card
+from handlers.errors import ActionForbidden
 from handlers.ports import (
     AnswerStream,
     ChatAnswer,
@@ -18,7 +19,6 @@ from handlers.ports import (
     HandlerServices,
 )
 from handlers.ports_workers import HistoryLine, HistoryResult, TranscriptExport
-from handlers.request import ActionForbidden
 from storage.errors import AmbiguousId, NotFound, WrongState
 from storage.records.approvals import (
     Approval,

@@ -13,7 +13,7 @@ from cards.actions import AnswerQuestion, DecideApproval, RequestApprovalAgain
 from cards.catalog import catalog_for
 from cards.model import ButtonsBlock, FormBlock
 from cards.views.approvals import approval_card
-from handlers.request import BackendFailure
+from handlers.errors import BackendFailure
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import ChatId, Language, PersonId

@@ -9,8 +9,8 @@ import pytest
 
 from cards.actions import AnswerWithoutTask, ChooseModel, ChoosePersona, StartTask
 from cards.model import Card, SelectBlock
+from handlers.errors import BackendFailure
 from handlers.ports import ChatAnswer, ConversationState, TaskProposal
-from handlers.request import BackendFailure
 from storage.records.people import ChatId, ChatSettings, Language
 from storage.records.tasks import TaskPriority
 from tests.builders import NOW, OPUS

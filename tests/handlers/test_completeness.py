@@ -67,18 +67,10 @@ from cards.memory_actions import (
 from cards.model import Card
 from cards.render.text import render
 from handlers.command_table import COMMANDS, platform_menu
+from handlers.errors import ActionForbidden, BackendFailure, UserError
 from handlers.middleware import explain_error, explanation_card
 from handlers.ports import PressRefusal
-from handlers.request import (
-    ActionForbidden,
-    BackendFailure,
-    CommandRegistry,
-    CommandSpec,
-    DuplicateCommand,
-    Reply,
-    Request,
-    UserError,
-)
+from handlers.request import CommandRegistry, CommandSpec, DuplicateCommand, Reply, Request
 from storage import errors
 from storage.errors import StorageError
 from storage.records.autonomy import ReportPeriod

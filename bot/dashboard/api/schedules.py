@@ -17,8 +17,8 @@ from bot.dashboard.api.routing import (
     time_cursor,
 )
 from cards.views.timings import timing_text
+from handlers.errors import UserError
 from handlers.ports_autonomy import ScheduleView
-from handlers.request import UserError
 from handlers.schedules import propose_request
 from storage.records.schedules import FiringState, ScheduleId, ScheduleKind, ScheduleState
 

@@ -20,7 +20,7 @@ from cards.views.approvals import (
     question_options,
 )
 from handlers.approvals import check_may_decide, settle_approval
-from handlers.request import UserError
+from handlers.errors import UserError
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.people import PersonId
 

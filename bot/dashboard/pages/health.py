@@ -13,7 +13,7 @@ from cards import formats
 from cards.render.web import render
 from cards.views.self_checks import GRADE_SYMBOLS, finding_text, next_step_text, repair_line
 from cards.views.system import status_card
-from handlers.request import UserError
+from handlers.errors import UserError
 from handlers.self_check import start_repair
 from storage.errors import NotFound
 from storage.records.autonomy import HealthReport, Incident

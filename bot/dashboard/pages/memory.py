@@ -12,8 +12,8 @@ from bot.dashboard.request import DashboardRequest, form_source, form_text, new_
 from cards import formats
 from cards.render.web import render
 from cards.views.memory import entry_card, localized_chapter, scope_name, spoken_text
+from handlers.errors import UserError
 from handlers.ports_workers import HistoryLine, MemoryRequestRejected
-from handlers.request import UserError
 from storage.records.memory import (
     MAX_ENTRY_TEXT,
     MemoryDetail,

@@ -15,7 +15,7 @@ from cards import formats
 from cards.actions import ApplyPersonChange, EndWebSession
 from handlers import people as commands
 from handlers.approvals import settle_approval
-from handlers.request import UserError
+from handlers.errors import UserError
 from storage.errors import NotFound
 from storage.records.approvals import ApprovalKind
 from storage.records.people import Member, PersonRole

@@ -18,8 +18,8 @@ from cards import formats
 from cards.render.web import render
 from cards.views.schedules import due_text, firing_outcome, schedule_card
 from cards.views.timings import timing_text
+from handlers.errors import UserError
 from handlers.ports_autonomy import ScheduleView, TimedRequest
-from handlers.request import UserError
 from handlers.schedules import change_schedule, propose_request
 from storage.errors import WrongState
 from storage.records.schedules import OneTime, Schedule, ScheduleId, ScheduleState

@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from bot.dashboard.pages.layout import render_page
 from bot.dashboard.request import DashboardRequest, form_text
 from cards import formats
-from handlers.request import UserError
+from handlers.errors import UserError
 from storage.records.system import SettingChange, SettingView
 
 PATH = "/dashboard/settings"

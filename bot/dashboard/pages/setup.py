@@ -14,7 +14,7 @@ from bot.dashboard.pages.layout import render_page
 from bot.dashboard.request import DashboardRequest, form_text
 from cards.views.channels import channel_symbol, channel_text
 from cards.views.self_checks import finding_text, next_step_text
-from handlers.request import UserError
+from handlers.errors import UserError
 from storage.errors import NotFound
 from storage.records.people import Channel
 from storage.records.system import ModelConnection, ModelKind

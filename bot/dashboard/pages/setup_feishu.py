@@ -14,8 +14,8 @@ from bot.dashboard.problems import tell_code
 from bot.dashboard.request import DashboardRequest, form_text
 from cards.views.feishu_setup import step_text, unsaved_text
 from cards.views.self_checks import finding_text, next_step_text
+from handlers.errors import UserError
 from handlers.middleware import explain_error
-from handlers.request import UserError
 from storage.records.feishu_setup import (
     FeishuApp,
     FeishuCodeState,

@@ -22,8 +22,9 @@ from cards.views.task_parts import STATUS_ICONS, priority_label, status_label
 from cards.views.tasks import event_line
 from cards.views.traces import span_duration, span_name
 from handlers import tasks as commands
+from handlers.errors import UserError
 from handlers.parsing import MessageDirectives
-from handlers.request import Request, UserError
+from handlers.request import Request
 from storage.errors import NotFound
 from storage.records.tasks import Task, TaskControl, TaskId, TaskPriority, TaskStatus, TaskView
 from storage.records.traces import Trace

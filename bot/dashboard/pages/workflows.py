@@ -18,7 +18,7 @@ from cards.render.web import render
 from cards.views.prompts import prompt_card
 from cards.views.task_parts import STATUS_ICONS, priority_label
 from cards.views.workflows import MAX_FAULTS, fault_text, input_line, input_value_label
-from handlers.request import UserError
+from handlers.errors import UserError
 from handlers.workflow_inputs import WorkflowInputValues, parse_inputs
 from handlers.workflows import (
     input_problems,

@@ -24,7 +24,7 @@ from bot.engine.skills.skill_library import SkillLibrary, render_catalogue
 from bot.engine.tools.skill_load import SKILLS_FOLDER, copy_skill_files, skill_load_tool
 from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import BackendPreference, CostAccount, WorkerSpec
-from handlers.request import BackendFailure
+from handlers.errors import BackendFailure
 from storage.db import Database
 from storage.records.people import Chat, Language, Person
 from storage.records.skills import Skill, SkillDraft, SkillListing, SkillRefusalReason, SkillRefused

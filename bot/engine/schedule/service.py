@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 
 from bot.engine.schedule.firing import DueTimes, ScheduleFirer
 from bot.engine.timing import check_timing, load_zone
+from handlers.errors import ActionForbidden, UserError
 from handlers.ports_autonomy import ScheduleView, TimedRequest
-from handlers.request import ActionForbidden, UserError
 from storage.db import Database, Transaction
 from storage.errors import NotFound, WrongState
 from storage.records.people import Chat, ChatId, ChatKind, Person, PersonId, PersonRole

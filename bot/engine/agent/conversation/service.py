@@ -50,6 +50,7 @@ from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import CostAccount, WorkerSpec
 from cards import formats
 from cards.catalog import catalog_for
+from handlers.errors import BackendFailure
 from handlers.ports import (
     AnswerStream,
     ChatAnswer,
@@ -58,7 +59,6 @@ from handlers.ports import (
     InterruptedMessage,
     TaskProposal,
 )
-from handlers.request import BackendFailure
 from storage.db import Database, retry_until_stored
 from storage.heartbeat import HeartbeatRepo
 from storage.ids import IdGenerator

@@ -19,8 +19,8 @@ from cards import formats
 from cards.catalog import catalog_for
 from cards.model import Card, notice_card
 from cards.views.chat import answer_card
+from handlers.errors import BackendFailure
 from handlers.ports import AnswerStream, ChatAnswer, ChatQuestion, PeoplePort, TaskProposal
-from handlers.request import BackendFailure
 from storage.db import STORE_RETRY_SECONDS, Database, Transaction
 from storage.errors import StoreUnavailable
 from storage.key_value import KeyValueStore

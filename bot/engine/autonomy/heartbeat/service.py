@@ -19,7 +19,7 @@ from bot.engine.schedule.builtin import OFF_BY_SETTING, BuiltinSchedules
 from bot.engine.schedule.firing import ScheduleFirer, ServiceFailure
 from cards.catalog import catalog_for
 from cards.views.heartbeat import file_unusable_card
-from handlers.request import UserError
+from handlers.errors import UserError
 from storage.db import Database, Transaction
 from storage.errors import NotFound
 from storage.heartbeat import HeartbeatRepo

@@ -21,7 +21,7 @@ from bot.engine.llm.offline.backend import OfflineBackend
 from bot.engine.tools.skill_load import SKILLS_FOLDER
 from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import CostAccount, WorkerSpec
-from handlers.request import BackendFailure
+from handlers.errors import BackendFailure
 from storage.records.people import Language
 from storage.records.skills import SkillDraft, SkillRefusalReason, SkillRefused
 from storage.records.system import ModelChoice

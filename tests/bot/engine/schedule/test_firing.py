@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from bot.engine.schedule.firing import MISSED_AFTER, ServiceFailure
 from bot.engine.timing import DayHours, WeekdayCalendar
-from handlers.request import UserError
+from handlers.errors import UserError
 from storage import schema
 from storage.errors import WrongState
 from storage.records.schedules import (

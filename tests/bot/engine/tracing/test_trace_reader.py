@@ -28,8 +28,8 @@ from bot.engine.workflow.nodes.foreach import ForeachConfig
 from bot.engine.workflow.nodes.registry import NodeType
 from bot.engine.workflow.presentation.node_display import dropped_paths, node_namer
 from cards.views.traces import parse_trace, trace_data
+from handlers.errors import BackendFailure
 from handlers.ports import ChatQuestion
-from handlers.request import BackendFailure
 from storage.records.people import Language
 from storage.records.tasks import Task, TaskStatus
 from storage.records.traces import SpanKind, SpanState, Trace, TraceSpan

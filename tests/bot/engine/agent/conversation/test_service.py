@@ -24,8 +24,8 @@ from bot.engine.llm.backend import (
     RunResult,
 )
 from bot.engine.llm.offline.backend import OfflineBackend
+from handlers.errors import BackendFailure
 from handlers.ports import ChatQuestion
-from handlers.request import BackendFailure
 from storage.db import Transaction
 from storage.errors import StoreUnavailable
 from storage.heartbeat import HeartbeatRepo

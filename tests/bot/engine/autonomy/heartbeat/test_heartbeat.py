@@ -31,7 +31,7 @@ from bot.engine.llm.backend import (
 from bot.engine.schedule.builtin import BuiltinSchedule, BuiltinSchedules
 from bot.engine.timing import DayHours
 from cards.catalog import catalog_for
-from handlers.request import UserError
+from handlers.errors import UserError
 from storage.heartbeat import HeartbeatRepo
 from storage.key_value import KeyValueStore
 from storage.records.autonomy import HeartbeatRun, WakeReason, merge_reasons

@@ -14,8 +14,8 @@ from bot.engine.llm.acp.backend import REFUSAL_TTL, AcpBackends
 from bot.engine.llm.backend_registry import BackendRegistry, build_registry
 from cards.catalog import TextCatalog, catalog_for
 from cards.views.backends import setup_hint
+from handlers.errors import BackendFailure
 from handlers.ports import ChatQuestion
-from handlers.request import BackendFailure
 from storage.records.people import Language
 from storage.records.system import BackendReport
 from storage.records.tasks import TaskStatus, TaskView
