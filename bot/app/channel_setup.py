@@ -18,7 +18,7 @@ from bot.app.settings_reload import SettingsReloader
 from bot.app.status import CHANNEL_SETTINGS, is_configured
 from bot.config.settings import Settings
 from bot.engine.autonomy.check import run_check
-from handlers.request import UserError
+from handlers.errors import UserError
 from storage.db import Database
 from storage.errors import NotFound
 from storage.ids import IdGenerator

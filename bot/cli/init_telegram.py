@@ -139,7 +139,7 @@ async def _connect_here(
 ) -> dict[str, Any]:
     from cards.catalog import catalog_for
     from cards.views.self_checks import finding_text, next_step_text
-    from handlers.request import UserError
+    from handlers.errors import UserError
     from storage.records.channels import TelegramConnection
     from storage.records.people import Channel, Language
 
@@ -177,7 +177,7 @@ def _as_owner(
         from bot.app.container import open_container
         from bot.cli.local_execution import CommandRefused
         from cards.catalog import catalog_for
-        from handlers.request import UserError
+        from handlers.errors import UserError
         from storage.records.people import Language
 
         async with open_container(settings) as core:

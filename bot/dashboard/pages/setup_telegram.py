@@ -12,8 +12,8 @@ from bot.dashboard.request import DashboardRequest, form_text
 from cards.catalog import TextCatalog
 from cards.views.channels import channel_symbol, channel_text, last_problem_text
 from cards.views.self_checks import finding_text, next_step_text
+from handlers.errors import UserError
 from handlers.middleware import explain_error
-from handlers.request import UserError
 from storage.records.approvals import Approval, ApprovalKind
 from storage.records.autonomy import HealthFinding
 from storage.records.channels import ChannelState, TelegramConnection, TelegramResult

@@ -12,7 +12,7 @@ import pytest
 from bot.app.channel_setup import MAX_WRONG_OWNER_CODES, OWNER_CODE_LIFETIME
 from bot.app.container import Container, open_container
 from bot.config.settings import load_settings
-from handlers.request import UserError
+from handlers.errors import UserError
 from storage.errors import NotFound
 from storage.records.messages import ChatAddress, IncomingMessage, MessageSender
 from storage.records.people import Channel, ChatKind, Person, PersonRole
