@@ -18,8 +18,14 @@ from handlers.errors import UsageError, UserError
 from handlers.flags import parse_flags
 from handlers.parsing import parse_number, split_first_word
 from handlers.ports_workers import MemoryRequestRejected
-from handlers.request import CommandRegistry, Reply, Request
-from storage.records.memory import MemoryEntry, MemoryListFilter, MemoryMatch, MemoryPage
+from handlers.request import CommandRegistry, Reply, Request, check_may_choose
+from storage.records.memory import (
+    ConsentRequest,
+    MemoryEntry,
+    MemoryListFilter,
+    MemoryMatch,
+    MemoryPage,
+)
 
 _MAX_LINE = 200
 
@@ -172,6 +178,8 @@ _SUBCOMMAND_WORDS = {
     **dict.fromkeys(("export", "导出"), "export"),
     **dict.fromkeys(("import", "导入"), "import"),
     **dict.fromkeys(("restore", "恢复"), "restore"),
+    **dict.fromkeys(("off", "关", "关闭"), "off"),
+    **dict.fromkeys(("on", "开", "打开", "开启"), "on"),
 }
 _KIND_WORDS = {
     **{each.value: each for each in MemoryListFilter},
@@ -312,6 +320,8 @@ async def _list_reply(request: Request, kind: MemoryListFilter, scope: str, page
     card = views.memories_page_card(
         listing, kind, request.words, zone=request.zone, scope=scope, shared=not request.in_private
     )
+    if request.chat.settings.memory_off:
+        card = replace(card, blocks=(TextBlock(request.words("memory.is_off")), *card.blocks))
     return Reply(card=card, data=data)
 
 
@@ -417,7 +427,39 @@ _SUBCOMMANDS: Mapping[str, Callable[[Request, str], Awaitable[Reply]]] = {
     "export": memory_reports.export_memories,
     "import": memory_reports.import_memories,
     "restore": memory_reports.restore_backup,
+    "off": lambda request, rest: _switch_command(request, rest, off=True),
+    "on": lambda request, rest: _switch_command(request, rest, off=False),
 }
+
+
+async def heed_consent(request: Request, reply_to: str) -> Reply | None:
+    """Withhold what the message asks not to remember, before anything else is done with it. None
+    if it says more, or nothing of this kind."""
+    memory, chat = request.services.memory, request.chat
+    wish = memory.find_consent_request(request.args)
+    if wish is None:
+        if chat.settings.memory_off:
+            await memory.withhold(chat, ConsentRequest.THIS, source=request.source)
+        return None
+    if wish.wanted is ConsentRequest.CHAT:
+        await _switch_memory(request, off=True)
+    done = await memory.withhold(chat, wish.wanted, source=request.source, reply_to=reply_to)
+    if wish.says_more:
+        return None
+    text = request.words(f"memory.withheld_{wish.wanted}" if done else "memory.withheld_none")
+    return Reply(card=notice_card("", text))
+
+
+async def _switch_memory(request: Request, *, off: bool) -> None:
+    """In a group only owners may."""
+    await check_may_choose(request)
+    await request.services.people.update_chat_settings(request.chat, memory_off=off)
+
+
+async def _switch_command(request: Request, _rest: str, *, off: bool) -> Reply:
+    await _switch_memory(request, off=off)
+    text = request.words("memory.turned_off" if off else "memory.turned_on")
+    return Reply(card=notice_card("", text), data={"memory_off": off})
 
 
 async def answer_memory_request(request: Request) -> Reply | None:

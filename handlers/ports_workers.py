@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 from cards.model import Card, FileBlock
 from storage.records import memory, task_logs, workflows
 from storage.records.approvals import StandingPermission, ToolCallRecord
-from storage.records.memory import MemoryEntry, MemoryListFilter
+from storage.records.memory import ConsentRequest, ConsentWish, MemoryEntry, MemoryListFilter
 from storage.records.people import Chat, ChatId, Language, Person, PersonId
 from storage.records.skills import LoadedSkill, Skill, SkillCatalog, SkillDraft, SkillListing
 from storage.records.system import ModelChoice
@@ -173,6 +173,16 @@ class MemoryPort(Protocol):
     """Implementations must show and change only what the person may see in this chat: never another
     person's entries, and in a group no private ones. All methods raise MemoryRequestRejected.
     `entry_id` may be a prefix."""
+
+    def find_consent_request(self, text: str) -> ConsentWish | None:
+        """What the text asks not to remember, by rules."""
+
+    async def withhold(
+        self, chat: Chat, wanted: ConsentRequest, *, source: str, reply_to: str = ""
+    ) -> bool:
+        """Forget what was meant, in memory at once and everywhere when the conversation ends.
+        BEFORE means the message replied to, else the sender's last one; False if it is not theirs
+        or there is none. The caller has checked who may decide for the CHAT."""
 
     async def list(
         self,

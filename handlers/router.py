@@ -494,8 +494,11 @@ class Router:
             if by_name := await skills.use_by_slash(message_request, tasks.run_task):
                 return by_name
         refuse_misspelt(meaning.text)
+        reply = await memory.heed_consent(message_request, incoming.reply_to)
         verdict = parse_approval_reply(incoming.text)
-        if verdict and (reply := await approvals.decide_by_message(message_request, verdict)):
+        if verdict and reply is None:
+            reply = await approvals.decide_by_message(message_request, verdict)
+        if reply is not None:
             return reply
         if incoming.reply_to:
             form = await self._services.cards.get_form(request.chat.id, incoming.reply_to)

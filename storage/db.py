@@ -144,6 +144,11 @@ class BatchingConnection(aiosqlite.Connection):
         )
         return int(answer.rows[0][0])
 
+    async def truncate_log(self) -> None:
+        """Empty the write-ahead log; opens no transaction."""
+        sql = "PRAGMA wal_checkpoint(TRUNCATE)"
+        await self._run_in_thread(partial(_execute_statement, self._conn, (), sql, (), many=False))
+
     async def commit(self) -> None:
         if not self._queued_statements:
             self._begin_statement = ()
@@ -258,6 +263,8 @@ _PRAGMAS = (
     "PRAGMA synchronous=FULL",
     "PRAGMA busy_timeout=5000",
     "PRAGMA foreign_keys=ON",
+    # What was forgotten must not be readable in the file either.
+    "PRAGMA secure_delete=ON",
 )
 
 Transaction: TypeAlias = AsyncConnection
@@ -346,6 +353,17 @@ class Database:
             for _, done in members:
                 if not done.done():
                     done.set_result(is_stored)
+
+    async def truncate_log(self) -> None:
+        """Move the write-ahead log into the database file and empty it, as far as readers let it:
+        it holds older versions of what has changed."""
+        if self.dialect != "sqlite":
+            return
+        with translate_database_errors():
+            async with self._write_lock, self._writer.connect() as connection:
+                held = await connection.get_raw_connection()
+                driver: Any = held.driver_connection
+                await driver.truncate_log()
 
     async def data_version(self) -> int | None:
         """A number that changes when another process commits; None during a write. Cheap enough to

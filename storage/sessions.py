@@ -13,6 +13,7 @@ from storage import schema
 from storage.db import Database, Transaction, record_from, records_from, row_from
 from storage.dialect import PreparedWrite
 from storage.ids import MAX_CANDIDATES, parse_id_prefix, single_match
+from storage.memory.withheld_turns import erase_ended_conversation
 from storage.records.workers import ModelSession, SessionInfo, TranscriptRow
 
 _S = schema.sessions.c
@@ -144,6 +145,8 @@ class SessionRepo:
         """Close the open session. False if there was none."""
         open_ones = (_S.key == key, _S.closed_at.is_(None))
         closed = await tx.execute(update(schema.sessions).where(*open_ones).values(closed_at=now))
+        if closed.rowcount:
+            await erase_ended_conversation(tx, key)
         return closed.rowcount > 0
 
     async def append_messages(

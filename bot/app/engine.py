@@ -21,6 +21,7 @@ from bot.app.live_models import LiveModels
 from bot.app.memory import (
     MemoryRetrieval,
     MemoryWriting,
+    build_eraser,
     build_extraction_model,
     build_memory_retrieval,
     build_memory_services,
@@ -576,4 +577,5 @@ def _background_services(
         *build_memory_services(
             settings, store, clock, writing, publisher=shared.publisher, courier=shared.courier
         ),
+        build_eraser(settings, store, clock, shared.gateway),
     )

@@ -22,6 +22,7 @@ from bot.engine.memory import embeddings, episodes, maintenance
 from bot.engine.memory.admission import AdmissionAuditor, AdmissionPreset
 from bot.engine.memory.candidate_review import CandidateApprovalRequester
 from bot.engine.memory.change_feed import ForeignWriteDetector
+from bot.engine.memory.consent import MemoryConsent, WithheldTurnEraser
 from bot.engine.memory.consolidation import EXTRACTED_KINDS, MemoryConsolidator
 from bot.engine.memory.context_builder import MemoryContextBuilder
 from bot.engine.memory.decay import UsageTracker
@@ -59,6 +60,7 @@ from storage.memory.cells import ChatCellRepo, ExtractionJobRepo, FinishedTaskRe
 from storage.memory.entries import MemoryLinkRepo
 from storage.memory.markdown.folder import MarkdownFolder
 from storage.memory.markdown.sync_store import FileSnapshotRepo, SyncedEntryRepo
+from storage.memory.withheld_turns import WithheldTurnRepo
 from storage.records.people import ChatId, Language
 from storage.records.system import ModelChoice
 from storage.records.tasks import TaskId
@@ -383,6 +385,19 @@ def build_memory_services(
     return sync, requester, *writing.services
 
 
+def build_eraser(
+    settings: Settings, store: RepositorySet, clock: Clock, gateway: ModelGateway
+) -> WithheldTurnEraser:
+    return WithheldTurnEraser(
+        db=store.db,
+        withheld=WithheldTurnRepo(store.db),
+        sessions=store.sessions,
+        max_idle=timedelta(minutes=settings.memory.session_idle_minutes),
+        close_session=gateway.close_session,
+        now=clock.now,
+    )
+
+
 def _build_markdown_sync(
     settings: Settings,
     store: RepositorySet,
@@ -507,8 +522,21 @@ def build_memory_port(
             decay_enabled=settings.memory.forget,
         ),
         forget_log=ForgetCommandLog(store.key_values),
+        consent=_build_consent(store, clock),
         quality_report=report_quality,
         now=clock.now,
         zone=settings.zone,
         embedding_model=settings.embedding_model,
+    )
+
+
+def _build_consent(store: RepositorySet, clock: Clock) -> MemoryConsent:
+    return MemoryConsent(
+        db=store.db,
+        entries=store.memory.entries,
+        cells=store.memory.cells,
+        withheld=WithheldTurnRepo(store.db),
+        sessions=store.sessions,
+        feed=store.memory.feed,
+        now=clock.now,
     )

@@ -28,6 +28,8 @@ from storage.records.memory import (
     MemoryScope,
     MemoryState,
     NewMemoryEntry,
+    candidate_source,
+    offer_source,
 )
 from storage.records.people import ChatId
 from storage.records.tasks import EventKind, TaskId
@@ -145,6 +147,22 @@ class CellRepo:
         facts = await self.list_facts(tx, entry)
         sources = [await self._select_linked(tx, _L.one == each.number, _L.other) for each in facts]
         return [fact for fact, cells in zip(facts, sources, strict=True) if len(cells) == 1]
+
+    async def list_drawn_from(self, tx: Transaction, cell: MemoryEntry) -> Sequence[MemoryEntry]:
+        """Everything that rests on this cell, also in part: facts, what was raised or shared from
+        them, and other entries with the same words."""
+        found: dict[EntryId, MemoryEntry] = {}
+        ends = [*await self.list_facts(tx, cell)]
+        while ends:
+            found |= {each.id: each for each in ends}
+            near: list[MemoryEntry] = []
+            for each in ends:
+                near += await self._entries.list_with_same_text(each.scope, each.text, tx=tx)
+                for source in (candidate_source(each), offer_source(each)):
+                    raised = await self._entries.find_by_source(source, tx=tx)
+                    near += [] if raised is None else [raised]
+            ends = [each for each in near if each.id not in found and not each.is_protected]
+        return [each for each in found.values() if each.kind is not MemoryKind.CELL]
 
     async def _select_all(
         self, *where: ColumnElement[bool], tx: Transaction | None = None

@@ -19,6 +19,7 @@ from sqlalchemy import (
     func,
     insert,
     literal,
+    not_,
     or_,
     select,
 )
@@ -28,6 +29,7 @@ from storage.db import Database, Transaction, record_from, records_from
 from storage.dialect import insert_or_ignore
 from storage.ids import SHORT_ID_LENGTH
 from storage.memory.tombstones import ForgottenTurns, TombstoneRepo
+from storage.memory.withheld_turns import is_withheld_session
 from storage.memory_schema import context_items, message_texts, summaries, summary_sources
 from storage.records.conversation_archive import (
     ContextSummary,
@@ -71,7 +73,8 @@ class ArchiveAccess:
             found.append(and_(_S.key.startswith(_TASK, autoescape=True), task.in_(seen)))
             sent.append(_H.task_id.in_(seen))
         found.append(_S.key.in_(select(literal(_SUBAGENT) + _H.id).where(or_(*sent))))
-        return or_(*found)
+        # Words that must not be kept are not found while their conversation goes on.
+        return and_(or_(*found), not_(is_withheld_session()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

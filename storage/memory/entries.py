@@ -369,6 +369,11 @@ class MemoryEntryRepo:
             await self.tombstones.add(tx, each, now=now)
         await self.delete_all(tx, entries)
 
+    async def restore(self, tx: Transaction, entry: MemoryEntry, *, now: datetime) -> None:
+        """Make a superseded entry hold again, because what replaced it is forgotten."""
+        held = replace(entry, state=MemoryState.ACTIVE, superseded_by=None, invalidated_at=None)
+        await self.update(tx, held, now=now)
+
     async def delete(self, tx: Transaction, entry: MemoryEntry) -> None:
         """Delete without a tombstone: the same text may be remembered again."""
         await self.delete_all(tx, [entry])

@@ -69,7 +69,8 @@ class ChatSettings:
     """A chat's overrides; empty means the default.
 
     `project` is the working folder of its tasks, `persona` the worker, `queue` the effect of a new
-    message on a running answer: `cut` it short or `wait` for its end.
+    message on a running answer: `cut` it short or `wait` for its end. With `memory_off` nothing is
+    remembered here, and no memories are used.
     """
 
     model: str = ""
@@ -78,6 +79,7 @@ class ChatSettings:
     project: str = ""
     persona: str = ""
     queue: str = ""
+    memory_off: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,8 @@ from handlers.ports_workers import MemoryRequestRejected, ProgressCallback
 from storage.records.memory import (
     GLOBAL_SCOPE,
     AnswerMemories,
+    ConsentRequest,
+    ConsentWish,
     EntryId,
     ImportLineError,
     MemoryCategory,
@@ -88,6 +90,7 @@ class FakeMemory:
 
     def __init__(self) -> None:
         self.entries: dict[str, MemoryEntry] = {}
+        self.wishes: dict[str, ConsentWish] = {}
         self.behind = AnswerMemories()
         self.of_tasks: dict[str, AnswerMemories] = {}
         self.found: Sequence[MemoryMatch] = ()
@@ -97,6 +100,15 @@ class FakeMemory:
 
     def store(self, *entries: MemoryEntry) -> None:
         self.entries |= {each.id: each for each in entries}
+
+    def find_consent_request(self, text: str) -> ConsentWish | None:
+        return self.wishes.get(text)
+
+    async def withhold(
+        self, chat: Chat, wanted: ConsentRequest, *, source: str, reply_to: str = ""
+    ) -> bool:
+        self.calls.append(("withhold", chat.id, wanted, source, reply_to))
+        return True
 
     async def list(
         self, person: Person, chat: Chat, kind: MemoryListFilter, *, scope: str = "", page: int = 1

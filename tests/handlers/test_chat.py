@@ -331,7 +331,14 @@ async def test_nothing_of_ones_own_is_not_said_to_be_nothing_at_all() -> None:
     assert "0 characters" not in shown
 
 
-CHOICES = ("/model haiku", "/model default", "/backend offline", "/persona poet", "/queue wait")
+CHOICES = (
+    "/model haiku",
+    "/model default",
+    "/backend offline",
+    "/persona poet",
+    "/queue wait",
+    "/memory off",
+)
 
 
 def settings(desk: RouterHarness, chat: str) -> ChatSettings:

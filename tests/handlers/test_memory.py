@@ -16,6 +16,8 @@ from cards.memory_actions import (
 from cards.model import ButtonsBlock, Card, CollapsibleBlock, FormBlock, SelectBlock, TextBlock
 from handlers.memory import topic_to_forget
 from storage.records.memory import (
+    ConsentRequest,
+    ConsentWish,
     MemoryCleanReport,
     MemoryKind,
     MemoryMatch,
@@ -23,7 +25,7 @@ from storage.records.memory import (
     MemoryScopeKind,
     MemoryState,
 )
-from storage.records.people import Language
+from storage.records.people import ChatId, Language
 from tests.fakes.memory import make_memory
 from tests.handlers.router_harness import RouterHarness, text_of
 
@@ -48,6 +50,24 @@ async def test_in_private_ones_own_memories_are_listed_and_in_a_group_they_are_n
     assert "Ann drinks tea" in text_of(private)
     assert "Deploys" in text_of(group)
     assert "Ann drinks tea" not in text_of(group)
+
+
+async def test_in_a_group_a_member_forbids_their_own_words_but_not_the_chats(
+    desk: RouterHarness,
+) -> None:
+    all_of_it, before = "don't remember anything here", "forget what I just said"
+    desk.world.memory.wishes = {
+        all_of_it: ConsentWish(wanted=ConsentRequest.CHAT, says_more=False),
+        before: ConsentWish(wanted=ConsentRequest.BEFORE, says_more=False),
+    }
+
+    refused = await desk.send_message(all_of_it, who="x-ann", chat="g1")
+    done = await desk.send_message(before, who="x-ann", chat="g1")
+
+    assert "Olga" in text_of(refused)
+    assert not desk.world.people.chats[ChatId("g1")].settings.memory_off
+    assert "I have forgotten what you said before" in text_of(done)
+    assert [call[2] for call in desk.world.memory.calls] == [ConsentRequest.BEFORE]
 
 
 async def test_something_is_remembered_and_named_by_its_id(desk: RouterHarness) -> None:

@@ -51,6 +51,7 @@ from storage.errors import NotFound, StorageError, StoreUnavailable
 from storage.key_value import KeyValueStore
 from storage.memory.conversation_archive import ArchiveAccess
 from storage.memory.entries import MemoryEntryRepo
+from storage.memory.withheld_turns import WithheldTurnRepo
 from storage.records.memory import EntryId, MemoryEntry, MemoryKind, MemoryScope, MemoryState
 from storage.records.people import Chat, ChatId
 from storage.records.tasks import TaskId
@@ -267,6 +268,8 @@ class WorkerHistory:
     task_visibility: Callable[[TaskId], Awaitable[TaskVisibility]]
 
     def tools(self, spec: WorkerSpec, _persona: Persona) -> Sequence[AgentTool]:
+        if spec.is_chat and not spec.uses_memory:
+            return ()
         context = HistoryToolContext(
             search=self.history.search,
             get_access=partial(self.access_for, spec.account),
@@ -276,7 +279,7 @@ class WorkerHistory:
 
     async def carryover_block(self, spec: WorkerSpec, _persona: Persona) -> str:
         """Context block with the end of the previous session."""
-        if spec.depth:
+        if spec.depth or (spec.is_chat and not spec.uses_memory):
             return ""  # a subagent gets a complete instruction and has only one session
         return await self.history.carryover.build(spec.session.id, is_task=not spec.is_chat)
 
@@ -325,6 +328,7 @@ class RecordedConversation:
         self._db = db
         self._answers = KeyValueStore(db)
         self._recorder = recorder
+        self._withheld = WithheldTurnRepo(db)
         self._now = now
 
     async def answer(
@@ -347,7 +351,20 @@ class RecordedConversation:
         if answered.interrupted:
             await self._record_interrupted(question, heard)
         self._notify_recorder(heard)
-        return _with_notes(answered, heard.noted, catalog_for(question.language))
+        words = catalog_for(question.language)
+        answered = await self._with_consent_note(question, answered, words)
+        return _with_notes(answered, heard.noted, words)
+
+    async def _with_consent_note(
+        self, question: ChatQuestion, answered: ChatAnswer, words: TextCatalog
+    ) -> ChatAnswer:
+        """Say what is not remembered, if the message asked for it and that was done."""
+        from bot.engine.memory.consent_rules import find_consent_request
+
+        wish = find_consent_request(question.text)
+        if wish is None or await self._withheld.get(question.chat.id) is None:
+            return answered
+        return replace(answered, notes=(words(f"memory.withheld_{wish.wanted}"), *answered.notes))
 
     async def resume_answer(
         self, question: ChatQuestion, prepare_commit: PrepareCommit
@@ -421,6 +438,11 @@ class RecordedConversation:
         self, tx: Transaction, question: ChatQuestion, answer: str, heard: _RecordedTurn
     ) -> None:
         heard.clear()
+        withheld = await self._withheld.get(question.chat.id, tx=tx)
+        if withheld is not None:
+            if withheld.has_message(question.source):
+                return
+            answer = ""  # it may repeat what must not be kept
         turn = ConversationTurn(
             person=question.person,
             chat=question.chat,

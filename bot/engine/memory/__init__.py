@@ -7,7 +7,8 @@
 4. `retriever` searches words, `embeddings` and associations, always within a reader's `access`.
 5. `context_builder` puts what was found before a model; `decay` learns what it used.
 
-Beside it: `decay` and `maintenance`; `episodes`; `writer` and `service` for changes by people;
-`markdown_sync` for the same as files; `conversation_archive` for whole conversations;
-`export_import` and `bulk_jsonl` for files.
+Beside it: `consent`, with its rules in `consent_rules`, for what must not be kept; `decay` and
+`maintenance`; `episodes`; `writer` and `service` for changes by people; `markdown_sync` for the
+same as files; `conversation_archive` for whole conversations; `export_import` and `bulk_jsonl` for
+files.
 """

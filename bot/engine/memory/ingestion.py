@@ -272,7 +272,8 @@ class FinishedTaskRecorder:
             at=ended.at,
         )
         async with self.db.write() as tx:
-            cell = await self.recorder.record_task(tx, work) if task.use_memory else None
+            remembers = task.use_memory and not work.chat.settings.memory_off
+            cell = await self.recorder.record_task(tx, work) if remembers else None
             if self.record_outcome is not None and task.status in _RATED_STATUSES:
                 await self.record_outcome(tx, task.id, task.status is TaskStatus.COMPLETED)
             await self.ended_tasks.mark_processed(tx, ended)

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from functools import partial
+from typing import assert_never
 
 from bot.engine.memory.access import ManualMemory, MemoryEditor, MemoryReader
+from bot.engine.memory.consent import MemoryConsent
 from bot.engine.memory.decay import UsageTracker, current_strength
 from bot.engine.memory.export_import import MemoryRestorer, MemoryTransfer, ignore_progress
 from bot.engine.memory.maintenance import ForgetCommandLog, MemoryCleanup
@@ -32,6 +34,8 @@ from storage.records.memory import (
     MAX_ENTRY_TEXT,
     MEMORY_PAGE_SIZE,
     AnswerMemories,
+    ConsentRequest,
+    ConsentWish,
     MemoryCleanReport,
     MemoryDetail,
     MemoryEntry,
@@ -140,10 +144,31 @@ class MemoryService:
     restorer: MemoryRestorer
     cleanup: MemoryCleanup
     forget_log: ForgetCommandLog
+    consent: MemoryConsent
     quality_report: Callable[[], Awaitable[Mapping[str, float]]]
     now: Callable[[], datetime]
     zone: tzinfo
     embedding_model: str = ""
+
+    def find_consent_request(self, text: str) -> ConsentWish | None:
+        # Imported on first use: its many patterns cost the start.
+        from bot.engine.memory.consent_rules import find_consent_request
+
+        return find_consent_request(text)
+
+    async def withhold(
+        self, chat: Chat, wanted: ConsentRequest, *, source: str, reply_to: str = ""
+    ) -> bool:
+        match wanted:
+            case ConsentRequest.THIS:
+                await self.consent.withhold_this(chat, source)
+            case ConsentRequest.CHAT:
+                await self.consent.withhold_chat(chat, source)
+            case ConsentRequest.BEFORE:
+                return await self.consent.withhold_before(chat, source, reply_to)
+            case _:
+                assert_never(wanted)
+        return True
 
     async def list(
         self, person: Person, chat: Chat, kind: MemoryListFilter, *, scope: str = "", page: int = 1

@@ -483,6 +483,7 @@ class ConversationService:
             request_text=question.text,
             turn_key=question.source,
             skill=question.skill,
+            uses_memory=not question.chat.settings.memory_off,
         )
         context = await self._context_builder.build(spec)
         proposing = () if question.no_proposal else (propose_task_tool(question, shown.proposals),)

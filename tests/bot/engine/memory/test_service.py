@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from bot.engine.memory.consent import MemoryConsent
 from bot.engine.memory.decay import UsageTracker
 from bot.engine.memory.export_import import MemoryRestorer, MemoryTransfer
 from bot.engine.memory.maintenance import CommandProgressLog, ForgetCommandLog, MemoryCleanup
@@ -23,6 +24,7 @@ from storage.errors import StoreUnavailable
 from storage.key_value import KeyValueStore
 from storage.memory.access_stats import MemoryCounts, MemoryUseRepo
 from storage.memory.bulk_import import BackupRestorer
+from storage.memory.withheld_turns import WithheldTurnRepo
 from storage.records.memory import (
     GLOBAL_SCOPE,
     EntryId,
@@ -39,6 +41,7 @@ from storage.records.memory import (
 from storage.records.people import Channel, Member
 from storage.search.terms import tokenize
 from storage.search.vectors import VectorRepo
+from storage.sessions import SessionRepo
 from tests.bot.engine.memory.writing_builders import (
     MATE_CHAT,
     MATE_SCOPE,
@@ -104,6 +107,15 @@ async def build_service(home: Path) -> AsyncGenerator[tuple[MemoryService, Writi
                     now=now,
                 ),
                 forget_log=ForgetCommandLog(KeyValueStore(db)),
+                consent=MemoryConsent(
+                    db=db,
+                    entries=memory.entries,
+                    cells=memory.cells,
+                    withheld=WithheldTurnRepo(db),
+                    sessions=SessionRepo(db),
+                    feed=memory.feed,
+                    now=now,
+                ),
                 quality_report=no_figures,
                 now=now,
                 zone=UTC,

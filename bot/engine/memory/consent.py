@@ -1,0 +1,190 @@
+"""Keeps nothing of what a person did not want remembered: at once in memory, and when the
+conversation ends everywhere else. `consent_rules` recognises the wish."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from bot.engine.memory.change_feed import MemoryChangeFeed
+from storage.db import Database, Transaction
+from storage.errors import StoreUnavailable
+from storage.memory.cells import CellRepo
+from storage.memory.entries import MemoryEntryRepo
+from storage.memory.withheld_turns import WithheldTurnRepo
+from storage.records.memory import EntryId, MemoryEntry
+from storage.records.messages import InboxRow, IncomingMessage
+from storage.records.people import Chat, ChatId
+from storage.records.workers import ModelSession
+from storage.sessions import SessionRepo
+
+log = logging.getLogger(__name__)
+
+_SWEEP_SECONDS = 10.0
+_SOURCE = "inbox:"
+
+
+@dataclass(slots=True, kw_only=True)
+class MemoryConsent:
+    db: Database
+    entries: MemoryEntryRepo
+    cells: CellRepo
+    withheld: WithheldTurnRepo
+    sessions: SessionRepo
+    feed: MemoryChangeFeed
+    now: Callable[[], datetime]
+
+    async def withhold_this(self, chat: Chat, source: str) -> None:
+        """Not to keep this message and its answer. Call it before they are worked on."""
+        async with self.db.write() as tx:
+            row = await self._find_row(tx, source)
+            if row is not None:
+                await self.withheld.add(tx, chat.id, [row], (row.received_at, None))
+
+    async def withhold_before(self, chat: Chat, source: str, reply_to: str) -> bool:
+        """Not to keep the message replied to, or else the sender's last one, nor what was drawn
+        from it. False if there is none of theirs."""
+        gone: list[MemoryEntry] = []
+        async with self.db.write() as tx:
+            row = await self._find_row(tx, source)
+            said = None if row is None else await self._find_said_before(tx, row, reply_to)
+            if row is None or said is None:
+                return False
+            rows = [said, *await self.withheld.list_joined(tx, said)]
+            session = await self.sessions.find_open(f"chat:{chat.id}", tx=tx)
+            since = min(each.received_at for each in rows)
+            until = None
+            if session is None or session.last_used_at < since:
+                # Of an earlier conversation: later ones have nothing of it.
+                until = await self._end_of(tx, said, row)
+            await self.withheld.add(tx, chat.id, rows, (since, until))
+            await self.withheld.add(tx, chat.id, [row], (row.received_at, None))
+            gone += await self._forget(tx, rows)
+        self.feed.publish(*{each.scope for each in gone})
+        return True
+
+    async def withhold_chat(self, chat: Chat, source: str) -> None:
+        """Not to keep anything of the chat's current conversation."""
+        async with self.db.write() as tx:
+            row = await self._find_row(tx, source)
+            if row is None:
+                return
+            session = await self.sessions.find_open(f"chat:{chat.id}", tx=tx)
+            rows: Sequence[InboxRow] = [row]
+            if session is not None:
+                rows = await self.withheld.list_messages(
+                    tx, chat.id, since=await self._beginning_of(tx, session, chat.id)
+                )
+            since = min(each.received_at for each in rows)
+            await self.withheld.add(tx, chat.id, rows, (since, None))
+            gone = await self._forget(tx, rows)
+        self.feed.publish(*{each.scope for each in gone})
+
+    async def _find_row(self, tx: Transaction, source: str) -> InboxRow | None:
+        number = source.removeprefix(_SOURCE)
+        return await self.withheld.get_message(tx, int(number)) if number.isdecimal() else None
+
+    async def _find_said_before(
+        self, tx: Transaction, row: InboxRow, reply_to: str
+    ) -> InboxRow | None:
+        if reply_to:
+            said = await self.withheld.find_replied_to(tx, row.chat_id, reply_to)
+            is_mine = said is not None and said.incoming.sender == row.incoming.sender
+            return said if is_mine else None
+        for each in await self.withheld.list_before(tx, row):
+            said_text = each.incoming.text if isinstance(each.incoming, IncomingMessage) else ""
+            if said_text.strip() and not said_text.lstrip().startswith("/"):
+                return each
+        return None
+
+    async def _end_of(self, tx: Transaction, said: InboxRow, row: InboxRow) -> datetime:
+        after = await self.withheld.list_messages(tx, said.chat_id, since=said.received_at)
+        return min(
+            (each.received_at for each in after if each.id > said.id), default=row.received_at
+        )
+
+    async def _beginning_of(self, tx: Transaction, session: ModelSession, chat: ChatId) -> datetime:
+        """When the message came that began this conversation."""
+        before = await self.withheld.list_messages(
+            tx, chat, since=session.started_at - timedelta(minutes=1)
+        )
+        first = [each.received_at for each in before if each.received_at <= session.started_at]
+        return max(first, default=session.started_at)
+
+    async def _forget(self, tx: Transaction, rows: Sequence[InboxRow]) -> Sequence[MemoryEntry]:
+        """Forget the cells of these messages and everything that was drawn from them. What it had
+        replaced holds again."""
+        gone: dict[EntryId, MemoryEntry] = {}
+        for row in rows:
+            cell = await self.entries.find_by_source(f"turn:{row.source}", tx=tx)
+            if cell is not None:
+                gone[cell.id] = cell
+                gone |= {each.id: each for each in await self.cells.list_drawn_from(tx, cell)}
+        before = [
+            old
+            for each in gone.values()
+            for old in await self.entries.list_predecessors(tx, each)
+            if old.id not in gone and old.superseded_by == each.id
+        ]
+        await self.entries.forget(tx, *gone.values(), now=self.now())
+        for old in before:
+            await self.entries.restore(tx, old, now=self.now())
+        return [*gone.values(), *before]
+
+
+@dataclass(slots=True, kw_only=True)
+class WithheldTurnEraser:
+    """A service that ends idle conversations with words that must not be kept, and cleans the
+    database file after they were erased. All state is in the store."""
+
+    name = "withheld turns"
+
+    db: Database
+    withheld: WithheldTurnRepo
+    sessions: SessionRepo
+    max_idle: timedelta
+    close_session: Callable[[str], Awaitable[bool]]
+    now: Callable[[], datetime]
+    _stopped: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Nothing to prepare."""
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.sweep()
+            except StoreUnavailable as error:
+                log.warning("what must not be kept waits for the store: %s", error)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_SWEEP_SECONDS):
+                    await self._stopped.wait()
+
+    async def sweep(self) -> None:
+        erased = False
+        for turns in await self.withheld.list_all():
+            key = f"chat:{turns.chat}"
+            session = await self.sessions.find_open(key)
+            if session is not None and self._is_in_use(session, turns.spans):
+                continue
+            if session is not None and self._is_idle(session):
+                await self.close_session(key)
+            # Rows first, then the file: a crash between them repeats both.
+            await self.db.truncate_log()
+            async with self.db.write() as tx:
+                erased |= await self.withheld.erase(tx, turns)
+        if erased:
+            await self.db.truncate_log()
+
+    def _is_in_use(
+        self, session: ModelSession, spans: Sequence[tuple[datetime, datetime | None]]
+    ) -> bool:
+        """Whether the conversation that goes on is the one with these words."""
+        return any(until is None for _, until in spans) and not self._is_idle(session)
+
+    def _is_idle(self, session: ModelSession) -> bool:
+        return bool(self.max_idle) and self.now() - session.last_used_at > self.max_idle
