@@ -12,7 +12,7 @@ from bot.engine.agent.model_calls import ModelReply
 from bot.engine.llm.answer_schemas import StepAnswer
 from bot.engine.llm.backend import ReachedCap
 from bot.engine.workflow.definition import Workflow, WorkflowNode
-from bot.engine.workflow.node_runs import SOUND_FILES_KEY
+from bot.engine.workflow.node_runs import REPORTED_ERROR_KEY, SOUND_FILES_KEY
 from bot.engine.workflow.report_delivery import (
     DELIVERED_COUNT_KEY,
     WITHHELD_REPORTS_KEY,
@@ -92,9 +92,10 @@ class StartedStep:
 
     @property
     def last_error(self) -> str:
-        """The error of the previous attempt; empty for the first."""
+        """The error of the previous attempt that the worker can do something about; empty for the
+        first. An outage of its model is none: small models report it as if it were theirs."""
         run = self.runs.get(self.node.id)
-        return "" if run is None else run.error
+        return "" if run is None else str(run.output.get(REPORTED_ERROR_KEY, run.error))
 
     @property
     def prompt_messages(self) -> Sequence[str]:

@@ -181,14 +181,15 @@ def decide_on_answer(
             # The worker got one warning. Another plan would not make it honest; a person may help.
             return _blocked(error, error)
         return _after_failed_attempt(error, history, words, options)
+    is_untried = called_nothing and not history.consecutive
     match answer.status:
         case "done":
             return RetryDecision(
                 status=NodeStatus.DONE, replan=answer.needs_replan and history.may_replan
             )
-        case _ if answer.needs_replan and history.may_replan:
+        case _ if answer.needs_replan and history.may_replan and not is_untried:
             return _replan(answer.summary)
-        case "blocked" if not called_nothing or history.consecutive:
+        case "blocked" if not is_untried:
             return _blocked(answer.summary, answer.summary)
         case "error" | "blocked":
             return _after_failed_attempt(answer.summary, history, words, options)

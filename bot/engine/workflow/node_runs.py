@@ -222,6 +222,9 @@ VARIABLES_PATH = "@variables"
 TIMED_OUT_PATH = "@late"
 """The path of the run that records when the workflow ran out of time."""
 
+REPORTED_ERROR_KEY = "@reported"
+"""The error that the worker is told of after an outage of its model: that of the attempt before."""
+
 SOUND_FILES_KEY = "@sound"
 """In the output of a step that is not done: the files that could be parsed before it began."""
 

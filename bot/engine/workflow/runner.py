@@ -41,7 +41,7 @@ from bot.engine.workflow.error_policy import (
     decide_on_answer,
     decide_on_error,
 )
-from bot.engine.workflow.node_runs import PLANNING_PATH, VALUES_KEY
+from bot.engine.workflow.node_runs import PLANNING_PATH, REPORTED_ERROR_KEY, VALUES_KEY
 from bot.engine.workflow.output_schema import TypedStepAnswer
 from bot.engine.workflow.plan import repeats_open_steps
 from bot.engine.workflow.planner import (
@@ -292,7 +292,7 @@ class _TaskRun:
                 # An answer makes no file.
                 why = self._words("workflow.names_files", files=", ".join(named))
                 plan = one_step_plan(self._task, why, self._words)
-            elif reply.result.writes_calls and is_joinable(plan, self._task.instruction):
+            elif self._is_too_fine(reply, plan):
                 why = self._words("workflow.too_fine")
                 plan = one_step_plan(self._task, why, self._words)
             risk_words = self._deps.step_approvals.rules.words
@@ -371,6 +371,7 @@ class _TaskRun:
             return await self._suspend_step(step, reply)
         answer = reply.result.value
         assert isinstance(answer, StepAnswer)
+        history = self._failure_history(step)
         verdict = decide_on_answer(
             answer,
             missing_files=collected.missing,
@@ -379,7 +380,8 @@ class _TaskRun:
             untranslated_files=attempt.untranslated_files,
             called_nothing=attempt.called_nothing,
             known_words=words_of(step),
-            history=self._failure_history(step),
+            # Outages before count neither as attempts nor as warnings.
+            history=replace(history, consecutive=history.consecutive if step.last_error else 0),
             words=self._words,
             options=self._retry_options(step.node.retry),
         )
@@ -410,6 +412,8 @@ class _TaskRun:
             del self._consecutive_failures[step.node.id]
         else:
             output = {**output, **step.unfinished_output}
+        if verdict.backend_unavailable:
+            output = {**output, REPORTED_ERROR_KEY: step.last_error}
         if verdict.delay_seconds:
             self._pending_retries[step.node.id] = verdict
         ended = replace(
@@ -487,7 +491,12 @@ class _TaskRun:
         if not asked.order_number and repeats_open_steps(plan, step.workflow, step.runs):
             # What has failed twice fails again; the task itself may not.
             plan = one_step_plan(self._task, self._words("workflow.same_plan"), self._words)
+        elif not asked.order_number and self._is_too_fine(reply, plan):
+            plan = one_step_plan(self._task, self._words("workflow.too_fine"), self._words)
         return await self._commit_with_retry(events.PlanReplaced(step, reply, plan))
+
+    def _is_too_fine(self, reply: ModelReply, plan: Workflow) -> bool:
+        return reply.result.writes_calls and is_joinable(plan, self._task.instruction)
 
     async def _wait_for_budget(self, run: NodeRun, reached: BudgetExceeded) -> NextAction:
         return await self._commit(events.BudgetReached(run, reached.cap, self._words(reached.hint)))

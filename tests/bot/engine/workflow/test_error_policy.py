@@ -318,3 +318,15 @@ def test_who_is_blocked_without_a_call_is_asked_once_to_try() -> None:
     again = decide("I need the key.", "blocked", called_nothing=True, history=history)
     assert again.stop == (TaskStatus.BLOCKED, "I need the key.")
     assert decide("I need the key.", "blocked").stop is not None
+
+
+def test_who_wants_another_plan_without_a_call_is_asked_once_to_try() -> None:
+    answer = StepAnswer(status="error", summary="There is no file.", needs_replan=True)
+
+    def decided(*, consecutive: int, called_nothing: bool) -> RetryDecision:
+        history = FailureHistory(consecutive=consecutive)
+        return decide_on_answer(answer, called_nothing=called_nothing, history=history, words=WORDS)
+
+    assert not decided(consecutive=0, called_nothing=True).replan
+    assert decided(consecutive=1, called_nothing=True).replan
+    assert decided(consecutive=0, called_nothing=False).replan

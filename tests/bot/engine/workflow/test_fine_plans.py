@@ -7,7 +7,8 @@ from typing import Literal
 
 import pytest
 
-from bot.engine.llm.answer_schemas import PlanAnswer, PlanStep
+from bot.engine.llm.answer_schemas import PlanAnswer, PlanStep, StepAnswer
+from bot.engine.llm.backend import BackendUnavailable
 from bot.engine.workflow.planner import is_joinable, plan_from_answer
 from storage.records.tasks import TaskStatus
 from tests.engine_harness import FakeBackend, run_engine
@@ -42,3 +43,18 @@ async def test_a_short_task_of_a_model_that_writes_its_calls_runs_as_one_step(
 
     assert backend.started_steps == ([TASK] if writes_calls else list(EDITOR))
     assert ("its steps were too small" in view.plan) is writes_calls
+
+
+async def test_a_worker_is_not_told_of_an_outage_of_its_model(tmp_path: Path) -> None:
+    """A small model takes it for its own error, and reports that it cannot go on."""
+    answers = iter(
+        [StepAnswer(status="error", summary="the ink is dry"), BackendUnavailable("away"), None]
+    )
+    backend = FakeBackend(steps=("Write it",), on_step=lambda _title: next(answers))
+    async with run_engine(tmp_path, backend) as world:
+        await world.until(await world.create_task("Write a poem"), TaskStatus.COMPLETED)
+
+    first, second, third = (each.prompt for each in backend.requests if each.facts.get("step"))
+    assert "Your last attempt" not in first
+    assert "Your last attempt at this step failed: the ink is dry" in second
+    assert "Your last attempt at this step failed: the ink is dry" in third
