@@ -165,7 +165,7 @@ _THIS = (
     rf"(?: {_SAY})?(?: you)?(?: next| now| just now| before| here| above| earlier)?"
     r"|my (?:last|previous|next) (?:message|sentence|remark|line|words|question))"
 )
-_THAT_CLAUSE = r"(?:that (?:i|i'm|i've|my|we|our|he|she|they|the)\b|(?:who|where|how|why) i\b|my )"
+_THAT_CLAUSE = r"(?:that (?:i|i'm|i've|my|we|our|he|she|they|the)\b|my )"
 _HERE = r"(?:here|in here|in this (?:chat|conversation|session|thread|group|talk|room|channel))"
 _TALK = r"(?:chat|conversation|session|thread|talk|discussion|exchange)"
 _BETWEEN = (
@@ -280,7 +280,8 @@ _ENGLISH = (
             rf"(?:i'm |i am |i'll |i |let me )?(?:tell(?:ing)?|say(?:ing)?|said|told) (?:you )?"
             rf"(?:this|that|it|you) {_RECORD}",
             rf"(?:let's |let us |can you |could you |would you |can we |we should )?(?:please )?"
-            rf"keep (?:this|that|it|what i say|what i said|these|the following)"
+            rf"keep (?:this|that|it|what i say|what i said|what i(?:'m| am) (?:telling you"
+            rf"|saying)|these|the following)"
             rf"(?: one| part| bit| message)? (?:{_BETWEEN}|{_RECORD}"
             r"|out of (?:your |the )?(?:long[- ]term )?(?:memory|memories|notes|files|records?)"
             r"|out of it)",
@@ -305,7 +306,8 @@ _ENGLISH = (
             r"|that)",
             r"leave no (?:record|trace|note)s?(?: of (?:this|that))?",
             r"no need to (?:remember|keep|store|save|note) (?:this|that|it)",
-            r"forget (?:this|it|that|what i (?:say|tell you)(?: now| next)?) (?:afterwards"
+            r"(?:you (?:can|may|should) )?forget (?:this|it|that|what i (?:say"
+            r"|tell you)(?: now| next)?) (?:right )?(?:afterwards"
             r"|after this"
             r"|after(?:ward)?|when we're done|once (?:we're done|you've answered"
             r"|you have answered))",
@@ -369,7 +371,7 @@ _ZH_BEFORE = (
     rf"(?:(?:我|咱|我们)?{_ZH_JUST}(?:我)?(?:{_ZH_SAID})?(?:的)?(?:所有|全部)?(?:那|这)?(?:一"
     rf"|几|两)?(?:句|条|段|些|件|个)?"
     rf"{_ZH_WORDS}?|上一?(?:条|句|段)(?:{_ZH_WORDS})?(?:的话)?|以上(?:的)?{_ZH_WORDS}?"
-    rf"|我{_ZH_SAID}的{_ZH_WORDS}?)"
+    rf"|我{_ZH_SAID}的(?:这些|那些)?{_ZH_WORDS}?)"
 )
 _ZH_THIS = (
     rf"(?:(?:我)?(?:这|那|此|以下|下面|接下来)(?:里|边)?(?:这|那)?(?:一|几|两)?(?:句|条|段|些"
@@ -395,14 +397,14 @@ _CHINESE = (
         ConsentRequest.CHAT,
         _chinese(
             rf"{_ZH_HERE}(?:{_ZH_SAID}的?)?(?:的)?(?:{_ZH_ALL}|{_ZH_WORDS})?(?:你|我们"
-            rf"|咱们)?(?:都|一概|一律|全)?"
+            rf"|咱们|请|麻烦)*(?:都|一概|一律|全)?"
             rf"{_ZH_NOT}{_ZH_KEEP}(?:{_ZH_ALL})?",
             rf"{_ZH_HERE}(?:你)?(?:什么|啥)(?:都|也){_ZH_NOT}{_ZH_KEEP}",
             rf"{_ZH_NOT}(?:把|将)?{_ZH_HERE}(?:{_ZH_SAID})?(?:的)?(?:{_ZH_ALL}"
             rf"|{_ZH_WORDS})?(?:都)?{_ZH_KEEP}",
             rf"{_ZH_NOT}{_ZH_KEEP}{_ZH_HERE}(?:{_ZH_SAID})?(?:的)?(?:{_ZH_ALL}|{_ZH_WORDS})?",
             rf"{_ZH_NOT}{_ZH_KEEP}{_ZH_ALL}(?:了)?",
-            r"(?:什么|啥)(?:都|也)(?:别|不要|不用|不许)记(?:住|下来?|录)?",
+            r"(?:从现在(?:起|开始))?(?:什么|啥)(?:都|也)(?:别|不要|不用|不许)记(?:住|下来?|录)?",
             rf"从现在(?:起|开始)(?:你)?(?:都)?{_ZH_NOT}{_ZH_KEEP}(?:{_ZH_ALL})?",
             rf"接下来(?:{_ZH_SAID})?(?:的)?(?:{_ZH_ALL}|{_ZH_WORDS})?都{_ZH_NOT}{_ZH_KEEP}",
             rf"(?:忘掉|忘记|忘了|清除|删掉|删除){_ZH_HERE}(?:{_ZH_SAID})?(?:的)?(?:{_ZH_ALL}"
@@ -416,7 +418,8 @@ _CHINESE = (
     (
         ConsentRequest.BEFORE,
         _chinese(
-            rf"(?:把|将)?{_ZH_BEFORE}(?:你)?(?:都|全|全部|给我|统统|通通)?(?:忘掉|忘记|忘了|忘"
+            rf"(?:把|将)?{_ZH_BEFORE}(?:你)?(?:从(?:你的?)?(?:记忆|记录)(?:里|中)?)?(?:都|全"
+            rf"|全部|给我|统统|通通)?(?:忘掉|忘记|忘了|忘"
             rf"|删掉|删除|删了|抹掉|清除|清掉|擦掉|撤回)",
             rf"(?:忘掉|忘记|忘了|删掉|删除|抹掉|清除|擦掉)(?:掉)?{_ZH_BEFORE}",
             rf"(?:把|将)(?:这|那)(?:一|几|两)?(?:句|条|段|些|件"
@@ -426,7 +429,7 @@ _CHINESE = (
             r"(?:忘掉|忘记)(?:这|那)(?:个|句|条|段|些|件)(?:话|消息|事|事情)?",
             r"(?:就)?(?:当|假装)我(?:刚才|刚刚)?(?:从?没|没有|从来没)(?:说|讲|提|发)过(?:这"
             r"|那)?(?:句|件)?(?:话|事)?",
-            rf"{_ZH_BEFORE}(?:你)?(?:都|就|也|全|可)?{_ZH_NOT}{_ZH_KEEP}",
+            rf"{_ZH_BEFORE}(?:你|请|麻烦|千万)*(?:都|就|也|全|可)?{_ZH_NOT}{_ZH_KEEP}",
             rf"{_ZH_NOT}(?:把|将)?{_ZH_BEFORE}{_ZH_KEEP}",
             rf"{_ZH_NOT}{_ZH_KEEP}{_ZH_BEFORE}",
             rf"{_ZH_BEFORE}(?:是)?(?:不作|不做|不留)(?:任何)?(?:记录|记忆)",
@@ -436,7 +439,8 @@ _CHINESE = (
         ConsentRequest.THIS,
         _chinese(
             rf"{_ZH_NOT}{_ZH_KEEP}(?:{_ZH_THIS})?",
-            rf"(?:把|将)?{_ZH_THIS}(?:你|咱们|我们)?(?:都|就|也|全|可|一律)?{_ZH_NOT}{_ZH_KEEP}",
+            rf"(?:把|将)?{_ZH_THIS}(?:你|咱们|我们|请|麻烦|千万)*(?:都|就|也|全|可"
+            rf"|一律)?{_ZH_NOT}{_ZH_KEEP}",
             rf"{_ZH_NOT}(?:把|将){_ZH_THIS}(?:给|都)?{_ZH_KEEP}",
             rf"(?:{_ZH_THIS})?(?:是|都|就)?(?:不作|不做|不留|不入|不予|不进)(?:任何)?(?:记录"
             rf"|记忆|痕迹|档|底|档案|存档)",
