@@ -1,0 +1,75 @@
+"""Tests what goes when the last message is forbidden, and that what it replaced holds again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import insert
+
+from bot.engine.memory.consent import MemoryConsent
+from bot.engine.memory.ingestion import ConversationTurn
+from storage.memory.withheld_turns import WithheldTurnRepo
+from storage.messages.inbox import dump_incoming
+from storage.records.memory import MemoryState
+from storage.records.messages import ChatAddress, IncomingMessage, MessageSender
+from storage.records.people import Channel, ChatKind
+from storage.schema import inbox
+from storage.sessions import SessionRepo
+from tests.bot.engine.memory.test_service import BOSS, CHAT, MY_SCOPE
+from tests.bot.engine.memory.writing_builders import WritingSetup, build_writing
+
+
+async def say(memory: WritingSetup, number: int, text: str) -> None:
+    now = memory.world.clock()
+    place = ChatAddress(channel=Channel.WEB, chat="c", kind=ChatKind.PRIVATE)
+    said = IncomingMessage(
+        place=place,
+        sender=MessageSender(external_id="boss"),
+        message_id=f"m{number}",
+        text=text,
+        addressed=True,
+        sent_at=now,
+    )
+    row = {
+        "id": number,
+        "channel": Channel.WEB.value,
+        "dedupe": f"m{number}",
+        "chat_id": CHAT.id,
+        "incoming": dump_incoming(said),
+        "state": "handled",
+        "received_at": now,
+        "handled_at": now,
+    }
+    turn = ConversationTurn(
+        person=BOSS, chat=CHAT, user_text=text, assistant_text="", source=f"inbox:{number}", at=now
+    )
+    async with memory.world.db.write() as tx:
+        await tx.execute(insert(inbox).values(row))
+        if not text.startswith("forget"):
+            await memory.recorder.record_turn(tx, turn, [])
+
+
+async def test_what_the_forbidden_words_replaced_holds_again(tmp_path: Path) -> None:
+    async with build_writing(tmp_path) as memory:
+        db = memory.world.db
+        consent = MemoryConsent(
+            db=db,
+            entries=memory.entries,
+            cells=memory.cells,
+            withheld=WithheldTurnRepo(db),
+            sessions=SessionRepo(db),
+            feed=memory.feed,
+            now=memory.world.clock,
+        )
+        await say(memory, 1, "Remember that my city is Paris")
+        await say(memory, 2, "Remember that my city is Berlin")
+        await say(memory, 3, "forget what I just said")
+
+        done = await consent.withhold_before(CHAT, "inbox:3", "")
+
+        assert done
+        left = await memory.entries.list((MY_SCOPE,), states=tuple(MemoryState))
+        assert not [each for each in left if "Berlin" in each.text]
+        paris = [each for each in left if each.text == "my city is Paris"]
+        assert [each.state for each in paris] == [MemoryState.ACTIVE]
+        assert not await consent.withhold_before(CHAT, "inbox:1", ""), "nothing came before"
