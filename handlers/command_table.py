@@ -70,7 +70,7 @@ _MAIN = (
     "cost",
     "status",
 )
-"""What most people need."""
+"""Most people need these."""
 _ALL_WORDS = {"all", "全部", "所有"}
 _MAX_WORD = 40
 

@@ -57,7 +57,7 @@ class ChannelSetupPort(Protocol):
         now on. Raises UserError."""
 
     async def check(self, channel: Channel) -> Sequence[HealthFinding]:
-        """What the platform says about the bot that is connected."""
+        """The bot that is connected, as the platform describes it."""
 
     async def disconnect(self, channel: Channel, *, seen: str = "") -> None:
         """Forget how the platform is connected, and leave it now. Raises UserError."""

@@ -175,7 +175,7 @@ class MemoryPort(Protocol):
     `entry_id` may be a prefix."""
 
     def find_consent_request(self, text: str) -> ConsentWish | None:
-        """What the text asks not to remember, by rules."""
+        """The part of the talk that the text asks not to remember, by rules."""
 
     async def withhold(
         self, chat: Chat, wanted: ConsentRequest, *, source: str, reply_to: str = ""

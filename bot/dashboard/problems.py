@@ -80,7 +80,7 @@ def status_of(error: Exception) -> int:
 
 
 def tell_code(request: DashboardRequest, setup: FeishuSetup) -> tuple[str, ...]:
-    """What has become of a code of Feishu; empty while it waits."""
+    """How a code of Feishu has ended; empty while it waits."""
     if setup.code is None or setup.code.state is FeishuCodeState.WAITING:
         return ()
     told = code_text(setup.code, request.words)

@@ -31,7 +31,7 @@ class StepText:
 
 
 def code_text(code: FeishuCode, words: TextCatalog) -> str:
-    """What has become of a code; empty while it waits."""
+    """How a code has ended; empty while it waits."""
     if code.state is FeishuCodeState.WAITING:
         return ""
     text = words(

@@ -443,7 +443,7 @@ MEMORY_PAGE_SIZE = 20
 
 
 class ConsentRequest(StrEnum):
-    """What must not be remembered: this message, what was said before it, or all of the chat."""
+    """The part of a talk that is forbidden: this message, the one before it, or all of the chat."""
 
     THIS = "this"
     BEFORE = "before"

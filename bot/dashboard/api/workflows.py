@@ -222,7 +222,7 @@ def _faults(errors: Sequence[WorkflowError], words: TextCatalog) -> list[FaultMo
 
 
 def _hash(based_on: str) -> str:
-    """What is no hash matches nothing."""
+    """Empty for any text; anything else that is no hash becomes one that matches nothing."""
     if based_on in {"", "*"}:
         return ""
     return based_on if _HASH.fullmatch(based_on) else "?"

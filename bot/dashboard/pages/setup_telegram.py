@@ -114,7 +114,7 @@ async def _render(
 
 
 def _describe(finding: HealthFinding, words: TextCatalog) -> tuple[str, str]:
-    """What was found, and what it means or what to do. Markdown."""
+    """A finding, and its meaning or the next step. Markdown."""
     found, meaning = finding_text(finding, words), f"setup.telegram.meaning.{finding.text}"
     if finding.points:
         return f"⚠️ {found}", next_step_text(finding, words)

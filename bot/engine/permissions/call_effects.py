@@ -56,7 +56,7 @@ _RUNNERS = {
 }  # fmt: skip
 """Programs that run what their project names, or all code of a certain kind in it."""
 _FED = re.compile(r"\|&?\s*(?:\S*/)?(?:xargs|(?:ba|da|z|k)?sh|python|node|perl|ruby)\b|/proc/")
-"""What is run comes through a pipe, or by a name that the kernel makes up."""
+"""Code that comes through a pipe, or by a name that the kernel makes up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
