@@ -15,8 +15,8 @@ from storage.records.messages import ChatAddress, IncomingMessage, MessageSender
 from storage.records.people import Channel, ChatKind
 from storage.schema import inbox
 from storage.sessions import SessionRepo
-from tests.bot.engine.memory.test_service import BOSS, CHAT, MY_SCOPE
-from tests.bot.engine.memory.writing_builders import WritingSetup, build_writing
+from tests.bot.engine.memory.writing_builders import MY_SCOPE, WritingSetup, build_writing
+from tests.engine_harness import BOSS, CHAT
 
 
 async def say(memory: WritingSetup, number: int, text: str) -> None:
