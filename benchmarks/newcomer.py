@@ -71,7 +71,8 @@ async def _by_terminal(shiftboss: Path, home: Path, models: ModelEmulator) -> fl
         ("/v1]: ", models.openai_url),
         ("for none): ", models.key),
         ("chosen for you): ", ""),
-        ("too? [y/N]: ", ""),
+        ("Telegram too? [y/N]: ", ""),
+        ("Lark too? [y/N]: ", ""),
     )
     printed = await _answer_prompts((str(shiftboss), "init"), answers, newcomer)
     assert "✅" in printed, printed

@@ -360,13 +360,13 @@ class _Transition:
         return True
 
     def _complete_task(self, note: str) -> Deciding[NextAction]:
-        """`note` says what else there is to say."""
+        """`note` says what keeps the work from its project. It comes first: notices are short."""
         state, flow = self._state, self._scheduler
         if flow.may_ask_people or flow.has_conditions or state.workflow.parallel > 1:
             # A branch whose result was not awaited may still have an open request.
             yield step_approvals.WithdrawRequests("approval.gone_on", lambda _path: True)
         outputs = scheduler.format_outputs(flow, self._now)
-        parts = (scheduler.task_summary(state.task, state.workflow, state.runs), outputs, note)
+        parts = (note, scheduler.task_summary(state.task, state.workflow, state.runs), outputs)
         self.changes.end_task(TaskStatus.COMPLETED, "", "\n\n".join(filter(None, parts)))
         return None
 
