@@ -77,6 +77,25 @@ async def test_a_file_that_is_only_claimed_is_no_success(world: ModelWorld) -> N
     assert all("You have not called a tool in this step" in asked.last_text for asked in told)
 
 
+async def test_who_gave_up_without_a_call_is_not_told_its_own_words_again(
+    world: ModelWorld,
+) -> None:
+    boss, chat = world.new_owner()
+    cue, plan = "weak-owls", ScriptedReply(text="1. Count the owls")
+    gave_up = ScriptedReply(text=report("All owls fled.").replace('"done"', '"blocked"'))
+    counted = ScriptedReply(text=report("Three owls."))
+    world.script.script(cue, "plan", plan)
+    world.script.script(cue, "step", gave_up, counted)
+    world.script.script(cue, "talk", plan, gave_up, counted)
+    await boss.says(chat, f"/run {cue}: count the owls")
+
+    await wait_for_message(chat, "Task finished")
+
+    again = world.script.requests_for(cue)[-1].last_text
+    assert "You have not called a tool in this step, so nothing of it is done yet" in again
+    assert "All owls fled." not in again
+
+
 async def test_a_call_written_in_a_chat_is_made_and_never_shown(world: ModelWorld) -> None:
     boss, chat = world.new_owner()
     arguments = {"title": "Count the cats", "task": "Count the cats"}

@@ -98,6 +98,12 @@ class StartedStep:
         return "" if run is None else str(run.output.get(REPORTED_ERROR_KEY, run.error))
 
     @property
+    def last_report(self) -> str:
+        """The worker's own words in its previous attempt; empty if that had no report."""
+        run = self.runs.get(self.node.id)
+        return "" if run is None else str(run.output.get("summary", ""))
+
+    @property
     def prompt_messages(self) -> Sequence[str]:
         """All messages from people, and the subagent reports that are not delivered to another
         step."""

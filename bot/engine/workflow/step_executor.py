@@ -205,6 +205,7 @@ class StepExecutor:
             partial(self._fetch_messages, step.task),
             partial(self._deps.step_approvals.rules.may_hear, step.node),
         )
+        no_call = await self._no_call_note(step, worker, context)
         ask = ModelRequest(
             purpose=RunPurpose.STEP,
             prompt=context.prompt_prefix
@@ -213,12 +214,12 @@ class StepExecutor:
                 step.workflow,
                 step.runs,
                 step.node,
-                last_error=step.last_error,
+                last_error=_error_to_tell(step, no_call),
                 messages=step.prompt_messages,
                 delivered=self._delivered_to(worker.session.id),
             )
             + _deliverables_note(step)
-            + await self._no_call_note(step, worker, context),
+            + no_call,
             system_prompt="\n\n".join(
                 filter(None, (context.system_prompt, prompts.step_system(self._language, rules)))
             ),
@@ -361,9 +362,15 @@ def _files_to_parse(step: StartedStep, claimed: Sequence[str]) -> frozenset[str]
 
 _SHOWN_TOOLS = 6
 _NO_CALL_NOTE = (
-    "\n\nYou have not called a tool in this step. Call one now, whichever the step needs ({names});"
-    " report when you have its result."
+    "\n\nYou have not called a tool in this step, so nothing of it is done yet. Call one now,"
+    " whichever the step needs ({names}); report when you have its result."
 )
+
+
+def _error_to_tell(step: StartedStep, no_call: str) -> str:
+    """A small model that reads its own empty report again repeats it."""
+    is_empty_report = no_call and step.last_error == step.last_report
+    return "" if is_empty_report else step.last_error
 
 
 def _deliverables_note(step: StartedStep) -> str:

@@ -25,6 +25,11 @@ REFUSAL = (
     f"{ERROR_PREFIX}not made: this very call has brought the same result {MAX_REPEATS} times in a"
     " row and would bring it again. Do something else, or end with what you have."
 )
+REFUSAL_OF_SUCCESS = (
+    f"Not made again: this very call has succeeded {MAX_REPEATS} times in a row. Its work is done:"
+    " report that, or do what is still missing."
+)
+"""Small models take a refusal for a failure of their task."""
 _T = TypeVar("_T")
 
 
@@ -67,7 +72,7 @@ class RepeatedCallGuard:
         self._count = 0
         self._is_told = False
         for fingerprint, result in _turn_results(history):
-            if result == REFUSAL:
+            if result in {REFUSAL, REFUSAL_OF_SUCCESS}:
                 self._is_told = True
             else:
                 self.record(fingerprint, result)
@@ -81,7 +86,8 @@ class RepeatedCallGuard:
         if self._is_told:
             raise RepeatedCalls("the same call again, after the model was told")
         self._is_told = True
-        return REFUSAL
+        failed = self._last is not None and self._last[1].startswith(ERROR_PREFIX)
+        return REFUSAL if failed else REFUSAL_OF_SUCCESS
 
     def record(self, fingerprint: str, result: str) -> None:
         made = (fingerprint, result)

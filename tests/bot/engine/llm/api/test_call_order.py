@@ -12,7 +12,12 @@ import pytest
 
 from bot.engine.llm.api.access import ApiProvider
 from bot.engine.llm.api.backend import ApiBackend
-from bot.engine.llm.api.repetition import REFUSAL, RepeatedCallGuard, RepeatedCalls
+from bot.engine.llm.api.repetition import (
+    REFUSAL,
+    REFUSAL_OF_SUCCESS,
+    RepeatedCallGuard,
+    RepeatedCalls,
+)
 from bot.engine.llm.backend import PartialTurn
 from bot.engine.llm.tool_calls import AgentTool, CallDecision, CallKind, CallVerdict, ToolCall
 from tests.bot.engine.llm.builders import build_request, collect_run
@@ -110,7 +115,7 @@ async def test_the_third_identical_call_is_refused_and_the_fourth_ends_the_run(
         )
 
     assert made.steps.count("exec begins") == 2
-    assert models.requests[3].tool_results[-1] == ("exec", REFUSAL)
+    assert models.requests[3].tool_results[-1] == ("exec", REFUSAL_OF_SUCCESS)
     assert len(models.requests) == 4
     assert error.value.hint == "backend.repeats"
 
@@ -182,3 +187,12 @@ def test_a_history_that_cannot_be_read_counts_nothing() -> None:
     guard = RepeatedCallGuard([{"kind": "response", "parts": [3]}, "x", {"cli": {}}])
 
     assert guard.refuse("a") == ""
+
+
+def test_a_refusal_says_whether_the_repeated_call_has_failed() -> None:
+    guard = RepeatedCallGuard()
+    for result, refusal in (("Wrote a.md.", REFUSAL_OF_SUCCESS), ("Error: no file", REFUSAL)):
+        for _ in range(2):
+            assert guard.refuse(result) == ""
+            guard.record(result, result)
+        assert guard.refuse(result) == refusal
