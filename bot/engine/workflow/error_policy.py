@@ -151,6 +151,7 @@ def decide_on_answer(
     untranslated_files: Sequence[str] = (),
     called_nothing: bool = False,
     known_words: str = "",
+    failed_report: str = "",
     history: FailureHistory,
     words: TextCatalog,
     options: RetryOptions = DEFAULT_RETRY,
@@ -159,7 +160,8 @@ def decide_on_answer(
     exist, `unchanged_files` those that were to be written or changed and are as before. It may say
     that they were right already. `spoilt_files` can't be parsed any more, each with the reason,
     `untranslated_files` are not in the language that was asked for. With `called_nothing` it had
-    tools and used none in this attempt. `known_words` are those of its task."""
+    tools and used none in this attempt. `known_words` are those of its task, `failed_report` is
+    its report of the attempt before, which failed: the same words can't tell of a success."""
     # Imported on first use: its many patterns cost the start.
     from bot.engine.agent.requested_files import says_unchanged
 
@@ -173,6 +175,7 @@ def decide_on_answer(
             "work.spoilt_files": spoilt_files,
             "work.untranslated_files": untranslated_files,
             "work.unfilled_report": (unfilled,) if unfilled else (),
+            "work.same_report": ("",) if answer.summary == failed_report != "" else (),
         }
         found = ((key, files) for key, files in problems.items() if files)
         error = next((words(key, files=", ".join(files)) for key, files in found), "")

@@ -330,3 +330,17 @@ def test_who_wants_another_plan_without_a_call_is_asked_once_to_try() -> None:
     assert not decided(consecutive=0, called_nothing=True).replan
     assert decided(consecutive=1, called_nothing=True).replan
     assert decided(consecutive=0, called_nothing=False).replan
+
+
+def test_a_success_in_the_words_of_the_failure_is_none() -> None:
+    words = "The step before did not complete."
+    history = FailureHistory(consecutive=1)
+    answer = StepAnswer(status="done", summary=words)
+
+    again = decide_on_answer(answer, failed_report=words, history=history, words=WORDS)
+    assert again.stop is not None
+    assert again.stop[0] is TaskStatus.BLOCKED
+
+    other = decide_on_answer(answer, failed_report="No file.", history=history, words=WORDS)
+    assert other.status is NodeStatus.DONE
+    assert decide_on_answer(answer, history=history, words=WORDS).status is NodeStatus.DONE
