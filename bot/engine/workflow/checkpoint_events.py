@@ -98,10 +98,12 @@ class StartedStep:
         return "" if run is None else str(run.output.get(REPORTED_ERROR_KEY, run.error))
 
     @property
-    def last_report(self) -> str:
-        """The worker's own words in its previous attempt; empty if that had no report."""
+    def failed_report(self) -> str:
+        """The worker's own words, where these are the error of its previous attempt; else empty."""
         run = self.runs.get(self.node.id)
-        return "" if run is None else str(run.output.get("summary", ""))
+        # The summary may be cut.
+        report = "" if run is None else str(run.output.get("summary", ""))
+        return self.last_error if report and self.last_error.startswith(report) else ""
 
     @property
     def prompt_messages(self) -> Sequence[str]:

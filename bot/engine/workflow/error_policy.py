@@ -175,9 +175,9 @@ def decide_on_answer(
             "work.spoilt_files": spoilt_files,
             "work.untranslated_files": untranslated_files,
             "work.unfilled_report": (unfilled,) if unfilled else (),
-            "work.same_report": ("",) if answer.summary == failed_report != "" else (),
+            "work.same_report": (failed_report,) if failed_report == answer.summary else (),
         }
-        found = ((key, files) for key, files in problems.items() if files)
+        found = ((key, files) for key, files in problems.items() if any(files))
         error = next((words(key, files=", ".join(files)) for key, files in found), "")
     if error:
         if history.consecutive and options.policy is None:

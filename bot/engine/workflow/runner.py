@@ -380,7 +380,7 @@ class _TaskRun:
             untranslated_files=attempt.untranslated_files,
             called_nothing=attempt.called_nothing,
             known_words=words_of(step),
-            failed_report=step.last_report if step.last_error == step.last_report else "",
+            failed_report=step.failed_report,
             # Outages before count neither as attempts nor as warnings.
             history=replace(history, consecutive=history.consecutive if step.last_error else 0),
             words=self._words,

@@ -96,7 +96,7 @@ class StepAttempt:
     `unchanged_files` were to be written or changed and are as they were before the task;
     `spoilt_files` could be parsed before and can't be now, each with the reason;
     `untranslated_files` are not in the language that was asked for. With `called_nothing` its
-    worker says that it is blocked, had tools and used none."""
+    worker says that it could not do the step, had tools and used none."""
 
     step: StartedStep
     reply: ModelReply
@@ -246,7 +246,7 @@ class StepExecutor:
         step = replace(step, messages=steering.delivered)
         attempt = await self._check_files(step, reply, workspace)
         answer = reply.result.value
-        if not isinstance(answer, StepAnswer) or answer.status != "blocked":
+        if not isinstance(answer, StepAnswer) or answer.status == "done":
             return attempt
         idle = await self._has_only_talked(step, worker, context, since=step.run.started_at)
         return replace(attempt, called_nothing=idle)
@@ -369,8 +369,7 @@ _NO_CALL_NOTE = (
 
 def _error_to_tell(step: StartedStep, no_call: str) -> str:
     """A small model that reads its own empty report again repeats it."""
-    is_empty_report = no_call and step.last_error == step.last_report
-    return "" if is_empty_report else step.last_error
+    return "" if no_call and step.failed_report else step.last_error
 
 
 def _deliverables_note(step: StartedStep) -> str:
