@@ -110,15 +110,20 @@ async def propose_request(request: Request, asked: TimedRequest) -> ScheduleView
 async def propose_timed_task(request: Request, proposal: TaskProposal) -> Reply | None:
     """Propose what a model has understood; None if its time cannot be read. The person's own words
     count before what the model made of them, which may be off by a day."""
+    refusals = []
     for text in filter(None, (proposal.requested_time, proposal.computed_time)):
         try:
             timing = request.services.schedules.read_timing(text)
-        except UserError:
+        except UserError as error:
+            refusals.append(error)
             continue
         if proposal.is_reminder:
             return await _propose(request, _new_reminder(request, timing, proposal.text))
         body = TaskBody(instruction=proposal.text)
         return await _propose(request, await _new_job(request, timing, body, title=proposal.title))
+    if proposal.is_reminder and refusals:
+        # A task may be started now instead; a reminder may not.
+        raise refusals[0]
     return None
 
 

@@ -379,14 +379,16 @@ def _visible(of: PersonId | None, chat: ChatId | None) -> sa.ColumnElement[bool]
 
 def dump_timing(timing: Timing) -> dict[str, Any]:
     """The timing as JSON: `at`, `every` seconds from `start`, or `cron` on `days`, of them
-    the `nth` of a month; with `until` and `times` where it has an end."""
+    the `nth` of a month; with `since`, `until` and `times` where it has a beginning or an end."""
     match timing:
         case OneTime(at=at):
             return {"at": at.isoformat()}
         case Interval(every=every, start=start):
             data: dict[str, Any] = {"every": every.total_seconds(), "start": start.isoformat()}
-        case CronTiming(expression=expression, days=days, nth=nth):
+        case CronTiming(expression=expression, days=days, nth=nth, since=since):
             data = {"cron": expression, "days": days.value, **({"nth": nth} if nth else {})}
+            if since is not None:
+                data["since"] = since.isoformat()
         case _:
             assert_never(timing)
     if timing.until is not None:
@@ -412,6 +414,7 @@ def load_timing(data: Mapping[str, Any]) -> Timing:
         expression=data["cron"],
         days=DayFilter(data["days"]),
         nth=data.get("nth", 0),
+        since=datetime.fromisoformat(data["since"]) if "since" in data else None,
         until=until,
         times=times,
     )

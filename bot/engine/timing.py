@@ -34,6 +34,7 @@ HORIZON = timedelta(days=3653)
 MAX_CRON = 200
 """Characters of cron expressions."""
 
+_SECOND = timedelta(seconds=1)
 _MINUTE = timedelta(minutes=1)
 _DAY = timedelta(days=1)
 _CRON_FIELDS = 5
@@ -56,7 +57,9 @@ def next_due(
             return at.astimezone(UTC) if at > after else None
         case Interval():
             due = _next_of_interval(timing, after, zone)
-        case CronTiming():
+        case CronTiming(since=since):
+            if since is not None:
+                after = max(after, since - _SECOND)
             due = _next_of_cron(timing, after, zone, calendar)
         case _:
             assert_never(timing)

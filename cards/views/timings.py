@@ -43,17 +43,24 @@ def timing_text(timing: Timing, words: TextCatalog, zone: ZoneInfo) -> str:
             told = _interval_text(timing, words, zone)
         case CronTiming():
             told = _cron_text(timing, words)
+            if timing.since is not None:
+                day = _day_text(timing.since.astimezone(zone), "00:00:00", words, zone)
+                told = words("timing.since", told=told, at=day)
         case _:
             assert_never(timing)
     if timing.times:
         return words("timing.times", told=told, n=timing.times)
     if timing.until is None:
         return told
-    until = timing.until.astimezone(zone)
-    # The end of a day is the day.
-    is_day = f"{until:%H:%M:%S}" == "23:59:59"
-    last = f"{until:%Y-%m-%d}" if is_day else formats.date_time(until, zone)
-    return words("timing.until", told=told, at=f"{_day_name(until, words)} {last}")
+    until = _day_text(timing.until.astimezone(zone), "23:59:59", words, zone)
+    return words("timing.until", told=told, at=until)
+
+
+def _day_text(at: datetime, bound: str, words: TextCatalog, zone: ZoneInfo) -> str:
+    """The moment, without its hour if that is the `bound` of the day."""
+    is_day = f"{at:%H:%M:%S}" == bound
+    date = f"{at:%Y-%m-%d}" if is_day else formats.date_time(at, zone)
+    return f"{_day_name(at, words)} {date}"
 
 
 def _interval_text(timing: Interval, words: TextCatalog, zone: ZoneInfo) -> str:

@@ -48,11 +48,12 @@ class CronTiming:
     """Fires at the local times that match the five fields of `expression`, on the days of the
     filter. `L` and `#` are allowed in it; several expressions are joined by `; `. `nth` leaves
     one of the filter's days in each month: 1 is the first, -1 the last, 0 all of them. `until` and
-    `times` are as of an Interval."""
+    `times` are as of an Interval; nothing fires before `since`."""
 
     expression: str
     days: DayFilter = DayFilter.ANY
     nth: int = 0
+    since: datetime | None = None
     until: datetime | None = None
     times: int = 0
 

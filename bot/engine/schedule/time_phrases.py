@@ -8,8 +8,10 @@
   next. A week begins on Monday: 周日 and 下周日 are its last days.
 - A weekday is Monday to Friday; a working day and 工作日 are those of the calendar of holidays.
 - `12/3` is 3 December. A date without a year is the next one.
-- `until Friday` includes that Friday; `for two weeks` counts from now, `3 times` from the first.
-- `every 2 days` and `every 2 weeks` count from the first such time, `every 2 hours` from now.
+- `until Friday` includes that Friday; `for two weeks` counts from now or from the beginning that is
+  named, `3 times` from the first.
+- `every 2 days`, `every 2 weeks` and `every 2 months` count from the first such time, `every 2 hours`
+  from now.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from zoneinfo import ZoneInfo
 from bot.engine.schedule.phrases.composition import compose
 from bot.engine.schedule.phrases.model import TimePhrase
 from bot.engine.schedule.phrases.reader import read_phrase
-from bot.engine.schedule.phrases.requests import LIMIT, find_request, split_end
+from bot.engine.schedule.phrases.requests import EXCEPTION, LIMIT, find_request, split_end
 from bot.engine.schedule.phrases.words import ZH_NUMBER, normalise, read_amount
 from bot.engine.timing import TimingError, check_timing
 from handlers.ports_autonomy import TimedRequest
@@ -48,7 +50,7 @@ _LEAD = re.compile(r"[\s\"'`(]{0,5}(?:(?:me|us|for)(?=\s)|[在于])?\s{0,3}")
 _END = re.compile(r"[\s\"'`。.!！,，;)吧哦啊呀呢]{0,8}(?:please)?[\s.!]{0,3}")
 _BETWEEN = re.compile(r"[\s,，:：;；。、-]{0,5}(?:(?:to|that|about)\s{1,3})?[\s:]{0,3}")
 _UNREAD = re.compile(
-    rf"{LIMIT.pattern}|(?:[0-9]+|{ZH_NUMBER})\s?(?:times\b|[次遍])|之?前|以?内"
+    rf"{LIMIT.pattern}|{EXCEPTION.pattern}|农历|阴历|(?:[0-9]+|{ZH_NUMBER})\s?(?:times\b|[次遍])|之?前|以?内"
     r"|(?:\*|[0-9*]+[-/,])[0-9*/,\-]*(?:\s|$)"
 )
 """An end of a repetition, a number of times, a distance from the time, or a sixth field of a cron
@@ -58,6 +60,34 @@ _NO_TRAIL = re.compile(
     r"|until|till|before|截止|直到)\s?$"
 )
 _MARKS = " \t\n,，;；:：。、"
+
+
+_REASONS = (
+    (
+        re.compile(
+            r"\b(?:twice|thrice|[a-z0-9]{1,6}\stimes)\s(?:an?|per|each|every)\s[a-z]"
+            rf"|(?:每个?|一个?)(?:天|日|周|星期|礼拜|月|年).{{0,12}}(?:{ZH_NUMBER}|几)[次遍回]"
+        ),
+        "timing.how_often",
+    ),
+    (EXCEPTION, "timing.exception"),
+    (
+        re.compile(
+            r"\b(?:some\s?time|at\ssome\spoint|soon|later|one\sof\sthese\sdays|someday)\b"
+            r"|改天|改日|回头|过[一几]?(?:会儿?|阵子?|天再)|待会儿?|等会儿?|稍后|晚点|有空"
+        ),
+        "timing.vague",
+    ),
+    (re.compile(r"\b(?:before|by|no\slater\sthan)\s|之前|以前|[点号]前"), "timing.deadline"),
+)
+"""Wordings that give no time, and what is said about each."""
+
+
+def explain_refusal(text: str) -> TimingError:
+    """The error for a text in which no time was understood: what is missing, and what to write."""
+    plain = normalise(text[:MAX_READ])
+    found = (key for pattern, key in _REASONS if pattern.search(plain))
+    return TimingError(next(found, "timing.words"))
 
 
 def read_request(text: str, *, now: datetime, zone: ZoneInfo) -> TimedRequest | None:
@@ -88,7 +118,7 @@ def read_timing(text: str, *, now: datetime, zone: ZoneInfo) -> Timing:
     plain = normalise(text[:MAX_READ])
     timing, end, _ = _read_at(text, plain, now=now, zone=zone)
     if timing is None or not _END.fullmatch(plain, end) or len(text) > MAX_READ:
-        raise TimingError("timing.words")
+        raise explain_refusal(text)
     check_timing(timing, now=now, zone=zone)
     return timing
 
@@ -102,7 +132,7 @@ def split_timing(text: str, *, now: datetime, zone: ZoneInfo) -> tuple[Timing, s
         start = _BETWEEN.match(plain, end).end()  # type: ignore[union-attr] # it matches nothing
         if _UNREAD.match(plain, start):
             # More of the time that is not understood must not become a part of the work.
-            raise TimingError("timing.words")
+            raise explain_refusal(text)
         rest = text[start:last]
     else:
         timing, rest = _split_trailing(text, plain, now=now, zone=zone)
@@ -115,7 +145,7 @@ def _split_trailing(text: str, plain: str, *, now: datetime, zone: ZoneInfo) -> 
         phrase = read_phrase(plain, start, loose=True)
         if phrase and _END.fullmatch(plain, phrase.end) and not _NO_TRAIL.search(plain, 0, start):
             return _compose_own(phrase, now=now, zone=zone), text[:start].rstrip(_MARKS)
-    raise TimingError("timing.words")
+    raise explain_refusal(text)
 
 
 def _ends_word(text: str, end: int) -> bool:

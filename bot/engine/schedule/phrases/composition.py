@@ -17,7 +17,7 @@ from bot.engine.schedule.phrases.model import (
     TimePhrase,
 )
 from bot.engine.schedule.phrases.words import Amount
-from bot.engine.timing import MAX_CRON, TimingError, local_to_utc
+from bot.engine.timing import MAX_CRON, TimingError, WeekdayCalendar, local_to_utc, next_due
 from storage.records.schedules import CronTiming, DayFilter, Interval, OneTime, Timing
 
 _DEFAULT_HOUR = 9
@@ -27,6 +27,8 @@ _MIN_RUN = 3
 _SATURDAY = 5
 _YEAR_MONTHS = 12
 _MONTH_STEPS = frozenset({1, 2, 3, 4, 6, 12})
+
+_FAR = datetime.max.replace(tzinfo=UTC)
 
 _Hour = tuple[int, int]
 """An hour and a minute. Hours from 24 on are those of the next day."""
@@ -39,10 +41,8 @@ def compose(phrase: TimePhrase, *, now: datetime, zone: ZoneInfo) -> Timing:
     own = ZoneInfo(phrase.zone) if phrase.zone else zone
     try:
         if phrase.repeats:
-            timing = _compose_repetition(phrase, now.astimezone(own), own)
-            until = _compose_end(phrase, now.astimezone(zone), own)
-            return replace(timing, until=until, times=phrase.times)
-        if phrase.has_end:
+            return _compose_bounded(phrase, now.astimezone(zone), own)
+        if phrase.has_bound:
             raise TimingError("timing.inexpressible")
         if not phrase.has_day and phrase.delay is None:
             return OneTime(at=_compose_moment(phrase, now.astimezone(own), own))
@@ -119,6 +119,32 @@ def _compose_date(phrase: TimePhrase, hour: _Hour, now: datetime, zone: ZoneInfo
     return next((at for at in found if at > now), found[-1])
 
 
+def _compose_bounded(phrase: TimePhrase, now: datetime, zone: ZoneInfo) -> CronTiming | Interval:
+    """A repetition from its beginning to its end. What is counted is counted from the beginning."""
+    since = _compose_start(phrase.since, now, zone) if phrase.since else None
+    if phrase.since and phrase.since.has_hour and not (phrase.has_hour or phrase.repeats_by_clock):
+        # `every day from Monday at 9`
+        phrase = replace(phrase, clocks=phrase.since.clocks, part=phrase.since.part)
+    if since is not None and since <= now:
+        since = None
+    before = now if since is None else (since - timedelta(seconds=1)).astimezone(now.tzinfo)
+    timing = _compose_repetition(phrase, before.astimezone(zone), zone)
+    until = _compose_end(phrase, before, zone)
+    if since is None:
+        return replace(timing, until=until, times=phrase.times)
+    if isinstance(timing, Interval):
+        start = since if phrase.every is Every.SPAN else timing.start
+        return replace(timing, start=start, until=until, times=phrase.times)
+    return replace(timing, since=since, until=until, times=phrase.times)
+
+
+def _compose_start(since: TimePhrase, now: datetime, zone: ZoneInfo) -> datetime:
+    """A day without an hour belongs to the repetition as a whole."""
+    if since.has_hour or (since.delay is not None and not since.delay.is_whole_days):
+        return _compose_moment(since, now, zone)
+    return _compose_moment(replace(since, clocks=[ClockTime(hour=0, exact=True)]), now, zone)
+
+
 def _compose_end(phrase: TimePhrase, now: datetime, zone: ZoneInfo) -> datetime | None:
     """The last moment of a repetition. A day without an hour belongs to it as a whole."""
     if phrase.lasting is not None:
@@ -150,6 +176,8 @@ def _compose_repetition(phrase: TimePhrase, now: datetime, zone: ZoneInfo) -> Cr
             )
         case Every.DAY | Every.WEEK if phrase.step != 1:
             return _compose_days_apart(phrase, now, zone)
+        case Every.MONTH if phrase.from_first:
+            return _compose_months_apart(phrase, now, zone)
         case _:
             return _cron_of_hours(phrase, _hours(phrase))
 
@@ -180,6 +208,17 @@ def _compose_days_apart(phrase: TimePhrase, now: datetime, zone: ZoneInfo) -> In
     if start <= now:
         start = _at(day + timedelta(days=7 if phrase.every is Every.WEEK else 1), hours[0], zone)
     return Interval(every=timedelta(days=days), start=start)
+
+
+def _compose_months_apart(phrase: TimePhrase, now: datetime, zone: ZoneInfo) -> CronTiming:
+    """Every so many months, from the first such day to come."""
+    firsts = range(1, min(phrase.step, _YEAR_MONTHS) + 1)
+    found = [_cron_of_hours(replace(phrase, first_month=n), _hours(phrase)) for n in firsts]
+    days = WeekdayCalendar()
+    return min(
+        found,
+        key=lambda each: next_due(each, after=now, zone=zone, calendar=days) or _FAR,
+    )
 
 
 def _compose_often(phrase: TimePhrase, often: Amount) -> CronTiming:
@@ -271,7 +310,8 @@ def _month_fields(phrase: TimePhrase) -> tuple[str, str, str]:
     if step not in _MONTH_STEPS:
         raise TimingError("timing.too_often" if step == 0 else "timing.inexpressible")
     # The end of a quarter is in its last month.
-    first = step if phrase.month_days and max(phrase.month_days) < 0 else 1
+    is_at_end = bool(phrase.month_days) and max(phrase.month_days) < 0
+    first = phrase.first_month or (step if is_at_end else 1)
     months = "*" if step == 1 else ",".join(str(n) for n in range(first, _YEAR_MONTHS + 1, step))
     if phrase.month is not None:
         months = str(phrase.month)

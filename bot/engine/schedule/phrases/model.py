@@ -60,8 +60,9 @@ class ClockTime:
 class TimePhrase:
     """The meaning of a phrase. `end` is the place after it. `week` and `month_offset` count from
     the present one; days of the week from Monday, 0. `often` is the span between the
-    times of a day, within the `window`. A repetition ends at `until`, after `lasting`, or
-    after so many `times`."""
+    times of a day, within the `window`. A repetition begins at `since`, and ends at `until`, after
+    `lasting`, or after so many `times`. With `from_first`, months count from the first such day
+    to come, which composition puts into `first_month`; otherwise from January."""
 
     end: int
     every: Every | None = None
@@ -85,6 +86,9 @@ class TimePhrase:
     part: DayPart | None = None
     instant: datetime | None = None
     zone: str = ""
+    from_first: bool = False
+    first_month: int = 0
+    since: TimePhrase | None = None
     until: TimePhrase | None = None
     lasting: Amount | None = None
     times: int = 0
@@ -104,6 +108,20 @@ class TimePhrase:
     @property
     def has_end(self) -> bool:
         return self.until is not None or self.lasting is not None or self.times > 0
+
+    @property
+    def has_bound(self) -> bool:
+        return self.since is not None or self.has_end
+
+    @property
+    def names_date(self) -> bool:
+        """False for a day of any month, such as `the 5th`."""
+        return not self.month_days or self.month is not None or self.month_offset is not None
+
+    def take_bounds(self, other: TimePhrase) -> None:
+        """Begin and end as the other does."""
+        self.since, self.until = other.since, other.until
+        self.lasting, self.times = other.lasting, other.times
 
     @property
     def takes_often(self) -> bool:

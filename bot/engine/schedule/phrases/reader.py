@@ -25,9 +25,18 @@ def read_phrase(text: str, at: int, *, loose: bool) -> TimePhrase | None:
     return None if phrase.is_empty else phrase
 
 
-def read_end(text: str, at: int, phrase: TimePhrase) -> int | None:
-    """The place after an end of the repetition, such as `until Friday`, taken into the phrase."""
-    for read in _ENDS:
+def read_bounds(text: str, at: int, phrase: TimePhrase) -> int | None:
+    """The place after a beginning or an end of the repetition, or after both, such as `starting
+    Monday, until Friday`, which the phrase takes."""
+    found, end = None, _read_bound(text, at, phrase)
+    while end is not None:
+        joint = _JOINT.match(text, end)
+        found, end = end, _read_bound(text, joint.end() if joint else end, phrase)
+    return found
+
+
+def _read_bound(text: str, at: int, phrase: TimePhrase) -> int | None:
+    for read in _BOUNDS:
         if (end := read(text, at, phrase)) is not None:
             return end
     return None
@@ -40,17 +49,74 @@ def _read_element(text: str, at: int, phrase: TimePhrase, *, loose: bool) -> int
     for read in _READERS:
         if (end := read(text, at, phrase)) is not None:
             return end
+    if (end := _take_element(text, at, phrase)) is not None:
+        return end
+    return _read_bare_hour(text, at, phrase) if loose else None
+
+
+def _take_element(text: str, at: int, phrase: TimePhrase) -> int | None:
     for pattern, take in _ELEMENTS:
         match = pattern.match(text, at)
         if match and take(match, phrase):
             return match.end()
-    return _read_bare_hour(text, at, phrase) if loose else None
+    return None
+
+
+def _read_since(text: str, at: int, phrase: TimePhrase) -> int | None:
+    """`starting tomorrow`, `from Monday on`, `从下周一开始`, before or after a repetition. An hour
+    alone is none: `每天从9点开始` may mean a part of each day."""
+    if phrase.since is not None or phrase.delay is not None:
+        return None
+    lead = _SINCE.match(text, at)
+    since = _read_moment(text, lead.end() if lead else at)
+    if since is None or not (since.has_day or since.delay) or len(since.weekdays) > 1:
+        return None
+    tail = _SINCE_TAIL.match(text, since.end)
+    end = tail.end() if tail else since.end
+    is_range = lead is not None and _TO.match(text, end) is not None
+    is_first = repetitions.REPETITION.match(text, end) is not None
+    is_last = phrase.repeats and _AFTER_DAY.match(text, end)
+    is_bound = since.names_date and (is_range or is_first or is_last)
+    if tail is None and not (lead and (lead["clear"] or is_bound)):
+        return None
+    if not (phrase.repeats or is_range or is_first):
+        return None
+    phrase.since = since
+    return end
+
+
+def _read_moment(text: str, at: int) -> TimePhrase | None:
+    """A phrase of a single time, which ends where a repetition begins."""
+    phrase, end = TimePhrase(end=at), at
+    while not repetitions.REPETITION.match(text, end):
+        found = _read_single(text, end, phrase)
+        if found is None and phrase.end > at and (joint := _JOINT.match(text, end)):
+            found = _read_single(text, joint.end(), phrase)
+        if found is None:
+            break
+        phrase.end = end = found
+    return None if phrase.is_empty or phrase.repeats else phrase
+
+
+def _read_single(text: str, at: int, phrase: TimePhrase) -> int | None:
+    if (end := repetitions.read_delay(text, at, phrase)) is not None:
+        return end
+    return _take_element(text, at, phrase)
+
+
+_SINCE = re.compile(
+    r"(?P<clear>(?:starting|beginning|commencing)(?:\s(?:from|on|in(?=\s[a-z]{3,9}\s[0-9])))?|as\sof"
+    r"|effective)\s|from\s|[从自]"
+)
+_SINCE_TAIL = re.compile(rf"\s(?:on|onwards?|forward){NUMBER_END}|\s?(?:开始|起)(?!床|来|飞|跑)")
+_AFTER_DAY = re.compile(r"\s{0,2}(?:[,;.。]|$|remind\s|提醒)")
+_TO = re.compile(r"\s(?:to|until|till|through)\s|\s?(?:一直)?[到至]")
 
 
 def _read_until(text: str, at: int, phrase: TimePhrase) -> int | None:
     """`until Friday`, `到月底为止`, after a repetition."""
     lead = _UNTIL.match(text, at)
-    if lead is None or phrase.has_end:
+    if lead is None or phrase.has_end or (lead[0] == "to " and phrase.since is None):
         return None
     until = read_phrase(text, lead.end(), loose=False)
     if until is None or until.repeats or until.window or until.has_end:
@@ -72,7 +138,7 @@ def _read_until(text: str, at: int, phrase: TimePhrase) -> int | None:
 
 
 _UNTIL = re.compile(
-    r"(?:until|till|til|through|thru|up\sto)\s|(?:一直|持续|坚持)?(?:直到|截[止至]到?|到|至)\s?"
+    r"(?:until|till|til|through|thru|up\sto|to)\s|(?:一直|持续|坚持)?(?:直到|截[止至]到?|到|至)\s?"
 )
 _UNTIL_END = re.compile(r"\s?(?:为止|结束)")
 _NOT_UNTIL = re.compile(r"\s?(?:之?前|以前|之?后|以后|的)")
@@ -102,8 +168,8 @@ def _is_within_word(text: str, at: int, phrase: TimePhrase) -> bool:
     return phrase.is_empty or not (around[0].isalpha() and around[1].isdigit())
 
 
-_ENDS = (repetitions.read_lasting, repetitions.read_times, _read_until)
-_READERS = (repetitions.read_delay, repetitions.read_span, *_ENDS, _read_zone)
+_BOUNDS = (_read_since, repetitions.read_lasting, repetitions.read_times, _read_until)
+_READERS = (*_BOUNDS[:1], repetitions.read_delay, repetitions.read_span, *_BOUNDS[1:], _read_zone)
 _JOINT = re.compile(
     r"(?:\s{0,3},\s{0,2}|\s{1,3}|\s?的\s?|\s?(?:大概|大约|差不多)在?\s?|\s?\((?=北京|上海|中国|utc))"
 )

@@ -64,6 +64,7 @@ def read_span(text: str, at: int, phrase: TimePhrase) -> int | None:
     gap = "隔" in lead[0]
     if amount.months and not amount.days and not amount.span:
         phrase.repeat(Every.MONTH, amount.months)
+        phrase.from_first = amount.months > 1
     elif amount.days and not amount.months and not amount.span:
         in_days = re.search("d|[天日]", text[lead.end() : end]) is not None
         step = amount.days if in_days else amount.days // 7
@@ -94,6 +95,7 @@ def _repeat_every_other(match: re.Match[str], phrase: TimePhrase) -> None:
         phrase.weekdays = [day_number(what)]
     else:
         phrase.repeat(_OTHER_UNITS[what], 2)
+        phrase.from_first = what == "month"
 
 
 _OTHER_UNITS = {
@@ -106,7 +108,7 @@ _OTHER_UNITS = {
 }
 _EVERY_OTHER = re.compile(
     rf"every\s(?:other|second|2nd)\s(day|week|hour|month|{EN_DAY}){NUMBER_END}(?!\s(?:of|in)\s)"
-    r"|隔([天日周])|"
+    rf"|隔(?=(?:周|星期|礼拜){ZH_DAYS})|隔([天日周])|"
     rf"(?:biweekly|fortnightly|every\sfortnight){NUMBER_END}"
 )
 _SPAN_LEAD = re.compile(r"every\s(?!(?:an?|one)\s)|每隔|每(?!一?[天日年周月]|个?[月季周小]|分钟)")
@@ -145,10 +147,15 @@ _TIME_OF_DAY = re.compile(rf"[\s,]{{0,2}}的?(?:{ZH_PART}|{ZH_NUMBER}[点:])")
 def read_times(text: str, at: int, phrase: TimePhrase) -> int | None:
     """`3 times`, `共3次`. Right after a day they are those of each day, which are not read here."""
     match = _TIMES_EN.match(text, at) or _TIMES_ZH.match(text, at)
-    if match is None or phrase.has_end or not phrase.repeats:
+    if match is None or phrase.has_end:
         return None
     is_apart = text[max(0, at - 2) : at].rstrip(" ").endswith(",")
-    if not (match["total"] or is_apart or phrase.clocks or phrase.every is Every.SPAN):
+    is_first = match["total"] is not None or text[match.end() :][:1] in {",", ""}
+    if not phrase.repeats and not (is_first and REPETITION.match(text, match.end())):
+        return None
+    if phrase.repeats and not (
+        match["total"] or is_apart or phrase.clocks or phrase.every is Every.SPAN
+    ):
         return None
     number = _TIMES_WORDS.get(match["n"]) or parse_number(match["n"])
     if not number or number > _MAX_TIMES or number != int(number):

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from bot.engine.schedule.phrases.model import TimePhrase
-from bot.engine.schedule.phrases.reader import read_end, read_phrase
-from bot.engine.schedule.phrases.words import NUMBER_END, read_amount
+from bot.engine.schedule.phrases.model import Every, TimePhrase
+from bot.engine.schedule.phrases.reader import read_bounds, read_phrase
+from bot.engine.schedule.phrases.words import EN_DAY, NUMBER_END, read_amount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +25,9 @@ class FoundRequest:
 def find_request(text: str) -> FoundRequest | None:
     """The request in a normalised message, None where it is not clear."""
     lead = _Lead.read(text, 0)
-    if (_QUESTION_END.search(text) and not lead.is_question) or _EXCEPTION.search(text):
+    if (_QUESTION_END.search(text) and not lead.is_question) or EXCEPTION.search(text):
         return None
-    found = _read_request(text, lead)
+    found = _read_request(text, lead) or _read_bounded(text, lead)
     if found is None or any(_TALK_ZH.search(text, start, end) for start, end in found.parts):
         return None
     if found.phrase.repeats and found.parts:
@@ -41,28 +41,29 @@ def find_request(text: str) -> FoundRequest | None:
 
 
 def split_end(text: str, phrase: TimePhrase, start: int, end: int) -> int:
-    """Take the end of the repetition into the phrase where the subject, from `start` to `end`, says
-    it last; returns the place where the subject ends: `每天8点提醒我喝水，到月底`."""
-    if phrase.has_end:
-        return end
-    for match in _LATE_END.finditer(text, start, end):
+    """Take the beginning or the end of the repetition into the phrase where the subject, from
+    `start` to `end`, says it last; returns the place where the subject ends: `每天8点提醒我喝水，
+    到月底`."""
+    for match in _LATE_BOUND.finditer(text, start, end):
         at = match.end("apart")
         trial = replace(phrase)
-        after = read_end(text, at, trial)
+        after = read_bounds(text, at, trial)
         is_whole = after is not None and _END.match(text, after)
         # `remind me every day to work until 5`, `把文件送到` are parts of the subject.
-        is_clear = bool(match["apart"].strip()) or (
-            trial.until is not None and (trial.until.has_day or phrase.repeats_by_clock)
+        is_clear = (
+            bool(match["apart"].strip())
+            or trial.since is not phrase.since
+            or (trial.until is not None and (trial.until.has_day or phrase.repeats_by_clock))
         )
         if is_whole and is_clear:
-            phrase.until, phrase.lasting, phrase.times = trial.until, trial.lasting, trial.times
+            phrase.take_bounds(trial)
             return match.start()
     return end
 
 
-_LATE_END = re.compile(
-    r"(?P<apart>[\s,;。、]{1,3}|(?=一?直?到|截[止至]))(?=(?:until|till|til|through|for|only|a\stotal|[0-9a-z]+\stimes|twice"
-    r"|thrice)\b|一?直?到|截[止至]|持续|坚持|连续|为期|[一总]?共|只|[0-9一二两三四五六七八九十]+次)"
+_LATE_BOUND = re.compile(
+    r"(?P<apart>[\s,;。、]{1,3}|(?=一?直?到|截[止至]))(?=(?:starting|beginning|from|until|till|til|through|for|only|a\stotal|[0-9a-z]+\stimes|twice"
+    r"|thrice)\b|[从自]|[明后下今].{1,5}[起开]|一?直?到|截[止至]|持续|坚持|连续|为期|[一总]?共|只|[0-9一二两三四五六七八九十]+次)"
 )
 
 
@@ -168,7 +169,9 @@ _QUESTION_EN = re.compile(
 _QUESTION_ZH = re.compile(
     r"[\s,:]{0,4}(?:了|过|什么|有什么|有哪些|有没有|是什么|要做什么|的|吗|几|哪|怎么|为什么|呢|功能|我们昨)"
 )
-_EXCEPTION = re.compile(r"除外|除了|\bexcept\b|\bunless\b")
+EXCEPTION = re.compile(
+    rf"除外|除了|\b(?:except|excluding|unless|apart\sfrom|other\sthan)\b|\bbut\s(?:not|on)?\s?(?:{EN_DAY}|weekend)"
+)
 LIMIT = re.compile(
     r"\b(?:until|till|starting|beginning)\b|直到|为止|[到至](?=[0-9一二三四五六七八九十]+[号日])"
 )
@@ -196,6 +199,23 @@ def _read_request(text: str, lead: _Lead) -> FoundRequest | None:
     if alarm := _ALARM_ZH.match(text, lead.end):
         return _read_alarm(text, alarm.end())
     return _read_trailing_reminder(text, lead.end) or _read_work(text, lead)
+
+
+def _read_bounded(text: str, lead: _Lead) -> FoundRequest | None:
+    """`starting tomorrow, remind me every day at 7 to …`, `到月底为止，提醒我每天…`."""
+    bounds = TimePhrase(end=lead.end, every=Every.DAY)
+    end = read_bounds(text, lead.end, bounds)
+    if end is None:
+        return None
+    found = _read_request(text, _Lead.read(text, end))
+    if found is None or found.phrase.has_bound:
+        return None
+    phrase = found.phrase
+    if bounds.lasting and bounds.lasting.is_whole_days and not (phrase.has_day or phrase.delay):
+        # `for three days remind me at noon`
+        phrase.every = phrase.every or Every.DAY
+    phrase.take_bounds(bounds)
+    return found if phrase.repeats else None
 
 
 def _read_after_time(text: str, lead: _Lead, phrase: TimePhrase) -> FoundRequest | None:

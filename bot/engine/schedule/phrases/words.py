@@ -42,6 +42,7 @@ _EN_NUMBERS = {
     "half a": 0.5,
     "half an": 0.5,
     "a quarter of an": 0.25,
+    "three quarters of an": 0.75,
     "quarter of an": 0.25,
     "another": 1,
 }

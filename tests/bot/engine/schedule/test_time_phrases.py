@@ -53,9 +53,10 @@ def _endless(timing: Timing) -> str:
             elif minutes % 60 == 0:
                 size = f"{minutes // 60}h"
             return f"every {size} from {start.astimezone(SHANGHAI):%m-%d %H:%M}"
-        case CronTiming(expression=expression, days=days, nth=nth):
+        case CronTiming(expression=expression, days=days, nth=nth, since=since):
             of = f"{days}#{nth}" if nth else days
-            return expression if days is DayFilter.ANY else f"{of} {expression}"
+            said = expression if days is DayFilter.ANY else f"{of} {expression}"
+            return f"{said} since {since.astimezone(SHANGHAI):%m-%d}" if since else said
 
 
 @all_cases(("phrase", "told"), rows(timing_tables.CHINESE) + rows(timing_tables.ENGLISH))

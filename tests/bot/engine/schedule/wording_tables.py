@@ -7,6 +7,18 @@ or leaves in doubt what it asks), and the subject after `>` for a reminder or `*
 from __future__ import annotations
 
 CHINESE = """
+从下周一开始每天早上8点提醒我背单词 | 0 8 * * * since 11-30 | > 背单词
+每天早上8点提醒我喂猫，从明天到周日 | 0 8 * * * since 11-27 until 11-29 | > 喂猫
+两周后开始，每周一提醒我交报表 | 0 9 * * 1 since 12-10 | > 交报表
+从12月1日到24日每天早上提醒我开日历 | 0 9 * * * since 12-01 until 12-24 | > 开日历
+到月底为止，每天下午4点提醒我填工时 | 0 16 * * * until 11-30 | > 填工时
+未来三天中午提醒我吃抗生素 | 0 12 * * * until 11-29 10:00 | > 吃抗生素
+隔周四上午11点提醒我浇仙人掌 | every 14d from 11-26 11:00 | > 浇仙人掌
+每三个月10号早上9点把依赖报告发给我 | 0 9 10 3,6,9,12 * | * 把依赖报告发给我
+除了周日每天早上6点提醒我跑步 | -
+从明天开始我要休假 | -
+下周一开始用新办公室 | -
+每天9点开始的站会太早了 | -
 明儿早上七点一刻叫我起床 | 11-27 07:15 | > 起床
 大后天下午两点半提醒我去取快递 | 11-29 14:30 | > 去取快递
 下下周三上午10点提醒我体检 | 12-09 10:00 | > 体检
@@ -210,7 +222,7 @@ next Monday 上午10点提醒我交 OKR | 11-30 10:00 | > 交 OKR
 凌晨4点叫我看球 | 11-27 04:00 | > 看球
 十一点半叫我吃饭 | 11-26 11:30 | > 吃饭
 后天8点 提醒我 面签 | 11-28 08:00 | > 面签
-12月1号开始每天早上8点提醒我吃药 | -
+12月1号开始每天早上8点提醒我吃药 | 0 8 * * * since 12-01 | > 吃药
 每天早上8点提醒我吃药，直到下周五 | 0 8 * * * until 12-04 | > 吃药
 每天8点提醒我喝水到月底 | 0 8 * * * until 11-30 | > 喝水
 工作日9点到18点每小时提醒我喝水，到12月4日 | working 0 9-18 * * * until 12-04 | > 喝水
@@ -276,6 +288,18 @@ every Friday 下午5点 提醒我 send 周报 | 0 17 * * 5 | > send 周报
 """
 
 ENGLISH = """
+from Monday on, send me the weather every morning at 6:30 | 30 6 * * * since 11-30 | * send me the weather
+remind me every day at 7am starting next Monday to take my pills | 0 7 * * * since 11-30 | > take my pills
+remind me to feed the cat every day at 8 from tomorrow until Sunday | 0 8 * * * since 11-27 until 11-29 | > feed the cat
+every two weeks on Monday starting December 7 remind me to pay Ann | every 14d from 12-07 09:00 | > pay Ann
+starting tomorrow at 18:00 remind me every 2 hours to drink | every 2h from 11-27 18:00 | > drink
+from next week remind me each Wednesday at 2pm to call the client | 0 14 * * 3 since 11-30 | > call the client
+for the next three days remind me at noon to take the pills | 0 12 * * * until 11-29 10:00 | > take the pills
+remind me ten times, every 10 minutes, to check the oven | every 10m from 11-26 10:10 10 times | > check the oven
+every 3 months on the 10th at 9 send me the report | 0 9 10 3,6,9,12 * | * send me the report
+starting tomorrow I will be on vacation | -
+from Monday on we use the new office | -
+remind me every day but Monday to run | -
 remind me tmrw at 8 to take the bins out | 11-27 08:00 | > take the bins out
 remind me tomorow at 9am to call mum | 11-27 09:00 | > call mum
 Remind me tommorow morning to buy milk | 11-27 09:00 | > buy milk
@@ -330,7 +354,7 @@ remind me on the 15th of each month to pay rent | 0 9 15 * * | > pay rent
 remind me on the last day of the month to back up photos | 0 9 L * * | > back up photos
 remind me on the second Tuesday of every month at 2 pm to patch the servers | 0 14 * * 2#2 | > patch the servers
 remind me quarterly to rotate keys | 0 9 1 1,4,7,10 * | > rotate keys
-remind me every 3 months to change the filter | 0 9 1 1,4,7,10 * | > change the filter
+remind me every 3 months to change the filter | 0 9 1 3,6,9,12 * | > change the filter
 remind me yearly on March 8 to buy flowers | 0 9 8 3 * | > buy flowers
 set an alarm for 6:15 tomorrow | 11-27 06:15 | >
 set a timer for 12 minutes | 11-26 10:12 | >
@@ -481,7 +505,7 @@ remind me tomorrow about the 3pm meeting | 11-27 09:00 | > the 3pm meeting
 remind me every Monday and Thursday at 7 and 19 to feed the fish | 0 7,19 * * 1,4 | > feed the fish
 remind me every Monday at 9 and every Friday at 5 to report | -
 remind me on the 10th at 9 and the 25th at 3 | -
-remind me starting tomorrow every day at 9 to write | -
+remind me starting tomorrow every day at 9 to write | 0 9 * * * since 11-27 | > write
 remind me from tomorrow on | -
 remind me for the next 3 days at 9 to stretch | -
 remind me for three days at 9 to stretch | -
