@@ -80,6 +80,8 @@ def tell():
         there = [name for name, module in sys.modules.items() if module is not None]
         json.dump(there, file)
 atexit.register(tell)
+end = os._exit
+os._exit = lambda status: (tell(), end(status))
 from bot.__main__ import main
 main()
 """
@@ -96,6 +98,7 @@ async def loaded(home: Path, *command: str, **settings: str) -> frozenset[str]:
         *command,
         cwd=home.parent,
         env=environment(home, note, settings),
+        stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
@@ -141,6 +144,13 @@ async def test_help_imports_almost_nothing(tmp_path: Path) -> None:
 
 async def test_the_status_of_a_program_that_does_not_run_loads_no_engine(used_home: Path) -> None:
     found = await loaded(used_home, "status")
+
+    assert found & {"sqlalchemy", "bot"}
+    assert not found & (ENGINE | SERVER | MODELS), sorted(found)
+
+
+async def test_a_hook_without_a_running_program_loads_no_engine(used_home: Path) -> None:
+    found = await loaded(used_home, "hook", "session-start")
 
     assert found & {"sqlalchemy", "bot"}
     assert not found & (ENGINE | SERVER | MODELS), sorted(found)

@@ -30,7 +30,8 @@ from bot.config.settings import Settings
 from bot.engine.mcp.client.server_pool import McpServerPool
 from bot.engine.mcp.client.sign_in import CALLBACK_PATH
 from bot.engine.mcp.server import protocol
-from bot.engine.mcp.server.memory_server import ForbiddenScope, McpMemoryServer
+from bot.engine.mcp.server.memory_access import ForbiddenScope
+from bot.engine.mcp.server.memory_server import McpMemoryServer
 from bot.engine.upkeep import BackupScheduler, RestoreNotice
 from bot.transports.inbox import InboxService
 from bot.transports.supervisor import ChannelSupervisor

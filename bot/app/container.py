@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from bot.app.autonomy import AutonomyDeps, AutonomyServices, build_autonomy
@@ -13,7 +13,8 @@ from bot.app.channel_setup import ChannelSetupService
 from bot.app.doctor import build_doctor
 from bot.app.engine import EngineServices, build_engine_services
 from bot.app.feishu_setup import FeishuSetupService
-from bot.app.memory import build_memory_port, build_retriever
+from bot.app.memory import build_memory_port
+from bot.app.memory_retrieval import build_local_retriever, build_mcp_memory
 from bot.app.model_setup import ModelSetupService
 from bot.app.reports import build_reports
 from bot.app.repositories import RepositorySet, build_repositories
@@ -26,9 +27,7 @@ from bot.config.settings import Settings
 from bot.engine.agent.budget import CostReportService, SpendingCaps
 from bot.engine.agent.session_history import TranscriptService
 from bot.engine.agent.skills import SkillDrafter
-from bot.engine.mcp.server.memory_access import McpMemoryDeps
 from bot.engine.mcp.server.memory_server import McpMemoryServer
-from bot.engine.memory.context_builder import MemoryContextBuilder
 from bot.engine.memory.conversation_archive.service import ConversationHistoryService
 from bot.engine.permissions.service import StandingPermissionService
 from bot.engine.redaction import SecretMasker
@@ -51,7 +50,6 @@ from handlers.ports import HandlerServices
 from handlers.router import Router
 from storage.db import Database
 from storage.heartbeat import HeartbeatRepo
-from storage.memory.cells import ExtractionJobRepo
 from storage.messages.outbox import DeliveryAttempt
 from storage.records.feishu_setup import SetupSession
 from storage.records.messages import ChatAddress, MessageSender
@@ -86,30 +84,13 @@ class Container:
     def memory_server(self) -> McpMemoryServer:
         settings, store, clock = self.settings, self.repositories, self.clock
         workers, memory = self.engine.workers, self.engine.memory
-        local = settings.memory.model_copy(update={"rerank_url": ""})
-        stores = McpMemoryDeps(
-            db=store.db,
-            entries=store.memory.entries,
-            cells=store.memory.cells,
-            recall=memory.retriever,
-            injection=MemoryContextBuilder(
-                entries=store.memory.entries,
-                retriever=memory.retriever,
-                list_injected=memory.usage.list_injected,
-                now=clock.now,
-                budget=settings.memory.told_tokens,
-                zone=settings.zone,
-            ),
-            changed=store.memory.feed,
-            jobs=ExtractionJobRepo(store.db) if settings.memory.extract else None,
-            mask=workers.redactor.mask,
-            now=clock.now,
-            zone=settings.zone,
+        build = partial(
+            build_mcp_memory, settings, store.db, store.memory, clock, mask=workers.redactor.mask
         )
-        retriever = build_retriever(settings.model_copy(update={"memory": local}), store, clock)
+        local = build_local_retriever(settings, store.db, store.memory, clock)
         return McpMemoryServer(
-            stores=stores,
-            local_stores=replace(stores, recall=retriever),
+            stores=build(recall=memory.retriever),
+            local_stores=build(recall=local),
             history=workers.history.history,
             get_chat=self.get_local_chat,
         )

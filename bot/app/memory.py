@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from importlib.util import find_spec
 
 from bot.app.lifecycle import AppService
 from bot.app.live_models import LiveModels
+from bot.app.memory_retrieval import build_embedding_index, build_retriever
 from bot.app.repositories import RepositorySet
 from bot.config.settings import Settings
 from bot.engine.agent.background_calls import BackgroundModelCalls
 from bot.engine.agent.memory_hooks import MemoryBriefing
 from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.agent.worker_context import ContextBlock
-from bot.engine.memory import embeddings, episodes, maintenance
+from bot.engine.memory import episodes, maintenance
 from bot.engine.memory.admission import AdmissionAuditor, AdmissionPreset
 from bot.engine.memory.candidate_review import CandidateApprovalRequester
 from bot.engine.memory.change_feed import ForeignWriteDetector
@@ -43,10 +42,7 @@ from bot.engine.memory.markdown_sync.sync_service import (
 from bot.engine.memory.promotion import FactPromoter, QualityMetrics
 from bot.engine.memory.retriever import (
     AssociationLinker,
-    FusionSettings,
     MemoryRetriever,
-    SpreadingActivation,
-    make_term_extractor,
 )
 from bot.engine.memory.service import MemoryService
 from bot.engine.memory.writer import MemoryWriter
@@ -68,14 +64,6 @@ from storage.search.vectors import VectorRepo, VectorSamples
 
 log = logging.getLogger(__name__)
 
-_NUMPY_MISSING = (
-    "EMBEDDING_MODEL is set, but numpy is not installed: memories are found by words only."
-    " To find them by meaning: pip install 'shiftboss[embeddings]', then restart."
-)
-_EMBED_TIMEOUT = 30.0
-"""Seconds for a batch; queries have a shorter timeout."""
-_RERANK_TIMEOUT = 5.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryRetrieval:
@@ -93,61 +81,13 @@ class MemoryWriting:
     services: tuple[AppService, ...]
 
 
-def build_retriever(
-    settings: Settings,
-    store: RepositorySet,
-    clock: Clock,
-    embedding_index: EmbeddingIndex | None = None,
-) -> MemoryRetriever:
-    chosen = settings.memory
-    key = settings.embedding_api_key.get_secret_value()
-    reranker = None
-    if chosen.rerank_url:
-        endpoint = embeddings.InferenceEndpoint(key, timeout=_RERANK_TIMEOUT)
-        reranker = embeddings.CrossEncoderReranker(endpoint, chosen.rerank_url, chosen.rerank_model)
-    return MemoryRetriever(
-        entries=store.memory.entries,
-        index=store.memory.index,
-        extract_terms=make_term_extractor(settings.zone),
-        now=clock.now,
-        fusion=FusionSettings(
-            kind=chosen.fusion, vector_weight=chosen.vector_weight, min_share=chosen.recall_cut
-        ),
-        vector_retriever=embedding_index,
-        associations=SpreadingActivation(MemoryLinkRepo(store.db)),
-        reranker=reranker,
-    )
-
-
-def build_embedding_index(settings: Settings, store: RepositorySet) -> EmbeddingIndex | None:
-    """None without a configured embedding service or without numpy."""
-    if not (settings.embedding_base_url and settings.embedding_model):
-        return None
-    if find_spec("numpy") is None:
-        log.warning(_NUMPY_MISSING)
-        return None
-    key = settings.embedding_api_key.get_secret_value()
-    endpoint = embeddings.InferenceEndpoint(key, timeout=_EMBED_TIMEOUT)
-    base_url, model, chosen = settings.embedding_base_url, settings.embedding_model, settings.memory
-    prefixes = embeddings.resolve_prefixes(model, chosen.query_prefix, chosen.passage_prefix)
-    return EmbeddingIndex(
-        db=store.db,
-        vectors=VectorRepo(store.db),
-        embedder=embeddings.EmbeddingClient(endpoint, base_url, model, prefixes),
-        endpoint=endpoint,
-        feed=store.memory.feed,
-        sleep=asyncio.sleep,
-        clock=time.monotonic,
-    )
-
-
 def build_memory_retrieval(
     settings: Settings, store: RepositorySet, clock: Clock, *, other_context: ContextBlock
 ) -> MemoryRetrieval:
     """`other_context` is further context of workers, which memories must not repeat."""
     entries, chosen = store.memory.entries, settings.memory
-    index = build_embedding_index(settings, store)
-    retriever = build_retriever(settings, store, clock, index)
+    index = build_embedding_index(settings, store.db, store.memory)
+    retriever = build_retriever(settings, store.db, store.memory, clock, index)
     usage = UsageTracker(db=store.db, entries=entries, repo=MemoryUseRepo(store.db), now=clock.now)
     builder = MemoryContextBuilder(
         entries=entries,

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, timedelta, tzinfo
 from functools import partial
 
+from bot.app.memory_retrieval import MemoryRepositories
 from bot.engine.agent.budget import grant_cap_extension
 from bot.engine.autonomy.evolution.decisions import PromptDecisions
 from bot.engine.mcp.client.server_config import McpConsents
 from bot.engine.memory.candidate_review import CandidateReview
-from bot.engine.memory.change_feed import MemoryChangeFeed
 from bot.engine.memory.promotion import QualityMetrics
 from bot.engine.permissions.requests import ApprovalRequester, DecisionRecorder
 from bot.engine.tasks.approvals import TaskApprovalEffects
@@ -24,8 +24,6 @@ from storage.approvals import ApprovalRepo
 from storage.db import Database
 from storage.ids import IdGenerator
 from storage.key_value import KeyValueStore
-from storage.memory.cells import CellRepo
-from storage.memory.entries import MemoryEntryRepo
 from storage.messages.card_actions import CardActionRepo
 from storage.messages.chats import ChatRepo
 from storage.messages.inbox import InboxRepo
@@ -33,27 +31,9 @@ from storage.messages.outbox import OutboxRepo
 from storage.people import PairingRepo, PeopleRepo
 from storage.records.approvals import ApprovalKind
 from storage.records.people import ChatId, Language, PersonId, PersonRole
-from storage.search.inverted_index import InvertedIndex
 from storage.sessions import SessionRepo
 from storage.tools import PermissionGrantRepo, ToolCallRepo
 from storage.usage import UsageRepo
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryRepositories:
-    """Repositories of entries, the search index and memory cells, and the feed of changes."""
-
-    feed: MemoryChangeFeed
-    index: InvertedIndex
-    entries: MemoryEntryRepo
-    cells: CellRepo
-
-    @classmethod
-    def create(cls, db: Database, ids: IdGenerator, zone: tzinfo) -> MemoryRepositories:
-        index = InvertedIndex(db)
-        entries = MemoryEntryRepo(db, ids, index, zone=zone)
-        cells = CellRepo(db, entries)
-        return cls(feed=MemoryChangeFeed(), index=index, entries=entries, cells=cells)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from inspect import Parameter, Signature
@@ -170,6 +171,12 @@ def format_flag(name: str, value: str | int | None) -> str:
 def absolute_path(path: str) -> str:
     """Independent of the working directory, since another process executes the command."""
     return os.path.abspath(Path(path).expanduser())  # noqa: PTH100 - links stay as they are written
+
+
+def program_command() -> list[str]:
+    """This program by its absolute path, for commands that others start."""
+    script = Path(sys.executable).parent / "shiftboss"
+    return [str(script)] if script.is_file() else [sys.executable, "-m", "bot"]
 
 
 def data_directory() -> Path:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode
 from urllib.request import ProxyHandler, Request, build_opener
@@ -265,11 +265,20 @@ MCP_PATH = "/mcp"
 _PREPARED_HOMES: set[Path] = set()
 
 
+_LocalAnswer: TypeAlias = Callable[[Settings, Any, Sequence[str]], Coroutine[Any, Any, Any]]
+
+
 def answer_message(settings: Settings, message: Any, scopes: Sequence[str]) -> Any:
     """Answer one JSON-RPC message. Never raises for client input. Blocking."""
     quick = protocol.answer_without_tools(message)
     if quick is not None:
         return quick
+    return _answer_anywhere(settings, message, scopes, answer_mcp_message)
+
+
+def _answer_anywhere(
+    settings: Settings, message: Any, scopes: Sequence[str], answer_locally: _LocalAnswer
+) -> Any:
     path = f"{MCP_PATH}?{urlencode([('scope', each) for each in scopes])}"
     body = protocol.serialize_message(message)
 
@@ -277,7 +286,7 @@ def answer_message(settings: Settings, message: Any, scopes: Sequence[str]) -> A
         return post_json(running, path, body)
 
     def here() -> Any:
-        return run_here(settings, lambda: answer_mcp_message(settings, message, scopes))
+        return run_here(settings, lambda: answer_locally(settings, message, scopes))
 
     try:
         return run_remote_or_local(settings, there, here)
@@ -288,7 +297,7 @@ def answer_message(settings: Settings, message: Any, scopes: Sequence[str]) -> A
 async def answer_mcp_message(settings: Settings, message: Any, scopes: Sequence[str]) -> Any:
     """The caller must hold the data directory and have called `prepare_home`."""
     from bot.app.container import open_container
-    from bot.engine.mcp.server.memory_server import ForbiddenScope
+    from bot.engine.mcp.server.memory_access import ForbiddenScope
 
     async with open_container(settings) as core:
         try:
@@ -303,8 +312,15 @@ def answer_hook(settings: Settings, hook: str, text: str, scopes: Sequence[str])
         return ""
     params = {"hook": hook, "text": text}
     message = {"jsonrpc": "2.0", "id": 1, "method": protocol.HOOK_METHOD, "params": params}
-    told = answer_message(settings, message, scopes)
+    told = _answer_anywhere(settings, message, scopes, _answer_hook_locally)
     return str(told.get("result", {}).get("text", ""))
+
+
+async def _answer_hook_locally(settings: Settings, message: Any, scopes: Sequence[str]) -> Any:
+    # Imported only if no running Shiftboss can answer.
+    from bot.app.hook_memory import answer_hook as answer
+
+    return await answer(settings, message, scopes)
 
 
 _CHUNK_BYTES = 65_536

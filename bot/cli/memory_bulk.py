@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from bot.app.lifecycle import StartFailure, home_unusable
-from bot.app.memory import build_embedding_index, build_retriever
+from bot.app.memory_retrieval import build_embedding_index, build_retriever
 from bot.app.preflight import explain_start_failures, prepare_home
 from bot.app.repositories import RepositorySet, build_repositories
 from bot.app.running_program import has_run_before
@@ -110,11 +110,11 @@ async def open_memory_search(
     with explain_start_failures(settings):
         async with _open_store(settings) as store:
             scopes = await _resolve_scopes(settings, store, within)
-            meanings = build_embedding_index(settings, store)
+            meanings = build_embedding_index(settings, store.db, store.memory)
             yield MemorySearcher(
                 scopes=scopes,
                 entries=store.memory.entries,
-                recall=build_retriever(settings, store, SystemClock(), meanings),
+                recall=build_retriever(settings, store.db, store.memory, SystemClock(), meanings),
             )
 
 

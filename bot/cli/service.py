@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from bot.cli.chat_commands import fail, report_start_failures
+from bot.cli.chat_commands import fail, program_command, report_start_failures
 from cards.formats import escape_invisible
 
 if TYPE_CHECKING:
@@ -142,7 +141,7 @@ def _start_process() -> None:
     """In a session of its own, so that closing the terminal does not end it. It writes nothing
     to the terminal after its start: the log file has everything."""
     process = subprocess.Popen(  # noqa: S603 - our own program
-        [*_own_command(), "run", "--background"],
+        [*program_command(), "run", "--background"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -168,11 +167,6 @@ def _start_process() -> None:
 
 def _give_up(*_: object) -> None:
     raise TimeoutError
-
-
-def _own_command() -> list[str]:
-    script = Path(sys.executable).parent / "shiftboss"
-    return [str(script)] if script.is_file() else [sys.executable, "-m", "bot"]
 
 
 def _has_systemd() -> bool:
@@ -203,7 +197,7 @@ def _install_unit(settings: Settings) -> None:
 
 def unit_text(settings: Settings) -> str:
     """The unit of the user, which starts in this folder, whose `.env` counts."""
-    command = " ".join(_quote(each) for each in (*_own_command(), "run"))
+    command = " ".join(_quote(each) for each in (*program_command(), "run"))
     wait = settings.stop_grace_seconds + _STOP_EXTRA_SECONDS
     return f"""[Unit]
 Description=Shiftboss, a foreman for AI workers

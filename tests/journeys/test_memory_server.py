@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -223,7 +224,7 @@ async def test_a_hook_with_invalid_input_prints_nothing(
     assert (await hook(program, "user-prompt", said)) == ("", "", 0)
 
 
-async def test_a_hook_gives_up_when_the_program_does_not_answer(
+async def test_a_hook_says_within_its_time_that_the_program_does_not_answer(
     program: ShiftbossProcess,
 ) -> None:
     """As a program that starts, or one that hangs: nothing answers at its address."""
@@ -237,7 +238,9 @@ async def test_a_hook_gives_up_when_the_program_does_not_answer(
     finally:
         os.close(lock)
 
-    assert told == ("", "", 0)
+    shown, errors, status = told
+    assert "did not search its memory: there was no answer within 1 s" in shown
+    assert (errors, status) == ("", 0)
 
 
 async def test_a_session_end_asks_once_and_a_compacted_session_says_where_to_look(
@@ -256,16 +259,41 @@ async def test_a_session_end_asks_once_and_a_compacted_session_says_where_to_loo
     assert "recall_memory" in compact
 
 
-async def test_the_needed_settings_are_printed_and_nothing_is_changed(
-    program: ShiftbossProcess,
+async def test_the_printed_settings_work_as_pasted_without_an_environment(
+    program: ShiftbossProcess, project: Path
 ) -> None:
+    # A project's own file changes nothing for its agents.
+    (project / ".env").write_text("SHIFTBOSS_HOME=/nowhere\nSHIFTBOSS_LANGUAGE=klingon\n")
     before = sorted(program.home.rglob("*"))
-    status, shown = await program.run_to_end("hook", "install", "--print")
+    _, hooks = await program.run_to_end("hook", "install", "--print")
+    _, servers = await program.run_to_end("mcp", "--print")
+    unchanged = sorted(program.home.rglob("*")) == before
 
-    snippet: Mapping[str, Sequence[Any]] = json.loads(shown)["hooks"]
-    assert status == 0
+    snippet: Mapping[str, Sequence[Any]] = json.loads(hooks)["hooks"]
+    server = json.loads(servers[servers.index("{") :])["mcpServers"]["shiftboss"]
+    pasted = SandboxLaunch(
+        argv=(server["command"], *server["args"]), env=server["env"], cwd=project
+    )
+    async with (
+        open_stdio(pasted) as line,
+        ClientSession(line.incoming, line.outgoing, read_timeout_seconds=SECONDS) as session,
+    ):
+        await session.initialize()
+        await call_tool(session, "store_memory", content="Releases are cut on Tuesdays")
+    line_pasted = snippet["UserPromptSubmit"][0]["hooks"][0]["command"] + " --seconds 60"
+    hooked = await asyncio.to_thread(
+        subprocess.run,
+        ["/bin/sh", "-c", line_pasted],
+        input=prompt("when are releases cut?", project),
+        env={},
+        cwd=project,
+        capture_output=True,
+        check=True,
+    )
+
+    assert unchanged
     assert set(snippet) == {"UserPromptSubmit", "SessionStart", "Stop"}
-    assert sorted(program.home.rglob("*")) == before
+    assert b"Releases are cut on Tuesdays" in hooked.stdout
 
 
 @thorough_only

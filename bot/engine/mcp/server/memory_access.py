@@ -7,7 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
-from bot.engine.memory.access import MemoryReader
+from bot.engine.memory.access import (
+    CHAT_SCOPE,
+    OWN_SCOPE,
+    PRIVATE_SCOPE_KINDS,
+    MemoryReader,
+    UnknownScopeName,
+    parse_scope,
+)
 from bot.engine.memory.change_feed import MemoryChangeFeed
 from bot.engine.memory.context_builder import MemoryContextBuilder
 from bot.engine.memory.noise_filter import to_storable_text
@@ -17,6 +24,7 @@ from storage.errors import NotFound
 from storage.memory.cells import CellRepo, ExtractionJobRepo
 from storage.memory.entries import MemoryEntryRepo
 from storage.records.memory import (
+    GLOBAL_SCOPE,
     EntryId,
     MemoryCategory,
     MemoryEntry,
@@ -29,8 +37,10 @@ from storage.records.memory import (
     MemoryTier,
     NewMemoryEntry,
 )
+from storage.records.people import Chat
 
 _SOURCE_CHARS = 24
+_MAX_SCOPES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +65,10 @@ class McpMemoryNote:
     keywords: tuple[str, ...] = ()
     importance: float = 0.5
     scope: MemoryScope | None = None
+
+
+class ForbiddenScope(Exception):
+    """This scope is never served. The text says why."""
 
 
 class ScopeNotWritable(Exception):
@@ -199,6 +213,32 @@ class McpMemoryAccess:
             person=self._reader.person,
             said_at=now,
         )
+
+
+def parse_served_scopes(names: Sequence[str], chat: Chat) -> tuple[MemoryScope, ...]:
+    """The named scopes, for the owner of `chat`. Raises ForbiddenScope."""
+    if len(names) > _MAX_SCOPES:
+        raise ForbiddenScope(f"no more than {_MAX_SCOPES} scopes")
+    found = [_parse_own_scope(name, chat) for name in names] or [GLOBAL_SCOPE]
+    return tuple(dict.fromkeys(found))
+
+
+def _parse_own_scope(name: str, chat: Chat) -> MemoryScope:
+    name = name.strip()
+    if name == OWN_SCOPE:
+        if chat.person_id is None:
+            raise ForbiddenScope("nobody owns the web chat yet: start `shiftboss run` once")
+        return MemoryScope(MemoryScopeKind.PERSON, chat.person_id)
+    try:
+        scope = parse_scope(name)
+    except UnknownScopeName as error:
+        raise ForbiddenScope(
+            f"{error}; a scope is global, me, project:/FOLDER or any name"
+        ) from error
+    own = MemoryScope(MemoryScopeKind.PERSON, chat.person_id or "nobody")
+    if name == CHAT_SCOPE or (scope.kind in PRIVATE_SCOPE_KINDS and scope != own):
+        raise ForbiddenScope(f"{name[:80]!r} is somebody's own; yours is `{OWN_SCOPE}`")
+    return scope
 
 
 def _source_name(scope: MemoryScope, text: str) -> str:

@@ -12,16 +12,14 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from bot.engine.llm.tool_calls import ERROR_PREFIX
-from bot.engine.mcp.server.memory_access import McpMemoryAccess, McpMemoryDeps, ScopedReader
-from bot.engine.mcp.server.memory_server import (
+from bot.engine.mcp.server.hook_context import (
     MAX_CONTEXT_CHARS,
-    NOTHING_FITS,
-    NOTHING_YET,
     RESULTS_HEADER,
     CliHook,
     hook_context,
-    memory_tools,
 )
+from bot.engine.mcp.server.memory_access import McpMemoryAccess, McpMemoryDeps, ScopedReader
+from bot.engine.mcp.server.memory_server import NOTHING_FITS, NOTHING_YET, memory_tools
 from bot.engine.memory.access import ManualMemory, MemoryEditor, MemoryReader
 from bot.engine.memory.context_builder import MemoryContextBuilder
 from bot.engine.memory.retriever import MemoryRetriever
@@ -176,6 +174,8 @@ async def test_who_may_write_nowhere_is_offered_nothing_that_writes(tmp_path: Pa
     async with shelved(tmp_path, GLOBAL_SCOPE) as (shelf, _):
         assert {each.name for each in memory_tools(shelf)} == {
             "recall_memory",
+            "search_vault",
+            "search_knowledge",
             "get_memory",
             "load_context",
         }
@@ -251,6 +251,33 @@ async def test_it_is_chosen_by_category_tier_and_importance(tmp_path: Path) -> N
     assert "paint" in weighty
     assert "oil" not in weighty
     assert core == NOTHING_FITS
+
+
+async def test_notes_and_imported_collections_can_be_searched_alone(tmp_path: Path) -> None:
+    manuals, recipes = (MemoryScope(MemoryScopeKind.CUSTOM, name) for name in ("manuals", "food"))
+    async with shelved(tmp_path, HERE, manuals, recipes) as (shelf, memory):
+        await by_hand(memory, "Cranes by hand", HERE)
+        await use(shelf, "store_memory", content="Cranes by an agent")
+        await use(shelf, "log_session", summary="Cranes of a session")
+        await use(shelf, "store_memory", content="Cranes of a manual", scope=str(manuals))
+        await use(shelf, "store_memory", content="Cranes of a recipe", scope=str(recipes))
+
+        notes = await use(shelf, "search_vault", query="cranes")
+        everything = await use(shelf, "search_knowledge", query="cranes")
+        one = await use(shelf, "search_knowledge", query="cranes", collection="manuals")
+        none = await use(shelf, "search_knowledge", query="cranes", collection="/tmp/project")
+
+    assert {line.split("Cranes ")[1].split(" <")[0] for line in notes.splitlines()[1:]} == {
+        "by hand",
+        "of a session",
+    }
+    assert ("manual" in everything, "recipe" in everything, "hand" in everything) == (
+        True,
+        True,
+        False,
+    )
+    assert ("manual" in one, "recipe" in one) == (True, False)
+    assert none == f"{ERROR_PREFIX}the collections of this server are manuals, food"
 
 
 async def test_a_hook_is_short_and_says_nothing_of_what_does_not_fit(tmp_path: Path) -> None:
