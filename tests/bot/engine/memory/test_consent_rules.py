@@ -2,290 +2,50 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from bot.engine.memory.consent_rules import find_consent_request
-from storage.records.memory import ConsentRequest
 
-_THIS, _BEFORE, _CHAT = ConsentRequest.THIS, ConsentRequest.BEFORE, ConsentRequest.CHAT
+_TABLE = Path(__file__).with_name("consent_sentences.txt")
 
-FORBIDDEN = {
-    # In the same message.
-    "Don't remember this: my PIN is 4711": _THIS,
-    "Please don't remember this, but I am looking for another job.": _THIS,
-    "do not store this: the launch is on 3 May": _THIS,
-    "Off the record, my boss is leaving in June": _THIS,
-    "off the record: we are nearly broke": _THIS,
-    "This is off the record. I voted against it.": _THIS,
-    "strictly off the record, what would you do with 40k of debt?": _THIS,
-    "Keep this between us: I am pregnant": _THIS,
-    "just between us, I never liked that project": _THIS,
-    "Just between you and me, the numbers are made up.": _THIS,
-    "My salary is 5200 a month. Please don't remember that.": _THIS,
-    "My ex is called Ines, but don't remember it": _THIS,
-    "I have been to the doctor and it is not good. Don't save this.": _THIS,
-    "You don't need to remember this: code 99-12": _THIS,
-    "I don't want you to remember this, my therapist is Dr Lund": _THIS,
-    "Can you not remember this? My landlord is suing me.": _THIS,
-    "Hey, don't write this down: the key is under the mat": _THIS,
-    "don't keep a record of this - I take antidepressants": _THIS,
-    "Don't commit this to memory: gate code 5561": _THIS,
-    "Never store this: card ends in 8842": _THIS,
-    "This stays between us. I am going to resign.": _THIS,
-    "What I say now is off the record... no wait, don't remember it: I lost": _THIS,
-    "Not for the record: I think he is lying": _THIS,
-    "don't make a note of this, my mother is ill": _THIS,
-    "keep this out of your memory: blue folder, third shelf": _THIS,
-    "Don't remember that I'm seeing someone": _THIS,
-    "don't remember my blood type is AB": _THIS,
-    "This must not be remembered: I owe Jan 900 euros": _THIS,
-    "dont remember this my flat is empty in july, ok? dont remember this": _THIS,
-    "别记这个：我的密码提示是蓝色": _THIS,
-    "别记住：我打算离职": _THIS,
-    "不要记住这件事，我在看心理医生": _THIS,
-    "这个别存，我的工资是两万": _THIS,
-    "我怀孕三个月了，别记。": _THIS,
-    "我欠了三十万，这个不要记下来": _THIS,
-    "请不要保存这条消息：保险柜在书房": _THIS,
-    "这话别记，老王要被裁了": _THIS,
-    "不要把这个记到记忆里：我有抑郁症": _THIS,
-    "这件事只有你我知道，我要跳槽": _THIS,
-    "咱俩之间的秘密：我买了彩票中奖了": _THIS,
-    "以下内容不要记录。我前女友叫小芳。": _THIS,
-    "下面这段话别存档：合同价是八百万": _THIS,
-    "我跟你说个事，你别记啊，我离婚了": _THIS,
-    "不用记这个，门禁是 7788": _THIS,
-    "这条不要留记录：我投了反对票": _THIS,
-    "听完就忘：我讨厌那个客户": _THIS,
-    "这是我们之间的秘密，公司快没钱了": _THIS,
-    "千万别记下来，我的病历号是 20931": _THIS,
-    "我妈住院了 别记这个": _THIS,
-    "能不能别记这个？我被起诉了。": _THIS,
-    "不作记录：我觉得他在说谎": _THIS,
-    "我不想让你记住这个，我爸坐过牢": _THIS,
-    "别把这个存下来，我儿子学校在南山": _THIS,
-    "此事别记，我有外遇": _THIS,
-    "off the record 我要辞职了": _THIS,
-    "这个 off the record，我拿到别家 offer 了": _THIS,
-    "别 remember 这个，我的 SSN 尾号 1234": _THIS,
-    "please 别记这个：my cat is sick": _THIS,
-    "don't 记 this，我下个月搬家": _THIS,
-    "My rent is 900. 别记这个。": _THIS,
-    "Please keep what I'm telling you out of your memory: I drink": _THIS,
-    "You can forget this right after: door code 12": _THIS,
-    "这句话请不要记下来：我想离婚": _THIS,
-    # Afterwards.
-    "请把我刚才说的从记忆里删除": _BEFORE,
-    "我说的这些都不要记到记忆里": _BEFORE,
-    "don't remember this": _BEFORE,
-    "Please don't remember that.": _BEFORE,
-    "off the record": _BEFORE,
-    "That was off the record.": _BEFORE,
-    "forget what I just said": _BEFORE,
-    "Please forget what I just told you.": _BEFORE,
-    "can you forget what I said just now?": _BEFORE,
-    "Could you please forget everything I just said?": _BEFORE,
-    "forget my last message": _BEFORE,
-    "please delete my last message from your memory": _BEFORE,
-    "Erase that from your memory": _BEFORE,
-    "forget I said that": _BEFORE,
-    "Forget that I ever mentioned it.": _BEFORE,
-    "pretend I never said that": _BEFORE,
-    "keep that between us": _BEFORE,
-    "keep this between us please": _BEFORE,
-    "strike that from the record": _BEFORE,
-    "wait, don't save that": _BEFORE,
-    "Oh, and don't remember what I just said, thanks": _BEFORE,
-    "you don't have to remember that": _BEFORE,
-    "Forget what I just said. The meeting is on Tuesday.": _BEFORE,
-    "I'd rather you didn't remember that": _BEFORE,
-    "don't keep that on file": _BEFORE,
-    "no need to store that": _BEFORE,
-    "forget this": _BEFORE,
-    "别记这个": _BEFORE,
-    "不要记住": _BEFORE,
-    "这个别存": _BEFORE,
-    "刚才说的别记": _BEFORE,
-    "忘掉我刚才说的": _BEFORE,
-    "把我刚刚说的话忘了吧": _BEFORE,
-    "请忘记我刚才说的话。": _BEFORE,
-    "我刚才说的不要记": _BEFORE,
-    "别记住我刚说的": _BEFORE,
-    "上一条消息别存": _BEFORE,
-    "忘掉上一条": _BEFORE,
-    "把上面那句删掉": _BEFORE,
-    "刚才那句话不要记下来，谢谢": _BEFORE,
-    "当我没说过这话": _BEFORE,
-    "不要把刚才的话存起来": _BEFORE,
-    "这个不用记了": _BEFORE,
-    "前面说的不要记录": _BEFORE,
-    "你别记啊": _BEFORE,
-    "请勿记录": _BEFORE,
-    "把这条消息从记忆里删掉": _BEFORE,
-    "忘掉 what I just said": _BEFORE,
-    "刚才说的 don't remember": _BEFORE,
-    "那个 forget 掉 please，别记": _BEFORE,
-    # The whole chat.
-    "这段对话请不要保存": _CHAT,
-    "从现在开始什么都不要记": _CHAT,
-    "don't remember anything here": _CHAT,
-    "Don't remember anything from this conversation": _CHAT,
-    "please don't store anything I say here": _CHAT,
-    "Nothing I say here should be remembered": _CHAT,
-    "this whole conversation is off the record": _CHAT,
-    "don't remember this conversation": _CHAT,
-    "turn your memory off": _CHAT,
-    "forget everything in this chat": _CHAT,
-    "from now on don't remember anything": _CHAT,
-    "stop remembering things here": _CHAT,
-    "这里的内容都别记": _CHAT,
-    "这个聊天里什么都不要记": _CHAT,
-    "不要记住这次对话": _CHAT,
-    "别记任何东西": _CHAT,
-    "什么都别记": _CHAT,
-    "本次对话不要记录": _CHAT,
-    "从现在起不要记任何内容": _CHAT,
-    "忘掉这次对话": _CHAT,
-    "这个对话 don't remember": _CHAT,
-}
 
-ALLOWED = (
-    "Don't forget: my cat is called Findus",
-    "don't forget to remember this: dentist on Friday",
-    "Remember to buy milk",
-    "remember that I don't eat meat",
-    "please remember this",
-    "Forget it, let's do the other one",
-    "forget it",
-    "Forget about the deadline, just make it good",
-    "Never mind, forget it.",
-    "why don't you remember my name?",
-    "Don't you remember what I told you?",
-    "You don't remember this, do you?",
-    "I don't remember this at all",
-    "I don't remember what I said",
-    "I don't remember anything from that evening",
-    "we don't keep this in the warehouse",
-    "They don't store this in Europe",
-    "He said: “don't remember this”, and left.",
-    'Translate "don\'t remember this" into French',
-    "Translate into Chinese: 'off the record'",
-    "What does off the record mean?",
-    "The minister spoke off the record to two papers",
-    "He told me off the record that they are broke",
-    "Write an article about off-the-record briefings",
-    "Off-the-record talks are common in diplomacy",
-    "`don't remember this` is printed by the script",
-    "```\n# don't remember this: x\n```\nwhat does this do?",
-    "> don't remember this\n\nWhat did he mean?",
-    "Don't save the file yet",
-    "don't save this file, save the other one",
-    "Don't store passwords in plain text",
-    "don't log errors twice",
-    "Don't record the meeting",
-    "never keep the lights on",
-    "Keep it between 5 and 10 degrees",
-    "Keep the difference between us and them small",
-    "keep this between the two headings",
-    "Create a repository and keep it private",
-    "I can't remember this",
-    "I'll never forget this",
-    "don't remember me as a sad person in the eulogy you write",
-    "If you don't remember this, ask Ann",
-    "Do you remember this?",
-    "Did you save this?",
-    "should I not save this?",
-    "How do I make Chrome not remember this?",
-    "what do you remember about me?",
-    "forget what I said about my cat",
-    "Delete my last commit",
-    "delete the last message in the queue with redis-cli",
-    "erase that from the whiteboard photo",
-    "drop the table that we made",
-    "keep this in mind: I am vegetarian",
-    "make a note of this: rent is due",
-    "The cache must not keep this key",
-    "this conversation is great",
-    "Turn off the lights",
-    "My memory is bad, don't laugh",
-    "Write a poem with the line don't remember this city",
-    "no need to hurry",
-    "for the record, I was against it",
-    "The court kept this off the record for years",
-    "Pretend I never left",
-    "别忘了：我对花生过敏",
-    "别忘了买牛奶",
-    "不要忘记我的生日",
-    "记住这个：我住杭州",
-    "请记得我不吃香菜",
-    "你怎么不记得这个？",
-    "你为什么没记住我的名字",
-    "我不记得这个了",
-    "我记不住这个密码",
-    "我忘了刚才说到哪了",
-    "算了，换一个吧",
-    "别记错了，是周三",
-    "不要记混这两个客户",
-    "别记仇",
-    "这话别往心里去",
-    "不要保存这个文件",
-    "这个文件不要保存到桌面",
-    "不要把这个存到 D 盘",
-    "别把日志记录到数据库",
-    "不要记录密码到日志里",
-    "写一条规则：不要记录用户的位置",
-    "他说“别记这个”，是什么意思？",
-    "把「不要记住」翻译成英文",
-    "“别存”这两个字怎么读",
-    "`别记这个` 是变量名吗",
-    "off the record 是什么意思？",
-    "怎么让浏览器不要记住密码？",
-    "忘记密码怎么办",
-    "帮我删掉上一条日程",
-    "把这段代码删掉",
-    "把刚才的文件删掉",
-    "这个不要了",
-    "不用这个，用那个",
-    "这个别动",
-    "别说了",
-    "这里不要加逗号",
-    "这个聊天很有意思",
-    "我们之间没有秘密",
-    "你记得我说过什么吗",
-    "要不要记一下这个？",
-    "这个要不要存？",
-    "你记住了吗？",
-    "我刚才说的你记住了吗",
-    "当我没说",
-    "下面的表格不要留空行",
-    "remember 这个：我用 pnpm",
-    "别 forget 我的生日",
-    "don't forget 明天开会",
-    "Git: 不要 commit 这个文件",
-    "不留遗憾",
-    "这个公司不记考勤",
-    "Don't remember where I left my keys, can you help me look?",
-    "forget the last step and redo it",
-    "刚才的代码删掉重写",
-    "不要留备份文件",
-    "hello",
-    "你好",
-    "",
+def sentences() -> dict[str, list[str]]:
+    """The sentences of the table by what they forbid."""
+    found: dict[str, list[str]] = {}
+    kind: list[str] = []
+    for line in _TABLE.read_text(encoding="utf-8").splitlines():
+        if line.startswith("[") and line.endswith("]"):
+            kind = found.setdefault(line[1:-1], [])
+        elif line and not line.startswith("# "):
+            kind.append(line.replace("\\n", "\n"))
+    return found
+
+
+@pytest.mark.parametrize("forbidden", ["this", "before", "chat", "none"])
+def test_it_is_understood_what_must_not_be_remembered(forbidden: str) -> None:
+    table = sentences()[forbidden]
+
+    found = {each: find_consent_request(each) for each in table}
+
+    understood = {each: wish.wanted.value if wish else "none" for each, wish in found.items()}
+    assert {each: got for each, got in understood.items() if got != forbidden} == {}
+    assert len(table) > 70, "the table must not lose its sentences"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "不要把这个" * 20_000,
+        "don't keep " * 10_000,
+        "don't " * 17_000 + "remember this",
+        "forget what i just " * 5_000,
+        "我说的" * 30_000,
+        "off the record my " * 5_000,
+        "what i said the last " * 5_000,
+        "x" * 100_000,
+    ],
 )
-
-
-@pytest.mark.parametrize(("text", "wanted"), FORBIDDEN.items())
-def test_it_is_understood_what_must_not_be_remembered(text: str, wanted: ConsentRequest) -> None:
-    found = find_consent_request(text)
-
-    assert found is not None
-    assert found.wanted is wanted
-
-
-@pytest.mark.parametrize("text", ALLOWED)
-def test_what_only_looks_like_it_changes_nothing(text: str) -> None:
-    assert find_consent_request(text) is None
-
-
-def test_a_long_message_is_read_in_time() -> None:
-    assert find_consent_request("不要把这个" * 4000 + " don't keep " * 3000) is None
+def test_a_message_of_100_kilobytes_is_read_without_backtracking(text: str) -> None:
+    find_consent_request(text)

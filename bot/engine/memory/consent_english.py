@@ -1,0 +1,405 @@
+"""Recognises clauses that forbid remembering, in English.
+
+`_NEUTRAL` lists the words that such a clause may have besides its act."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from functools import cache
+from typing import TypeAlias
+
+from storage.records.memory import ConsentRequest
+
+ConsentMatch: TypeAlias = tuple[ConsentRequest | None, str]
+"""The request in a clause, and what else the clause says."""
+
+
+def match_english(clause: str, *, asked: bool) -> ConsentMatch:
+    said = _spell_out(clause)
+    if asked and not _POLITE.search(said):
+        return None, clause
+    for pattern in _ACTS:
+        if not (act := pattern.search(said)):
+            continue
+        groups = act.groupdict()
+        about = groups.get("about") or groups.get("about2") or ""
+        about = about or _about_me(pattern, said[act.start() :])
+        end = said[act.end() :].removesuffix(about)
+        if pattern is _FORGET_ACT:
+            end = _JUST_SAID_ABOUT.sub(r"\1", end)
+        around = f"{said[: act.start()]} {groups.get('midst') or groups.get('midst2') or ''} {end}"
+        if _is_neutral(around) and _is_meant_for_us(said.removesuffix(about), act):
+            return _kind_of(said.removesuffix(about), pattern), about
+    return None, clause
+
+
+def is_english_aside(clause: str) -> bool:
+    """Whether the clause only says of what was said that it was private or a slip."""
+    said = _spell_out(clause)
+    if not any(each.search(said) for each in (_ASIDE, _SAID_BEFORE, _TOPIC)):
+        return False
+    return _is_neutral(_ASIDE.sub(" ", said))
+
+
+def _about_me(pattern: re.Pattern[str], said: str) -> str:
+    """What "don't remember this my PIN is 4711" says besides the wish."""
+    if pattern is not _KEEP_ACT or not (found := _RUN_ON.match(said)):
+        return ""
+    return found["about"]
+
+
+def _is_meant_for_us(said: str, act: re.Match[str]) -> bool:
+    """Not "I don't remember this", "you don't remember this" or "don't forget"."""
+    before, core = said[: act.start()], said[act.start() : act.end()]
+    if _STATEMENT.search(f"{before}{core}"):
+        return False
+    if re.search(r"\bif\b", before) and not _WOULD_LIKE.search(before):
+        return False
+    if act.re is _FORGET_ACT:
+        return not re.search(r"\b(?:not|never)\b", before) or "should not have" in before
+    if act.re is _KEEP_ACT:
+        if _FORGET_WORD.search(core):
+            return False
+        subjects = re.findall(r"\b(?:i|we|you)\b", _SAID_CLAUSE.sub(" ", f"{before}{core}"))
+        return not subjects or subjects[-1] == "you" or bool(_WE_MAY.search(before))
+    return True
+
+
+def _kind_of(said: str, pattern: re.Pattern[str]) -> ConsentRequest:
+    if pattern is _MEMORY_OFF:
+        return ConsentRequest.CHAT
+    for sign, kind in _SIGNS:
+        if sign.search(said):
+            return kind
+    return ConsentRequest.BEFORE if pattern in _BACKWARD else ConsentRequest.THIS
+
+
+def _is_neutral(text: str) -> bool:
+    return _neutral_words().issuperset(re.findall(r"[^\W_]+(?:'\w+)?", text))
+
+
+def _spell_out(clause: str) -> str:
+    """Lower case, without contractions and the commonest slips."""
+    said = clause.lower()
+    for pattern, plain in _CONTRACTIONS:
+        said = pattern.sub(plain, said)
+    return " ".join(_correct(each) for each in said.split())
+
+
+@cache
+def _correct(word: str) -> str:
+    if not _LONG_WORD.fullmatch(word) or word in _neutral_words() | _NO_SLIPS:
+        return word
+    near = difflib.get_close_matches(word, _OFTEN_MISSPELT, 1, 0.82)
+    return near[0] if near and near[0][0] == word[0] else word
+
+
+_NAMED = (
+    r"\b(?:the|that|those|these|my)(?: (?!last|previous|very)[a-z]+){1,4}?(?: that| which)? i"
+    r"(?: have| had)?(?: just)? (said|mentioned|told you|gave you)\b"
+)
+_CONTRACTIONS = tuple(
+    (re.compile(pattern), plain)
+    for pattern, plain in (
+        (r"\b(?:dont|dnt|donot|don t|do n't|don;t|dun)\b", "do not"),
+        (r"\bcan(?:no|')?t\b", "can not"),
+        (r"\bwo(?:n't|nt)\b", "will not"),
+        (r"\b(should|would|could|must|need|did|does|was|is|are|have|has|had)nt\b", r"\1 not"),
+        (r"\b(\w+)n't\b", r"\1 not"),
+        (r"\b(i|you|we|he|she|they|it|that)'d\b", r"\1 would"),
+        (r"\bi'm\b|\bim\b", "i am"),
+        (r"'ve\b", " have"),
+        (r"'ll\b", " will"),
+        (r"'re\b", " are"),
+        (r"\b(it|that|this|what|there)'s\b", r"\1 is"),
+        (r"\blet'?s\b", "let us"),
+        (r"\b(?:off|of)[- ]the[- ](?:record|books)\b|\boff[- ]record\b", "offrecord"),
+        (r"\bun-?remember\b", "unremember"),
+        (r"\bhold(ing)? onto\b", r"hold\1 on to"),
+        (r"\b(?:pls|plz|plse)\b", "please"),
+        (r"\bu\b", "you"),
+        (r"\b(?:wat|wut)\b", "what"),
+        (r"\babt\b", "about"),
+        (r"\btho\b", "though"),
+        (r"\bdis\b", "this"),
+        (r"\bdat\b", "that"),
+        (r"\s*&\s*", " and "),
+        (r"\bur\b", "your"),
+        (r"\b(?:on file|in any file|in your files|long[- ]term)\b", "in memory"),
+        (r"\bheads[- ]up\b", "fyi"),
+        (_NAMED, r"what i \1"),
+    )
+)  # fmt: skip
+_LONG_WORD = re.compile("[a-z]{5,14}")
+_OFTEN_MISSPELT = (
+    *("remember", "remembered", "memory", "record", "forget", "please", "anything", "everything"),
+    *("conversation", "message", "memorize", "between", "archive", "delete"),
+)
+_NO_SLIPS = {"remembers", "forgot", "forged", "recorder", "massage", "messages", "mesh", "forgets"}
+
+
+_NEUTRAL = """
+please kindly just also and but so or ok okay k hey hi oh well actually now btw way for again
+really seriously wait no sorry though maybe perhaps better boss shiftboss bot hm hmm um uh ah
+look listen yeah yep thanks thank thx ty cheers ta fyi either at all anywhere ever any anymore
+more then too me us you your yourself i we my our mine ourselves would will could can should
+shall must may might do does did be is are am was were been have had has want wanted like need
+needs prefer rather appreciate appreciated grateful glad happy wish hope ask asking beg let make
+sure certain try mind possible if once when dare to of in on into onto from with by about over
+up out off down away around as than this that these those it its one ones part parts bit bits
+piece message messages msg text line lines sentence sentences remark comment comments statement
+thing things stuff info information detail details fact word words question story number name
+everything anything nothing something none whatever what whole entire every some both few couple
+two three last previous preceding prior earlier before above following follows next latest
+recent current moment minute second ago today tonight happened came comes come said say saying
+says tell telling told wrote written typed type sent send share shared sharing posted mention
+mentioned mentioning talk talked talking discuss discussed discussing speak speaking spoke
+confided confide revealed chat chats conversation convo session thread discussion exchange room
+channel group dialog dialogue memory memories notes note record records history log logs archive
+head brain here between a an the unsaved unrecorded unstored forgotten hour hours day days
+yesterday morning afternoon evening while week without build building storage knowledge profile
+diary other others elsewhere carry use used using reuse repeat bring brought go rest mode answer
+answers reply questions hate dislike honestly frankly simply literally truly kinda sort sorta
+somewhat little lot because since cause cuz during until till through within inside outside
+under else another such own hear heard removed deleted erased wiped cleared mean accidentally
+pasted meant far get rid only strictly completely totally purely entirely absolutely private
+privately personal confidential secret sensitive future later permanently forever term beyond
+after afterwards afterward done finished answered not never necessary going starting gonna gave
+remember memorize memorise retain store save keep keeping stay stays remain remains treat
+consider regard useful helpful pretty very super quite good great nice fine instead time same
+goes
+"""
+
+
+@cache
+def _neutral_words() -> frozenset[str]:
+    return frozenset(_NEUTRAL.split())
+
+
+_TALK = r"(?:chat|conversation|convo|session|thread|talk|discussion|exchange|dialog(?:ue)?)"
+_SAY = (
+    r"(?:say|said|tell|told|wrote|write|typed?|sent|send|mention(?:ed)?|shared?|posted|confided"
+    r"|revealed|asked|brought up|let slip|talk(?:ed)? about|discuss(?:ed)?)"
+)
+_MEMORY = (
+    r"(?:(?:your|the|any|my|our|in|long) ){0,2}(?:memory|memories|mind|head|brain|notes?|records?"
+    r"|archives?|history|logs?|storage|knowledge|profile|diary|database)"
+)
+_OBJECT = (
+    r"(?:(?:any|all|some|none|a word|anything|part) (?:of )?)?(?:this|that|these|those|it|them"
+    r"|what (?:i|we|follows|comes next)|whatever|anything|everything|things|stuff"
+    r"|the (?:following|above|next|last|previous)|my (?:last|previous|next)|a thing"
+    r"|(?:our|the) (?:chat|conversation|session|discussion))\b"
+)
+_BETWEEN = (
+    r"(?:between (?:us|you and me|me and you|ourselves|the two of us|you and i)|entre nous"
+    r"|to yourself|for your (?:eyes|ears) only|under wraps|in (?:strict(?:est)? |full |total )?"
+    r"confidence)"
+)
+_NOT = (
+    r"\b(?:not|never|no need|needless|avoid|refrain from|abstain from|stop|quit|without"
+    r"|no(?= [a-z]+ing\b))"
+)
+_MIDST = r"(?: [a-z]+){0,6}?"
+_STRONG = r"(?:remember(?:ing)?|memori[sz](?:e|ing)|retain(?:ing)?|keep(?:ing)? in mind)"
+_KEEP = (
+    r"(?:keep(?:ing)?|stor(?:e|ing)|sav(?:e|ing)|record(?:ing)?|log(?:ging)?|archiv(?:e|ing)"
+    r"|persist(?:ing)?|not(?:e|ing)(?: down)?|writ(?:e|ing) down|tak(?:e|ing) down|stash(?:ing)?"
+    r"|jot(?:ting)? down|h[ao](?:ld|ng)(?:ing)? on ?to|captur(?:e|ing)|bookmark(?:ing)?"
+    r"|regist(?:er|ering)|document(?:ing)?|cach(?:e|ing)|preserv(?:e|ing)|keep(?:ing)? track of"
+    r"|(?:mak|tak|keep|leav)(?:e|ing)? (?:a |any |an )?(?:notes?|records?|memory|memo|copy|log"
+    r"|trace|traces|copies|memories) (?:of|about|on))"
+)
+_PUT = (
+    r"(?:put(?:ting)?|add(?:ing)?|writ(?:e|ing)|commit(?:ting)?|enter(?:ing)?|plac(?:e|ing)"
+    r"|fil(?:e|ing)|back(?:ing)? up|mov(?:e|ing)|transfer(?:ring)?|includ(?:e|ing)|sav(?:e|ing)"
+    r"|stor(?:e|ing)|keep(?:ing)?|tak(?:e|ing)|hold(?:ing)?|leav(?:e|ing)|let(?:ting)?)"
+)
+_KEPT = (
+    r"(?:remembered|memori[sz]ed|retained|kept|stored|saved|recorded|logged|archived|persisted"
+    r"|noted(?: down)?|written down|taken down|jotted down|committed|preserved|documented"
+    r"|held on to|filed(?: away)?|captured|put|added)"
+)
+_KEEP_ACT = re.compile(
+    rf"{_NOT}(?: to)? (?:store|save|record|log|keep|note)(?: (?:please|ok|okay|thanks))*$"
+    rf"|{_NOT}(?: to)?(?P<midst>{_MIDST}) (?:{_STRONG}(?! to\b)"
+    r"(?: (?:that (?=(?:i|my|we|our|he|she|they|the)\b)|(?=my\b))"
+    r"(?P<about>(?!my (?:last|previous|next)\b|i (?:just )?(?:said|told)).+)"
+    r"|(?: (?:anything|something|things|stuff|details))? (?:about|of|on) my (?!last|previous"
+    r"|next).+"
+    rf")?|{_KEEP}(?: that (?=(?:i|my|we|our)\b)(?P<about2>.+)|(?= .*{_OBJECT}))"
+    r"|(?:make|making|take|taking|keep|keeping|leave|build|build up|form|create|have|retain)(?: "
+    r"(?:a|any|an))? (?:notes?|records?|memory|memo"
+    r"|copy|log|trace|traces|copies|memories)(?: out)? (?:of|about|on|from)"
+    rf"(?: (?:anything|something))?(?: my (?!last|previous).+|(?= .*{_OBJECT}))"
+    rf"|{_PUT}(?= .*\b(?:to|in|into|on|for|from) {_MEMORY})|fil(?:e|ing)(?= .*\baway)"
+    r"|(?:writ|tak|jot|not)(?:e|t?ing)(?= .*\bdown)|learn(?:ing)?(?= .*\bfrom\b))"
+    rf"|{_NOT}(?: to)? (?:ever )?(?:bring (?:this|that|it) up|(?:mention|repeat|use|reuse|bring up)"
+    r" (?:this|that|it))(?= .*\b(?:later|again|in (?:the )?future|elsewhere|in (?:any )?other))"
+    rf"|{_NOT}(?: to)? carry (?:this|that|it|anything) over"
+    rf"|^(?=.*{_OBJECT}).*{_NOT}(?: to)?(?P<midst2>{_MIDST}) {_KEEP}$"
+)
+_RUN_ON = re.compile(
+    rf".*?\b{_STRONG} (?:this|that|it) (?P<about>(?:i|my|we|our|he|she|they|his|her) \w+ .+)"
+)
+_SAID_BY_ME = (
+    rf"(?:(?:i|we)(?: [a-z]+){{0,3}}? {_SAY}\b|(?:my|the|that|those|these)(?: very)?(?: (?:two"
+    rf"|three"
+    r"|few|couple of))? (?:last|previous|preceding|earlier|prior|latest|above)(?: (?:two|three|few"
+    r"|couple|of|couple of))* (?:messages?|msg|remarks?|words)|my (?:very )?(?:last|previous)"
+    r" (?:thing|things|bit|part|sentence|line|comment|statement|question|text|sentences|lines)"
+    r"|my messages?\b)"
+)
+_SAID_REFERENCE = (
+    rf"(?:{_SAID_BY_ME}|these|those|all of (?:this|that)|(?:this|that|the|the last|the previous)"
+    rf" (?:whole |entire |last )?(?:message|messages|sentence|remark|part|bit|thing|things|info"
+    rf"|information|detail|details|{_TALK})|that one from|the above|it (?:ever|was)|that ever"
+    rf"|(?:this|it|that|we) (?:ever )?(?:happened|talked|spoke)|(?:everything|all|anything|it all)"
+    rf"(?: (?:from|in|of|about))? (?:here|this (?:whole |entire )?{_TALK})|this\b|that (?=please)"
+    rf"|{_OBJECT}.* (?:from|in|out of) {_MEMORY})"
+)
+_FORGET_WORD = re.compile(r"\b(?:forget|forgetting|unremember)\b")
+_FORGET_ACT = re.compile(
+    rf"\b(?:forget|forgot|forgetting|unremember)(?= .*?{_SAID_REFERENCE})"
+    rf"|\b(?:delete|(?<=you )(?:removed|deleted|erased|wiped|dropped|cleared)|deleting|erase"
+    rf"|erasing"
+    rf"|wipe|remove|drop|scrap|purge|discard|clear|expunge|get rid of|strike|scratch|scrub|redact"
+    rf"|retract|trash|unsend)(?= .*?{_SAID_BY_ME})"
+    rf"|\b(?:delete|deleting|erase|erasing|wipe|remove|drop|scrap|purge|discard|clear|expunge"
+    rf"|get rid of|scrub|scratch|strike|redact|retract|trash|take)(?= .*?{_OBJECT}.* (?:from|off"
+    rf"|out of) {_MEMORY})"
+)
+_JUST_SAID_ABOUT = re.compile(rf"(just {_SAY}(?: to)?(?: you)?(?: just now)?) about .*")
+_POLITE_FORGET = re.compile(
+    r"\b(?:please|(?:can|could|would|will) you)(?: please| just)* (?:forget|unremember)"
+    r" (?:about )?that(?: one)?$"
+)
+_PASSIVE_ACT = re.compile(
+    rf"\b(?:(?:not|never|nothing|none|no part|hate|dislike)\b{_MIDST}(?: (?:be|get|being|have"
+    rf"|having|want"
+    rf"|this|that|it|these)){_MIDST} {_KEPT}"
+    rf"|(?:not|never|nothing|none|hate|dislike)(?: [a-z]+){{0,8}}? (?:to be|be) {_KEPT}"
+    rf"|(?:not|never|nothing|none)\b{_MIDST} (?:(?:end up|land|stay|go|stick|appear|live|be"
+    rf"|make it|remain|belong|stored|kept|show up)(?: [a-z]+)?) (?:in|into|on|to|for) {_MEMORY}"
+    rf"|(?:like|want|have|get|need)\b(?=.*{_SAID_BY_ME}|.* {_MEMORY})(?: [a-z]+){{1,9}} (?:removed"
+    r"|deleted|erased|wiped|forgotten|cleared)"
+    r"|(?:must|should|shall|needs? to|have to|has to|can|may|to) be"
+    r" (?:forgotten|deleted|erased|wiped|unremembered|discarded))"
+)
+_OFF_RECORD = re.compile(
+    r"\boffrecord\b(?: (?P<about>(?:i|my|we|our|he|she|they|there|the|between)\b.*))?"
+)
+_SECRET_ACT = re.compile(
+    rf"\b(?:{_BETWEEN}|(?:keep|keeping|treat|consider) (?:this|that|these|what i)(?: "
+    rf"[a-z]+){{0,6}}?"
+    r" (?:confidential|a secret|secret|private|incognito|unsaved|unrecorded|unstored)"
+    r"|(?:keep|leave|hold|kept|left|stays?|remains?)(?: [a-z]+){0,9}? (?:out of|off|away from|from)"
+    rf" (?:{_MEMORY}|it)"
+    rf"|no (?:memory|memories|notes?|records?|traces?|logs?)(?: (?:of|for|on|about|from) {_OBJECT})"
+    r"|^(?:please )?no (?:memory|memories|notes|records?|traces?)(?: please| here| now| for this"
+    rf" {_TALK}| in this {_TALK})*$"
+    rf"|(?:keep|save|store|remember|retain|record|log) (?:nothing|none)\b"
+    r"|burn (?:this )?after reading|(?:only|just) for (?:this|the current) (?:answer|reply|question"
+    r"|session|chat|conversation)(?= only|$)"
+    r"|leav(?:e|ing) no (?:traces?|records?|notes?)"
+    rf"|not (?:meant |intended )?(?:for|to go on|on|to go into) {_MEMORY}"
+    r"|you (?:did not|never) hear(?:d)? (?:this|that|it|any of (?:this|that)|a thing)"
+    r"|(?:this|that|it|what (?:i|we) (?:say|said))(?: [a-z]+){0,2}? (?:goes no further"
+    rf"|(?:stays?|remains?) (?:here|in here|in this (?:{_TALK}|room))))"
+)
+_PRETEND = re.compile(
+    r"\b(?:pretend|act (?:as if|like)|as (?:if|though)|like)"
+    rf"(?: that)? (?:i|we) (?:never|did not|had not|have not)(?: ever)? {_SAY}"
+    r"|\b(?:pretend|act (?:as if|like))(?: that)? you (?:never|did not)(?: ever)? (?:hear|heard|see"
+    r"|saw|read) (?:this|that|it|any)"
+    r"|\b(?:pretend|act (?:as if|like)) (?:this|that|it) (?:never|did not) happen(?:ed)?"
+)
+_FORGET_LATER = re.compile(
+    r"\bforget (?:this|it|that|what i (?:say|tell|told)|everything|all of (?:this|it))"
+    r"(?: [a-z]+){0,3}? (?:afterwards?|after|once|when|as soon as)\b(?: [a-z]+){0,6}$"
+)
+_MEMORY_OFF = re.compile(
+    r"\b(?:(?:turn|switch|shut) (?:your |the |my )?memory off|(?:turn|switch|shut) off (?:your "
+    r"|the |my )?memory|(?:disable|pause|deactivate) (?:your |the |my )?memory|memory off"
+    r"|go(?:ing)? incognito|incognito (?:mode|chat|please|now)"
+    r"|stop (?:remembering|recording|memori[sz]ing)(?: (?:things|stuff|anything|everything|me"
+    r"|what i say|here))*)\b"
+)
+_ACTS = (
+    _MEMORY_OFF,
+    _PRETEND,
+    _FORGET_LATER,
+    _FORGET_ACT,
+    _POLITE_FORGET,
+    _PASSIVE_ACT,
+    _KEEP_ACT,
+    _OFF_RECORD,
+    _SECRET_ACT,
+)
+_BACKWARD = (_PRETEND, _FORGET_ACT, _POLITE_FORGET)
+_SAID_CLAUSE = re.compile(
+    r"\b(?:what|whatever|everything|anything|all|nothing|bit|part|thing|that|message) (?:that )?"
+    r"(?:i|we)\b(?! (?:do|can|did|could|will) not)"
+)
+_WE_MAY = re.compile(r"\b(?:can|could|may|should|might) we\b|\blet us\b")
+_STATEMENT = re.compile(
+    r"^(?:(?:and|but|so|well|oh|no|ok|okay|hey|now) )*do not you (?!dare)"
+    r"|\bmy boss\b|(?<!i )\b(?:said|says|told me|tells me|asked me|wants me)(?: to)? not to\b"
+    r"|\bremember (?:if|whether|where|when|who|why|how|which)\b"
+    r"|(?<!sure )(?<!if )(?<!that )(?<!hope )(?<!want )(?<!rather )(?<!prefer )\byou (?:do not"
+    r"|never|can not|did not|could not) remember"
+    r"|\b(?:was|were|is|are|have|has|had|been) (?:not|never) (?!to\b|be\b|want\b)(?:\w+ )?"
+    rf"{_KEPT}"
+    r"|\b(?:i|we) (?:have|had|got) no\b|\b(?:i|we)(?: just| always| often| might| will| would)*"
+    r" (?:forget|delete|erase|wipe|remove|drop|keep)\b|(?<!can )(?<!could )(?<!may )(?<!should )"
+    r"(?<!will )(?<!would )(?<!must )\byou (?:forget|delete)\b|\bto forget\b(?<!you to forget)"
+)
+_WOULD_LIKE = re.compile(
+    r"\b(?:would|could|appreciate|prefer|better|grateful|glad|happy|mind|rather|like|please)\b"
+)
+_POLITE = re.compile(
+    r"^(?:(?:please|hey|and|so|ok|okay|hi|oh|well|hmm?|but|actually|boss|sorry) )*"
+    r"(?:(?:can|could|would|will|may|might) (?:you|we|this|that|it|what|my|all|everything|i ask"
+    r"|the)|do you mind|is it possible|would it be|any chance|mind)\b"
+    r"|\b(?:ok|okay|please|alright|right|yeah)$"
+)
+_ONE_BEFORE = re.compile(
+    r"\b(?:my|the|that|those|these)(?: very)? (?:(?:two|three|few|couple of) )?(?:last|previous"
+    r"|preceding|prior|latest)\b"
+)
+_WHOLE_CHAT = re.compile(
+    rf"\b(?:this|the|our|a|whole|entire|from|in)\b(?: (?:whole|entire|very|current|present))?"
+    rf" {_TALK}\b|\bso far\b|\b(?:talk|chat|speak) without\b|\bhere\b(?! (?:above|before))|\bfrom"
+    rf" (?:now|here) on\b|\bhenceforth\b"
+    r"|\b(?:what|whatever|things|anything|everything) we (?:talk|discuss|say|chat)"
+)
+_STILL_TO_COME = re.compile(
+    r"\b(?:about to|going to|gonna|next|following|follows|what i (?:say|tell)|what i am|afterwards?"
+    r"|once|as soon as|comes next)\b"
+)
+_SAID_BEFORE = re.compile(
+    r"\b(?:just (?:said|told|wrote|typed|sent|mentioned|shared|posted|now)|(?:i|we)(?: have|"
+    r" had)?(?: not)?"
+    r" (?:said|told|wrote|typed|sent|mentioned|shared|posted)|earlier|above|ago|was)\b"
+)
+_ANYTHING = re.compile(
+    r"\b(?:anything|everything|nothing|whatever|things|today|tonight)\b(?! (?:of|about|in|on)"
+    r" (?:this|that|it|my)\b)"
+)
+_SIGNS = (
+    (_ONE_BEFORE, ConsentRequest.BEFORE),
+    (_WHOLE_CHAT, ConsentRequest.CHAT),
+    (_STILL_TO_COME, ConsentRequest.THIS),
+    (_SAID_BEFORE, ConsentRequest.BEFORE),
+    (_ANYTHING, ConsentRequest.CHAT),
+)
+_TOPIC = re.compile(r"^(?:what(?:ever)?|everything|anything|all|nothing) (?:that )?(?:i|we)\b")
+_ASIDE = re.compile(
+    r"\b(?:should not have|slip(?:ped)?(?: of the tongue)?|by mistake|by accident|accidental"
+    r"(?:ly)?(?: paste)?|pasted"
+    r"|(?:ignore|disregard) (?:it|that|this)|a mistake"
+    r"|wrong (?:chat|window)|(?:was|is|very|too|bit) (?:private|personal|confidential|sensitive"
+    r"|secret)|only (?:venting|thinking aloud)|just venting|tmi|too much|did not mean to|take "
+    r"(?:that|it|this) back)\b"
+)
