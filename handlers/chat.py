@@ -19,7 +19,14 @@ from handlers.errors import UsageError, UserError
 from handlers.parsing import MessageDirectives, choice_directives
 from handlers.ports import ChatAnswer, ChatQuestion, TaskProposal
 from handlers.ports_workers import HistoryLine
-from handlers.request import CommandRegistry, Reply, Request, Silence, check_may_choose
+from handlers.request import (
+    OFFLINE,
+    CommandRegistry,
+    Reply,
+    Request,
+    Silence,
+    check_may_choose,
+)
 from storage.records.messages import DeliveryUrgency, InboxId, InboxRow, IncomingMessage
 from storage.records.people import ChatId, ChatSettings
 from storage.records.system import AUTO_MODEL, BackendHealth, ModelChoice
@@ -57,7 +64,6 @@ AUTO_WORDS = frozenset({AUTO_MODEL, "自动"})
 
 DEFAULT_WORDS = frozenset({"default", "默认"})
 
-_OFFLINE = "offline"
 _MAX_QUOTE = 120
 _WHOLE_SECONDS_FROM = 10
 
@@ -230,7 +236,7 @@ def _answer_card(request: Request, answer: ChatAnswer) -> Card:
 
 def _model_note(request: Request, answer: ChatAnswer) -> str:
     """The model and the time taken; without a model the answer itself says so."""
-    if not answer.model or answer.model == _OFFLINE:
+    if not answer.model or answer.model == OFFLINE:
         return ""
     seconds = (
         f"{answer.seconds:.1f}" if answer.seconds < _WHOLE_SECONDS_FROM else f"{answer.seconds:.0f}"

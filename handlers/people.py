@@ -44,7 +44,6 @@ MAX_ANNOUNCED = 10
 _ANNOUNCE_WINDOW = timedelta(hours=1)
 _MAX_TRACKED = 1000
 _MAX_CODE = 64
-_OFFLINE = "offline"
 _LANGUAGE_WORDS = {
     **dict.fromkeys(("zh", "chinese", "中文", "zh-cn", "zh-hans"), Language.CHINESE),
     **dict.fromkeys(("en", "english", "英文", "英语"), Language.ENGLISH),
@@ -197,12 +196,10 @@ class PairingGate:
 
 def _welcome_card(request: Request) -> Card:
     group = not request.in_private
-    choices = request.services.models.list_choices()
-    offline = not choices or choices[0].backend == _OFFLINE
     return views.welcome_card(
         request.words,
         group=group,
-        offline=offline,
+        offline=request.without_model,
         can_connect=request.by_owner and request.in_private,
     )
 

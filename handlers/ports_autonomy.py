@@ -209,6 +209,10 @@ class SchedulePort(Protocol):
     def read_request(self, text: str) -> TimedRequest | None:
         """Read a whole message by rules, without a model; None if it asks for nothing later."""
 
+    def check_readable(self, text: str) -> None:
+        """Raises UserError for a message that clearly asks for a reminder, but at no time that
+        `read_request` reads."""
+
     def split_timing(self, text: str) -> tuple[Timing, str]:
         """A time at the beginning or the end, and the rest of the text. Raises UserError if there
         is none, or none that can be used."""

@@ -29,6 +29,10 @@ class ChangeAuthor(TypedDict):
     source: str
 
 
+OFFLINE = "offline"
+"""The backend that is no model."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One message or press of a person with access.
@@ -78,6 +82,12 @@ class Request:
     def in_private(self) -> bool:
         """False if others read along."""
         return self.chat.kind is ChatKind.PRIVATE
+
+    @property
+    def without_model(self) -> bool:
+        """True if only fixed rules answer: no model is connected."""
+        choices = self.services.models.list_choices()
+        return not choices or choices[0].backend == OFFLINE
 
 
 class Silence(StrEnum):

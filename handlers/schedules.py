@@ -37,6 +37,7 @@ from handlers.request import CommandRegistry, Reply, Request
 from handlers.workflow_inputs import parse_inputs, split_named_values
 from handlers.workflows import explain_rejection
 from storage.records.schedules import (
+    EXPIRED,
     FiringState,
     MessageBody,
     MissedPolicy,
@@ -45,6 +46,7 @@ from storage.records.schedules import (
     ScheduleBody,
     ScheduleId,
     ScheduleKind,
+    ScheduleState,
     TaskBody,
     Timing,
     WorkflowBody,
@@ -91,6 +93,9 @@ async def propose_by_words(request: Request) -> Reply | None:
     """Propose a reminder or job for a message that asks for it in plain words; None if it does
     not."""
     asked = request.services.schedules.read_request(request.args)
+    if asked is None and not request.files and request.without_model:
+        # A model would ask; without one, this says what is missing.
+        request.services.schedules.check_readable(request.args)
     if asked is None or not asked.subject.strip() or request.files:
         return None
     return _proposal_reply(request, await propose_request(request, asked))
@@ -133,7 +138,7 @@ async def handle_schedule_press(request: Request, action: ScheduleAction, card_k
     match action:
         case DecideSchedule(schedule_id=schedule_id, confirm=True):
             view = await schedules.confirm(ScheduleId(schedule_id), by=by, chat=chat)
-            card = _card(request, view, "schedule.confirmed")
+            card = _card(request, view, _confirmation(view))
         case DecideSchedule(schedule_id=schedule_id):
             view = await schedules.decline(ScheduleId(schedule_id), by=by, chat=chat)
             card = _card(request, view, "schedule.declined")
@@ -228,6 +233,8 @@ async def _add(request: Request, rest: str) -> Reply:
             timing, text = schedules.split_timing(flags.text)
         if not text.strip():
             raise UsageError("schedule")
+        if parse_flags(text, valued=_ADD_FLAGS, bare=_BARE_FLAGS).options:
+            raise UserError("schedule_options")
         body = TaskBody(instruction=text.strip())
     new = await _new_job(
         request,
@@ -336,12 +343,19 @@ async def change_schedule(
 
 def _changing(change: str) -> Callable[[Request, str], Awaitable[Reply]]:
     async def handle(request: Request, rest: str) -> Reply:
-        news = "confirmed" if change == "confirm" else f"changed_{change}"
-        return _changed_reply(
-            request, await change_schedule(request, change, rest), f"schedule.{news}"
-        )
+        view = await change_schedule(request, change, rest)
+        is_confirmation = change == "confirm"
+        news = _confirmation(view) if is_confirmation else f"schedule.changed_{change}"
+        return _changed_reply(request, view, news)
 
     return handle
+
+
+def _confirmation(view: ScheduleView) -> str:
+    """The news for somebody who confirms, perhaps too late or twice."""
+    if view.schedule.state is ScheduleState.ACTIVE:
+        return "schedule.confirmed"
+    return EXPIRED if view.schedule.reason == EXPIRED else ""
 
 
 def _changed_reply(request: Request, view: ScheduleView, news: str) -> Reply:

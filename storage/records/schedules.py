@@ -77,6 +77,8 @@ class ScheduleKind(StrEnum):
 
 DELETED = "schedule.deleted"
 """The reason of a schedule that a person has ended."""
+EXPIRED = "schedule.expired"
+"""The reason of a proposal that nobody has confirmed in time."""
 
 
 class ScheduleState(StrEnum):

@@ -101,6 +101,10 @@ class FakeSchedules:
     def read_request(self, text: str) -> TimedRequest | None:
         return self.requests.get(text)
 
+    def check_readable(self, text: str) -> None:
+        if text.startswith("remind me"):
+            raise UserError("timing.words")
+
     def split_timing(self, text: str) -> tuple[Timing, str]:
         for words, timing in self.timings.items():
             if text.startswith(words):

@@ -68,6 +68,13 @@ async def test_a_message_that_asks_for_work_later_becomes_a_job() -> None:
     assert desk.world.tasks.created == []
 
 
+async def test_without_a_model_a_reminder_at_no_time_is_told_what_is_missing() -> None:
+    desk = RouterHarness()
+
+    assert "can't read a time" in text_of(await desk.send_message("remind me twice a week to run"))
+    assert desk.world.talk.questions == []
+
+
 async def test_what_a_model_understood_is_proposed_by_the_persons_own_words() -> None:
     desk = RouterHarness()
     desk.world.schedules.timings["every Monday at 9"] = WEEKDAYS
@@ -100,6 +107,7 @@ async def test_options_of_a_job_are_read_and_rubbish_in_them_is_refused() -> Non
         ("--missed maybe", "Unknown option: maybe"),
         ("--retries many", "Not a number of retries: many"),
         ("--cap lots", "Not a cap: lots"),
+        ("0 9 * * 1 --quiet", "Options go before the time"),
     ):
         text = text_of(await desk.send_message(f"/schedule add {wrong} 0 9 * * 1 clean up"))
         assert said in text

@@ -63,6 +63,8 @@ log = logging.getLogger(__name__)
 
 MISSED_AFTER = timedelta(minutes=5)
 """A firing that is later than this was missed: the program did not run, or the clock jumped."""
+_MOMENT = timedelta(microseconds=1)
+_SOON = timedelta(hours=1)
 _BATCH = 1000
 _MAX_TITLE = 80
 _MAX_RETRY_DELAY = timedelta(days=1)
@@ -77,8 +79,8 @@ ScheduledService: TypeAlias = Callable[[Schedule, datetime], Awaitable[None]]
 
 
 def was_asked_for(due_at: datetime) -> bool:
-    """Whether somebody has asked for this firing. Due times are whole minutes, and `run_now` takes
-    care that its own never are."""
+    """Whether somebody has asked for this firing, of a schedule by a cron expression: its due times
+    are whole minutes, and `run_now` takes care that its own never are."""
     return bool(due_at.second or due_at.microsecond)
 
 
@@ -105,13 +107,24 @@ class DueTimes:
     quiet_hours: DayHours | None
 
     def next_due(self, schedule: Schedule, after: datetime) -> datetime | None:
-        """The first firing after `after`, moved out of the quiet hours if the schedule wants it."""
-        zone = load_zone(schedule.zone) or ZoneInfo("UTC")
-        due = next_due(schedule.timing, after=after, zone=zone, calendar=self.calendar)
+        """The first firing after `after`, moved out of the quiet hours if the schedule wants it: to
+        their end, unless the schedule fires by itself soon after it."""
+        due = self._plain_due(schedule, after)
         quiet = self.quiet_hours if schedule.respects_quiet_hours else None
         if due is None or quiet is None or not quiet.contains(due):
             return due
-        return quiet.next_end(due)
+        end = quiet.next_end(due)
+        following = self._plain_due(schedule, end - _MOMENT)
+        return end if following is None or following - end > _SOON else following
+
+    def _plain_due(self, schedule: Schedule, after: datetime) -> datetime | None:
+        zone = load_zone(schedule.zone) or ZoneInfo("UTC")
+        return next_due(schedule.timing, after=after, zone=zone, calendar=self.calendar)
+
+    def quiet_until(self, schedule: Schedule, now: datetime) -> datetime | None:
+        """When the quiet hours end in which this schedule must not fire now; None if it may."""
+        is_held = schedule.respects_quiet_hours and self.is_quiet(now)
+        return self.quiet_hours.next_end(now) if self.quiet_hours and is_held else None
 
     def is_quiet(self, now: datetime) -> bool:
         return self.quiet_hours is not None and self.quiet_hours.contains(now)
@@ -204,8 +217,9 @@ class ScheduleFirer:
     async def run_due(self) -> None:
         while True:
             now = self.now()
-            due = await self.schedules.list_due(now, _BATCH)
-            late = [each for each in due if each.next_due and now - each.next_due > MISSED_AFTER]
+            found = await self.schedules.list_due(now, _BATCH)
+            due = [each for each in found if not await self._put_off(each, now)]
+            late = [each for each in due if _is_late(each, now)]
             by_chat = sorted(late, key=lambda each: each.chat_id)
             for chat_id, missed in groupby(by_chat, key=lambda each: each.chat_id):
                 await self._fire_missed(chat_id, list(missed), now)
@@ -214,14 +228,14 @@ class ScheduleFirer:
                     await self._fire(schedule, now)
             for retry in await self.schedules.list_due_retries(now, _BATCH):
                 await self._retry(retry, now)
-            if len(due) < _BATCH:
+            if len(found) < _BATCH:
                 return
 
     async def run_now(self, schedule: Schedule, *, due_at: datetime) -> Firing | None:
         """Fire once besides the due times; None if this moment has fired already. Raises WrongState
         for what waits for a yes, is over or was deleted."""
         if not was_asked_for(due_at):
-            due_at += timedelta(microseconds=1)
+            due_at += _MOMENT
         prepared = await self._prepare(schedule, due_at)
         async with self.db.write() as tx:
             if await self.schedules.find_firing(tx, schedule.id, due_at) is not None:
@@ -297,6 +311,17 @@ class ScheduleFirer:
             await self.schedules.settle_firing(
                 tx, firing, state, now=now, note=firing.note, attempt=attempt
             )
+
+    async def _put_off(self, schedule: Schedule, now: datetime) -> bool:
+        """Move what would run now to the end of the quiet hours: it was missed before them, or they
+        have changed."""
+        until = self.due_times.quiet_until(schedule, now)
+        runs = not _is_late(schedule, now) or schedule.missed is MissedPolicy.ONCE
+        if until is None or not runs:
+            return False
+        async with self.db.write() as tx:
+            await self.schedules.claim(tx, schedule, next_due=until, ended=False)
+        return True
 
     async def _fire(self, schedule: Schedule, now: datetime) -> None:
         due_at = schedule.next_due
@@ -562,3 +587,7 @@ class ScheduleFirer:
         for work in running:
             work.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+
+
+def _is_late(schedule: Schedule, now: datetime) -> bool:
+    return schedule.next_due is not None and now - schedule.next_due > MISSED_AFTER

@@ -16,6 +16,7 @@ from storage.errors import NotFound, WrongState
 from storage.records.people import Chat, ChatId, ChatKind, Person, PersonId, PersonRole
 from storage.records.schedules import (
     DELETED,
+    EXPIRED,
     Firing,
     FiringState,
     NewSchedule,
@@ -31,6 +32,8 @@ from storage.schedules import ScheduleRepo
 from storage.tasks import TaskRepo
 
 MAX_PER_PERSON = 200
+PROPOSAL_LIFETIME = timedelta(weeks=1)
+"""A proposal that nobody has confirmed by then means nothing any more."""
 _LISTED = 50
 _SHOWN_FIRINGS = 3
 MAX_UPCOMING = 60
@@ -60,6 +63,12 @@ class ScheduleService:
 
         return read_request(text, now=self.now(), zone=self.zone)
 
+    def check_readable(self, text: str) -> None:
+        # Imported on first use: its word tables cost the start.
+        from bot.engine.schedule.time_phrases import check_readable
+
+        check_readable(text)
+
     def split_timing(self, text: str) -> tuple[Timing, str]:
         # Imported on first use: its word tables cost the start.
         from bot.engine.schedule.time_phrases import split_timing
@@ -84,6 +93,10 @@ class ScheduleService:
         if schedule.state is not ScheduleState.PROPOSED:
             # Pressed again, or confirmed by a command meanwhile.
             return await self._full_view(schedule)
+        if self.now() - schedule.created_at > PROPOSAL_LIFETIME:
+            return await self._change(
+                schedule, state=ScheduleState.ENDED, reason=EXPIRED, next_due=None
+            )
         await self._check_count(schedule.owner_id)
         self._check_timing(schedule.timing, schedule.zone)
         return await self._change(

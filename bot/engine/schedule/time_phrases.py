@@ -10,8 +10,7 @@
 - `12/3` is 3 December. A date without a year is the next one.
 - `until Friday` includes that Friday; `for two weeks` counts from now or from the beginning that is
   named, `3 times` from the first.
-- `every 2 days`, `every 2 weeks` and `every 2 months` count from the first such time, `every 2 hours`
-  from now.
+- `every 2 days`, weeks or months count from the first such time, `every 2 hours` from now.
 """
 
 from __future__ import annotations
@@ -23,7 +22,13 @@ from zoneinfo import ZoneInfo
 from bot.engine.schedule.phrases.composition import compose
 from bot.engine.schedule.phrases.model import TimePhrase
 from bot.engine.schedule.phrases.reader import read_phrase
-from bot.engine.schedule.phrases.requests import EXCEPTION, LIMIT, find_request, split_end
+from bot.engine.schedule.phrases.requests import (
+    EXCEPTION,
+    LIMIT,
+    asks_for_reminder,
+    find_request,
+    split_end,
+)
 from bot.engine.schedule.phrases.words import ZH_NUMBER, normalise, read_amount
 from bot.engine.timing import TimingError, check_timing
 from handlers.ports_autonomy import TimedRequest
@@ -48,7 +53,9 @@ _ALIASES = {
 }
 _LEAD = re.compile(r"[\s\"'`(]{0,5}(?:(?:me|us|for)(?=\s)|[在于])?\s{0,3}")
 _END = re.compile(r"[\s\"'`。.!！,，;)吧哦啊呀呢]{0,8}(?:please)?[\s.!]{0,3}")
-_BETWEEN = re.compile(r"[\s,，:：;；。、-]{0,5}(?:(?:to|that|about)\s{1,3})?[\s:]{0,3}")
+_BETWEEN = re.compile(
+    r"[\s,，:：;；。、]{0,5}(?:-{1,2}\s{1,3})?(?:(?:to|that|about)\s{1,3})?[\s:]{0,3}"
+)
 _UNREAD = re.compile(
     rf"{LIMIT.pattern}|{EXCEPTION.pattern}|农历|阴历|(?:[0-9]+|{ZH_NUMBER})\s?(?:times\b|[次遍])|之?前|以?内"
     r"|(?:\*|[0-9*]+[-/,])[0-9*/,\-]*(?:\s|$)"
@@ -85,9 +92,11 @@ _REASONS = (
 
 def explain_refusal(text: str) -> TimingError:
     """The error for a text in which no time was understood: what is missing, and what to write."""
-    plain = normalise(text[:MAX_READ])
-    found = (key for pattern, key in _REASONS if pattern.search(plain))
-    return TimingError(next(found, "timing.words"))
+    return TimingError(_find_reason(normalise(text[:MAX_READ])) or "timing.words")
+
+
+def _find_reason(plain: str) -> str:
+    return next((key for pattern, key in _REASONS if pattern.search(plain)), "")
 
 
 def read_request(text: str, *, now: datetime, zone: ZoneInfo) -> TimedRequest | None:
@@ -111,6 +120,14 @@ def read_request(text: str, *, now: datetime, zone: ZoneInfo) -> TimedRequest | 
         asks_reminder=found.asks_reminder,
         zone_name=found.phrase.zone,
     )
+
+
+def check_readable(text: str) -> None:
+    """Raise TimingError for a message that asks for a reminder without saying when."""
+    plain = normalise(text[:MAX_READ])
+    reason = _find_reason(plain)
+    if reason and asks_for_reminder(plain):
+        raise TimingError(reason)
 
 
 def read_timing(text: str, *, now: datetime, zone: ZoneInfo) -> Timing:

@@ -40,6 +40,16 @@ def find_request(text: str) -> FoundRequest | None:
     return found if found.asks_reminder or found.parts else None
 
 
+def asks_for_reminder(text: str) -> bool:
+    """Whether a normalised message asks for a reminder, at whatever time: in its first words, or
+    in Chinese after those of a time."""
+    lead = _Lead.read(text, 0)
+    if _QUESTION_END.search(text) or _TALK_ZH.search(text):
+        return False
+    remind = _ASKED_REMINDER.match(text, lead.end)
+    return remind is not None and not _asks_back(text, remind.end())
+
+
 def split_end(text: str, phrase: TimePhrase, start: int, end: int) -> int:
     """Take the beginning or the end of the repetition into the phrase where the subject, from
     `start` to `end`, says it last; returns the place where the subject ends: `每天8点提醒我喝水，
@@ -117,6 +127,9 @@ _REMIND_ZH = (
     r"|叫醒?(?:我们|我)(?:一下|一声)?|提醒(?:一下|(?=:)))"
 )
 _REMIND = re.compile(rf"{_REMIND_EN}|{_REMIND_ZH}")
+_ASKED_REMINDER = re.compile(
+    rf"(?:remind|ping)\s(?:me|us){NUMBER_END}|[^,。说让叫问的\"]{{0,12}}提醒(?:我|我们|大家)"
+)
 _TIMER = re.compile(
     r"倒?计时|(?:set|start)\s(?:me\s)?(?:an?\s)(?=[0-9a-z]{1,10}[\s-](?:min|hour|sec))"
 )

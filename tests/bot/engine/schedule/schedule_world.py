@@ -51,13 +51,18 @@ class Death(BaseException):
     """The process dies."""
 
 
+def _raise_death() -> None:
+    raise Death
+
+
 class StoredPoster:
-    """Stores cards like the outbox, in the caller's transaction. Raises Death at the `death`-th
+    """Stores cards like the outbox, in the caller's transaction. Calls `die` at the `death`-th
     moment from now: inside a transaction or after its commit."""
 
     def __init__(self, key_values: KeyValueStore) -> None:
         self._key_values = key_values
         self.death: int | None = None
+        self.die: Callable[[], None] = _raise_death
 
     async def prepare(self, card: Card) -> Card:
         return card
@@ -92,7 +97,7 @@ class StoredPoster:
             self.death -= 1
             if self.death < 0:
                 self.death = None
-                raise Death
+                self.die()
 
 
 @dataclass

@@ -23,6 +23,7 @@ from handlers.errors import UserError
 from storage import schema
 from storage.errors import WrongState
 from storage.records.schedules import (
+    EXPIRED,
     CronTiming,
     Firing,
     FiringState,
@@ -323,7 +324,40 @@ async def test_firings_leave_the_quiet_hours(tmp_path: Path) -> None:
         made = await here.add(CronTiming(expression="30 * * * *"), JOB, respects_quiet_hours=True)
         times = here.due_times.upcoming(made, datetime(2026, 1, 5, 14, tzinfo=UTC), 3)
         local = [each.astimezone(ZoneInfo("Asia/Shanghai")) for each in times]
-        assert [f"{each:%H:%M}" for each in local] == ["22:30", "08:00", "08:30"]
+        assert [f"{each:%H:%M}" for each in local] == ["22:30", "08:30", "09:30"]
+
+
+@pytest.mark.parametrize("late", [timedelta(), timedelta(hours=5)], ids=["on time", "missed"])
+async def test_what_would_run_in_the_quiet_hours_waits_for_their_end(
+    tmp_path: Path, late: timedelta
+) -> None:
+    async with schedule_world(tmp_path) as here:
+        made = await here.add(
+            OneTime(at=START + timedelta(hours=1)), JOB, respects_quiet_hours=True
+        )
+        here.time = START + timedelta(hours=1) + late
+        end = here.time + timedelta(hours=2)
+        # They were set after it was planned, or it fell due before them and nobody was there.
+        here.due_times.quiet_hours = DayHours(
+            start=here.time.time(), end=end.time(), zone=ZoneInfo("UTC")
+        )
+        await here.firer.run_due()
+        assert await here.firings(made) == []
+
+        here.time = end
+        await here.firer.run_due()
+        assert [each.state for each in await here.firings(made)] == [FiringState.STARTED]
+        assert (await here.get(made)).state is ScheduleState.ENDED
+
+
+async def test_a_proposal_that_nobody_confirms_in_a_week_is_over(tmp_path: Path) -> None:
+    async with schedule_world(tmp_path) as here:
+        asked = await here.service.propose(new_schedule(every(hours=1)))
+        here.advance(days=7, minutes=1)
+        for _ in range(2):
+            view = await here.service.confirm(asked.schedule.id, by=BOSS, chat=CHAT.id)
+            assert (view.schedule.state, view.schedule.reason) == (ScheduleState.ENDED, EXPIRED)
+        assert await here.firer.next_due() is None
 
 
 async def test_snoozing_twice_reminds_once_more(tmp_path: Path) -> None:
