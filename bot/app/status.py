@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pydantic import SecretStr
@@ -95,7 +95,7 @@ def build_system_status(
 
 
 async def read_status(settings: Settings) -> tuple[Card, JsonObject]:
-    """The answer of `/status` to the local owner, as a running Shiftboss gives it. The caller must
+    """The answer of `/status` to the local owner while no Shiftboss is running. The caller must
     hold the data directory and have called `prepare_home`."""
     clock = SystemClock()
     async with AsyncExitStack() as stack:
@@ -115,12 +115,14 @@ async def read_status(settings: Settings) -> tuple[Card, JsonObject]:
             db,
             clock,
             approvals=ApprovalRepo(db, now=clock.now, decision_handlers={}),
-            channels=ChannelAlerts(configured_channels(settings)),
+            channels=ChannelAlerts(()),
             workers=StatusSources(
                 model=lambda: models.default, slots=lambda: settings.slots, sandbox=sandbox
             ),
         )
-        status = await system.status(by=owner)
+        status = replace(
+            await system.status(by=owner), pid=0, started_at=None, memory_bytes=0, channels=()
+        )
         words = catalog_for(settings.fixed_language or owner.language or Language.ENGLISH)
         card = status_card(status, words, now=clock.now(), zone=settings.zone)
         return card, status_data(status)

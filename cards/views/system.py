@@ -75,8 +75,12 @@ def status_card(status: SystemStatus, words: TextCatalog, *, now: datetime, zone
     blocks: list[Block] = [
         FieldsBlock(_program_facts(status, words, now, zone)),
         FieldsBlock(_task_facts(status, words)),
-        TextBlock("\n".join(_channel_line(health, words) for health in status.channels)),
     ]
+    if status.channels:
+        lines = [_channel_line(health, words) for health in status.channels]
+        blocks.append(TextBlock("\n".join(lines)))
+    if status.started_at is None:
+        blocks.insert(0, TextBlock(words("system.not_running")))
     protection = [
         words(f"system.sandbox.{status.sandbox}", program=status.sandbox_program),
         words(f"system.limits.{status.limits}"),
@@ -179,12 +183,14 @@ def _help_line(line: HelpLine, words: TextCatalog) -> str:
 def _program_facts(
     status: SystemStatus, words: TextCatalog, now: datetime, zone: ZoneInfo
 ) -> tuple[tuple[str, str], ...]:
-    since = formats.date_time(status.started_at, zone)
-    up = formats.duration(now - status.started_at, words)
+    up = ""
+    if status.started_at is not None:
+        since = formats.date_time(status.started_at, zone)
+        up = f"{formats.duration(now - status.started_at, words)} ({since})"
     facts = (
         ("version", status.version),
         ("pid", str(status.pid) if status.pid else ""),
-        ("up", f"{up} ({since})"),
+        ("up", up),
         ("memory", formats.file_size(status.memory_bytes) if status.memory_bytes else ""),
         ("model", status.model.name),
     )

@@ -31,7 +31,7 @@ class IncidentModel(ApiModel):
 
 class HealthModel(ApiModel):
     version: str
-    started_at: datetime
+    started_at: datetime | None
     memory_bytes: int
     model: str
     model_problem: str

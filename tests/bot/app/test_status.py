@@ -1,4 +1,4 @@
-"""The status of a program that does not run says what a running one would."""
+"""The status while nothing runs says the same about the store, and nothing about a process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from storage.records.people import Language
 from tests.bot.dashboard.test_api import create
 from tests.bot.dashboard.world import dashboard_world
 
-OF_THE_PROCESS = ("pid", "started_at", "memory_bytes")
+OF_THE_PROCESS = ("pid", "started_at", "memory_bytes", "channels")
 
 
 @pytest.mark.parametrize("language", list(Language))
@@ -37,13 +37,18 @@ async def test_both_ways_give_the_same_answer(tmp_path: Path, language: Language
 
         shown, data = await read_status(core.settings)
 
+    assert [data[each] for each in OF_THE_PROCESS] == [0, None, 0, []]
     ours, theirs = (
         {key: value for key, value in each.items() if key not in OF_THE_PROCESS}
         for each in (data, whole.data)
     )
     assert ours == theirs
     assert ours["queued_messages"] == 1
-    assert words_of(shown) == words_of(whole.card)
+    mine, running = words_of(shown), words_of(whole.card)
+    assert any("shiftboss start" in line for line in mine)
+    missing = [line for line in running if line not in mine]
+    assert len(missing) == 5, "process, uptime, memory and two channels"
+    assert [line for line in mine if line not in running] == [mine[2]]
 
 
 def words_of(card: Card) -> list[str]:
