@@ -107,8 +107,13 @@ class SettingEditorPort(Protocol):
 
     async def change(self, changes: Mapping[str, str], *, seen: str = "") -> SettingsReading:
         """Write these values, by the names of the environment, to the file that the setup writes,
-        and use them from now on: all or none. An empty one goes back to what other sources say.
-        `seen` is the revision that the change is made from, empty for any. Raises UserError."""
+        and use them from now on, or after a restart: all or none. An empty one goes back to what
+        other sources say. `seen` is the revision that the change is made from, empty for any.
+        Raises UserError."""
+
+    async def restart(self) -> None:
+        """Stop as a signal does, and start again with the stored settings. Raises UserError if
+        they could keep the program from starting."""
 
 
 class DrivePort(Protocol):

@@ -32,13 +32,15 @@ log = logging.getLogger(__name__)
 
 async def serve(
     settings: Settings, announce: Callable[[str], None], on_ready: Callable[[], None]
-) -> None:
-    """Run with all channels until SIGTERM or SIGINT. Raises StartFailure."""
+) -> bool:
+    """Run with all channels until SIGTERM or SIGINT, or until an owner restarts it: returns whether
+    that was so. Raises StartFailure."""
     from bot.app.channels import connect_channels
 
     with explain_start_failures(settings), hold_home(settings):
-        stop = stop_on_signals()
+        stop, restart = stop_on_signals(), asyncio.Event()
         async with open_container(settings) as core:
+            core.reloader.restart.connect(restart.set, stop.set)
             await _demote_unlisted_owners(core.repositories.people)
             workers = core.engine.workers
             # Detected before the first command, which also logs the sandbox.
@@ -53,7 +55,11 @@ async def serve(
                 announce(f"Shiftboss is ready. Open the web chat: {web.login_url}")
                 on_ready()
                 await app.run(stop)
+    if restart.is_set():
+        announce("Shiftboss restarts.")
+    else:
         announce("Shiftboss has stopped. Running tasks resume at the next start.")
+    return restart.is_set()
 
 
 def _describe_parts(core: Container) -> Iterator[str]:

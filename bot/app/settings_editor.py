@@ -1,4 +1,4 @@
-"""Lists all settings, and changes those that apply while the program runs."""
+"""Lists all settings, changes them, and restarts the program with those that wait for it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import secrets
 from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
+
+from pydantic import SecretStr
 
 from bot.app.settings_reload import AT_ONCE, SettingsReloader, check_all
 from bot.app.status import CHANNEL_SETTINGS
@@ -71,6 +73,13 @@ _ON_SETUP = {
 }
 """A real call must succeed before these are used."""
 
+_IN_FILE_ONLY = {
+    *("home", "database_url", "web_host", "web_port", "web_token", "web_url"),
+    "tools_as_root",
+}
+"""With a wrong value there would be no program or no page to correct it on; the last one lets
+commands do harm to the machine."""
+
 
 class SettingsEditor:
     """Implements `handlers.ports_autonomy.SettingEditorPort`."""
@@ -80,27 +89,44 @@ class SettingsEditor:
         self._revision_key = secrets.token_bytes(16)
 
     async def list_settings(self) -> SettingList:
+        return (await self._read())[1]
+
+    async def restart(self) -> None:
+        async with self._reloader.lock:
+            stored, listed = await self._read()
+            if listed.faults:
+                raise UserError("settings_faults", faults=_told(listed.faults))
+            waiting = [each for each in listed.settings if each.waits]
+            risky = [each.name for each in waiting if each.field in _IN_FILE_ONLY]
+            if risky:
+                raise UserError("restart_by_hand", names=", ".join(risky))
+            try:
+                check_all(stored)
+            except BadSettings as error:
+                raise UserError("settings_faults", faults=_told(error.errors)) from error
+            log.info("an owner restarts Shiftboss")
+            self._reloader.restart()
+
+    async def _read(self) -> tuple[Settings, SettingList]:
+        """What the next start would have, or while the files cannot be used what is in force."""
         in_force = self._reloader.in_force
+        faults, origins = tuple[str, ...](), dict[str, tuple[SettingSource, str]]()
         try:
-            origins = await asyncio.to_thread(find_origins, in_force.home)
+            origins.update(await asyncio.to_thread(find_origins, in_force.home))
             stored = await asyncio.to_thread(self._reloader.load)
         except BadSettings as error:
-            return SettingList(
-                revision=self._revision(in_force),
-                settings=_views(in_force, in_force, {}),
-                faults=error.errors,
-            )
+            stored, faults = in_force, error.errors
         views = _views(in_force, stored, origins)
-        return SettingList(revision=self._revision(in_force), settings=views)
+        return stored, SettingList(revision=self._revision(stored), settings=views, faults=faults)
 
     async def change(self, changes: Mapping[str, str], *, seen: str = "") -> SettingsReading:
         return await finish_despite_cancel(self._change(changes, seen))
 
     async def _change(self, changes: Mapping[str, str], seen: str) -> SettingsReading:
         async with self._reloader.lock:
-            listed = await self.list_settings()
+            stored, listed = await self._read()
             known = {each.name: each for each in listed.settings}
-            if all(name in known and known[name].value == changes[name] for name in changes):
+            if all(name in known and _has(stored, known[name], changes[name]) for name in changes):
                 return SettingsReading()  # done before, or by somebody else
             if seen and seen != listed.revision:
                 raise UserError("settings_changed")
@@ -114,8 +140,9 @@ class SettingsEditor:
             except EnvFileError as error:
                 raise UserError("setup_not_written", reason=str(error)) from error
             reading = await self._reloader.take(found, fields)
-        log.info("settings changed on their page: %s", ", ".join(reading.applied) or "none")
-        if reading.applied:
+        changed = (*reading.applied, *reading.waiting)
+        log.info("settings changed on their page: %s", ", ".join(changed) or "none")
+        if changed:
             # Everybody who owns this learns of it, also who did not look at the page.
             await self._reloader.owners.notify(
                 f"settings:{secrets.token_hex(8)}", lambda words: settings_card(reading, words)
@@ -123,11 +150,20 @@ class SettingsEditor:
         return reading
 
     def _revision(self, settings: Settings) -> str:
-        values = repr([write_value(getattr(settings, each)) for each in sorted(_EDITABLE)])
+        values = repr([_plain(getattr(settings, each)) for each in sorted(_EDITABLE)])
         return blake2b(values.encode(), key=self._revision_key, digest_size=8).hexdigest()
 
 
-_EDITABLE = frozenset(AT_ONCE) - _ON_SETUP
+_EDITABLE = frozenset(Settings.model_fields) - _ON_SETUP - _IN_FILE_ONLY
+
+
+def _plain(value: object) -> str:
+    return value.get_secret_value() if isinstance(value, SecretStr) else write_value(value)
+
+
+def _has(stored: Settings, view: SettingView, value: str) -> bool:
+    """Whether the files say so already."""
+    return view.field in _EDITABLE and _plain(getattr(stored, view.field)) == value
 
 
 def _views(
@@ -154,6 +190,7 @@ def _view(
         field=field,
         group=group,
         value="" if secret else write_value(value),
+        stored="" if secret else write_value(getattr(stored, field)),
         default="" if secret else write_value(about.get_default()),
         is_secret=secret,
         is_set=value != about.get_default(),
@@ -170,7 +207,9 @@ def _way_to_change(field: str, source: SettingSource) -> SettingChange:
         return SettingChange.ENVIRONMENT
     if field in _ON_SETUP:
         return SettingChange.SETUP
-    return SettingChange.HERE if field in _EDITABLE else SettingChange.RESTART
+    if field in _IN_FILE_ONLY:
+        return SettingChange.FILE
+    return SettingChange.HERE if field in AT_ONCE else SettingChange.RESTART
 
 
 def _check_change(known: Mapping[str, SettingView], name: str, value: str) -> str:
@@ -178,7 +217,7 @@ def _check_change(known: Mapping[str, SettingView], name: str, value: str) -> st
     view = known.get(name)
     if view is None:
         raise UserError("setting_unknown", name=formats.code_text(name, _MAX_NAME))
-    if view.change is not SettingChange.HERE:
+    if not view.change.is_on_page:
         raise UserError("setting_fixed", name=name)
     if len(value) > _MAX_VALUE or (view.options and value and value not in view.options):
         raise UserError("setting_value", name=name)

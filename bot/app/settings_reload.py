@@ -8,7 +8,7 @@ import math
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from hashlib import blake2b
@@ -21,6 +21,7 @@ from pydantic import BaseModel, SecretStr
 from bot.app.autonomy import AutonomyServices
 from bot.app.engine import EngineServices
 from bot.app.heartbeat import heartbeat_hours
+from bot.app.lifecycle import Signal
 from bot.app.live_channels import LiveChannels
 from bot.app.schedule import builtin_schedules, parse_hours
 from bot.app.status import CHANNEL_SETTINGS
@@ -62,7 +63,8 @@ class SettingsReloader:
 
     `in_force` are the settings that the program works by: those it started with, but for what
     `AT_ONCE` has applied since; `lock` is held while they change. `maskers` learn new
-    secrets, the first for the logs too. `channels` is None where no chat platform runs."""
+    secrets, the first for the logs too. `channels` is None where no chat platform runs. `restart`
+    ends the program and starts it again."""
 
     name = "settings"
 
@@ -77,6 +79,7 @@ class SettingsReloader:
     maskers: tuple[SecretMasker, ...] = ()
     channels: LiveChannels | None = None
     load: Callable[[], Settings] = load_settings
+    restart: Signal[[]] = field(default_factory=Signal, init=False)
     _waiting: tuple[str, ...] = field(default=(), init=False)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     _asked_at: datetime | None = field(default=None, init=False)
@@ -178,24 +181,31 @@ class SettingsReloader:
             )
 
     async def take(self, new: Settings, fields: Sequence[str]) -> SettingsReading:
-        """Use these settings of `new`, all of them `AT_ONCE`. The caller must hold `lock`."""
+        """Use these settings of `new`, but for those that wait for a restart. The caller must hold
+        `lock`."""
         before = self.in_force
-        applied = [each for each in fields if getattr(before, each) != getattr(new, each)]
+        changed = [each for each in fields if getattr(before, each) != getattr(new, each)]
+        applied = [each for each in changed if self._is_at_once(each)]
         self.in_force = before.model_copy(update={name: getattr(new, name) for name in applied})
         for apply in dict.fromkeys(AT_ONCE[name] for name in applied):
             await apply(self, self.in_force)
-        return SettingsReading(applied=_told(before, new, applied))
+        # Known from now on: who changed them is told, and whoever reads the files again is not.
+        self._waiting = _told(self.in_force, new, self._list_waiting(new))
+        waiting = [each for each in changed if each not in applied]
+        return SettingsReading(
+            applied=_told(before, new, applied), waiting=_told(before, new, waiting)
+        )
 
     async def _take(self, new: Settings) -> SettingsReading:
         changed = list_differences(self.in_force, new)
-        applied = [name for name in changed if self._is_at_once(name)]
-        before = self.in_force
-        taken = await self.take(new, applied)
-        self._waiting = _told(before, new, [name for name in changed if name not in applied])
-        reading = replace(taken, waiting=self._waiting)
+        reading = await self.take(new, changed)
         if changed:
             log.info("settings changed: %s", reading)
         return reading
+
+    def _list_waiting(self, new: Settings) -> list[str]:
+        differences = list_differences(self.in_force, new)
+        return [each for each in differences if not self._is_at_once(each)]
 
     def _is_at_once(self, field: str) -> bool:
         return field in AT_ONCE and (self.channels is not None or field not in _CHANNEL_FIELDS)

@@ -8,11 +8,11 @@ import os
 import sys
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
-from bot.cli.chat_commands import JsonOption, fail, report_start_failures
+from bot.cli.chat_commands import JsonOption, fail, program_command, report_start_failures
 
 
 def run(
@@ -47,7 +47,17 @@ def run(
                 if background:
                     _leave_terminal()
 
-            asyncio.run(serve(settings, announce=_announce, on_ready=on_ready))
+            restarts = asyncio.run(serve(settings, announce=_announce, on_ready=on_ready))
+        if restarts:
+            _start_again(background=background)
+
+
+def _start_again(*, background: bool) -> NoReturn:
+    """As the same process, which whoever started it goes on to watch: a service manager, a
+    container, a terminal. The data directory is free by now."""
+    command = [*program_command(), "run", *(["--background"] if background else [])]
+    sys.stdout.flush()
+    os.execv(command[0], command)  # noqa: S606 - our own program
 
 
 def _leave_terminal() -> None:

@@ -131,14 +131,15 @@ class DiskUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemStatus:
-    """`memory_bytes` is the resident set; `waiting_approvals` counts all chats. `sandbox` is bwrap,
-    landlock or none, `limits` says who limits commands: cgroup, user or watch. `command_user` is
-    the user ID of commands if we are root, which may be 0. `unlisted_owner` names an owner who is
+    """`memory_bytes` is the resident set; `started_at` is None while Shiftboss does not run, and
+    then there is no process and no channel. `waiting_approvals` counts all chats. `sandbox` is
+    bwrap, landlock or none, `limits` says who limits commands: cgroup, user or watch.
+    `command_user` is the user ID of commands if we are root, which may be 0. `unlisted_owner` names an owner who is
     no longer configured. `backup` and `disk` are for owners."""
 
     version: str
     pid: int
-    started_at: datetime
+    started_at: datetime | None
     memory_bytes: int
     model: ModelChoice
     channels: tuple[ChannelHealth, ...]
@@ -220,26 +221,33 @@ class SettingSource(StrEnum):
 
 
 class SettingChange(StrEnum):
-    """How a setting is changed: on its page, by connecting something, in a file with a restart, or
-    in the environment that the program was started with."""
+    """How a setting is changed: on its page, at once or for the next start; by connecting
+    something; in a file only, before a start; or in the environment that the program was started
+    with."""
 
     HERE = "here"
-    SETUP = "setup"
     RESTART = "restart"
+    SETUP = "setup"
+    FILE = "file"
     ENVIRONMENT = "environment"
+
+    @property
+    def is_on_page(self) -> bool:
+        return self in {SettingChange.HERE, SettingChange.RESTART}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingView:
     """A setting as it is in force. `field` is its short name, `name` the one in the environment.
-    `value` and `default` are as one would write them, and empty for secrets. `file` is the path of
-    the source, if it is a file. `options` are the only values that it can have, empty for any.
-    `waits`: a file has another value, which counts after a restart."""
+    `value` and `default` are as one would write them, and empty for secrets; so is `stored`, which
+    is the value after a restart, and `waits` if that is another one. `file` is the path of the
+    source, if it is a file. `options` are the only values that it can have, empty for any."""
 
     name: str
     field: str
     group: str
     value: str
+    stored: str
     default: str
     is_secret: bool
     is_set: bool

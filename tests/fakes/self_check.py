@@ -164,3 +164,6 @@ class FakeSettings:
 
     async def change(self, changes: Mapping[str, str], *, seen: str = "") -> SettingsReading:
         return self.reading
+
+    async def restart(self) -> None:
+        raise NotImplementedError

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from tests.journeys.program import running_program
-from tests.waiting import WAIT_SECONDS
+from tests.waiting import WAIT_SECONDS, wait_until
 
 API = "/api/v1"
 GATE = """\
@@ -86,9 +86,22 @@ async def test_a_program_runs_approves_and_reads_over_a_restart(tmp_path: Path) 
             followed.opened.clear()
             open_stream = asyncio.create_task(followed.follow(api, "never"))
             await followed.opened.wait()
-            status = await program.stop()
+            # An owner changes what waits for a restart, and restarts it.
+            changes = {"changes": {"SHIFTBOSS_QUEUE": "wait"}}
+            changed = (await api.patch(f"{API}/settings", json=changes)).json()
+            pid, starts = program.pid, program.printed.count("is ready")
+            assert (await api.post(f"{API}/settings/restart")).status_code == 202
             await asyncio.wait([open_stream])
             open_stream.exception()
+        await wait_until(lambda: program.printed.count("is ready") > starts)
+        async with client(program.address) as api:
+            settings = (await api.get(f"{API}/settings")).json()["settings"]
+        (queue,) = [each for each in settings if each["name"] == "SHIFTBOSS_QUEUE"]
+        assert program.pid == pid
+        status = await program.stop()
+
+    assert changed["waiting"] == ["SHIFTBOSS_QUEUE"]
+    assert (queue["value"], queue["waits"]) == ("wait", False)
 
     assert (first.status_code, again.status_code) == (201, 201)
     assert first.json()["id"] == again.json()["id"]

@@ -1,4 +1,4 @@
-"""Settings: what is in force, where it comes from, and changes that apply at once."""
+"""Settings: what is in force, where it comes from, changes, and the restart that some need."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ routes = ApiRoutes("settings")
 
 
 class SettingModel(ApiModel):
-    """`value` and `default` are empty for secrets. `change` says how it is changed: `here` by this
-    API, `setup` by `/setup`, `restart` in a file, `environment` in the environment. `options` are
-    the only values. `waits`: a file has another value, which counts after a restart."""
+    """`value`, `stored` and `default` are empty for secrets. `change` says how it is changed:
+    `here` by this API at once, `restart` by this API for the next start, `setup` by `/setup`,
+    `file` only in a file, `environment` in the environment. `options` are the only values.
+    `stored` is the value after a restart, and `waits` if that is another one."""
 
     name: str
     group: str
     value: str
+    stored: str
     default: str
     is_secret: bool
     is_set: bool
@@ -51,9 +53,11 @@ class SettingsPatch(ApiModel):
 
 
 class ChangedModel(ApiModel):
-    """`applied`: the names of what is different since then."""
+    """`applied`: the names of what is different since then, `waiting`: of what will be after a
+    restart."""
 
     applied: list[str]
+    waiting: list[str]
     revision: str
 
 
@@ -65,8 +69,25 @@ async def list_settings(call: ApiCall) -> SettingsModel:
 
 @routes("PATCH", "/settings", role=PersonRole.OWNER)
 async def change_settings(call: ApiCall, body: SettingsPatch) -> ChangedModel:
-    """Change settings that apply at once (owners)"""
+    """Change settings; those that need a restart wait for it (owners)"""
     editor = call.request.services.setting_editor
     reading = await editor.change(body.changes, seen=body.seen)
     listed = await editor.list_settings()
-    return ChangedModel(applied=list(reading.applied), revision=listed.revision)
+    return ChangedModel(
+        applied=list(reading.applied), waiting=list(reading.waiting), revision=listed.revision
+    )
+
+
+class RestartModel(ApiModel):
+    """`revision` of the settings before; another one is told after the restart."""
+
+    revision: str
+
+
+@routes("POST", "/settings/restart", status=202, role=PersonRole.OWNER)
+async def restart(call: ApiCall) -> RestartModel:
+    """Restart Shiftboss with the stored settings (owners)"""
+    editor = call.request.services.setting_editor
+    listed = await editor.list_settings()
+    await editor.restart()
+    return RestartModel(revision=listed.revision)

@@ -1,4 +1,5 @@
-"""Settings: what is in force, where it comes from, and a form for what can be changed here."""
+"""Settings: what is in force, where it comes from, a form for what can be changed here, and the
+restart that some wait for."""
 
 from __future__ import annotations
 
@@ -30,14 +31,19 @@ async def save_settings(request: DashboardRequest) -> Response:
     given = {
         each.name: form_text(form, each.name)
         for each in listed.settings
-        if each.name in form and each.change is SettingChange.HERE
+        if each.name in form and each.change.is_on_page
     }
-    # What the form was made with: only what was typed is a change.
-    changes = {
+    # What the form was made with: only what was typed is a change. A secret is never in it, so an
+    # empty one is kept, unless the form says that it goes.
+    removed = dict.fromkeys((name for name in given if f"remove:{name}" in form), "")
+    changes = removed | {
         name: value for name, value in given.items() if value != form_text(form, f"was:{name}")
     }
     words = request.words
     try:
+        if form_text(form, "order") == "restart":
+            await editor.restart()
+            return RedirectResponse(f"{PATH}?restarting={listed.revision}", status_code=303)
         if changes:
             await editor.change(changes, seen=form_text(form, "seen"))
     except UserError as error:
@@ -59,15 +65,17 @@ async def _render(
     group = chosen if chosen in groups else groups[0]
     known = {each.name for each in listed.settings}
     saved = query.get("saved", "")[:_MAX_NAMES]
+    before = query.get("restarting", "")
     page = render_page(
         request,
         "settings",
         groups=groups,
         group=group,
         rows=[_row(each, given, request) for each in listed.settings if each.group == group],
-        can_save=any(
-            each.change is SettingChange.HERE for each in listed.settings if each.group == group
-        ),
+        can_save=any(each.change.is_on_page for each in listed.settings if each.group == group),
+        waiting=", ".join(each.name for each in listed.settings if each.waits),
+        # Each start has revisions of its own.
+        restart=("goes_on" if before == listed.revision else "done") if before else "",
         revision=listed.revision,
         file=next((each.value for each in listed.settings if each.field == "home"), "") + "/.env",
         faults=[formats.clean_line(each)[:_MAX_SHOWN] for each in listed.faults],
@@ -84,18 +92,27 @@ def _row(view: SettingView, given: Mapping[str, str], request: DashboardRequest)
     empty = words("dashboard.settings.set" if view.is_set else "dashboard.settings.not_set")
     shown = empty if view.is_secret else view.value or words("dashboard.settings.empty")
     default = "default_is" if view.default else "default_none"
-    is_here = view.change is SettingChange.HERE
+    is_here = view.change.is_on_page
     return {
         "name": view.name,
         "about": words(f"dashboard.settings.text.{view.field}").replace("`", ""),
         "shown": formats.clean_line(shown)[:_MAX_SHOWN],
-        "value": view.value,
-        "given": given.get(view.name, view.value),
+        "value": view.stored,
+        # What was typed into the field of a secret is not sent back.
+        "given": "" if view.is_secret else given.get(view.name, view.stored),
+        "is_secret": view.is_secret,
+        "can_remove": view.is_secret and (view.is_set or view.waits),
         "options": view.options,
-        "default": words(f"dashboard.settings.{default}", default=view.default),
+        "default": empty
+        if view.is_secret
+        else words(f"dashboard.settings.{default}", default=view.default),
         "is_here": is_here,
         "is_setup": view.change is SettingChange.SETUP,
-        "how": "" if is_here else words(f"dashboard.settings.by_{view.change}"),
+        "how": ""
+        if view.change is SettingChange.HERE
+        else words(f"dashboard.settings.by_{view.change}"),
         "source": words(f"dashboard.settings.source_{view.source}", file=view.file),
-        "waits": view.waits,
+        "waits": words("dashboard.settings.waits", value=formats.clean_line(shown)[:_MAX_SHOWN])
+        if view.waits
+        else "",
     }

@@ -82,7 +82,7 @@ async def test_each_setting_says_where_it_comes_from_and_how_it_is_changed(
     assert facts("SHIFTBOSS_QUEUE") == ("wait", "yaml", "restart", "shiftboss.yaml")
     assert facts("SHIFTBOSS_PATIENCE_HOURS") == ("9", "environment", "environment", "")
     assert facts("SHIFTBOSS_CAP_DAY") == ("25 USD", "default", "here", "")
-    assert facts("SHIFTBOSS_WEB_HOST") == ("127.0.0.1", "default", "restart", "")
+    assert facts("SHIFTBOSS_WEB_HOST") == ("127.0.0.1", "default", "file", "")
     assert facts("ANTHROPIC_API_KEY") == ("", "env_file", "setup", ".env")
     assert listed["ANTHROPIC_API_KEY"]["is_set"]
     assert not listed["OPENAI_API_KEY"]["is_set"]
@@ -129,6 +129,65 @@ async def test_a_change_is_in_force_at_once_in_the_file_and_told(world: Dashboar
     back = await patch(api, SHIFTBOSS_SLOTS="", SHIFTBOSS_QUIET_HOURS="23:00-06:00")
     assert sorted(back.json()["applied"]) == ["SHIFTBOSS_QUIET_HOURS", "SHIFTBOSS_SLOTS"]
     assert core.engine.dispatcher.slots == 3, "back to the default"
+
+
+async def test_what_waits_for_a_restart_is_stored_and_told_with_both_values(
+    world: DashboardWorld,
+) -> None:
+    core, api, restarts = world.core, world.program("olga"), list[str]()
+    core.reloader.restart.connect(lambda: restarts.append("restart"))
+    seen, _ = await settings_of(api)
+    browser = await world.browser("olga")
+    form = {"seen": seen, "SHIFTBOSS_QUEUE": "cut", "was:SHIFTBOSS_QUEUE": "wait"}
+
+    saved = await browser.post(f"{PAGE}?group=work", data=form)
+    secret = await patch(api, BRAVE_API_KEY=SECRET)
+
+    assert (saved.status_code, secret.json()["waiting"]) == (303, ["BRAVE_API_KEY"])
+    assert core.reloader.in_force.queue == "wait"
+    assert load_settings().queue == "cut"
+    _, listed = await settings_of(api)
+    queue, key = listed["SHIFTBOSS_QUEUE"], listed["BRAVE_API_KEY"]
+    assert (queue["value"], queue["stored"], queue["waits"]) == ("wait", "cut", True)
+    assert (key["value"], key["stored"], key["waits"]) == ("", "", True)
+    shown = await page(world, "work")
+    assert "SHIFTBOSS_QUEUE, BRAVE_API_KEY" in shown
+    assert SECRET not in shown + await page(world, "tools")
+    waiting = (await core.reloader.reload()).waiting
+    assert sorted(waiting) == ["BRAVE_API_KEY", "SHIFTBOSS_QUEUE"]
+
+    kept = {"BRAVE_API_KEY": "", "was:BRAVE_API_KEY": ""}
+    await browser.post(f"{PAGE}?group=tools", data=kept)
+    assert load_settings().brave_api_key.get_secret_value() == SECRET
+    await browser.post(f"{PAGE}?group=tools", data={**kept, "remove:BRAVE_API_KEY": "on"})
+    assert not load_settings().brave_api_key.get_secret_value()
+
+    check_problem(await world.program("ann").post(f"{API}/restart"), 403)
+    refused = await browser.post(PAGE, data={"order": "restart"}, headers={"origin": "http://x"})
+    assert (refused.status_code, restarts) == (403, [])
+    gone = await browser.post(PAGE, data={"order": "restart"})
+    assert (gone.status_code, restarts) == (303, ["restart"])
+    assert "data-poll" in (await browser.get(gone.headers["location"])).text
+    assert "data-poll" not in (await browser.get(f"{PAGE}?restarting=another-start")).text
+    with env_file(world).open("a") as file:
+        file.write("SHIFTBOSS_WEB_PORT=1\n")
+    assert (await api.post(f"{API}/restart")).status_code == 202, "the environment wins"
+
+
+async def test_a_restart_that_could_fail_is_left_to_a_shell(
+    world: DashboardWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restarts = list[str]()
+    world.core.reloader.restart.connect(lambda: restarts.append("restart"))
+    for line in ("SHIFTBOSS_SLOTS=many\n", "DATABASE_URL=sqlite:////nowhere/x.db\n"):
+        before = env_file(world).read_text()
+        env_file(world).write_text(before + line)
+
+        problem = check_problem(await world.program().post(f"{API}/restart"), 422)
+
+        assert line.partition("=")[0] in problem["detail"]
+        env_file(world).write_text(before)
+    assert restarts == []
 
 
 @pytest.mark.parametrize(
