@@ -134,8 +134,8 @@ class SystemStatus:
     """`memory_bytes` is the resident set; `started_at` is None while Shiftboss does not run, and
     then there is no process and no channel. `waiting_approvals` counts all chats. `sandbox` is
     bwrap, landlock or none, `limits` says who limits commands: cgroup, user or watch.
-    `command_user` is the user ID of commands if we are root, which may be 0. `unlisted_owner` names an owner who is
-    no longer configured. `backup` and `disk` are for owners."""
+    `command_user` is the user ID of commands if we are root, which may be 0. `unlisted_owner` names
+    an owner who is no longer configured. `backup` and `disk` are for owners."""
 
     version: str
     pid: int
