@@ -92,7 +92,9 @@ def _correct(word: str) -> str:
     if not _LONG_WORD.fullmatch(word) or word in _neutral_words() | _NO_SLIPS:
         return word
     near = difflib.get_close_matches(word, _OFTEN_MISSPELT, 1, 0.82)
-    return near[0] if near and near[0][0] == word[0] else word
+    is_longer = near and len(word) > len(near[0]) and word.startswith(near[0][:-1])
+    is_slip = near and near[0][0] == word[0] and not is_longer
+    return near[0] if is_slip else word
 
 
 _NAMED = (
@@ -114,6 +116,7 @@ _CONTRACTIONS = tuple(
         (r"'re\b", " are"),
         (r"\b(it|that|this|what|there)'s\b", r"\1 is"),
         (r"\blet'?s\b", "let us"),
+        (r"\bhere(?:'s| is)\b", "this is"),
         (r"\b(?:off|of)[- ]the[- ](?:record|books)\b|\boff[- ]record\b", "offrecord"),
         (r"\bun-?remember\b", "unremember"),
         (r"\bhold(ing)? onto\b", r"hold\1 on to"),
@@ -136,10 +139,13 @@ _OFTEN_MISSPELT = (
     *("remember", "remembered", "memory", "record", "forget", "please", "anything", "everything"),
     *("conversation", "message", "memorize", "between", "archive", "delete"),
 )
-_NO_SLIPS = {"remembers", "forgot", "forged", "recorder", "massage", "messages", "mesh", "forgets"}
+_NO_SLIPS = {"forgot", "forged", "massage"}
 
 
 _NEUTRAL = """
+something someone trust allowed permitted
+circumstances case condition place places point means account clear copy
+writing typing sending promise swear love god sake supposed see heard bother
 please kindly just also and but so or ok okay k hey hi oh well actually now btw way for again
 really seriously wait no sorry though maybe perhaps better boss shiftboss bot hm hmm um uh ah
 look listen yeah yep thanks thank thx ty cheers ta fyi either at all anywhere ever any anymore
@@ -204,7 +210,8 @@ _NOT = (
 _MIDST = r"(?: [a-z]+){0,6}?"
 _STRONG = r"(?:remember(?:ing)?|memori[sz](?:e|ing)|retain(?:ing)?|keep(?:ing)? in mind)"
 _KEEP = (
-    r"(?:keep(?:ing)?|stor(?:e|ing)|sav(?:e|ing)|record(?:ing)?|log(?:ging)?|archiv(?:e|ing)"
+    r"(?:keep(?:ing)?|stor(?:e|ing)|sav(?:e|ing)|record(?:ing)?|log(?:ging)?(?! (?:in|out|on"
+    r"|off)\b)|archiv(?:e|ing)"
     r"|persist(?:ing)?|not(?:e|ing)(?: down)?|writ(?:e|ing) down|tak(?:e|ing) down|stash(?:ing)?"
     r"|jot(?:ting)? down|h[ao](?:ld|ng)(?:ing)? on ?to|captur(?:e|ing)|bookmark(?:ing)?"
     r"|regist(?:er|ering)|document(?:ing)?|cach(?:e|ing)|preserv(?:e|ing)|keep(?:ing)? track of"
@@ -212,7 +219,8 @@ _KEEP = (
     r"|trace|traces|copies|memories) (?:of|about|on))"
 )
 _PUT = (
-    r"(?:put(?:ting)?|add(?:ing)?|writ(?:e|ing)|commit(?:ting)?|enter(?:ing)?|plac(?:e|ing)"
+    r"(?:us(?:e|ing)|put(?:ting)?|add(?:ing)?|writ(?:e|ing)|commit(?:ting)?|enter(?:ing)?|plac"
+    r"(?:e|ing)"
     r"|fil(?:e|ing)|back(?:ing)? up|mov(?:e|ing)|transfer(?:ring)?|includ(?:e|ing)|sav(?:e|ing)"
     r"|stor(?:e|ing)|keep(?:ing)?|tak(?:e|ing)|hold(?:ing)?|leav(?:e|ing)|let(?:ting)?)"
 )
@@ -254,7 +262,8 @@ _SAID_BY_ME = (
 _SAID_REFERENCE = (
     rf"(?:{_SAID_BY_ME}|these|those|all of (?:this|that)|(?:this|that|the|the last|the previous)"
     rf" (?:whole |entire |last )?(?:message|messages|sentence|remark|part|bit|thing|things|info"
-    rf"|information|detail|details|{_TALK})|that one from|the above|it (?:ever|was)|that ever"
+    rf"|information|detail|details|{_TALK})|that one from|the above|all (?:this|that|of it)|it "
+    rf"(?:ever|was)|that ever"
     rf"|(?:this|it|that|we) (?:ever )?(?:happened|talked|spoke)|(?:everything|all|anything|it all)"
     rf"(?: (?:from|in|of|about))? (?:here|this (?:whole |entire )?{_TALK})|this\b|that (?=please)"
     rf"|{_OBJECT}.* (?:from|in|out of) {_MEMORY})"
@@ -280,7 +289,8 @@ _PASSIVE_ACT = re.compile(
     rf"|having|want"
     rf"|this|that|it|these)){_MIDST} {_KEPT}"
     rf"|(?:not|never|nothing|none|hate|dislike)(?: [a-z]+){{0,8}}? (?:to be|be) {_KEPT}"
-    rf"|(?:not|never|nothing|none)\b{_MIDST} (?:(?:end up|land|stay|go|stick|appear|live|be"
+    rf"|(?:not|never|nothing|none)\b(?: [a-z]+){{0,9}}? (?:(?:end up|land|stay|go|stick|appear"
+    rf"|live|be"
     rf"|make it|remain|belong|stored|kept|show up)(?: [a-z]+)?) (?:in|into|on|to|for) {_MEMORY}"
     rf"|(?:like|want|have|get|need)\b(?=.*{_SAID_BY_ME}|.* {_MEMORY})(?: [a-z]+){{1,9}} (?:removed"
     r"|deleted|erased|wiped|forgotten|cleared)"
@@ -288,7 +298,7 @@ _PASSIVE_ACT = re.compile(
     r" (?:forgotten|deleted|erased|wiped|unremembered|discarded))"
 )
 _OFF_RECORD = re.compile(
-    r"\boffrecord\b(?: (?P<about>(?:i|my|we|our|he|she|they|there|the|between)\b.*))?"
+    r"\boffrecord\b(?: (?:that )?(?P<about>(?:i|my|we|our|he|she|they|there|the|between)\b.*))?"
 )
 _SECRET_ACT = re.compile(
     rf"\b(?:{_BETWEEN}|(?:keep|keeping|treat|consider) (?:this|that|these|what i)(?: "
@@ -351,8 +361,10 @@ _STATEMENT = re.compile(
     r"|never|can not|did not|could not) remember"
     r"|\b(?:was|were|is|are|have|has|had|been) (?:not|never) (?!to\b|be\b|want\b)(?:\w+ )?"
     rf"{_KEPT}"
-    r"|\b(?:i|we) (?:have|had|got) no\b|\b(?:i|we)(?: just| always| often| might| will| would)*"
-    r" (?:forget|delete|erase|wipe|remove|drop|keep)\b|(?<!can )(?<!could )(?<!may )(?<!should )"
+    r"|\b(?:i|we) (?:have|had|got) no\b|(?<!can )(?<!could )(?<!should )(?<!may )(?<!that )"
+    r"\b(?:i|we)(?: just| always| often| might| will| would)*"
+    r" (?:forget|forgot|delete|erase|wipe|remove|drop|keep)\b|(?<!can )(?<!could )(?<!may )"
+    r"(?<!should )"
     r"(?<!will )(?<!would )(?<!must )\byou (?:forget|delete)\b|\bto forget\b(?<!you to forget)"
 )
 _WOULD_LIKE = re.compile(
@@ -370,7 +382,8 @@ _ONE_BEFORE = re.compile(
 )
 _WHOLE_CHAT = re.compile(
     rf"\b(?:this|the|our|a|whole|entire|from|in)\b(?: (?:whole|entire|very|current|present))?"
-    rf" {_TALK}\b|\bso far\b|\b(?:talk|chat|speak) without\b|\bhere\b(?! (?:above|before))|\bfrom"
+    rf" {_TALK}\b|\bso far\b|\ban? offrecord {_TALK}|\b(?:talk|chat|speak) without\b|(?<!stays )"
+    rf"(?<!stay )(?<!remains )\bhere\b(?! (?:above|before))|\bfrom"
     rf" (?:now|here) on\b|\bhenceforth\b"
     r"|\b(?:what|whatever|things|anything|everything) we (?:talk|discuss|say|chat)"
 )
@@ -400,6 +413,7 @@ _ASIDE = re.compile(
     r"(?:ly)?(?: paste)?|pasted"
     r"|(?:ignore|disregard) (?:it|that|this)|a mistake"
     r"|wrong (?:chat|window)|(?:was|is|very|too|bit) (?:private|personal|confidential|sensitive"
-    r"|secret)|only (?:venting|thinking aloud)|just venting|tmi|too much|did not mean to|take "
+    r"|secret)|only (?:venting|thinking aloud)|just venting|tmi|too much|did not mean to|not "
+    r"(?:supposed|meant) (?:to|for)|take "
     r"(?:that|it|this) back)\b"
 )

@@ -41,7 +41,7 @@ def _read(text: str) -> tuple[ConsentRequest | None, str]:
             # "That thing I mentioned earlier, don't keep it."
             joined = _match(f"{aside} {clause}", asked=asked)
             wanted, about = (wanted, about) if joined[0] is None else joined
-        aside = clause if wanted is None and not asked and _is_aside(clause) else ""
+        aside = clause if wanted is None and _is_aside(clause, asked=asked) else ""
         if wanted is not None:
             found.add(wanted)
         elif aside or _FILLER.fullmatch(clause) or (not asked and _OF_CHAT.fullmatch(clause)):
@@ -98,13 +98,18 @@ def _match(clause: str, *, asked: bool) -> ConsentMatch:
     return found
 
 
-def _is_aside(clause: str) -> bool:
+def _is_aside(clause: str, *, asked: bool) -> bool:
+    if asked and not _NAMED_FIRST.match(clause):
+        return False
     return is_chinese_aside(clause) if _HAN.search(clause) else is_english_aside(clause)
 
 
 _SIMPLIFIED = str.maketrans(
     "萬請煩別記紀錄刪個這話說説剛講過們裡裏條寫備會對內嗎麼麽為爲儲從開關後無須許準謝間聽見當沒腦幫讓願與訊隱祕體傳發錯應該動進東還來現經誰問樣點兒號碼長託閉啟將總兩幾時場論談數據庫檔歸處邊訴務隨馬題單實絕統種輪淨給夠徹議倆跡遺憶誤貼複臟禁‘’‛＇",
     "万请烦别记纪录删个这话说说刚讲过们里里条写备会对内吗么么为为储从开关后无须许准谢间听见当没脑帮让愿与讯隐秘体传发错应该动进东还来现经谁问样点儿号码长托闭启将总两几时场论谈数据库档归处边诉务随马题单实绝统种轮净给够彻议俩迹遗忆误贴复脏禁''''",
+)
+_NAMED_FIRST = re.compile(
+    r"(?:that|the|those|what i|那|刚才|我刚才)(?!.*\b(?:did|do|is|was)\b)", re.IGNORECASE
 )
 _HAN = re.compile(r"[\u3400-\u9fff]")
 _SPACED_ZH = re.compile(r"(?<=[\u3400-\u9fff])\s+(?=[\u3400-\u9fff])")
@@ -120,7 +125,7 @@ _NEG_START = (
 _JOINED = re.compile(
     rf"\s+(?:but|and|so|though|yet|-+)\s+(?={_NEG_START})"
     r"|\s+(?:but|because|since|cuz|though)\s+(?=(?:i|i'm|i've|my|we|our|he|she|they|the|it)\b)"
-    r"|\s+-+\s+|(?<=[\u3400-\u9fff])\s+"
+    r"|\s+-+\s+|(?<=[\u3400-\u9fff])(?<![算说叫问是])\s+"
     r"(?=off the record|don't|dont|do not|please|forget)"
     r"|(?<=off the record)\s+(?=[\u3400-\u9fff]{4})",
     re.IGNORECASE,
