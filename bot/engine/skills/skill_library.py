@@ -199,6 +199,10 @@ class SkillLibrary:
             left_out=found.left_out,
         )
 
+    async def has_own_skills(self) -> bool:
+        """Whether the Boss has any skill but those that are built in."""
+        return await asyncio.to_thread(self._paths.has_own)
+
     async def reload(self, project: str = "") -> SkillCatalog:
         self._paths.clear_cache()
         return await self.list_skills(project)
@@ -445,6 +449,10 @@ class SkillReviewNotifier:
         """Announce skills that are settled and not announced yet."""
         if self._announced is None:
             self._announced = list(await self._key_values.get(_ANNOUNCED_KEY) or ())
+        if not await self._library.has_own_skills():
+            # Mostly so, and asked every few seconds. What is built in needs no review.
+            self._seen_last = frozenset()
+            return
         catalog = await self._library.list_skills()
         waiting = {_skill_id(each): each for each in catalog.skills if each.state in _UNREVIEWED}
         settled = self._seen_last & waiting.keys() - set(self._announced)

@@ -338,6 +338,11 @@ class SkillPaths:
             left_out=len(folders) - len(kept),
         )
 
+    def has_own(self) -> bool:
+        """Whether there is any skill but those that are built in."""
+        own = (root for root in self._roots(None) if root.source is not SkillSource.BUILTIN)
+        return any(_skill_folders(root) for root in own)
+
     def read_contents(self, folder: Path) -> SkillContents:
         """Return the current files, without cache."""
         return read_folder(folder.resolve())
