@@ -105,8 +105,8 @@ _CLOCKS = tuple(
             r"|过?(?P<minute>[0-5][0-9]|[一二三四五]?十[一二三四五六七八九]?|[零〇][一二三四五六七八九])"
             r"(?:\s?分|(?![个名位份条次元块天页%]))|过?(?P<minute_only>[0-9五])(?=\s?分))?(?:\s?分)?(?:左右)?"
         ),
-        # 差十分八点
-        rf"差(?P<minute>{ZH_NUMBER})分钟?\s?(?P<to_hour>(?P<hour>{ZH_NUMBER}))点{_ZH_AFTER}",
+        # 差十分八点, 差一刻九点
+        rf"差(?:(?P<minute>{ZH_NUMBER})分钟?|(?P<quarter>[一1])刻钟?)\s?(?P<to_hour>(?P<hour>{ZH_NUMBER}))点{_ZH_AFTER}",
         # 9:30, 下午 9:30, 9:30 pm
         (
             rf"(?:at\s|@\s?)?(?P<part>{ZH_PART})?\s?(?P<hour>[0-9]{{1,2}}):(?P<minute>[0-5][0-9])"

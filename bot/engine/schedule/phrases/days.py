@@ -121,6 +121,8 @@ def _take_days(match: re.Match[str], phrase: TimePhrase) -> bool:
         # A date may name its day too: `Friday, Dec 4` is read by the date.
         return False
     which = (match["which"] or "").strip()
+    if match["from"] and not match["last"]:
+        return False
     if which and (phrase.every or phrase.week is not None):
         return False
     first = day_number(match["day"])
@@ -146,13 +148,13 @@ def _take_days(match: re.Match[str], phrase: TimePhrase) -> bool:
 _WEEKS = {"this": 0, "next": 1, "这": 0, "本": 0, "下": 1, "下下": 2}
 _NO_COUNT = r"(?![点时:刻分十个百天号月次人份条])"
 _DAYS_EN = re.compile(
-    rf"(?:on\s|from\s)?(?P<which>(?:this\scoming|the\scoming|coming|this|next)\s)?(?P<day>{EN_DAY})"
+    rf"(?:on\s|(?P<from>from\s))?(?P<which>(?:this\scoming|the\scoming|coming|this|next)\s)?(?P<day>{EN_DAY})"
     rf"(?P<plural>(?<=day)s)?{NUMBER_END}"
     rf"(?:\s?(?:-|–|to|through|thru)\s?(?P<last>{EN_DAY}){NUMBER_END}"
     rf"|(?P<more>(?:\s?(?:,\s?and|,|and|&|/)\s?{EN_DAY}s?{NUMBER_END}){{1,6}}))?"
 )
 _DAYS_ZH = re.compile(
-    rf"(?P<which>(?:下下|下|这|本)个?)?(?:周|星期|礼拜)(?P<day>{ZH_DAYS})"
+    rf"(?P<from>从)?(?P<which>(?:下下|下|这|本)个?)?(?:周|星期|礼拜)(?P<day>{ZH_DAYS})"
     rf"(?:\s?[到至~-]\s?(?:周|星期|礼拜)?(?P<last>{ZH_DAYS}){_NO_COUNT}"
     rf"|(?P<more>(?:(?:[、,和与及]\s?)?(?:周|星期|礼拜){ZH_DAYS}"
     rf"|(?:[、,和与及]\s?)?[一二三四五六日]{_NO_COUNT}){{1,6}}))?"

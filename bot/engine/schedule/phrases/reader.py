@@ -118,7 +118,7 @@ def _read_until(text: str, at: int, phrase: TimePhrase) -> int | None:
     lead = _UNTIL.match(text, at)
     if lead is None or phrase.has_end or (lead[0] == "to " and phrase.since is None):
         return None
-    until = read_phrase(text, lead.end(), loose=False)
+    until = _read_moment(text, lead.end())
     if until is None or until.repeats or until.window or until.has_end:
         return None
     tail = _UNTIL_END.match(text, until.end)

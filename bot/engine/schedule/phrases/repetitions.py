@@ -118,6 +118,9 @@ def read_lasting(text: str, at: int, phrase: TimePhrase) -> int | None:
     """`for two weeks`, `持续两周`, `连续3天` before or after a repetition."""
     lead = _LASTING_LEAD.match(text, at)
     found = None if phrase.has_end else read_amount(text, lead.end() if lead else at)
+    if found is None and not phrase.has_end and (unit := _NEXT_UNIT.match(text, at)):
+        one = read_amount(f"1 {unit[1]}", 0)
+        found = (one[0], unit.end()) if one else None
     if found is None:
         return None
     amount, end = found
@@ -139,6 +142,7 @@ def read_lasting(text: str, at: int, phrase: TimePhrase) -> int | None:
 _LASTING_LEAD = re.compile(
     r"(?:for|over)\s(?:the\s(?:next|coming)\s)?|(?:一直)?(?:持续|坚持|为期|(?P<days>连续|接下来|未来|今后))的?"
 )
+_NEXT_UNIT = re.compile(rf"for\sthe\s(?:next|coming)\s(hour|day|week|month|year){NUMBER_END}")
 _LASTING_TAIL = re.compile("[之以]?内")
 REPETITION = re.compile(r"[\s,]{0,2}(?:every|each|daily|weekdays|每|天天)")
 _TIME_OF_DAY = re.compile(rf"[\s,]{{0,2}}的?(?:{ZH_PART}|{ZH_NUMBER}[点:])")

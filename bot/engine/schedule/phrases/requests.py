@@ -161,10 +161,10 @@ _TAKE_ZH = re.compile(
 _STATEMENT_ZH = re.compile(r"[很真太]|是个|是一|习惯|觉得|了$|了[。!,]|的是|谁|哪[个里些]|为什么")
 
 _NOT_AFTER = re.compile(
-    r"\s?(?:之?前|以前|之间|以内|内|为止|开始|起(?!床|来)|的(?!时候)|结束|yesterday|ago|or\b|until\b|till\b|except\b|unless\b|starting\b|last\s|and\s(?:every|the\s[0-9]|on\s|at\s|[0-9])|for\s(?:the\snext|[0-9]))|\s?(?:is|was|are|were)\s"
+    r"\s?after\snext|\s?(?:之?前|以前|之间|以内|内|为止|开始|起(?!床|来)|的(?!时候)|结束|yesterday|ago|or\b|until\b|till\b|except\b|unless\b|starting\b|last\s|and\s(?:every|the\s[0-9]|on\s|at\s|[0-9])|for\s(?:the\snext|[0-9]))|\s?(?:is|was|are|were)\s"
 )
 _NOT_BEFORE = re.compile(
-    r"(?:yesterday|last\s\w{1,9}|(?:or|and)(?:\son)?|weeks?|days|months|times|starting\s\w+|tomorrow|today|tonight|since|until|till|by|before|from|after|for|past|previous|昨[天晚]|前天|上周|上个?月|去年|过去|截至|到|的)\s?$"
+    r"(?:yesterday|last\s\w{1,9}|(?:or|and)(?:\son)?|weeks?|days|months|times|starting\s\w+|tomorrow|today|tonight|since|until|till|by|before|from|after|than|some\s?time|for|past|previous|最[晚迟]|不晚于|昨[天晚]|前天|上周|上个?月|去年|过去|截至|到|的)\s?$"
 )
 _CLAUSE_EN = re.compile(
     r"\b(?:that|which|who|why|how|when|what|because|where|meeting|appointment|event|flight|call\sat"

@@ -7,6 +7,9 @@ or leaves in doubt what it asks), and the subject after `>` for a reminder or `*
 from __future__ import annotations
 
 CHINESE = """
+从12月1号到22号每周二晚上六点半提醒我合唱团 | 30 18 * * 2 since 12-01 until 12-22 | > 合唱团
+从周一到周四每天下午3点提醒我遛狗 | 0 15 * * 1-4 | > 遛狗
+工作日早上差一刻九点提醒我开站会 | working 45 8 * * * | > 开站会
 从下周一开始每天早上8点提醒我背单词 | 0 8 * * * since 11-30 | > 背单词
 每天早上8点提醒我喂猫，从明天到周日 | 0 8 * * * since 11-27 until 11-29 | > 喂猫
 两周后开始，每周一提醒我交报表 | 0 9 * * 1 since 12-10 | > 交报表
@@ -288,6 +291,10 @@ every Friday 下午5点 提醒我 send 周报 | 0 17 * * 5 | > send 周报
 """
 
 ENGLISH = """
+check the queue every 5 minutes for the next hour | every 5m from 11-26 10:05 until 11-26 11:00 | * check the queue
+remind me the Monday after next to book flights | -
+remind me no later than Friday noon to pay | -
+remind me some time next week to call Bob | -
 from Monday on, send me the weather every morning at 6:30 | 30 6 * * * since 11-30 | * send me the weather
 remind me every day at 7am starting next Monday to take my pills | 0 7 * * * since 11-30 | > take my pills
 remind me to feed the cat every day at 8 from tomorrow until Sunday | 0 8 * * * since 11-27 until 11-29 | > feed the cat
