@@ -26,6 +26,7 @@ from storage.records.memory import (
     MemoryMatch,
     MemoryPage,
 )
+from storage.records.messages import IncomingMessage
 
 _MAX_LINE = 200
 
@@ -432,18 +433,20 @@ _SUBCOMMANDS: Mapping[str, Callable[[Request, str], Awaitable[Reply]]] = {
 }
 
 
-async def heed_consent(request: Request, reply_to: str) -> Reply | None:
+async def heed_consent(request: Request, said: IncomingMessage) -> Reply | None:
     """Withhold what the message asks not to remember, before anything else is done with it. None
-    if it says more, or nothing of this kind."""
+    if it says more, or nothing of this kind. What is forwarded was asked of somebody else."""
     memory, chat = request.services.memory, request.chat
-    wish = memory.find_consent_request(request.args)
+    wish = None if said.forwarded else memory.find_consent_request(request.args)
     if wish is None:
         if chat.settings.memory_off:
             await memory.withhold(chat, ConsentRequest.THIS, source=request.source)
         return None
     if wish.wanted is ConsentRequest.CHAT:
+        # Whoever decides about the chat, these words are their own.
+        await memory.withhold(chat, ConsentRequest.THIS, source=request.source)
         await _switch_memory(request, off=True)
-    done = await memory.withhold(chat, wish.wanted, source=request.source, reply_to=reply_to)
+    done = await memory.withhold(chat, wish.wanted, source=request.source, reply_to=said.reply_to)
     if wish.says_more:
         return None
     text = request.words(f"memory.withheld_{wish.wanted}" if done else "memory.withheld_none")

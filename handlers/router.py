@@ -490,11 +490,11 @@ class Router:
             command_request = _with_directives(request, meaning.args, meaning.directives)
             return await meaning.command.handler(command_request)
         message_request = _with_directives(request, meaning.text, meaning.directives)
+        reply = await memory.heed_consent(message_request, incoming)
         async with approvals.requesting_budget(message_request):
             if by_name := await skills.use_by_slash(message_request, tasks.run_task):
                 return by_name
         refuse_misspelt(meaning.text)
-        reply = await memory.heed_consent(message_request, incoming.reply_to)
         verdict = parse_approval_reply(incoming.text)
         if verdict and reply is None:
             reply = await approvals.decide_by_message(message_request, verdict)

@@ -60,8 +60,8 @@ class MessageSender:
 class IncomingMessage:
     """`message_id` is the platform's. `addressed`: in a group, the bot was mentioned or replied to.
     `edited`: corrects an earlier message. `quiet`: sent by a program, which gets the answer;
-    neither is part of the conversation. `told` is a note from Shiftboss for the chat's worker, in
-    place of a person's text."""
+    neither is part of the conversation. `forwarded`: somebody else's words, passed on. `told` is a
+    note from Shiftboss for the chat's worker, in place of a person's text."""
 
     place: ChatAddress
     sender: MessageSender
@@ -73,6 +73,7 @@ class IncomingMessage:
     reply_to: str = ""
     edited: bool = False
     quiet: bool = False
+    forwarded: bool = False
     told: str = ""
     kind: Literal["message"] = "message"
 

@@ -67,7 +67,19 @@ async def test_in_a_group_a_member_forbids_their_own_words_but_not_the_chats(
     assert "Olga" in text_of(refused)
     assert not desk.world.people.chats[ChatId("g1")].settings.memory_off
     assert "I have forgotten what you said before" in text_of(done)
-    assert [call[2] for call in desk.world.memory.calls] == [ConsentRequest.BEFORE]
+    wished = [call[2] for call in desk.world.memory.calls]
+    assert wished == [ConsentRequest.THIS, ConsentRequest.BEFORE], "their own words go in any case"
+
+
+async def test_what_somebody_else_asked_for_in_a_forwarded_message_changes_nothing(
+    desk: RouterHarness,
+) -> None:
+    text = "forget what I just said"
+    desk.world.memory.wishes = {text: ConsentWish(wanted=ConsentRequest.BEFORE, says_more=False)}
+
+    await desk.deliver(desk.row(replace(desk.message(text), forwarded=True)))
+
+    assert not [call for call in desk.world.memory.calls if call[0] == "withhold"]
 
 
 async def test_something_is_remembered_and_named_by_its_id(desk: RouterHarness) -> None:

@@ -362,7 +362,8 @@ class RecordedConversation:
         from bot.engine.memory.consent_rules import find_consent_request
 
         wish = find_consent_request(question.text)
-        if wish is None or await self._withheld.get(question.chat.id) is None:
+        withheld = await self._withheld.get(question.chat.id)
+        if wish is None or withheld is None or not withheld.has_message(question.source):
             return answered
         return replace(answered, notes=(words(f"memory.withheld_{wish.wanted}"), *answered.notes))
 

@@ -134,11 +134,22 @@ class CandidateReview:
         return await self.entries.update(tx, copy, now=self.now())
 
     async def reject(self, tx: Transaction, candidate: MemoryEntry) -> MemoryEntry:
-        """Drop the candidate; its source fact stays and is not proposed again."""
+        """Drop the candidate, which is not proposed again. The fact that it was raised from is
+        forgotten with the words that it was drawn from; of what was only offered to another scope,
+        the fact stays."""
         _require_candidate(candidate)
         rejected = replace(candidate, state=MemoryState.REJECTED)
         await self._count(tx, QualityCounts(rejected=1), candidate)
-        return await self.entries.update(tx, rejected, now=self.now())
+        rejected = await self.entries.update(tx, rejected, now=self.now())
+        if offered_scope(candidate) is None and candidate.supersedes is not None:
+            fact = await self.cells.find(candidate.supersedes, tx=tx)
+            if fact is not None and not fact.is_protected:
+                gone = {fact.id: fact}
+                for each in (fact, *await self.entries.list_predecessors(tx, fact)):
+                    kin = [each, *await self.cells.list_restatements(tx, each)]
+                    gone |= {near.id: near for near in kin if near.scope == fact.scope}
+                await self.entries.forget(tx, *gone.values(), now=self.now())
+        return rejected
 
     async def count_undone(self, tx: Transaction, entry: MemoryEntry) -> None:
         """Count that a person reverted an automatic promotion."""

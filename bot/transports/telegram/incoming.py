@@ -87,6 +87,7 @@ def parse_message(
         attachments=attachments,
         reply_to=_reply_to(message),
         edited=edited,
+        forwarded=message.forward_origin is not None,
     )
     dedupe = f"{message.chat.id}:{message.message_id}"
     if edited and message.edit_date:

@@ -78,11 +78,13 @@ async def test_what_is_forgotten_is_forgotten_as_fact_and_as_candidate(
 
 
 async def test_what_was_turned_down_is_forgotten_with_its_fact(memory: WritingSetup) -> None:
-    fact, candidate = await proposed(memory)
-    await memory.writer.reject(candidate, BY_BOSS)
+    _, candidate = await proposed(memory)
 
-    await memory.writer.forget(fact, BY_BOSS)
+    dropped = await memory.writer.reject(candidate, BY_BOSS)
 
+    assert [each.id for each in await saying_so(memory)] == [dropped.id], "as decided"
+    assert not any("0.0" in text for text in await memory.texts(MemoryKind.CELL))
+    await memory.writer.forget(dropped, BY_BOSS)
     assert await saying_so(memory) == []
 
 
