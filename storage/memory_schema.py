@@ -265,7 +265,7 @@ def new_entry_row(new: NewMemoryEntry, *, id: str, now: datetime) -> dict[str, A
         "id": id,
         "revision": 1,
         "said_at": said,
-        "valid_from": said,
+        "valid_from": new.valid_from or said,
         "strength": 100.0,
         "stability": MANUAL_STABILITY_HOURS if by_hand else MemoryStrength().stability,
         "decay": 1.0,

@@ -325,6 +325,26 @@ class MemoryEntryRepo:
         active = _M.state == MemoryState.ACTIVE.value
         return await self._select(_M.scope == str(scope), _M.key == key, active, tx=tx)
 
+    async def list_ended_sources(self, numbers: Sequence[int]) -> Mapping[int, datetime]:
+        """Of these cells those that state only what is no longer so, with the time when that
+        ended."""
+        if not numbers:
+            return {}
+        query = (
+            select(_L.other, _M.state, _M.valid_until, _M.invalidated_at)
+            .join(memories, _M.number == _L.one)
+            .where(_L.other.in_(numbers), _L.kind == "from", _M.kind != MemoryKind.EPISODE.value)
+        )
+        ended: dict[int, datetime] = {}
+        holding: set[int] = set()
+        for row in await self._db.fetch_all(query):
+            at = row.valid_until or row.invalidated_at
+            if row.state == MemoryState.SUPERSEDED.value and at is not None:
+                ended[row.other] = max(at, ended.get(row.other, at))
+            elif row.state == MemoryState.ACTIVE.value:
+                holding.add(row.other)
+        return {number: at for number, at in ended.items() if number not in holding}
+
     async def list_with_same_text(
         self, scope: MemoryScope, text: str, *, tx: Transaction | None = None
     ) -> Sequence[MemoryEntry]:
@@ -371,7 +391,13 @@ class MemoryEntryRepo:
 
     async def restore(self, tx: Transaction, entry: MemoryEntry, *, now: datetime) -> None:
         """Make a superseded entry hold again, because what replaced it is forgotten."""
-        held = replace(entry, state=MemoryState.ACTIVE, superseded_by=None, invalidated_at=None)
+        held = replace(
+            entry,
+            state=MemoryState.ACTIVE,
+            superseded_by=None,
+            invalidated_at=None,
+            valid_until=None,
+        )
         await self.update(tx, held, now=now)
 
     async def delete(self, tx: Transaction, entry: MemoryEntry) -> None:

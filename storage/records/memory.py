@@ -159,6 +159,8 @@ class NewMemoryEntry:
     chat: ChatId | None = None
     task: TaskId | None = None
     said_at: datetime | None = None
+    valid_from: datetime | None = None
+    """The time it was said, if None."""
     valid_until: datetime | None = None
     extra: Mapping[str, object] = field(default_factory=dict)
 
@@ -473,13 +475,15 @@ class MemoryPage:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryMatch:
     """`parts` are the components of its score: `words`, `meaning`, `fused`, `judge`, `age`, `link`,
-    `episode`. `is_indirect` says that it contains no word of the query: it was found by meaning, by
+    `episode`. `ended_at` is the time since when what a turn states is no longer so. `is_indirect`
+    says that it contains no word of the query: it was found by meaning, by
     neighbouring turns or by date."""
 
     entry: MemoryEntry
     score: float
     parts: Mapping[str, float] = field(default_factory=dict)
     is_indirect: bool = False
+    ended_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from heapq import nlargest
 from math import log, log2
 from typing import TypeAlias, TypeVar
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import ColumnElement, and_, delete, select, update
 
 from storage.db import Database, Transaction
 from storage.dialect import PreparedWrite, insert_or_ignore, upsert
@@ -502,21 +502,28 @@ class InvertedIndex:
         limit: int,
         *,
         kinds: Sequence[MemoryKind] = tuple(MemoryKind),
+        states: Sequence[MemoryState] = (MemoryState.ACTIVE,),
         tx: Transaction | None = None,
     ) -> Sequence[SearchHit]:
-        """Active entries of these scopes with any of the weighted words, best first. If exactly one
-        sender is named, that sender's entries count more. Without scopes the result is empty."""
+        """Entries of these scopes and states with any of the weighted words, best first. If exactly
+        one sender is named, that sender's entries count more. Without scopes the result is
+        empty."""
         names = [str(scope) for scope in scopes]
         if not names or not words or limit < 1:
             return ()
         most = max(_POOL, 2 * limit)
+        where = and_(
+            _M.scope.in_(names),
+            _M.state.in_([state.value for state in states]),
+            _M.kind.in_([kind.value for kind in kinds]),
+        )
         async with self._db.read(tx) as view:
             shelves = await self._postings.load_scopes(view, names, list(words))
             work = partial(_score_scopes, shelves, words, most)
             is_quick = sum(map(_postings_size, shelves)) < _MAX_INLINE_BYTES
             found = work() if is_quick else await asyncio.to_thread(work)
             scores = {number: score for number, (score, _) in found.items()}
-            senders = await self._select_active(view, scores, names, kinds, most)
+            senders = await self._select_shown(view, scores, most, where)
         asked_for = _requested_senders(set(senders.values()), words)
         hits = [
             SearchHit(
@@ -528,23 +535,17 @@ class InvertedIndex:
         ]
         return nlargest(limit, hits, key=lambda hit: (hit.score, hit.number))
 
-    async def _select_active(
+    async def _select_shown(
         self,
         view: Transaction,
         scores: Mapping[int, float],
-        names: Sequence[str],
-        kinds: Sequence[MemoryKind],
         most: int,
+        where: ColumnElement[bool],
     ) -> Mapping[int, str]:
         """The best entries that may be shown, with their senders. The index contains others too."""
         kept: dict[int, str] = {}
         for some in _rank_batches(scores, most):
-            query = select(_M.number, _M.sender).where(
-                _M.number.in_(some),
-                _M.scope.in_(names),
-                _M.state == MemoryState.ACTIVE.value,
-                _M.kind.in_([kind.value for kind in kinds]),
-            )
+            query = select(_M.number, _M.sender).where(_M.number.in_(some), where)
             kept.update({row.number: row.sender for row in await view.execute(query)})
             if len(kept) >= most:
                 break

@@ -103,7 +103,7 @@ class WorkerMemoryLookup:
 
     def _to_memory(self, entry: MemoryEntry) -> RecalledMemory:
         told = [entry.kind.value, entry.category.value, entry.sender]
-        if entry.superseded_by is not None:
+        if entry.superseded_by is not None and entry.state is not MemoryState.ACTIVE:
             told.append(f"no longer true, see {MEMORY_PREFIX}{entry.superseded_by}")
         elif entry.state is not MemoryState.ACTIVE:
             told.append(entry.state.value)

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import Any
+from datetime import datetime, tzinfo
+from typing import TYPE_CHECKING, Any
 
 from bot.engine.memory.extraction import KEYED_CATEGORIES, MemoryFact
 from bot.engine.memory.fact_matching import (
@@ -44,12 +44,16 @@ from storage.records.memory import (
 from storage.search.inverted_index import InvertedIndex
 from storage.search.terms import tokenize
 
+if TYPE_CHECKING:
+    from bot.engine.memory.fact_changes import EndedClaim
+
 EXTRACTED_KINDS = (MemoryKind.FACT, MemoryKind.PROFILE, MemoryKind.LONGTERM)
 MANUAL_CONFIDENCE = 1.0
 _MATCH_POOL = 8
 _MERGED_CONFIDENCE = 0.8
 _MAX_DETAIL = 1_500
 _MAX_EVIDENCE = 20
+_MAX_FACTS_READ = 2_000
 _EXPLICIT_KEYS = frozenset({"profile:name"})
 _REPLY_KEY_PREFIX = "preferences:reply_"
 _COUNT_NAMES = {
@@ -119,7 +123,10 @@ class MemoryConsolidator:
     ) -> NotedStatement | None:
         """Add an explicit statement from `cell`. It supersedes the earlier one with its key, but
         no manual entry. None if it was forgotten, unless the person asked to keep it."""
-        older = await self._list_by_key(tx, new) if new.key else await self._list_repeats(tx, new)
+        older = [
+            *(await self._list_by_key(tx, new) if new.key else await self._list_repeats(tx, new)),
+            *await self._list_excluded(tx, new, cell),
+        ]
         same = [each for each in older if text_hash(each.text) == text_hash(new.text)]
         manual = next((each for each in older if each.is_protected), None)
         if manual is not None:
@@ -131,11 +138,76 @@ class MemoryConsolidator:
         else:
             if is_request:
                 await self.entries.remove_tombstone(tx, new.scope, new.text)
-            made = await self._add_in_place_of(tx, older[:1], new, now=cell.said_at)
+            made = await self._add_in_place_of(tx, older, new, now=cell.said_at)
         if made is None:
             return None
         await self.cells.link_sources(tx, made, [cell])
         return NotedStatement(entry=made)
+
+    async def end_facts(
+        self,
+        tx: Transaction,
+        endings: Sequence[EndedClaim],
+        cell: MemoryEntry,
+        zone: tzinfo,
+        *,
+        made: Sequence[MemoryEntry] = (),
+    ) -> Sequence[NotedStatement]:
+        """End the facts of the cell's person that its words say are no longer so: an entry with
+        these words takes their place. `made` are the statements of the same cell, which hold.
+        Manual entries stay. Words that end nothing known are not noted."""
+        # Imported on first use: its many patterns cost the start.
+        from bot.engine.memory.explicit_statements import build_ending_entry
+        from bot.engine.memory.fact_changes import ends_fact
+
+        noted: list[NotedStatement] = []
+        kept = {each.id for each in made}
+        for clause in dict.fromkeys(each.clause for each in endings):
+            said = [each for each in endings if each.clause == clause]
+            over = [
+                each
+                for each in await self._list_of_person(tx, cell)
+                if each.id not in kept and any(ends_fact(ended, each) for ended in said)
+            ]
+            manual = next((each for each in over if each.is_protected), None)
+            if manual is not None:
+                noted.append(NotedStatement(entry=manual, blocked_by_manual=True))
+            over = [each for each in over if not each.is_protected]
+            if not over:
+                continue
+            new = build_ending_entry(cell, said[0], over[0], zone)
+            entry = await self._add_in_place_of(tx, over, new, now=cell.said_at)
+            if entry is not None:
+                await self.cells.link_sources(tx, entry, [cell])
+                kept.add(entry.id)
+                noted.append(NotedStatement(entry=entry))
+        return noted
+
+    async def _list_of_person(self, tx: Transaction, cell: MemoryEntry) -> Sequence[MemoryEntry]:
+        """Active facts in the cell's scope that are not about another person."""
+        found = await self.entries.list(
+            [cell.scope], kinds=EXTRACTED_KINDS, limit=_MAX_FACTS_READ, tx=tx
+        )
+        return [each for each in found if each.person in {None, cell.person}]
+
+    async def _list_excluded(
+        self, tx: Transaction, new: NewMemoryEntry, cell: MemoryEntry
+    ) -> Sequence[MemoryEntry]:
+        """Facts with other keys that cannot hold beside this statement."""
+        from bot.engine.memory.fact_changes import denied_by, ends_fact, excludes
+
+        if not new.key:
+            return ()
+        denied = denied_by(new.key)
+        return [
+            each
+            for each in await self._list_of_person(tx, cell)
+            if each.key != new.key
+            and (
+                excludes(new.key, new.text, each)
+                or (denied is not None and ends_fact(denied, each))
+            )
+        ]
 
     async def add_fact(
         self,

@@ -14,7 +14,7 @@ from bot.engine.memory.access import MemoryReader
 from bot.engine.memory.decay import ContextBlock, ContextEntry
 from bot.engine.memory.episodes import EpisodeFinder
 from bot.engine.memory.noise_filter import MEMORY_CLOSE_TAG, MEMORY_OPEN_TAG
-from bot.engine.memory.retriever import MemoryRetriever, is_retrievable
+from bot.engine.memory.retriever import MemoryRetriever, is_planned, is_retrievable
 from bot.engine.memory.token_budget import divide_budget, estimate_tokens, truncate_to_tokens
 from cards.failure_texts import without_failure_texts
 from cards.formats import strip_invisible
@@ -184,7 +184,9 @@ def render_entry(context_entry: ContextEntry) -> str:
         title = entry.label or entry.key
         head = f"## {_escaped_line(title)}\n" if title else ""
         return head + text + end
-    marks = [f"{context_entry.said_on:%Y-%m-%d}", *([entry.sender] if entry.sender else [])]
+    marks = filter(
+        None, (f"{context_entry.said_on:%Y-%m-%d}", entry.sender, context_entry.validity)
+    )
     return f"- [{_escaped_line(', '.join(marks))}] {text}{end}"
 
 
@@ -317,7 +319,8 @@ class MemoryContextBuilder:
         found = await self.entries.list_standing(scopes, kinds, limit_per_group=_MAX_STANDING)
         known = _KnownSentences(existing_text)
         wanted = sorted(
-            (each for each in found if is_retrievable(each, now)), key=_standing_order_key
+            (each for each in found if is_retrievable(each, now) and not is_planned(each, now)),
+            key=_standing_order_key,
         )
         fresh = [each for each in wanted if known.add_if_new(each)]
         shown = self._group_into_blocks(fresh)
@@ -356,7 +359,9 @@ class MemoryContextBuilder:
         ]
         found = await self._find_similar(reader, query)
         similar = [
-            self._to_context_entry(entry, ContextBlock.SIMILAR, each.score, each.parts)
+            self._to_context_entry(
+                entry, ContextBlock.SIMILAR, each.score, each.parts, ended_at=each.ended_at
+            )
             for each in [*await self._find_episodes(reader, query, found), *found]
             if _is_relevant(each)
             and self._is_not_suppressed(each.entry)
@@ -420,7 +425,12 @@ class MemoryContextBuilder:
         block: ContextBlock,
         score: float = 0.0,
         parts: Mapping[str, float] = _NO_PARTS,
+        *,
+        ended_at: datetime | None = None,
     ) -> ContextEntry:
+        # Imported on first use: its many patterns cost the start.
+        from bot.engine.memory.past_facts import validity_mark
+
         day = entry.said_at.astimezone(self.zone).date()
         return ContextEntry(
             entry=entry,
@@ -429,6 +439,7 @@ class MemoryContextBuilder:
             max_tokens=MAX_ENTRY_TOKENS[block],
             score=score,
             parts=parts,
+            validity=validity_mark(entry, ended_at, self.zone),
         )
 
     def _is_not_suppressed(self, entry: MemoryEntry) -> bool:

@@ -337,6 +337,8 @@ class ContextEntry:
     max_tokens: int
     score: float = 0.0
     parts: Mapping[str, float] = field(default_factory=dict)
+    validity: str = ""
+    """Since or until when it is so, where that is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

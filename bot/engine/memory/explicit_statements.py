@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
+from bot.engine.memory.fact_changes import EndedClaim
 from bot.engine.memory.noise_filter import NoiseKind, classify_fact_noise, is_time_bound
+from bot.engine.memory.preference_statements import find_preferences
+from bot.engine.memory.said_dates import DatedSpan
 from bot.engine.memory.self_statements import (
     ExplicitStatement,
     contains_han,
@@ -17,6 +21,7 @@ from bot.engine.memory.self_statements import (
     split_clauses,
     split_sentences,
 )
+from cards.formats import truncate
 from storage.records.memory import (
     PERSONAL_CATEGORIES,
     MemoryCategory,
@@ -42,15 +47,19 @@ _DYNAMIC = re.compile(
 )
 
 
-def find_explicit_statements(text: str) -> Sequence[ExplicitStatement]:
-    """At most one statement of each kind, in the order of kinds."""
+def find_explicit_statements(
+    text: str, today: date | None = None, *, month_first: bool = False
+) -> Sequence[ExplicitStatement]:
+    """At most one statement on each subject, in the order of kinds. Times are read if the day it
+    was said is known."""
     text = text[:_MAX_CHARS_READ]
     spoken = (
         _find_name(text) or find_introduced_name(text),
         *_find_reply_preferences(text),
-        *find_self_statements(text),
+        *find_self_statements(text, today, month_first=month_first),
+        *find_preferences(text, today, month_first=month_first),
     )
-    found = [each for each in spoken if each is not None]
+    found = list({each.key: each for each in spoken if each is not None}.values())
     noted = _find_correction(text) or find_prohibition(text) or _find_reminder(text)
     return (*found, noted) if noted is not None else tuple(found)
 
@@ -349,7 +358,7 @@ def build_statement_entry(
     until = (
         infer_valid_until(plain.text, MemoryCategory.EVENTS, cell.said_at, zone)
         if passing
-        else None
+        else first_moment(plain.until, zone)
     )
     return NewMemoryEntry(
         kind=MemoryKind.PROFILE if plain.category in PERSONAL_CATEGORIES else MemoryKind.FACT,
@@ -371,8 +380,39 @@ def build_statement_entry(
         chat=cell.chat,
         task=cell.task,
         said_at=cell.said_at,
+        valid_from=first_moment(plain.since, zone),
         extra={"value": plain.value} if plain.value else {},
     )
+
+
+def build_ending_entry(
+    cell: MemoryEntry, ended: EndedClaim, old: MemoryEntry, zone: tzinfo
+) -> NewMemoryEntry:
+    """The entry that takes the place of what the cell says is no longer so, in its words."""
+    since = first_moment(ended.since, zone)
+    plain = ExplicitStatement(
+        text=truncate(" ".join(ended.clause.split()), MAX_STATEMENT_CHARS),
+        category=old.category,
+        confidence=0.9,
+        is_request=False,
+    )
+    return replace(
+        build_statement_entry(cell, plain, zone),
+        key=old.key,
+        kind=MemoryKind.PROFILE if old.category in PERSONAL_CATEGORIES else MemoryKind.FACT,
+        category=old.category,
+        source=f"ended {old.id}:{cell.source}",
+        dynamic=False,
+        valid_from=since if since is not None and since < cell.said_at else None,
+        valid_until=None,
+    )
+
+
+def first_moment(span: DatedSpan | None, zone: tzinfo) -> datetime | None:
+    """When the time that was named begins; None if none was, or if it was not understood."""
+    if span is None or span.first is None:
+        return None
+    return datetime.combine(span.first, time(), zone).astimezone(UTC)
 
 
 def _end_of_day(days: int) -> Callable[[date], date]:

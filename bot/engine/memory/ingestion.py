@@ -102,14 +102,20 @@ class MemoryRecorder:
             build_statement_entry,
             find_explicit_statements,
         )
+        from bot.engine.memory.fact_changes import find_endings
+        from bot.engine.memory.said_dates import writes_month_first
 
         said = self._clean(turn.user_text, MAX_USER_TEXT)
         answer = self._clean(without_failure_texts(turn.assistant_text), MAX_ASSISTANT_TEXT)
         if len(answer) < _LONG_ANSWER and is_denial(answer):
             answer = ""
         scope = MemoryReader(chat=turn.chat, person=turn.person.id).write_scope
-        statements = find_explicit_statements(said)
-        if scope is None or not _is_worth_keeping(said, answer, has_statement=bool(statements)):
+        today = turn.at.astimezone(self.zone).date()
+        month_first = writes_month_first(self.zone)
+        statements = find_explicit_statements(said, today, month_first=month_first)
+        endings = find_endings(said, today, month_first=month_first)
+        tells = bool(statements or endings)
+        if scope is None or not _is_worth_keeping(said, answer, has_statement=tells):
             return None
         cell = NewMemoryEntry(
             kind=MemoryKind.CELL,
@@ -135,6 +141,9 @@ class MemoryRecorder:
                     tx, entry, kept, is_request=each.is_request
                 )
                 recorded += [] if noted is None else [noted]
+            recorded += await self.consolidator.end_facts(
+                tx, endings, kept, self.zone, made=[each.entry for each in recorded]
+            )
             await self._queue_extraction(
                 tx, kept, 1 if asks_to_remember(said) else TURNS_PER_EXTRACTION
             )

@@ -341,14 +341,18 @@ async def supersede(
     *,
     now: datetime,
 ) -> MemoryEntry:
-    """Mark `old` as superseded by an existing entry."""
-    gone = replace(
-        old,
-        state=MemoryState.SUPERSEDED,
-        invalidated_at=now,
-        superseded_by=successor.id,
-        pinned=False,
-    )
+    """Mark `old` as superseded by an existing entry, from when that is valid. Until then it stays:
+    who will move still lives there."""
+    until = successor.valid_from
+    gone = replace(old, superseded_by=successor.id, valid_until=until, pinned=False)
+    if until <= now:
+        gone = replace(
+            gone,
+            state=MemoryState.SUPERSEDED,
+            invalidated_at=now,
+            # Of what has no date of its own it is only known when it was said.
+            valid_from=min(old.valid_from, until),
+        )
     await entries.update(tx, gone, now=now)
     await retract_proposals(entries, tx, old)
     return await entries.update(tx, replace(successor, supersedes=old.id), now=now)

@@ -130,6 +130,12 @@ _CANDIDATE_POOL = 40
 _RERANK_FACTOR = 2
 """Candidates for the reranker, as a multiple of the limit."""
 _ASSOCIATION_SEEDS = 3
+_PRESENT_STATES = (MemoryState.ACTIVE,)
+_PAST_STATES = (MemoryState.ACTIVE, MemoryState.SUPERSEDED)
+_ENDED_FACTOR = 0.3
+"""Of the score of a turn that states what is no longer so."""
+_MAX_PAST = 500
+_MAX_PAST_SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,22 +223,30 @@ class MemoryRetriever:
         if not scopes or limit <= 0:
             return ()
         pool, now = max(_CANDIDATE_POOL, 2 * limit), self.now()
-        terms = self.extract_terms(query, now)
+        terms, wants_past = self.extract_terms(query, now), _asks_about_past(query)
+        states = _PAST_STATES if wants_past else _PRESENT_STATES
         if min_relevance:
             terms = without_work_words(terms)
         by_words, by_meaning = await asyncio.gather(
-            self.index.search(scopes, terms, pool, kinds=kinds),
+            self.index.search(scopes, terms, pool, kinds=kinds, states=states),
             self._search_vectors(scopes, query, pool, kinds),
         )
         least = self.fusion.min_share if min_share is None else min_share
         by_words = [hit for hit in by_words if hit.relevance >= min_relevance]
         fused = self._fuse(_above_share(by_words, least), by_meaning)
         found = await self._load_retrievable(
-            scopes, kinds, sorted(fused, key=fused.__getitem__, reverse=True), now
+            scopes,
+            kinds,
+            sorted(fused, key=fused.__getitem__, reverse=True),
+            now,
+            with_past=wants_past,
         )
         ranked = [_to_found_entry(each, fused, by_words, by_meaning) for each in found]
         ranked = await self._rerank(query, ranked, limit)
-        ranked = sorted((_apply_decay(each, now) for each in ranked), key=_score_of, reverse=True)
+        ranked = [_apply_decay(each, now) for each in await self._mark_ended(ranked, wants_past)]
+        ranked = sorted(ranked, key=_score_of, reverse=True)
+        if wants_past:
+            ranked = await self._put_past_first(scopes, kinds, query, ranked)
         best = _defer_repeats(ranked)[:limit]
         return [*best, *await self._add_associations(scopes, kinds, best, limit - len(best), now)]
 
@@ -259,10 +273,58 @@ class MemoryRetriever:
         kinds: Sequence[MemoryKind],
         numbers: Sequence[int],
         now: datetime,
+        *,
+        with_past: bool = False,
     ) -> Sequence[MemoryEntry]:
         """Load entries and check that they are retrievable, whichever source found them."""
         found = await self.entries.list_by_numbers(numbers, scopes)
-        return [each for each in found if is_retrievable(each, now) and each.kind in kinds]
+        return [
+            each
+            for each in found
+            if each.kind in kinds and (is_retrievable(each, now) or (with_past and _was_true(each)))
+        ]
+
+    async def _mark_ended(
+        self, ranked: Sequence[MemoryMatch], wants_past: bool
+    ) -> Sequence[MemoryMatch]:
+        """Turns that state what is no longer so are marked, and stand back unless the past is
+        asked for."""
+        cells = [each.entry.number for each in ranked if each.entry.kind is MemoryKind.CELL]
+        ended = await self.entries.list_ended_sources(cells)
+        factor = 1.0 if wants_past else _ENDED_FACTOR
+        return [
+            replace(each, score=each.score * factor, ended_at=ended[each.entry.number])
+            if each.entry.number in ended
+            else each
+            for each in ranked
+        ]
+
+    async def _put_past_first(
+        self,
+        scopes: Sequence[MemoryScope],
+        kinds: Sequence[MemoryKind],
+        query: str,
+        ranked: Sequence[MemoryMatch],
+    ) -> list[MemoryMatch]:
+        """Facts that were true once and are about what is asked come first, the latest before the
+        others, whether or not they share a word with the question."""
+        from bot.engine.memory.past_facts import PAST_KINDS, answers_about_past
+
+        wanted = [each for each in PAST_KINDS if each in kinds]
+        if not wanted:
+            return list(ranked)
+        old = await self.entries.list(
+            scopes, kinds=wanted, states=(MemoryState.SUPERSEDED,), limit=_MAX_PAST
+        )
+        meant = sorted(
+            (each for each in old if answers_about_past(query, each)),
+            key=lambda each: each.valid_until or each.updated_at,
+            reverse=True,
+        )[:_MAX_PAST_SHOWN]
+        best = max((each.score for each in ranked), default=1.0)
+        first = [MemoryMatch(entry=each, score=best, parts={"past": 1.0}) for each in meant]
+        known = {each.id for each in meant}
+        return [*first, *(each for each in ranked if each.entry.id not in known)]
 
     async def _rerank(self, query: str, ranked: list[MemoryMatch], limit: int) -> list[MemoryMatch]:
         if self.reranker is None or len(ranked) < _RERANK_FACTOR:
@@ -318,6 +380,22 @@ def is_retrievable(entry: MemoryEntry, now: datetime) -> bool:
     ended = entry.invalidated_at is not None and entry.invalidated_at <= now
     over = entry.valid_until is not None and entry.valid_until <= now
     return entry.state is MemoryState.ACTIVE and not ended and not over
+
+
+def is_planned(entry: MemoryEntry, now: datetime) -> bool:
+    """Whether it becomes true only later than it was said."""
+    return entry.valid_from > max(now, entry.said_at)
+
+
+def _was_true(entry: MemoryEntry) -> bool:
+    return entry.state is MemoryState.SUPERSEDED and entry.kind in DECAYING_KINDS
+
+
+def _asks_about_past(query: str) -> bool:
+    # Imported on first use: its many patterns cost the start.
+    from bot.engine.memory.past_facts import asks_about_past
+
+    return asks_about_past(query)
 
 
 def make_term_extractor(zone: tzinfo) -> QueryTermExtractor:

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date
 
 from bot.engine.memory.noise_filter import classify_fact_noise
+from bot.engine.memory.said_dates import DatedSpan, find_spans
 from storage.records.memory import MemoryCategory
 
 
@@ -16,7 +18,7 @@ from storage.records.memory import MemoryCategory
 class ExplicitStatement:
     """A recognised statement. A later one with the same `key` replaces it; without a key, all are
     kept. `value` is machine-readable (`zh`, `brief`, a name). `is_request` means that the person
-    wants it saved even if it was forgotten before."""
+    wants it saved even if it was forgotten before. `since` and `until` are the days it names."""
 
     text: str
     category: MemoryCategory
@@ -24,6 +26,13 @@ class ExplicitStatement:
     value: str = ""
     confidence: float = 0.95
     is_request: bool = True
+    since: DatedSpan | None = None
+    until: DatedSpan | None = None
+
+
+def is_quoted_or_fictional(text: str) -> bool:
+    """Whether the text speaks with somebody else's words, or is to be worked on."""
+    return _QUOTED_OR_FICTIONAL.search(text) is not None
 
 
 def split_clauses(text: str) -> Iterator[tuple[str, bool]]:
@@ -53,23 +62,72 @@ _MIN_PROHIBITION = 8
 _MIN_PROHIBITION_HAN = 6
 
 
-def find_self_statements(text: str) -> Iterator[ExplicitStatement]:
-    """At most one statement of each kind."""
+def find_self_statements(
+    text: str, today: date | None = None, *, month_first: bool = False
+) -> Iterator[ExplicitStatement]:
+    """At most one statement on each subject. Months and years since when it is so are read if the
+    day it was said is known."""
     if len(text) > _MAX_CHARS_READ or _QUOTED_OR_FICTIONAL.search(text):
         return
     known: set[str] = set()
     for sentence in split_sentences(text):
-        if _UNCERTAIN.search(sentence):
-            continue
-        for clause, asked in split_clauses(sentence):
-            found = (
-                None
-                if asked
-                else _match_rule(clause, is_wish=_REMEMBER_REQUEST.search(sentence) is not None)
-            )
-            if found is not None and found.key not in known:
+        plain = sentence
+        spans: Sequence[DatedSpan] = ()
+        if today is not None:
+            plain, spans = _without_times(sentence, today, month_first=month_first)
+        for found in _read_sentence(plain, is_wish=_REMEMBER_REQUEST.search(sentence) is not None):
+            if found.key not in known:
                 known.add(found.key)
-                yield found
+                yield replace(
+                    found,
+                    since=next((each for each in spans if not each.is_until), None),
+                    until=next((each for each in spans if each.is_until), None),
+                )
+
+
+def _read_sentence(sentence: str, *, is_wish: bool) -> Iterator[ExplicitStatement]:
+    if _UNCERTAIN.search(sentence):
+        return
+    is_speaker = False
+    for clause, asked in split_clauses(_AND_I.sub(", ", sentence)):
+        restored = f"我{_ALSO.sub('', clause)}" if is_speaker and _ELIDED.match(clause) else clause
+        is_speaker = is_speaker or clause.startswith(("我", "本人"))
+        if not asked:
+            yield from _match_rule(restored, is_wish=is_wish)
+
+
+def _without_times(
+    sentence: str, today: date, *, month_first: bool
+) -> tuple[str, Sequence[DatedSpan]]:
+    """The sentence without times that say since or until when it is so. Those for a short while
+    stay, and so do those of a birth."""
+    if _TIME_IS_TOLD.search(sentence):
+        return sentence, ()
+    ahead = _WILL_MOVE.search(sentence) is not None
+    spans = [
+        each
+        for each in find_spans(sentence, today, month_first=month_first, ahead=ahead)
+        if each.first is not None
+        and (ahead or _SHORT_TIME.search(sentence[each.start : each.end]) is None)
+    ]
+    if ahead:
+        if not spans or spans[0].first is None or spans[0].first <= today:
+            return sentence, ()
+        sentence, spans = _cut(sentence, spans), spans[:1]
+        return _WILL_MOVE.sub(_as_moved, sentence), spans
+    return _cut(sentence, spans), spans
+
+
+def _cut(sentence: str, spans: Sequence[DatedSpan]) -> str:
+    for each in reversed(spans):
+        sentence = f"{sentence[: each.start].rstrip()} {sentence[each.end :].lstrip()}"
+    return re.sub(r"(?<=[\u3400-\u9fff]) +| +(?=[\u3400-\u9fff.,!，。])", "", sentence).strip()
+
+
+def _as_moved(found: re.Match[str]) -> str:
+    if contains_han(found[0]):
+        return f"{found['zh_who'] or ''}搬到"
+    return "I moved to"
 
 
 def find_introduced_name(text: str) -> ExplicitStatement | None:
@@ -115,21 +173,24 @@ def _is_prohibition(said: str) -> bool:
     return any(pattern.match(said) for pattern in _PROHIBITIONS)
 
 
-def _match_rule(clause: str, *, is_wish: bool) -> ExplicitStatement | None:
+def _match_rule(clause: str, *, is_wish: bool) -> Iterator[ExplicitStatement]:
     clause = _OPENING_WORDS.sub("", clause)
     for rule in _SELF_STATEMENT_RULES:
         found = rule.pattern.fullmatch(clause)
         if found is None:
             continue
-        what = found["what"].strip(" “”\"'")
-        if rule.accepts(what):
+        said = found["what"].strip(" “”\"'")
+        many = _LISTED.split(said) if rule.takes_several else [said]
+        told = [what.strip() for what in many if rule.accepts(what.strip())]
+        for what in told:
             en, zh = rule.templates
-            told = (zh if contains_han(clause) else en).format(what=what)
+            text = (zh if contains_han(clause) else en).format(what=what)
             key = f"{MemoryCategory.PROFILE}:{rule.key.format(what=what.casefold())}"
-            return ExplicitStatement(
-                text=told, category=MemoryCategory.PROFILE, key=key, is_request=is_wish
+            yield ExplicitStatement(
+                text=text, category=MemoryCategory.PROFILE, key=key, is_request=is_wish
             )
-    return None
+        if told:
+            return
 
 
 def _is_not_empty(what: str) -> bool:
@@ -161,6 +222,10 @@ class _SelfStatementRule:
     templates: tuple[str, str]
     accepts: Callable[[str], bool] = _is_not_empty
 
+    @property
+    def takes_several(self) -> bool:
+        return "{what}" in self.key
+
 
 def _build_rules(
     key: str, en: str, zh: str, *patterns: str, fits: Callable[[str], bool] = _is_not_empty
@@ -179,6 +244,7 @@ _TRAILING_CLAUSE = (
     r"(?: (?:by the way|btw|now|too|as well|actually|though|(?:with|and|but|so|because|since|which"
     r"|where) .{1,80}))?"
 )
+_TRAILING_BUT = _TRAILING_CLAUSE.replace("(?:with|and|but", "(?:with|but")
 _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
     r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
@@ -197,9 +263,12 @@ _WORKPLACE_ZH = (
     r"(?P<what>[\w· ]{1,12}(?:公司|集团|大学|学院|医院|学校|中学|小学|银行|工厂|研究所|研究院"
     r"|设计院|事务所|工作室|出版社|报社|电视台|法院|政府)|(?-i:[A-Z])[A-Za-z0-9.& ]{1,20}|腾讯"
     r"|阿里|阿里巴巴|字节|字节跳动|百度|美团|京东|华为|小米|网易|滴滴|拼多多|快手|微软|谷歌|苹果"
-    r"|西门子|博世|宝马|奔驰|大众|亚马逊|英特尔|甲骨文|思科|高通|英伟达|特斯拉|三星|索尼|丰田|飞利浦|诺基亚"
-    r"|爱立信|波音|空客|辉瑞|拜耳|巴斯夫|强生|宝洁|联合利华|雀巢|可口可乐|麦当劳|星巴克|普华永道|德勤|安永|毕马威"
-    r"|麦肯锡|高盛|花旗|汇丰|联想|比亚迪|蔚来|小鹏|吉利|格力|海尔|海康威视|大疆|宁德时代|中兴|科大讯飞|商汤|携程"
+    r"|西门子|博世|宝马|奔驰|大众|亚马逊|英特尔|甲骨文|思科|高通|英伟达|特斯拉|三星|索尼|丰田"
+    r"|飞利浦|诺基亚"
+    r"|爱立信|波音|空客|辉瑞|拜耳|巴斯夫|强生|宝洁|联合利华|雀巢|可口可乐|麦当劳|星巴克|普华永道"
+    r"|德勤|安永|毕马威"
+    r"|麦肯锡|高盛|花旗|汇丰|联想|比亚迪|蔚来|小鹏|吉利|格力|海尔|海康威视|大疆|宁德时代|中兴"
+    r"|科大讯飞|商汤|携程"
     r"|哔哩哔哩|知乎|新浪|搜狐|小红书|顺丰|中国移动|中国电信|中国联通|中石油|中石化|国家电网|万科)"
 )
 _FEARS_ZH = (
@@ -211,15 +280,21 @@ _FEARS_EN = (
     r"|blood|thunder|deep water|enclosed spaces)"
 )
 _CITY_ZH = (
-    r"(?:北京|上海|广州|深圳|杭州|南京|苏州|无锡|常州|宁波|温州|绍兴|嘉兴|金华|合肥|福州|厦门|泉州|南昌|济南|青岛"
-    r"|烟台|郑州|洛阳|武汉|长沙|珠海|佛山|东莞|惠州|中山|汕头|南宁|桂林|海口|三亚|成都|重庆|绵阳|贵阳|昆明|大理"
-    r"|拉萨|西安|兰州|西宁|银川|乌鲁木齐|天津|石家庄|太原|呼和浩特|沈阳|大连|长春|哈尔滨|徐州|南通|扬州|台北|高雄"
-    r"|香港|澳门|东京|大阪|京都|首尔|新加坡|吉隆坡|曼谷|伦敦|巴黎|柏林|慕尼黑|汉堡|法兰克福|纽约|洛杉矶|旧金山|硅谷"
+    r"(?:北京|上海|广州|深圳|杭州|南京|苏州|无锡|常州|宁波|温州|绍兴|嘉兴|金华|合肥|福州|厦门"
+    r"|泉州|南昌|济南|青岛"
+    r"|烟台|郑州|洛阳|武汉|长沙|珠海|佛山|东莞|惠州|中山|汕头|南宁|桂林|海口|三亚|成都|重庆|绵阳"
+    r"|贵阳|昆明|大理"
+    r"|拉萨|西安|兰州|西宁|银川|乌鲁木齐|天津|石家庄|太原|呼和浩特|沈阳|大连|长春|哈尔滨|徐州"
+    r"|南通|扬州|台北|高雄"
+    r"|香港|澳门|东京|大阪|京都|首尔|新加坡|吉隆坡|曼谷|伦敦|巴黎|柏林|慕尼黑|汉堡|法兰克福|纽约"
+    r"|洛杉矶|旧金山|硅谷"
     r"|西雅图|波士顿|芝加哥|多伦多|温哥华|悉尼|墨尔本|莫斯科|迪拜)"
 )
 _SURNAME = (
-    r"(?:欧阳|司马|上官|诸葛|司徒|东方|皇甫|尉迟|公孙|慕容|令狐|夏侯|[王李张刘陈杨黄赵吴周徐孙马朱胡郭何林罗郑梁"
-    r"谢宋唐许韩冯邓曹彭曾肖田董袁潘蒋蔡余杜叶程苏魏吕丁任沈姚卢姜崔钟谭陆汪范廖石贾韦夏付方邹熊孟秦邱江尹薛闫段雷"
+    r"(?:欧阳|司马|上官|诸葛|司徒|东方|皇甫|尉迟|公孙|慕容|令狐|夏侯"
+    r"|[王李张刘陈杨黄赵吴周徐孙马朱胡郭何林罗郑梁"
+    r"谢宋唐许韩冯邓曹彭曾肖田董袁潘蒋蔡余杜叶程苏魏吕丁任沈姚卢姜崔钟谭陆汪范廖石贾韦夏付方邹熊"
+    r"孟秦邱江尹薛闫段雷"
     r"侯龙陶黎贺顾郝龚邵钱覃武戴莫孔汤严俞耿倪骆冉])"
 )
 _INTRODUCED = re.compile(
@@ -229,9 +304,30 @@ _INTRODUCED = re.compile(
 )
 _NOT_A_PERSON = re.compile(
     r"[来去吧了吗呢的着过说做看听帮给也都先别不等到总哥姐叔姨爷工导师]$|[说做帮给别不]"
-    r"|^(?:黄牛|钱包|马上|方便|陆续|龙虾|汤[面圆]|石头$|高铁|江湖|任何|任务|许多|钟点|钟表|叶子|程序|顾客|顾问"
+    r"|^(?:黄牛|钱包|马上|方便|陆续|龙虾|汤[面圆]|石头$|高铁|江湖|任何|任务|许多|钟点|钟表|叶子"
+    r"|程序|顾客|顾问"
     r"|武器|陶瓷|夏天|万一|余下|严格|贾|熊猫|熊孩|马车|马桶|毛|胡乱|梁子|孔雀|田地|范围|白|何|雷)"
     r"|(?-i:^ ?(?:Uber|Grab|Lyft|Didi|Bolt|Taxi|Kuai))"
+)
+_LISTED = re.compile(r",? (?:and|or) |、|和|跟|以及|与")
+_AND_I = re.compile(
+    r"(?i:\s+(?:and|but|so)\s+(?=(?:also )?(?:i\b|i['’]|my\b)))|(?:而且|并且|但是?)(?=我|也|住|在"
+    r"|对|不吃)"
+)
+_ALSO = re.compile(r"^(?:也|还|同时|另外)+")
+_ELIDED = re.compile(r"(?:也|还|同时)*(?:住|在.{1,12}(?:工作|上班)|对.{1,12}过敏|不吃|吃素|怕)")
+_SHORT_TIME = re.compile(
+    r"\b(?:today|tonight|this|next|tomorrow|yesterday|days?|week\w*|weeks?)\b|[今明昨]|后天|下|这"
+    r"|本|天|周|星期|礼拜",
+    re.IGNORECASE,
+)
+_TIME_IS_TOLD = re.compile(r"birthday|born|生日|出生|生的|生$|过生", re.IGNORECASE)
+_WILL_MOVE = re.compile(
+    r"\bi(?:['’]m| am|['’]ll be| will be)? (?:moving|relocating|going to move|will move"
+    r"|['’]ll move|planning to move"
+    r"|about to move|will relocate|move|plan to move) to\b|\bi['’]ll (?:move|relocate) to\b"
+    r"|(?P<zh_who>我)?(?:就|会|要|将|将要|打算|准备|计划|即将)*(?:搬|搬家)(?:到|去|往)(?!了)",
+    re.IGNORECASE,
 )
 _OPENING_WORDS = re.compile(
     r"^(?:(?:hi|hey|hello|btw|by the way|fyi|also|and|so|well|oh|ok|okay|yes|actually|please"
@@ -252,7 +348,7 @@ _SELF_STATEMENT_RULES = (
         "Allergic to {what}",
         "对{what}过敏",
         rf"{_I_AM} (?:very |severely |highly |badly |really |seriously |deathly )?allergic to "
-        rf"{_SHORT_PHRASE}{_TRAILING_CLAUSE}",
+        rf"{_SHORT_PHRASE}{_TRAILING_BUT}",
         rf"i have (?:a|an) (?:severe |bad |serious )?{_SHORT_PHRASE} allergy",
         r"我(?:是)?对(?P<what>[^不没吗什谁哪么，]{1,12}?)(?:严重|特别|非常|很)?过敏(?:的)?",
         fits=_is_food,
@@ -272,7 +368,8 @@ _SELF_STATEMENT_RULES = (
         "Does not eat {what}",
         "不吃{what}",
         rf"i (?:don['’]t|do not|never|can['’]?t|cannot) eat (?:any )?{_SHORT_PHRASE}",
-        r"我(?:从来|从|一向|平时|一直)?(?:不吃|不能吃|吃不了)(?P<what>[^不没吗什么，]{1,8}?)(?:的)?",
+        r"我(?:从来|从|一向|平时|一直)?(?:不吃|不能吃"
+        r"|吃不了)(?P<what>[^不没吗什么，]{1,8}?)(?:的)?",
         fits=_is_food,
     ),
     *_build_rules(
@@ -302,7 +399,8 @@ _SELF_STATEMENT_RULES = (
         "在{what}工作",
         rf"i (?:now |currently )?work (?:at|for) {_PROPER_NAME}{_TRAILING_CLAUSE}",
         r"我(?:现在|目前|一直)?在(?P<what>[\u4e00-\u9fff]{2,6}?)(?:上班|就职|任职|供职)(?:的)?",
-        rf"我(?:现在|目前|一直)?(?:在|就职于|任职于){_WORKPLACE_ZH}(?:工作|上班|任职|就职|当\w{{2,4}})?(?:的)?",
+        rf"我(?:现在|目前|一直)?(?:在|就职于|任职于){_WORKPLACE_ZH}(?:工作|上班|任职|就职"
+        rf"|当\w{{2,4}})?(?:的)?",
         fits=_is_workplace,
     ),
     *_build_rules(
@@ -360,7 +458,8 @@ _VAGUE_PROHIBITION = re.compile(
     r"\b(?:do|say|try|happen|let|ask|mention|see|call|meet)(?: (?:that|this|it|so|me|him|her|them"
     r"|to me))* again\b|\bhere we go again\b|\bmaking sense\b|\bworry\b|\bnever mind\b"
     r"|\bagain and again\b"
-    r"|(?:不要|别)再?(?:这样|那样|这么|那么|担心|客气|说了|问了|联系|见面|提了|犯|闹|玩|吵|想|睡|犹豫|难过|伤心|哭|拖)|别忘"
+    r"|(?:不要|别)再?(?:这样|那样|这么|那么|担心|客气|说了|问了|联系|见面|提了|犯|闹|玩|吵|想|睡"
+    r"|犹豫|难过|伤心|哭|拖)|别忘"
     r"|再也|再见|再说吧|再来",
     re.IGNORECASE,
 )
@@ -369,8 +468,10 @@ _QUOTED_OR_FICTIONAL = re.compile(
     r"|write (?:a|an|me|the|down)|story|poem|dialogue|novel|lyrics|role[ -]?play|pretend\w*"
     r"|imagin\w+|for example|example|e\.g\.|quot\w+|e-?mail|letter|sentence|character|joke"
     r"|suppose|says?|said|tell (?:him|her|them)|told|wrote|asked|grammar)\b"
-    r"|翻译|润色|改写|扮演|假装|假设|假如|例如|比如|例句|造句|故事|小说|台词|作文|歌词|诗|邮件|邮箱|写一"
-    r"|写个|写封|写段|总结|这句|那句|这段|句子|笑话|文案|他说|她说|他们说|有人说|人家说|据说|听说|告诉他"
+    r"|翻译|润色|改写|扮演|假装|假设|假如|例如|比如|例句|造句|故事|小说|台词|作文|歌词|诗|邮件"
+    r"|邮箱|写一"
+    r"|写个|写封|写段|总结|这句|那句|这段|句子|笑话|文案|他说|她说|他们说|有人说|人家说|据说|听说"
+    r"|告诉他"
     r"|告诉她|转告|回复他|回复她|问我|角色|剧本|语法"
     r"|[“”\"「」『』《》`]|(?:^|\s)>",
     re.IGNORECASE | re.MULTILINE,
@@ -380,31 +481,43 @@ _UNCERTAIN = re.compile(
     r"|think|thought|used to|no longer|not sure|today|tonight|tomorrow|yesterday|this (?:week|month"
     r"|year|time|morning|evening|afternoon)|for (?:now|the moment|a while|the time being)"
     r"|temporarily|until|till|at the moment|once|last (?:week|month|year|time))\b"
-    r"|如果|要是|万一|可能|也许|或许|大概|好像|似乎|应该是|曾经|以前|之前|过去|小时候|不再|已经不|今天|今晚"
-    r"|今早|明天|昨天|后天|这周|本周|这次|本次|这个月|这几天|这两天|暂时|临时|最近|上次|是不是|会不会|有没有"
+    r"|如果|要是|万一|可能|也许|或许|大概|好像|似乎|应该是|曾经|以前|之前|过去|小时候|不再|已经不"
+    r"|今天|今晚"
+    r"|今早|明天|昨天|后天|这周|本周|这次|本次|这个月|这几天|这两天|暂时|临时|最近|上次|是不是"
+    r"|会不会|有没有"
     r"|难道|怎么|为什么|什么|谁|哪|幸好|差点",
     re.IGNORECASE,
 )
 _NOT_FOOD = re.compile(
-    r"\b(?:it|this|that|these|those|them|anything|everything|much|breakfast|lunch|dinner|out|alone|yet"
-    r"|at|mornings?|mondays?|meetings?|work|working|people|bullshit|nonsense|change|java|php|code|phone|lol|bureaucracy|stupidity"
+    r"\b(?:it|this|that|these|those|them|anything|everything|much|breakfast|lunch|dinner|out"
+    r"|alone|yet"
+    r"|at|mornings?|mondays?|meetings?|work|working|people|bullshit|nonsense|change|java|php"
+    r"|code|phone|lol|bureaucracy|stupidity"
     r"|you|him|her|my|your|his|their|here|there|some|something|well|enough|late|early|before|after"
-    r"|when|while|in|on|with)\b|^(?:and|or)\b|这|那|套|亏|醋|[早午晚]?[饭餐]|药|苦|^素|东西|了|太|完|饱|加班|开会|早起|上班|工作|废话|软|硬|你|他|她|我",
+    r"|when|while|in|on|with)\b|^(?:and|or|i|my|need|want|would|like|love|have|can|am|was|get"
+    r"|always|never|run|also|so)\b|这|那|套|亏|醋|[早午晚]?[饭餐]|药|苦|^素|东西|了|太|完|饱|加班"
+    r"|开会|早起|上班|工作|废话|软|硬|你|他|她|我",
     re.IGNORECASE,
 )
 _NOT_A_PLACE = re.compile(
-    r"\b(?:hell|heaven|money|midnight|studio|excel|vim|emacs|slack|zoom|hope|fear|peace|chaos)\b|这|那|哪|不|没|过|酒店|宾馆|旅馆|民宿|医院|朋友|宿舍|隔壁"
-    r"|楼|一起|附近|家里|公司|学校|单位|父母|室友|梦|老家|装|搬|办|等|开|做|看|修|吃|后面|前面|旁边|里面|外面|一个|房子|房间",
+    r"\b(?:hell|heaven|money|midnight|studio|excel|vim|emacs|slack|zoom|hope|fear|peace|chaos)\b"
+    r"|这|那|哪|不|没|过|酒店|宾馆|旅馆|民宿|医院|朋友|宿舍|隔壁"
+    r"|楼|一起|附近|家里|公司|学校|单位|父母|室友|梦|老家|装|搬|办|等|开|做|看|修|吃|后面|前面"
+    r"|旁边|里面|外面|一个|房子|房间",
     re.IGNORECASE,
 )
 _NOT_A_WORKPLACE = re.compile(
-    r"家|馆|店|室|楼|外|里$|里面|晚|早上|夜|白天|周|节|假|地铁|路上|边$|办公|远程|线上|线下|哪|附近|一起|努力|认真"
-    r"|准时|正常|打卡|开始|准备|坚持|轮流|单独|一个人|安心|着急|赶|等|想|要|看|做|写|说|催|忙|着|床|车|路|国$|村$"
-    r"|总部|班|网|地下|[上下]$|行业|^银行$|^工厂$|今天|明天|昨天|上午|下午|中午|现在|以前|平时|那|这|同一|工位|学校$|单位|市$|省$|区$|县$"
+    r"家|馆|店|室|楼|外|里$|里面|晚|早上|夜|白天|周|节|假|地铁|路上|边$|办公|远程|线上|线下|哪"
+    r"|附近|一起|努力|认真"
+    r"|准时|正常|打卡|开始|准备|坚持|轮流|单独|一个人|安心|着急|赶|等|想|要|看|做|写|说|催|忙|着"
+    r"|床|车|路|国$|村$"
+    r"|总部|班|网|地下|[上下]$|行业|^银行$|^工厂$|今天|明天|昨天|上午|下午|中午|现在|以前|平时|那"
+    r"|这|同一|工位|学校$|单位|市$|省$|区$|县$"
     rf"|^{_CITY_ZH}"
 )
 _NOT_AN_OCCUPATION = re.compile(
-    r"\b(?:money|midnight|team|rule|joke|matter|whole|group|pair|unit|charm|i)\b|用户|新手|粉丝|成员|客户|顾客|读者|观众"
+    r"\b(?:money|midnight|team|rule|joke|matter|whole|group|pair|unit|charm|i)\b|用户|新手|粉丝"
+    r"|成员|客户|顾客|读者|观众"
     r"|不|没|过|这|那|你|他|她|好|吧|普通|合格|密",
     re.IGNORECASE,
 )

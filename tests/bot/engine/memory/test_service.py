@@ -482,12 +482,12 @@ async def test_a_list_begins_with_what_is_known_and_counts_what_else_there_is(
 
 async def test_what_has_no_word_of_the_query_itself_is_said_to_stand_near(tmp_path: Path) -> None:
     async with build_service(tmp_path) as (book, memory):
-        await memory.record_turn("我养了一只猫", "好的。", source="1")
+        await memory.record_turn("我看到了一只猫", "好的。", source="1")
         await memory.record_turn("这里的天气不错", "是的。", source="2")
         found = await book.search(BOSS, CHAT, "一只猫")
 
         assert {each.entry.text.partition("\n")[0]: each.is_indirect for each in found} == {
-            "我养了一只猫": False,
+            "我看到了一只猫": False,
             "这里的天气不错": True,
         }
 

@@ -1,0 +1,331 @@
+"""Recognises by rules what people say is no longer so of themselves ("not vegetarian any more",
+不吃素了, "I switched from tea to coffee"), and which known facts that ends. The words alone end
+nothing: a known fact must be about the same thing, so that the patterns may be generous."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import lru_cache
+
+from bot.engine.memory.ending_patterns import FactRelation, ending_patterns, switch_patterns
+from bot.engine.memory.preference_statements import preferred_slot
+from bot.engine.memory.said_clauses import SaidClause, said_clauses
+from bot.engine.memory.said_dates import DatedSpan
+from bot.engine.memory.self_statements import contains_han, is_quoted_or_fictional
+from storage.records.memory import MemoryCategory, MemoryEntry, MemoryKind
+from storage.search.terms import tokenize
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedClaim:
+    """What no longer holds: `relation` to `what`, empty for whatever it was. `is_negative`: it was
+    the negation that held ("I eat meat again"). `was_so` says only that it was so in the past."""
+
+    relation: FactRelation
+    what: str
+    clause: str
+    is_negative: bool = False
+    was_so: bool = False
+    topic: str = ""
+    since: DatedSpan | None = None
+    """When it ended, if that was said."""
+
+
+def find_endings(
+    text: str, today: date | None = None, *, month_first: bool = False
+) -> Sequence[EndedClaim]:
+    """Claims that the text ends, in order; none in questions, quotes, fiction, plans or talk about
+    others."""
+    if is_quoted_or_fictional(text):
+        return ()
+    found: list[EndedClaim] = []
+    for clause in said_clauses(text, today, month_first=month_first):
+        if clause.is_asked or clause.is_unreal or clause.is_for_now or clause.is_future:
+            continue
+        if clause.of_another and not clause.is_first_person:
+            continue
+        found += _read_clause(clause)
+    return found
+
+
+def ends_fact(ended: EndedClaim, entry: MemoryEntry) -> bool:
+    """Whether the entry states what has ended."""
+    if entry.kind not in _ENDED_KINDS or entry.category in _HISTORY_CATEGORIES:
+        return False
+    if _ends_diet(ended, entry):
+        return True
+    if is_negated_fact(entry) != ended.is_negative:
+        return False
+    related = _COMPATIBLE.get(ended.relation, (ended.relation,))
+    if not any(_relation_in(each, entry) for each in related):
+        return False
+    if ended.topic and not same_words(ended.topic, f"{entry.key} {entry.text}"):
+        return False
+    return _is_about_it(ended, entry)
+
+
+def _is_about_it(ended: EndedClaim, entry: MemoryEntry) -> bool:
+    if not ended.what:
+        return ended.relation in _SINGLE_RELATIONS
+    if ended.relation is FactRelation.DIET:
+        return bool(canonical_terms(ended.what) & canonical_terms(entry.text))
+    return same_words(ended.what, entry.text)
+
+
+def excludes(key: str, text: str, entry: MemoryEntry) -> bool:
+    """Whether a new statement with this key replaces the entry, which has another key: only one
+    home, diet, or preferred thing of its kind is true at a time."""
+    if entry.kind not in _ENDED_KINDS or entry.category in _HISTORY_CATEGORIES:
+        return False
+    topic = key.partition(":")[2].split("@")[0]
+    relation = _SINGLE_BY_TOPIC.get(topic)
+    if relation is not None:
+        return not is_negated_fact(entry) and _relation_in(relation, entry)
+    slot = preferred_slot(text)
+    return bool(slot) and topic.startswith("prefers") and preferred_slot(entry.text) == slot
+
+
+def denied_by(key: str) -> EndedClaim | None:
+    """What a new statement with this key ends: that it was not so."""
+    topic = key.partition(":")[2].split("@")[0]
+    for name, relation in _KEY_RELATIONS.items():
+        if name not in {"not eaten", "prefers"} and (topic == name or topic.startswith(f"{name} ")):
+            what = topic.removeprefix(name).strip()
+            return EndedClaim(relation=relation, what=what, clause="", is_negative=True)
+    return None
+
+
+def is_negated_fact(entry: MemoryEntry) -> bool:
+    """Whether the entry says that something is not so, or no longer."""
+    told = entry.text.rpartition(": ")[2] if "no longer" not in entry.text else entry.text
+    return _NEGATED_FACT.search(told) is not None
+
+
+def same_words(what: str, text: str) -> bool:
+    """Whether the text has all words of `what`, in either language for the most common things."""
+    wanted = canonical_terms(what)
+    # The characters of Chinese words are in their pairs; one alone is a word.
+    pairs = {each for each in wanted if len(each) > 1 and not each.isascii()}
+    inside = {letter for each in pairs for letter in each}
+    wanted = frozenset(each for each in wanted if each not in inside)
+    return bool(wanted) and wanted <= canonical_terms(text)
+
+
+@lru_cache(maxsize=500)
+def canonical_terms(text: str) -> frozenset[str]:
+    """Words without grammar; things that both languages name often are one word."""
+    folded = text.casefold().replace("’", "'")
+    named = set()
+    for pattern, name in _SAME_THINGS:
+        if pattern.search(folded):
+            named.add(name)
+            folded = pattern.sub(" ", folded)
+    words = {
+        term
+        for term in tokenize(folded)
+        if term not in _EMPTY_TERMS and (len(term) > 1 or not term.isascii())
+    }
+    return frozenset(named | words)
+
+
+_ENDED_KINDS = frozenset({MemoryKind.FACT, MemoryKind.PROFILE, MemoryKind.LONGTERM})
+_HISTORY_CATEGORIES = frozenset(
+    {MemoryCategory.EVENTS, MemoryCategory.CASES, MemoryCategory.LESSONS, MemoryCategory.PITFALLS}
+)
+_SINGLE_RELATIONS = frozenset(
+    {
+        FactRelation.HOME,
+        FactRelation.WORK,
+        FactRelation.JOB,
+        FactRelation.DIET,
+        FactRelation.SMOKES,
+        FactRelation.RELATIONSHIP,
+    }
+)
+_SINGLE_BY_TOPIC = {
+    "home": FactRelation.HOME,
+    "work": FactRelation.WORK,
+    "diet": FactRelation.DIET,
+}
+_COMPATIBLE = {
+    FactRelation.EATS: (FactRelation.EATS, FactRelation.LIKES),
+    FactRelation.DRINKS: (FactRelation.DRINKS, FactRelation.LIKES),
+    FactRelation.LIKES: (FactRelation.LIKES,),
+    FactRelation.USES: (FactRelation.USES, FactRelation.LIKES),
+    FactRelation.PLAYS: (FactRelation.PLAYS, FactRelation.LIKES, FactRelation.LEARNS),
+    FactRelation.LEARNS: (FactRelation.LEARNS, FactRelation.PLAYS),
+    FactRelation.STATE: (FactRelation.JOB, FactRelation.DIET, FactRelation.STATE),
+    FactRelation.DIET: (FactRelation.DIET,),
+    FactRelation.WORK: (FactRelation.WORK, FactRelation.JOB),
+}
+_SAME_THINGS = tuple(
+    (re.compile(pattern), name)
+    for pattern, name in (
+        (r"\bpeanuts?\b|花生", "=peanut"),
+        (r"\bshrimps?\b|\bprawns?\b|虾", "=shrimp"),
+        (r"\bseafood\b|海鲜", "=seafood"),
+        (r"\bmilk\b|牛奶", "=milk"),
+        (r"\bcoffee\b|咖啡", "=coffee"),
+        (r"\b(?:green )?tea\b(?! tree)|(?:绿|红)?茶", "=tea"),
+        (r"\bbeer\b|啤酒", "=beer"),
+        (r"\bwine\b|葡萄酒|红酒", "=wine"),
+        (r"\balcohol\b|\bdrinking\b|白酒|酒精|(?<![啤红白葡萄])酒", "=alcohol"),
+        (r"\beggs?\b|鸡蛋", "=egg"),
+        (r"\bpork\b|猪肉", "=pork"),
+        (r"\bbeef\b|牛肉", "=beef"),
+        (r"\b(?:lamb|mutton)\b|羊肉", "=lamb"),
+        (r"\bfish\b|鱼", "=fish"),
+        (r"\bcilantro\b|\bcoriander\b|香菜", "=cilantro"),
+        (r"\bmangoe?s?\b|芒果", "=mango"),
+        (r"\bpenicillin\b|青霉素", "=penicillin"),
+        (r"\bvegetarian\b|素食(?:者|主义者)?|吃全?素|(?<!纯)素", "=vegetarian"),
+        (r"\bvegan\b|纯素(?:食者)?", "=vegan"),
+        (r"\bdark(?: mode| theme)?\b|(?:深色|暗色|黑暗)(?:模式|主题)?", "=dark"),
+        (r"\blight(?: mode| theme)\b|(?:浅色|亮色)(?:模式|主题)?", "=light"),
+        (r"\bbeijing\b|北京", "=beijing"),
+        (r"\bshanghai\b|上海", "=shanghai"),
+        (r"\bshenzhen\b|深圳", "=shenzhen"),
+        (r"\bhangzhou\b|杭州", "=hangzhou"),
+        (r"\bberlin\b|柏林", "=berlin"),
+        (r"\blondon\b|伦敦", "=london"),
+        (r"\btokyo\b|东京", "=tokyo"),
+        (r"\bparis\b|巴黎", "=paris"),
+        (r"\bnew york\b|纽约", "=newyork"),
+        (r"\bmunich\b|慕尼黑", "=munich"),
+        (r"\bsingapore\b|新加坡", "=singapore"),
+    )
+)
+_EMPTY_TERMS = frozenset(
+    tokenize(
+        "any anymore longer more much really ever again now still quite very so too also all"
+        " just thing stuff my our your the a an of for in on at to as is are was were"
+        " be been with and or"
+    )
+) | frozenset("的了吗呢吧啊呀我在是也都很再又")
+_MEAT = re.compile(
+    r"\b(?:meat|chicken|beef|pork|steaks?|burgers?|lamb|bacon|sausages?|fish)\b|肉|荤|鱼|鸡"
+)
+
+
+def _ends_diet(ended: EndedClaim, entry: MemoryEntry) -> bool:
+    """Who eats meat again is no vegetarian, but may like it without eating it."""
+    eats = ended.is_negative and ended.relation is FactRelation.EATS
+    if not eats or _MEAT.search(ended.what) is None or is_negated_fact(entry):
+        return False
+    return {"=vegetarian", "=vegan"} & canonical_terms(entry.text) != set()
+
+
+_NEGATED_FACT = re.compile(
+    r"\b(?:no longer|not|never|n['’]t|cannot|stopped|quit|gave up|given up|dislikes?|hates?|avoids?"
+    r"|used to|left|sold|gone off|former(?:ly)?|ex)\b|n['’]t\b"
+    r"|(?<!从)不(?!过敏原|断|同|错|锈)|没(?!有关系)|戒|讨厌|已离|离开|离职|辞职|放弃|停止|再也",
+    re.IGNORECASE,
+)
+
+_KEY_RELATIONS = {
+    "home": FactRelation.HOME,
+    "work": FactRelation.WORK,
+    "job": FactRelation.JOB,
+    "diet": FactRelation.DIET,
+    "not eaten": FactRelation.EATS,
+    "allergy": FactRelation.ALLERGY,
+    "afraid of": FactRelation.FEARS,
+    "likes": FactRelation.LIKES,
+    "prefers": FactRelation.LIKES,
+    "favourite": FactRelation.LIKES,
+    "drinks": FactRelation.DRINKS,
+    "uses": FactRelation.USES,
+    "smokes": FactRelation.SMOKES,
+    "plays": FactRelation.PLAYS,
+    "learns": FactRelation.LEARNS,
+    "owns": FactRelation.OWNS,
+}
+_FACT_WORDS = {
+    FactRelation.HOME: r"\b(?:liv(?:es?|ing)|based|resid(?:es?|ing|ence)|moved|settled|home)\b"
+    r"|住|居住|定居|搬|家在",
+    FactRelation.WORK: r"\b(?:works?|working|worked|employed|job|joined)\b|工作|上班|就职|任职"
+    r"|入职|供职",
+    FactRelation.JOB: r"\b(?:works? as|job|profession|occupation|is an?|am an?)\b|职业|是一?名|当",
+    FactRelation.DIET: r"\b(?:diet|vegetarian|vegan|pescatarian|keto|halal|kosher|gluten|lactose)\b"
+    r"|素|清真|饮食|生酮|乳糖|麸质",
+    FactRelation.EATS: r"\b(?:eats?|eating|food|meals?)\b|吃",
+    FactRelation.DRINKS: r"\b(?:drinks?|drinking|cups?)\b|喝",
+    FactRelation.ALLERGY: r"\ballerg\w+\b|过敏",
+    FactRelation.LIKES: r"\b(?:likes?|loves?|enjoys?|prefers?|preferred|fond|fan|favou?rite|adores?"
+    r"|preference|wants?|keen|into|dislikes?|hates?)\b|喜欢|爱|偏好|偏爱|习惯|讨厌|迷",
+    FactRelation.USES: r"\b(?:uses?|using|editor|runs?|works? with)\b|用",
+    FactRelation.SMOKES: r"\b(?:smok\w+|cigarettes?|vap\w+)\b|烟",
+    FactRelation.PLAYS: r"\b(?:plays?|playing|practis\w+|practic\w+|goes?|does|runs?|running|swims?"
+    r"|trains?|gym|yoga)\b|打|踢|弹|玩|跑|游泳|健身|练|拉|吹",
+    FactRelation.LEARNS: r"\b(?:learn\w*|stud(?:y|ies|ying)|lessons?|courses?|class(?:es)?)\b|学"
+    r"|课",
+    FactRelation.OWNS: r"\b(?:has|have|had|owns?|drives?|keeps?|got|named|called|pet)\b|有|养|开",
+    FactRelation.FEARS: r"\b(?:afraid|scared|terrified|fears?)\b|怕",
+    FactRelation.RELATIONSHIP: r"\b(?:married|engaged|single|dating|girlfriend|boyfriend|wife"
+    r"|husband|partner)\b|结婚|已婚|单身|女朋友|男朋友|女友|男友|老婆|老公|对象|订婚",
+}
+_FACT_PATTERNS = {name: re.compile(each, re.IGNORECASE) for name, each in _FACT_WORDS.items()}
+
+
+def _relation_in(relation: FactRelation, entry: MemoryEntry) -> bool:
+    topic = entry.key.partition(":")[2].split("@")[0]
+    keyed = next(
+        (
+            known
+            for name, known in _KEY_RELATIONS.items()
+            if topic == name or topic.startswith(f"{name} ")
+        ),
+        None,
+    )
+    if relation in (FactRelation.MY, FactRelation.STATE):
+        return True
+    return keyed is relation or _FACT_PATTERNS[relation].search(entry.text) is not None
+
+
+def relations_in(text: str) -> frozenset[FactRelation]:
+    """Relations that a text speaks of."""
+    return frozenset(name for name, pattern in _FACT_PATTERNS.items() if pattern.search(text))
+
+
+_SWITCH_RELATIONS = (
+    FactRelation.LIKES,
+    FactRelation.USES,
+    FactRelation.DRINKS,
+    FactRelation.EATS,
+    FactRelation.HOME,
+    FactRelation.WORK,
+    FactRelation.OWNS,
+)
+
+
+def _read_clause(clause: SaidClause) -> Iterator[EndedClaim]:
+    han = contains_han(clause.plain)
+    for switch in switch_patterns(han=han):
+        found = switch.fullmatch(clause.plain)
+        if found is not None:
+            for relation in _SWITCH_RELATIONS:
+                yield EndedClaim(
+                    relation=relation,
+                    what=found["what"],
+                    clause=clause.text,
+                    since=clause.until or clause.since,
+                )
+            return
+    for relation, pattern, flags in ending_patterns(han=han):
+        found = pattern.fullmatch(clause.plain)
+        if found is None:
+            continue
+        groups = found.groupdict()
+        what = groups.get("what") or groups.get("what2") or groups.get("what3") or ""
+        topic = groups.get("topic") or ""
+        yield EndedClaim(
+            relation=relation,
+            what=what.strip(),
+            clause=clause.text,
+            topic=topic.strip(),
+            since=clause.until or clause.since,
+            **flags,
+        )

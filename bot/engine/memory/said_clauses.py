@@ -1,0 +1,237 @@
+"""Splits what a person says into clauses, and tells which of them are plain statements about the
+speaker, and since or until when they hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from bot.engine.memory.said_dates import DatedSpan, find_spans
+
+_MAX_CHARS_READ = 600
+"""Longer messages are probably pasted text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaidClause:
+    """A clause as said, and `plain`: in lower case, without opening words, times and what follows
+    ("because …"). `is_unreal`: supposed, guessed, wished or in jest. `is_for_now`: for a short time
+    only. `since` and `until` are the days it names."""
+
+    text: str
+    plain: str
+    is_asked: bool
+    is_unreal: bool
+    is_for_now: bool
+    is_future: bool
+    of_another: bool
+    since: DatedSpan | None = None
+    until: DatedSpan | None = None
+
+    @property
+    def is_first_person(self) -> bool:
+        return _OF_SPEAKER.match(self.plain) is not None
+
+
+def said_clauses(
+    text: str, today: date | None = None, *, month_first: bool = False
+) -> Iterator[SaidClause]:
+    """Clauses in order. Without `today`, no days are read. None for texts that are too long to be
+    talk, or in jest as a whole."""
+    if len(text) > _MAX_CHARS_READ or _JEST.search(text):
+        return
+    of_another = False
+    for sentence in _sentences(text):
+        clauses = list(_clauses(sentence))
+        supposed = _SUPPOSED.search(sentence) is not None
+        for at, (said, mark) in enumerate(clauses):
+            following = clauses[at + 1] if at + 1 < len(clauses) else None
+            asked = _is_question(said, mark) or (
+                following is not None
+                and _is_question(*following)
+                and _TAG.fullmatch(following[0].strip()) is not None
+            )
+            plain, spans = _plain(said, today, month_first=month_first)
+            if _OF_ANOTHER.match(plain):
+                of_another = True
+            elif _OF_SPEAKER.match(plain):
+                of_another = False
+            since, until = _since_and_until(spans)
+            yield SaidClause(
+                text=_OPENING.sub("", said).strip(),
+                plain=plain,
+                is_asked=asked,
+                is_unreal=supposed or _UNREAL.search(said) is not None,
+                is_for_now=_FOR_NOW.search(_FROM_TODAY.sub("", said)) is not None,
+                is_future=_FUTURE.search(said) is not None,
+                of_another=of_another,
+                since=since,
+                until=until,
+            )
+
+
+def _sentences(text: str) -> Sequence[str]:
+    return [
+        each for each in re.split(r"(?<=[。!！?？\n;；])|(?<=\.)(?=\s|$)", text) if each.strip()
+    ]
+
+
+def _clauses(sentence: str) -> Iterator[tuple[str, str]]:
+    """Each clause with the mark that ends it."""
+    joined = _JOINTS.sub(", ", sentence)
+    for found in _CLAUSE.finditer(joined):
+        if said := found[1].strip():
+            yield said, found[2].strip()
+
+
+def _is_question(said: str, mark: str) -> bool:
+    return mark in {"?", "？"} or said.endswith(("吗", "嘛", "呢", "么"))
+
+
+def _plain(said: str, today: date | None, *, month_first: bool) -> tuple[str, Sequence[DatedSpan]]:
+    plain = _FROM_TODAY.sub(" ", said)
+    spans: Sequence[DatedSpan] = ()
+    if today is not None:
+        ahead = _FUTURE.search(said) is not None
+        spans = find_spans(plain, today, month_first=month_first, ahead=ahead)
+    for each in reversed(spans):
+        plain = f"{plain[: each.start]} {plain[each.end :]}"
+    plain = " ".join(plain.replace("’", "'").casefold().split()).strip(" ,.!！。，~～")
+    if today is None:
+        plain = _TIMES.sub(" ", plain)
+    before = ""
+    while before != plain:
+        before = plain
+        plain = _OPENING.sub("", plain).strip()
+        plain = _TRAILING.sub("", plain).strip()
+    if not plain.isascii():
+        plain = re.sub(r"(?<=[\u3400-\u9fff]) | (?=[\u3400-\u9fff])", "", plain)
+    return plain, spans
+
+
+def _since_and_until(spans: Sequence[DatedSpan]) -> tuple[DatedSpan | None, DatedSpan | None]:
+    until = next((each for each in spans if each.is_until), None)
+    since = next((each for each in spans if not each.is_until), None)
+    return since, until
+
+
+_CLAUSE = re.compile(
+    r"([^，,。.!！?？；;\n—–:：]{1,300}(?:\.(?=\w)[^，,。.!！?？；;\n—–:：]{0,200})*)"
+    r"([，,。.!！?？；;\n—–:：]|$)"
+)
+_JOINTS = re.compile(
+    r"(?i:\s+(?:and|but|so|because|though|although)\s+(?=(?:now\s+|also\s+|actually\s+"
+    r"|currently\s+|then\s+)?(?:i\b|i['’]|my\b|we\b|please\b|he\b|she\b|they\b)))"
+    r"|(?:但是|但|不过|而且|并且|所以|然后|因为)(?=我|现在|已经|也)"
+)
+_TAG = re.compile(
+    r"(?i:(?:do|did|am|have|was|would|don['’]?t|didn['’]?t|haven['’]?t|aren['’]?t) i(?: not)?"
+    r"|right|correct|or|is it|isn['’]?t it|huh|eh"
+    r"|对吗|对吧|是吧|是吗|对不对|是不是|好吗)"
+)
+_SUPPOSED = re.compile(
+    r"\b(?:if|unless|suppose|supposing|imagine|assuming|assume|what if|as if|as though|in case"
+    r"|hypothetically)\b"
+    r"|如果|要是|假如|假设|假使|倘若|万一|若是|的话|比方说|就算|即使|哪怕",
+    re.IGNORECASE,
+)
+_UNREAL = re.compile(
+    r"\b(?:maybe|perhaps|probably|possibly|might|may(?= (?:have|be|not))|would|could|should|wish"
+    r"|hope|guess|i think|i thought|i believe"
+    r"|not sure|whether|try(?:ing)? to|tried to|want to|wanted to|wanna|thinking (?:of|about)"
+    r"|considering|almost|nearly|dream(?:t|ed)?|pretend|(?:do not|don['’]t) think|as a kid"
+    r"|no way|not that|it['’]?s not that|imagine)\b"
+    r"|可能|也许|或许|大概|好像|似乎|应该是|应该|差点|是不是|会不会|有没有|要不要|难道|怎么"
+    r"|为什么|什么|谁(?!都)|哪|梦见|梦到|做梦"
+    r"|想要不|试着|尝试|考虑|犹豫|恨不得|想(?!再)(?:不|戒|停|搬|换|辞)|并不是说|不是说|幸好|听说"
+    r"|据说|估计|恐怕",
+    re.IGNORECASE,
+)
+_FOR_NOW = re.compile(
+    r"\b(?:today|tonight|this (?:week|weekend|morning|evening|afternoon|time|once)|for (?:now"
+    r"|the moment|a while|a bit|the time being|lunch|dinner|breakfast|dessert|once|a week"
+    r"|two weeks)"
+    r"|temporarily|at the moment|right now|yet|until (?:then|later|tomorrow)|so far|on weekdays"
+    r"|on mondays|lent)\b"
+    r"|今天|今晚|今早|今日|这周|本周|这次|这一次|这会儿|这两天|这几天|暂时|临时|先不|一时|目前先"
+    r"|等会儿?|待会|晚饭|午饭|早饭|这顿|这餐|这个周末",
+    re.IGNORECASE,
+)
+_FROM_TODAY = re.compile(
+    r"(?i:\b(?:as of|from|starting|beginning|since)(?: from)? (?:today|now|this (?:week|month"
+    r"|year))(?: on(?:wards?)?)?\b)"
+    r"|(?:从|自|打)?(?:今天|今日|现在|今晚|这周|本周|这个月|本月|今年)(?:起|开始)"
+)
+_FUTURE = re.compile(
+    r"\b(?:will(?! not\b)|i['’]ll|going to(?! the\b)|gonna|plan(?:s|ning)? (?:to|on)|about to"
+    r"|intend(?:ing)? to|hope to|soon|"
+    r"(?:next|coming) (?:week|month|year|spring|summer|autumn|fall|winter|\w+day)|tomorrow"
+    r"|in \w+ (?:days?|weeks?|months?|years?)|one day|someday|eventually)\b"
+    r"|明天|后天|明年|后年|下(?:个)?(?:周|月|星期|礼拜|年|半年)|将(?!近)|打算|准备(?!好)|计划"
+    r"|即将|马上(?:就)?要|快要|就要|以后要|迟早|总有一天|年底要|要(?=搬|换|去|离开|辞|跳槽)"
+    r"|会(?=搬|换|去|离开|辞)",
+    re.IGNORECASE,
+)
+_JEST = re.compile(
+    r"\b(?:just kidding|kidding|jk|lol|lmao|rofl|haha\w*|joking|as a joke|just a joke|not really"
+    r"|/s|sarcasm|april fools?)\b|开玩笑|逗你|骗你|哈哈|嘿嘿|玩笑|愚人节|闹着玩",
+    re.IGNORECASE,
+)
+_TIMES = re.compile(
+    r"\b(?:last|this|next|past) (?:week|month|year|spring|summer|autumn|fall|winter|night)\b"
+    r"|\byesterday\b"
+)
+_OPENING = re.compile(
+    r"^(?:(?:hi|hey|hello|btw|by the way|fyi|also|and|so|well|oh|ok|okay|yes|no|nope|yeah|yep"
+    r"|actually|sorry|please|but|then|now|today|then again|in fact|turns out|it turns out"
+    r"|honestly|frankly|anyway"
+    r"|update|correction|small correction|just so you know|for the record|to be clear"
+    r"|to be honest|tbh|just to (?:update|let) you(?: know)?|(?:i )?(?:should|must|have to"
+    r"|need to) (?:say|mention|tell you)(?: that)?"
+    r"|good news|bad news|news|these days|nowadays|lately|recently|finally|sadly|unfortunately"
+    r"|fortunately|thankfully|luckily|currently|meanwhile|(?:please )?(?:note|remember"
+    r"|keep in mind)(?: that)?|i said it wrong"
+    r"|don['’]t forget(?: that)?|what i said (?:before )?(?:is|was) wrong|that['’]s (?:wrong|old"
+    r"|outdated|not right|no longer true|not true any ?more)|you(?: still)? (?:think|believe"
+    r"|remember)(?: that)?|scratch that|my bad|my mistake|as you know|you should know(?: that)?"
+    r"|one more thing|(?:a )?(?:little|quick|small) (?:update|note|thing))\b[:, -]*)+"
+    r"|^(?:(?:请|麻烦|帮我|你要?|一定要?|务必)*(?:记住|记一下|记下来?|记得|别忘了)|对了|其实|另外"
+    r"|不对|不是|更正(?:一下)?|纠正(?:一下)?|哦|噢|啊|嗯|那个|话说|说起来|说实话|老实说|事实上"
+    r"|实际上|最近|现在|目前|如今|后来|已经|终于|刚刚|刚(?!才)|最终|结果"
+    r"|顺便(?:说|提)一?[下句]|跟你说(?:一下|个事)?|告诉你(?:一声|个事)?|提醒(?:你)?一下|更新一下"
+    r"|说错了|我说错了|搞错了|还有|以后|今后|从此|那(?!边|里|儿|个)|但是?|不过|而且|所以|因为"
+    r"|可是)[，,：: ]*(?=.)",
+    re.IGNORECASE,
+)
+_TRAILING = re.compile(
+    r"(?:[ ,]+(?:any ?more|any longer|these days|nowadays|now|at all|by the way|btw|actually"
+    r"|though|either|too|as well|anyway|sadly|unfortunately|thankfully|finally|for good|forever"
+    r"|permanently|completely|altogether|entirely|lately|recently|you know|please|instead"
+    r"|at some point|for health reasons|for good now|since then|already|just so you know|fyi)"
+    r"|(?:,? )(?:because|since (?=i\b|my\b|the\b|it\b)|so (?=please|could|can|i\b|you|don't|stop"
+    r"|no )|which |as (?=i\b|my\b|of\b)|although|even though|though |but |after |ever since"
+    r"|due to|thanks to|for (?=health|my |medical|religious|ethical|years)|when i|while i"
+    r"|and (?=i\b|now|please|my|it|that)|on (?=doctor|my doctor|medical)|in favou?r of"
+    r"|to (?=save|be|lose|stay|get|protect|help)|with (?=the|my|no)|where |not .*even).*)$"
+    r"|(?:了)?(?:真的|哈|啊|呀|哦|喔|啦|咯|呢|嘛|吧|哟|唉)$",
+    re.IGNORECASE,
+)
+_OF_SPEAKER = re.compile(r"(?:i\b|i'|we\b|we'|my (?!\w+ (?:said|says|thinks|told))|我|本人|咱)")
+_KIN = (
+    r"(?:妈|爸|姐|哥|弟|妹|爷|奶|外公|外婆|老婆|老公|太太|先生|妻子|丈夫|女儿|儿子|孩子|朋友"
+    r"|同事|老板|同学|室友|邻居|女友|男友|对象|爱人|叔|阿姨|姑|舅|表|堂|侄|客户|领导|经理|老师|媳妇"
+    r"|父|母|家人|父母|闺蜜|兄弟)"
+)
+_OF_ANOTHER = re.compile(
+    r"(?:he|she|they|you|it|his|her|their|your|everyone|someone|nobody|people|one|anyone|who)\b"
+    r"|(?:my|our|the|a) (?:\w+ )?(?:wife|husband|partner|mother|mom|mum|father|dad|parents?"
+    r"|sister|brother|son|daughter|kids?|child(?:ren)?|friends?|boss|colleagues?|cow-?orkers?"
+    r"|neighbou?rs?|roommates?|flatmates?|girlfriend|boyfriend|fianc[eé]e?|cousin|uncle|aunt"
+    r"|grand\w+|team|company|client|manager|teacher|doctor|nephew|niece|in-laws?"
+    r"|guest)s?\b(?! is my| are my)"
+    rf"|(?:我|我们|我家|咱)(?:的|家)?[老小大二三]?{_KIN}|[他她它]|你|您|大家|别人|有人|人家"
+    rf"|小[\u4e00-\u9fff]|老[王李张刘陈杨赵黄周吴徐孙马朱胡郭何林罗郑梁谢宋唐许韩冯]|{_KIN}",
+    re.IGNORECASE,
+)

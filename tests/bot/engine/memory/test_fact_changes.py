@@ -1,0 +1,144 @@
+"""Tests that what people say is no longer so, or has changed, ends what was noted before, and that
+nothing else does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from datetime import UTC
+from pathlib import Path
+
+import pytest
+
+from bot.engine.memory.access import MemoryReader
+from bot.engine.memory.context_builder import ContextSession, MemoryContextBuilder
+from bot.engine.memory.ingestion import ConversationTurn
+from bot.engine.memory.retriever import MemoryRetriever, make_term_extractor
+from storage.db import Transaction
+from storage.records.memory import EntryId, MemoryEntry, MemoryKind, MemoryState
+from tests.bot.engine.memory.change_cases import CASES, ChangeCase
+from tests.bot.engine.memory.writing_builders import WritingSetup, build_writing
+from tests.engine_harness import BOSS, CHAT
+
+_FACTS = (MemoryKind.FACT, MemoryKind.PROFILE)
+
+
+@pytest.fixture
+async def memory(tmp_path: Path) -> AsyncGenerator[WritingSetup, None]:
+    async with build_writing(tmp_path) as made:
+        yield made
+
+
+async def test_of_150_sentences_98_in_100_change_what_they_mean_to(memory: WritingSetup) -> None:
+    async with memory.world.db.write() as tx:
+        wrong = [each for each in CASES if not await _is_right(memory, tx, each)]
+
+    assert len(wrong) <= 0.02 * len(CASES), wrong
+
+
+async def _is_right(memory: WritingSetup, tx: Transaction, case: ChangeCase) -> bool:
+    """Each case has the store for itself."""
+    await memory.entries.delete_all(tx, await _list(memory, tx, *MemoryState))
+    await _say(memory, tx, case.first)
+    known = await _list(memory, tx, MemoryState.ACTIVE)
+    memory.world.clock.advance(hours=1)
+    await _say(memory, tx, case.then)
+    held = await _list(memory, tx, MemoryState.ACTIVE)
+    over = await _list(memory, tx, MemoryState.SUPERSEDED)
+    if not known:
+        return False
+    if not case.over:
+        return {each.id for each in known} <= {each.id for each in held}
+    return _have(over, case.over) and _have(held, case.holds)
+
+
+async def _say(memory: WritingSetup, tx: Transaction, said: str) -> None:
+    at = memory.world.clock()
+    turn = ConversationTurn(
+        person=BOSS, chat=CHAT, user_text=said, assistant_text="", source=f"{said}{at}", at=at
+    )
+    await memory.recorder.record_turn(tx, turn, [])
+
+
+async def _list(
+    memory: WritingSetup, tx: Transaction, *states: MemoryState
+) -> Sequence[MemoryEntry]:
+    return await memory.entries.list(None, kinds=_FACTS, states=states, tx=tx)
+
+
+def _have(entries: Sequence[MemoryEntry], parts: Sequence[str]) -> bool:
+    return all(any(part in each.text for each in entries) for part in parts)
+
+
+async def _aside(memory: WritingSetup, asked: str) -> str:
+    """What a model is told with a message of a later conversation."""
+    retriever = MemoryRetriever(
+        entries=memory.entries,
+        index=memory.index,
+        extract_terms=make_term_extractor(UTC),
+        now=memory.world.clock,
+    )
+    builder = MemoryContextBuilder(
+        entries=memory.entries,
+        retriever=retriever,
+        list_injected=_nothing_injected,
+        now=memory.world.clock,
+    )
+    reader, now = MemoryReader(chat=CHAT, person=BOSS.id), memory.world.clock()
+    session = ContextSession(id="s", turns=1, started_at=now, chat=CHAT.id)
+    standing = await builder.build_standing(reader)
+    return standing.text + (await builder.build_aside(reader, asked, session, standing)).text
+
+
+async def _nothing_injected(_session: str, _turn: int) -> tuple[EntryId, ...]:
+    return ()
+
+
+@pytest.mark.parametrize(
+    ("said", "asked", "told"),
+    [
+        (
+            ("I live in Berlin", "I moved to Munich in May 2025"),
+            ("Where did I live before?", "Where do I live now?"),
+            (
+                "until 2025-05-01, no longer so] Lives in Berlin",
+                "since 2025-05-01] Lives in Munich",
+            ),
+        ),
+        (
+            ("我住在北京", "我去年三月搬到了上海"),
+            ("我以前住哪？", "我现在住在哪里？"),
+            ("until 2025-03-01, no longer so] 住在北京", "since 2025-03-01] 住在上海"),
+        ),
+    ],
+)
+async def test_the_past_is_told_with_its_time_to_who_asks_for_it_and_marked_to_others(
+    memory: WritingSetup, said: Sequence[str], asked: Sequence[str], told: Sequence[str]
+) -> None:
+    for each in said:
+        await memory.record_turn(each, "Noted.")
+        memory.world.clock.advance(days=1)
+
+    about_past, about_now = [await _aside(memory, each) for each in asked]
+
+    assert all(each in about_past for each in told)
+    assert told[0] not in about_now
+    assert told[1] in about_now
+    # Words that are no longer so are never told without saying it.
+    for line in (about_past + about_now).splitlines():
+        assert said[0] not in line or "no longer so" in line
+
+
+async def test_what_is_planned_is_valid_from_then_and_falls_with_the_plan(
+    memory: WritingSetup,
+) -> None:
+    await memory.record_turn("I live in Berlin")
+    await memory.record_turn("I'm moving to Tokyo next year")
+
+    before = await _aside(memory, "Hello there, which district of the city do you like?")
+    memory.world.clock.advance(days=500)
+    after = await _aside(memory, "Hello there, which district of the city do you like?")
+
+    assert "Lives in Berlin" in before
+    assert "Lives in Tokyo" not in before
+    assert "Lives in Tokyo" in after
+    assert "Lives in Berlin" not in after
