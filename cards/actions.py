@@ -359,6 +359,15 @@ class ApplyPersonChange(CardAction):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnlinkAccount(CardAction):
+    """Make a joined account a person of its own again."""
+
+    account: str
+    typed: ClassVar[str] = "/unlink {self.account}"
+    kind: Literal["unlink_account"] = "unlink_account"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EndWebSession(CardAction):
     """Sign a browser out of the web chat or, by default, all but the one that this comes from."""
 
@@ -471,6 +480,7 @@ Action: TypeAlias = (
     | AnswerQuestion
     | ConfirmPersonChange
     | ApplyPersonChange
+    | UnlinkAccount
     | EndWebSession
     | ListApprovals
     | ShowReport

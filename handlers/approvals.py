@@ -22,6 +22,7 @@ from cards.views.approvals import (
 )
 from cards.views.people import paired_card, pairing_refused_card
 from cards.views.tools import calls_card, calls_data, grants_card, grants_data
+from handlers.account_link_notices import link_notifier
 from handlers.errors import ActionForbidden, BackendFailure, UsageError, UserError
 from handlers.language import language_of_chat
 from handlers.middleware import MAX_TOAST
@@ -172,7 +173,10 @@ commands = CommandRegistry("approvals")
 
 _ALWAYS_SCOPE = "always"
 _NOT_DECIDED_BY_MESSAGE = frozenset(
-    {ApprovalKind.PAIRING, ApprovalKind.MEMORY, ApprovalKind.PROMPT, ApprovalKind.MCP}
+    {
+        *(ApprovalKind.PAIRING, ApprovalKind.MEMORY, ApprovalKind.PROMPT, ApprovalKind.MCP),
+        ApprovalKind.LINK,
+    }
 )
 _SCOPES = {
     "task": ("task", "任务", "本任务"),
@@ -329,6 +333,8 @@ async def settle_approval(
     await copies.update_all(outcome, fallback=fallback)
     if outcome.kind is ApprovalKind.PAIRING:
         await _notify_stranger(request, outcome)
+    if outcome.kind is ApprovalKind.LINK:
+        await link_notifier(request.services).notify()
     return outcome
 
 
@@ -344,6 +350,12 @@ async def requesting_budget(request: Request) -> AsyncGenerator[None, None]:
                 approval, request.chat.id, fallback=fallback
             )
         raise
+
+
+async def show_request(request: Request, approval: Approval) -> None:
+    """Show a request in its chat. Idempotent."""
+    fallback = request.words.language
+    await _request_cards(request).request_decision(approval, approval.chat_id, fallback=fallback)
 
 
 async def ask_owners(

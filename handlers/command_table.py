@@ -9,6 +9,7 @@ from cards import formats
 from cards.catalog import TextCatalog, catalog_for
 from cards.views.system import HelpLine, help_card, short_help_card
 from handlers import (
+    account_links,
     approvals,
     chat,
     heartbeat,
@@ -145,6 +146,7 @@ COMMANDS = CommandRegistry.merge(
     memory.commands,
     approvals.commands,
     people.commands,
+    account_links.commands,
     member_commands,
     session_commands,
     system.commands,

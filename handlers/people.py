@@ -228,6 +228,14 @@ async def manage_people(request: Request) -> Reply:
     return _confirm_reply(request, member, remove=remove)
 
 
+async def handle_person_press(
+    request: Request, action: ConfirmPersonChange | ApplyPersonChange, card_key: str
+) -> Reply:
+    if isinstance(action, ConfirmPersonChange):
+        return await confirm_person_change(request, action)
+    return await apply_person_change(request, action, card_key)
+
+
 async def confirm_person_change(request: Request, action: ConfirmPersonChange) -> Reply:
     """Ask for confirmation: one press must not remove anyone."""
     _check_owner_in_private(request)

@@ -37,6 +37,7 @@ from handlers.ports_workers import (
 from storage.records.approvals import Approval
 from storage.records.messages import CardActionRow, InboxId, ReceivedEvent
 from storage.records.people import (
+    AccountLink,
     ApiToken,
     Channel,
     Chat,
@@ -369,6 +370,32 @@ class PairingPort(Protocol):
     async def get_approval(self, pairing: PairingRequest) -> Approval: ...
 
 
+class AccountLinkPort(Protocol):
+    """Accounts of one person. Each change is one transaction."""
+
+    async def create_code(self, person: Person, chat: ChatId) -> tuple[str, datetime]:
+        """A code that works once, and until when. The person's earlier ones work no more."""
+
+    async def use_code(self, code: str, person: Person, chat: ChatId) -> Approval:
+        """Use up a code and ask for confirmation; who has used it gets the same request again.
+        NotFound if it is unknown, used or expired. WrongState if both are one person already."""
+
+    async def unlink(self, joined: PersonId, *, session: str = "") -> AccountLink:
+        """Make a joined account a person of its own again. The web session `session` goes on.
+        NotFound if it is not joined."""
+
+    async def revoke(self, channel: Channel, external_id: str, *, session: str = "") -> AccountLink:
+        """Take access from one of several accounts of a person. WrongState for the only one."""
+
+    async def list_untold(self) -> Sequence[AccountLink]:
+        """Those of which the two sides are not told."""
+
+    async def mark_told(self, link: AccountLink) -> None: ...
+
+    async def list_chats(self, link: AccountLink) -> Sequence[Chat]:
+        """The private chats of both sides, without threads."""
+
+
 class WebSessionPort(Protocol):
     """Who may use the web: signed-in browsers, links that work once, and API tokens of people. The
     pages of an ended session must be closed at once."""
@@ -515,6 +542,7 @@ class HandlerServices:
     channel_setup: ChannelSetupPort
     people: PeoplePort
     pairings: PairingPort
+    account_links: AccountLinkPort
     web_sessions: WebSessionPort
     approvals: ApprovalPort
     costs: CostPort

@@ -18,6 +18,7 @@ from cards.formats import is_blank
 from cards.memory_actions import MemoryAction
 from cards.model import FormBlock, FormField, FormFieldKind, SelectBlock
 from handlers import (
+    account_links,
     approvals,
     chat,
     memory,
@@ -177,10 +178,10 @@ async def _perform(  # noqa: C901, PLR0911, PLR0912 - one line for each action o
             return await reports.show_report(request, period)
         case actions.StartRepairTask() | actions.ProveButtons():
             return await self_check.handle_self_press(request, action)
-        case actions.ConfirmPersonChange():
-            return await people.confirm_person_change(request, action)
-        case actions.ApplyPersonChange():
-            return await people.apply_person_change(request, action, card_key)
+        case actions.ConfirmPersonChange() | actions.ApplyPersonChange():
+            return await people.handle_person_press(request, action, card_key)
+        case actions.UnlinkAccount(account=account):
+            return await account_links.unlink_by_button(request, account, card_key)
         case actions.OpenPage(page=page):
             return await people.send_dashboard_link(replace(request, args=page))
         case actions.EndWebSession():

@@ -18,7 +18,7 @@ from storage.records.memory import (
     NewMemoryEntry,
     text_hash,
 )
-from storage.schema import metadata
+from storage.schema import brought_by, metadata
 
 memories = sa.Table(
     "memories",
@@ -70,6 +70,7 @@ memories = sa.Table(
     sa.Column("bad_recalls", sa.Integer, nullable=False, server_default="0"),
     sa.Column("suppressed_until", UtcTimestamp),
     sa.Column("extra", sa.JSON, nullable=False),
+    brought_by(),
     sa.Column("created_at", UtcTimestamp, nullable=False),
     sa.Column("updated_at", UtcTimestamp, nullable=False),
     sa.Index(None, "scope", "state", "kind"),

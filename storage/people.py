@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, bindparam, delete, insert, or_, select, update
+from sqlalchemy import Row, bindparam, delete, func, insert, or_, select, update
 
+from storage.account_schema import account_links
 from storage.approvals import NewApproval, add_approval, newest_approval_of_subject
 from storage.db import Database, Transaction, record_from, row_from
 from storage.errors import NotFound, TooManyAttempts
@@ -17,6 +18,7 @@ from storage.key_value import KeyValueStore
 from storage.messages.chats import ChatRepo
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.people import (
+    AccountLinkState,
     Channel,
     Chat,
     ChatId,
@@ -35,8 +37,6 @@ from storage.web_schema import web_keys, web_sessions
 LOCAL_WEB_OWNER = (Channel.WEB, "local")
 """The account of the local web chat, whose token is the credential."""
 
-_BY_ID = select(people).where(people.c.id == bindparam("id"))
-
 _BY_IDENTITY = (
     select(people)
     .join(identities, identities.c.person_id == people.c.id)
@@ -53,22 +53,71 @@ _ACCOUNT_NAME = (
     .limit(1)
 )
 
-_SET_ROLE = update(people).where(people.c.id == bindparam("who")).values(role=bindparam("rank"))
+_MAKE_OWNER = (
+    update(people).where(people.c.id == bindparam("who")).values(role=PersonRole.OWNER.value)
+)
+
+_MAKE_BRINGER_OWNER = (
+    update(people)
+    .where(
+        people.c.id.in_(
+            select(identities.c.brought_by).where(
+                identities.c.channel == bindparam("channel"),
+                identities.c.external_id == bindparam("external_id"),
+            )
+        )
+    )
+    .values(role=PersonRole.OWNER.value)
+)
+
+_JOINED = select(account_links.c.joined).where(
+    account_links.c.kept == bindparam("who"),
+    account_links.c.state == AccountLinkState.LINKED.value,
+)
+
+# Whoever was joined to a demoted person must not be an owner again once they are apart.
+_MAKE_MEMBER = (
+    update(people)
+    .where(or_(people.c.id == bindparam("who"), people.c.id.in_(_JOINED)))
+    .values(role=PersonRole.MEMBER.value)
+)
+
+_END_LINKS = (
+    update(account_links)
+    .where(
+        account_links.c.kept == bindparam("who"),
+        account_links.c.state == AccountLinkState.LINKED.value,
+    )
+    .values(state=AccountLinkState.ENDED.value)
+)
+
+_KEPT = select(account_links.c.kept).where(
+    account_links.c.joined == bindparam("who"),
+    account_links.c.state == AccountLinkState.LINKED.value,
+)
+
+# What began before a link names the former person.
+_NOW = func.coalesce(_KEPT.scalar_subquery(), bindparam("who"))
+
+_BY_ID = select(people).where(people.c.id == _NOW)
+
+_HAS_IDENTITY = select(identities.c.person_id).where(identities.c.person_id == _NOW).limit(1)
 
 _DELETE_IDENTITIES = delete(identities).where(identities.c.person_id == bindparam("who"))
 
 _ALL_WITH_ACCOUNTS = (
-    select(people, identities.c.channel, identities.c.external_id)
+    select(
+        people,
+        identities.c.channel,
+        identities.c.external_id,
+        identities.c.brought_by.label("brought_by"),
+    )
     .join(identities, identities.c.person_id == people.c.id)
     .order_by(people.c.role != PersonRole.OWNER.value, people.c.created_at, people.c.id)
 )
 
 _PRIVATE_CHATS = select(chats.c.id).where(
     chats.c.person_id == bindparam("who"), chats.c.kind == ChatKind.PRIVATE.value
-)
-
-_HAS_IDENTITY = (
-    select(identities.c.person_id).where(identities.c.person_id == bindparam("who")).limit(1)
 )
 
 _SET_LANGUAGE = (
@@ -92,7 +141,9 @@ class PeopleRepo:
             return await self._find_by_account(view, channel, external_id)
 
     async def get(self, person_id: PersonId) -> Person:
-        row = await self._db.fetch_one(_BY_ID, {"id": person_id})
+        """Who was joined to another is that person: what began before may still name the former
+        one."""
+        row = await self._db.fetch_one(_BY_ID, {"who": person_id})
         if row is None:
             raise NotFound("person", person_id)
         return record_from(Person, row)
@@ -131,7 +182,10 @@ class PeopleRepo:
                     tx, channel, external_id, name=name, role=PersonRole.OWNER, now=now
                 )
                 if person.role is not PersonRole.OWNER:
-                    await tx.execute(_SET_ROLE, {"who": person.id, "rank": PersonRole.OWNER.value})
+                    await tx.execute(_MAKE_OWNER, {"who": person.id})
+                # Also once the account is unlinked.
+                account = {"channel": channel.value, "external_id": external_id}
+                await tx.execute(_MAKE_BRINGER_OWNER, account)
 
     async def demote_unlisted_owners(self) -> Sequence[Person]:
         """Make owners who are no longer configured members and return them. The oldest stays if
@@ -143,15 +197,13 @@ class PeopleRepo:
             kept = fallen[:1] if len(fallen) == len(away) else []
             fallen = fallen[len(kept) :]
             for each in fallen:
-                await tx.execute(
-                    _SET_ROLE, {"who": each.person.id, "rank": PersonRole.MEMBER.value}
-                )
+                await tx.execute(_MAKE_MEMBER, {"who": each.person.id})
         self.unlisted_owner = kept[0].person.name if kept else ""
         return [each.person for each in fallen]
 
-    async def list_members(self) -> Sequence[Member]:
+    async def list_members(self, tx: Transaction | None = None) -> Sequence[Member]:
         """Everyone with access: owners first, then by age."""
-        async with self._db.read() as view:
+        async with self._db.read(tx) as view:
             return await self._members(view)
 
     async def demote(self, person_id: PersonId) -> bool:
@@ -159,8 +211,17 @@ class PeopleRepo:
         async with self._db.write() as tx:
             if not await self._can_lose_role(tx, person_id):
                 return False
-            await tx.execute(_SET_ROLE, {"who": person_id, "rank": PersonRole.MEMBER.value})
+            await tx.execute(_MAKE_MEMBER, {"who": person_id})
         return True
+
+    async def settle_role(self, tx: Transaction, person_id: PersonId, *, without: PersonId) -> None:
+        """Make an owner a member whom the settings made one through an account that has left them
+        and is of `without` now."""
+        members = {each.person.id: each for each in await self._members(tx)}
+        person = members[person_id]
+        own = person.is_configured_owner or person.is_local_web_owner
+        if members[without].is_configured_owner and not own:
+            await tx.execute(_MAKE_MEMBER, {"who": person_id})
 
     async def remove(self, person_id: PersonId) -> Sequence[ChatId] | None:
         """Revoke a person's access and return their private chats; their tasks stay. None for the
@@ -168,7 +229,8 @@ class PeopleRepo:
         async with self._db.write() as tx:
             if not await self._can_lose_role(tx, person_id):
                 return None
-            await tx.execute(_SET_ROLE, {"who": person_id, "rank": PersonRole.MEMBER.value})
+            await tx.execute(_MAKE_MEMBER, {"who": person_id})
+            await tx.execute(_END_LINKS, {"who": person_id})
             await tx.execute(_DELETE_IDENTITIES, {"who": person_id})
             for table in (web_sessions, web_keys):
                 await tx.execute(delete(table).where(table.c.person_id == person_id))
@@ -201,16 +263,17 @@ class PeopleRepo:
         return person
 
     async def _members(self, view: Transaction) -> Sequence[Member]:
-        found: dict[str, tuple[Person, list[tuple[Channel, str]]]] = {}
+        found: dict[str, tuple[Person, dict[tuple[Channel, str], str | None]]] = {}
         for row in (await view.execute(_ALL_WITH_ACCOUNTS)).all():
-            _, accounts = found.setdefault(row.id, (record_from(Person, row), []))
-            accounts.append((Channel(row.channel), row.external_id))
+            _, accounts = found.setdefault(row.id, (record_from(Person, row), {}))
+            accounts[Channel(row.channel), row.external_id] = row.brought_by
         return [
             Member(
                 person=person,
                 accounts=tuple(accounts),
                 is_configured_owner=not self._configured_owners.isdisjoint(accounts),
                 is_local_web_owner=LOCAL_WEB_OWNER in accounts,
+                joined={each: PersonId(who) for each, who in accounts.items() if who},
             )
             for person, accounts in found.values()
         ]
@@ -304,7 +367,8 @@ class PairingRepo:
         TooManyAttempts, a NotFound, after five wrong codes within an hour by anyone."""
         wanted = "".join(char for char in code.upper() if char.isalnum())
         async with self.db.read() as view:
-            misses = _recent_wrong_codes(await self.key_values.read(view, _WRONG_CODES_KEY), now)
+            stored = await self.key_values.read(view, _WRONG_CODES_KEY)
+            misses = recent_times(stored, WRONG_CODE_WINDOW, now)
             row = (await view.execute(_PAIRING_BY_CODE, {"code": wanted})).one_or_none()
         if len(misses) >= MAX_WRONG_CODES:
             raise TooManyAttempts("pairing", code)
@@ -353,15 +417,16 @@ class PairingRepo:
 
     async def _record_wrong_code(self, now: datetime) -> None:
         async with self.db.write() as tx:
-            misses = _recent_wrong_codes(await self.key_values.read(tx, _WRONG_CODES_KEY), now)
+            stored = await self.key_values.read(tx, _WRONG_CODES_KEY)
+            misses = recent_times(stored, WRONG_CODE_WINDOW, now)
             await self.key_values.write(
                 tx, _WRONG_CODES_KEY, [*misses, now.isoformat()][-MAX_WRONG_CODES:]
             )
 
 
-def _recent_wrong_codes(wrong_codes: Any, now: datetime) -> list[str]:
-    since = now - WRONG_CODE_WINDOW
-    return [at for at in wrong_codes or () if datetime.fromisoformat(at) > since]
+def recent_times(times: Any, window: timedelta, now: datetime) -> list[str]:
+    """Those of these stored times that are within the window."""
+    return [at for at in times or () if datetime.fromisoformat(at) > now - window]
 
 
 _OWNER_IDS = (

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DatabaseError
 
 from storage import schema, web_schema
+from storage.account_schema import account_links
 from storage.backup_archive import (
     DATABASE,
     HOME_PREFIX,
@@ -40,7 +41,7 @@ from storage.key_value import KeyValueStore
 from storage.migrate import HEAD_REVISION, inspect_store, known_revisions, migrate, sqlite_url
 from storage.records.approvals import ApprovalState
 from storage.records.messages import InboxState, OutboxState
-from storage.records.people import ChatId, ChatKind
+from storage.records.people import AccountLinkState, ChatId, ChatKind
 from storage.records.schedules import FiringState
 from storage.records.system import RestoreRecord
 from storage.records.tasks import EventKind, SubagentStatus, TaskControl, TaskStatus
@@ -115,6 +116,8 @@ def settle_restored(
             _settle_schedules(tx, now)
             tx.execute(sa.delete(web_schema.web_sessions))
             tx.execute(sa.delete(web_schema.web_keys))
+            usable = [AccountLinkState.OPEN.value, AccountLinkState.ASKED.value]
+            tx.execute(sa.delete(account_links).where(account_links.c.state.in_(usable)))
             marks = schema.marks
             tx.execute(sa.delete(marks).where(marks.c.name == _MARK))
             tx.execute(sa.insert(marks).values(name=_MARK, value=_dump(record)))

@@ -30,6 +30,13 @@ def _partial(name: str, columns: str, where: str, *, unique: bool = False) -> sa
     )
 
 
+def brought_by() -> sa.Column[str]:
+    """The person whose account brought a row when it was linked, null for those that were always of
+    the person they are of."""
+    # Without a foreign key: SQLite cannot add one to a table.
+    return sa.Column("brought_by", sa.String(16))
+
+
 people = sa.Table(
     "people",
     metadata,
@@ -46,6 +53,7 @@ identities = sa.Table(
     sa.Column("channel", sa.String(16), primary_key=True),
     sa.Column("external_id", sa.String(128), primary_key=True),
     sa.Column("person_id", sa.ForeignKey("people.id"), nullable=False, index=True),
+    brought_by(),
 )
 
 chats = sa.Table(
@@ -60,6 +68,7 @@ chats = sa.Table(
     sa.Column("settings", sa.JSON, nullable=False),
     sa.Column("person_id", sa.ForeignKey("people.id"), index=True),
     sa.Column("created_at", UtcTimestamp, nullable=False),
+    brought_by(),
     sa.UniqueConstraint("channel", "external_id", "thread"),
 )
 
@@ -192,6 +201,7 @@ tasks = sa.Table(
     sa.Column("persona", sa.String(64), nullable=False, server_default=""),
     sa.Column("cap", sa.String(32), nullable=False, server_default=""),
     sa.Column("use_memory", sa.Boolean, nullable=False, server_default=sa.true()),
+    brought_by(),
     sa.Index("ix_tasks_queue", *_QUEUE),
     _partial("ix_tasks_aging", "waiting_since", "status = 'pending' AND rank > 1"),
     _partial("ix_tasks_wake", "wake_at", "wake_at IS NOT NULL"),
@@ -357,6 +367,7 @@ usage = sa.Table(
     sa.Column("cost_micros", sa.BigInteger),
     # The estimated part of the tokens: those of an answer or call that was cut off.
     sa.Column("estimated_tokens", sa.Integer, nullable=False, server_default="0"),
+    brought_by(),
 )
 
 # Calls that a model service may bill although their answer never arrives.
@@ -560,6 +571,7 @@ schedules = sa.Table(
     sa.Column("respects_quiet_hours", sa.Boolean, nullable=False),
     sa.Column("next_due", UtcTimestamp),
     sa.Column("created_at", UtcTimestamp, nullable=False),
+    brought_by(),
     _partial("ix_schedules_due", "next_due id", _DUE),
 )
 

@@ -14,6 +14,7 @@ from storage.db import Database, Transaction, record_from, records_from, row_fro
 from storage.dialect import PreparedWrite
 from storage.ids import MAX_CANDIDATES, parse_id_prefix, single_match
 from storage.memory.withheld_turns import erase_ended_conversation
+from storage.records.people import ChatId
 from storage.records.workers import ModelSession, SessionInfo, TranscriptRow
 
 _S = schema.sessions.c
@@ -75,6 +76,11 @@ _MESSAGES_AFTER = (
     .where(_M.session_id == bindparam("which"), _M.seq > bindparam("known"))
     .order_by(_M.seq)
 )
+
+
+def chat_session_key(chat: ChatId) -> str:
+    """The key of a chat's conversation."""
+    return f"chat:{chat}"
 
 
 class SessionRepo:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from storage.dialect import UtcTimestamp
-from storage.schema import metadata
+from storage.schema import brought_by, metadata
 
 web_sessions = sa.Table(
     "web_sessions",
@@ -18,6 +18,7 @@ web_sessions = sa.Table(
     sa.Column("seen_at", UtcTimestamp, nullable=False),
     sa.Column("expires_at", UtcTimestamp, nullable=False),
     sa.Column("user_agent", sa.Text, nullable=False),
+    brought_by(),
 )
 
 web_keys = sa.Table(
@@ -31,4 +32,5 @@ web_keys = sa.Table(
     sa.Column("created_at", UtcTimestamp, nullable=False),
     sa.Column("seen_at", UtcTimestamp),
     sa.Column("expires_at", UtcTimestamp),
+    brought_by(),
 )

@@ -152,6 +152,7 @@ def make_approval(
     approvers: tuple[str, ...] = (),
 ) -> Approval:
     decided = state in {ApprovalState.APPROVED, ApprovalState.REJECTED}
+    sides = {"name": "Olga", "role": "owner", "accounts": ["telegram:7", "web:local"]}
     return Approval(
         id=id,
         kind=kind,
@@ -169,6 +170,7 @@ def make_approval(
         reason="too early" if state is ApprovalState.REJECTED else "",
         created_at=NOW,
         expires_at=NOW + timedelta(hours=1),
+        payload={"kept": sides, "joined": sides} if kind is ApprovalKind.LINK else {},
     )
 
 

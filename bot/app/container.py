@@ -405,6 +405,7 @@ def _build_handler_services(
         channel_setup=_build_channel_setup(store, clock, alerts, reloader),
         people=store.people,
         pairings=store.pairings,
+        account_links=store.account_links,
         web_sessions=web_sessions,
         approvals=ApprovalService(store.approvals, engine.on_decided),
         costs=_build_costs(store, clock, engine.rules.caps),
@@ -415,9 +416,7 @@ def _build_handler_services(
         cards=SentCardService(store.outbox, store.chats),
         courier=courier,
         journal=engine.journal,
-        tools=StandingPermissionService(
-            grants=store.grants, calls=store.tool_calls, mask=mask, now=clock.now
-        ),
+        tools=_build_permissions(store, clock, mask),
         personas=workers.personas,
         prompts=engine.evolution.service,
         mcp=workers.mcp_servers,
@@ -440,6 +439,14 @@ def _build_handler_services(
         memory=build_memory_port(
             settings, store, clock, writer=engine.memory_writer, retrieval=engine.memory
         ),
+    )
+
+
+def _build_permissions(
+    store: RepositorySet, clock: Clock, mask: Callable[[str], str]
+) -> StandingPermissionService:
+    return StandingPermissionService(
+        grants=store.grants, calls=store.tool_calls, mask=mask, now=clock.now
     )
 
 

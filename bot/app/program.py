@@ -22,6 +22,7 @@ from bot.engine.llm.backend import OFFLINE_NAME
 from bot.engine.tasks.next_prompt import CallPreview, preview_next_prompt
 from bot.transports.alerts import alert_text
 from cards.catalog import catalog_for
+from handlers.account_link_notices import link_notifier
 from storage.errors import DataDirectoryInUse
 from storage.people import PeopleRepo
 from storage.records.people import Channel, Language
@@ -42,6 +43,8 @@ async def serve(
         async with open_container(settings) as core:
             core.reloader.restart.connect(restart.set, stop.set)
             await _demote_unlisted_owners(core.repositories.people)
+            await core.repositories.account_links.gather()
+            await link_notifier(core.services).notify()
             workers = core.engine.workers
             # Detected before the first command, which also logs the sandbox.
             await asyncio.gather(workers.sandbox(), workers.models.refresh_cli_health())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, timedelta, tzinfo
 from functools import partial
@@ -20,7 +20,8 @@ from bot.engine.workspaces.projects import RepositoryAdoption
 from bot.transports.ports import Clock
 from cards.courier import Courier, OwnerCardSender
 from handlers.language import ChatLanguageResolver, TaskLanguageResolver
-from storage.approvals import ApprovalRepo
+from storage.account_links import AccountLinkRepo
+from storage.approvals import ApprovalRepo, DecisionHandler
 from storage.db import Database
 from storage.ids import IdGenerator
 from storage.key_value import KeyValueStore
@@ -47,6 +48,7 @@ class RepositorySet:
     key_values: KeyValueStore
     mcp_consents: McpConsents
     pairings: PairingRepo
+    account_links: AccountLinkRepo
     approvals: ApprovalRepo
     inbox: InboxRepo
     outbox: OutboxRepo
@@ -99,6 +101,7 @@ def build_repositories(
     pairings = PairingRepo(
         db, ids, people=people, chats=chats, key_values=key_values, now=clock.now
     )
+    account_links = AccountLinkRepo(db, ids, people, key_values, now=clock.now)
     work = TaskStore.from_database(db)
     task_language = TaskLanguageResolver(people, language)
     calls, grants = ToolCallRepo(db), PermissionGrantRepo(db)
@@ -114,13 +117,13 @@ def build_repositories(
         key_values=key_values,
         mcp_consents=mcp_consents,
         pairings=pairings,
+        account_links=account_links,
         approvals=ApprovalRepo(
             db,
             now=clock.now,
             decision_handlers={
-                ApprovalKind.PAIRING: pairings.apply_decision,
+                **_access_effects(pairings, account_links, mcp_consents),
                 ApprovalKind.MEMORY: review.apply_approval,
-                ApprovalKind.MCP: mcp_consents.apply_decision,
                 ApprovalKind.PROMPT: PromptDecisions(versions=work.versions, now=clock.now).apply,
                 **_task_effects(work, people, task_language, clock, decisions).consequences,
             },
@@ -140,6 +143,16 @@ def build_repositories(
         candidate_review=review,
         clock=clock,
     )
+
+
+def _access_effects(
+    pairings: PairingRepo, links: AccountLinkRepo, mcp: McpConsents
+) -> Mapping[ApprovalKind, DecisionHandler]:
+    return {
+        ApprovalKind.PAIRING: pairings.apply_decision,
+        ApprovalKind.LINK: links.apply_decision,
+        ApprovalKind.MCP: mcp.apply_decision,
+    }
 
 
 def _build_review(

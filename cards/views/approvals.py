@@ -12,6 +12,7 @@ from cards import formats, model
 from cards.actions import Action, AnswerQuestion, DecideApproval, RequestApprovalAgain, ShowTask
 from cards.catalog import TextCatalog
 from cards.permission_reasons import describe_reason
+from cards.views.account_links import link_request_text
 from cards.views.costs import budget_lines, extend_label
 from cards.views.prompts import change_notes
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
@@ -291,6 +292,8 @@ def _facts(approval: Approval, words: TextCatalog) -> tuple[tuple[str, str], ...
 def _detail_blocks(approval: Approval, words: TextCatalog) -> list[model.Block]:
     if _is_budget_request(approval):
         return [model.TextBlock("\n\n".join(budget_lines(approval.payload, words)))]
+    if approval.kind is ApprovalKind.LINK:
+        return [model.TextBlock(link_request_text(approval.payload, words))]
     detail = formats.truncate(approval.detail, _MAX_DETAIL)
     if approval.kind in _EXACT_KINDS:
         return _exact_blocks(approval, words)
@@ -345,11 +348,11 @@ def _language(approval: Approval) -> str:
 
 
 def _title_text(approval: Approval, words: TextCatalog) -> str:
-    """The title; a pairing's is a name chosen by a stranger, so it is escaped and introduced."""
-    if approval.kind is not ApprovalKind.PAIRING:
+    """The title; a name that a person chose is escaped and introduced."""
+    if approval.kind not in {ApprovalKind.PAIRING, ApprovalKind.LINK}:
         return formats.single_line(approval.title, _MAX_TITLE)
     name = formats.escape_markdown(approval.title or "?", _MAX_NAME)
-    return words("approval.pairing_title", name=name)
+    return words(f"approval.{approval.kind}_title", name=name)
 
 
 def _is_budget_request(approval: Approval) -> bool:
@@ -362,21 +365,23 @@ def _approve_label(approval: Approval, words: TextCatalog) -> str:
     return words(f"approval.yes.{approval.kind}")
 
 
+_NOTES = {
+    ApprovalKind.PAIRING: "approval.note_pairing",
+    ApprovalKind.QUESTION: "tools.note_question",
+    ApprovalKind.MCP: "mcp.consent.note",
+    ApprovalKind.LINK: "link.ask_note",
+}
+
+
 def _note_text(approval: Approval, words: TextCatalog) -> str:
     match approval.kind:
-        case ApprovalKind.PAIRING:
-            return words("approval.note_pairing", id=approval.id)
-        case ApprovalKind.QUESTION:
-            return words("tools.note_question", id=approval.id)
-        case ApprovalKind.MCP:
-            return words("mcp.consent.note", id=approval.id)
         case ApprovalKind.TOOL if approval.payload.get("pattern"):
             scope = "task" if approval.task_id else "chat"
             return words("tools.note", id=approval.id, scope=scope)
         case ApprovalKind.TOOL:
             return words("tools.note_once", id=approval.id)
         case _:
-            return words("approval.note", id=approval.id)
+            return words(_NOTES.get(approval.kind, "approval.note"), id=approval.id)
 
 
 def _control_blocks(

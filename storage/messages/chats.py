@@ -45,7 +45,12 @@ _KNOWN_SENDERS = identities.join(people, people.c.id == identities.c.person_id)
 
 # The chat and its sender's account in one query.
 _WITH_SENDER = (
-    select(chats, identities.c.person_id.label("partner"), people.c.name.label("partner_name"))
+    select(
+        chats,
+        identities.c.person_id.label("partner"),
+        identities.c.brought_by.label("partner_brought_by"),
+        people.c.name.label("partner_name"),
+    )
     .select_from(
         chats.outerjoin(
             _KNOWN_SENDERS,
@@ -157,11 +162,10 @@ class ChatRepo:
             person_id=partner or chat.person_id,
         )
         if seen != chat:
-            await tx.execute(
-                update(chats)
-                .where(chats.c.id == chat.id)
-                .values(kind=seen.kind.value, title=seen.title, person_id=seen.person_id)
-            )
+            values = {"kind": seen.kind.value, "title": seen.title, "person_id": seen.person_id}
+            if partner:
+                values["brought_by"] = row.partner_brought_by
+            await tx.execute(update(chats).where(chats.c.id == chat.id).values(values))
         return seen
 
     async def update_settings(self, chat_id: ChatId, **changes: Any) -> Chat:

@@ -25,6 +25,7 @@ class ApprovalKind(StrEnum):
     MEMORY = "memory"
     PROMPT = "prompt"
     MCP = "mcp"
+    LINK = "link"
 
 
 class ApprovalState(StrEnum):

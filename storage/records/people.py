@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import NewType
@@ -56,12 +57,45 @@ class Person:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
     """A person with their accounts. `is_configured_owner`: the settings make them an owner.
-    `is_local_web_owner`: they use the local web chat and are always an owner."""
+    `is_local_web_owner`: they use the local web chat and are always an owner. `joined` are the
+    accounts that were linked to the main one, with the persons they were of."""
 
     person: Person
     accounts: tuple[tuple[Channel, str], ...]
     is_configured_owner: bool = False
     is_local_web_owner: bool = False
+    joined: Mapping[tuple[Channel, str], PersonId] = field(default_factory=dict)
+
+
+class AccountLinkState(StrEnum):
+    """The code of an OPEN link can be used. ASKED waits for a confirmation, LINKED holds, REFUSED
+    never held, ENDED was taken apart. REVOKED: `joined` has no access any more."""
+
+    OPEN = "open"
+    ASKED = "asked"
+    LINKED = "linked"
+    REFUSED = "refused"
+    ENDED = "ended"
+    REVOKED = "revoked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountLink:
+    """Two persons who are one: `joined`, whose accounts are of `kept` while the link holds. The
+    `maker` made the code in `maker_chat`, the `taker` used it."""
+
+    id: str
+    state: AccountLinkState
+    maker: PersonId
+    maker_chat: ChatId
+    taker: PersonId | None
+    taker_chat: ChatId | None
+    kept: PersonId | None
+    joined: PersonId | None
+    created_at: datetime
+    expires_at: datetime
+    linked_at: datetime | None
+    ended_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

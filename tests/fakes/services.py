@@ -32,6 +32,7 @@ from storage.records.channels import ChannelState, OwnerCode, TelegramConnection
 from storage.records.feishu_setup import FeishuApp, FeishuSetup, FeishuStepState, SetupSession
 from storage.records.messages import IncomingMessage, ReceivedEvent
 from storage.records.people import (
+    AccountLink,
     ApiToken,
     Channel,
     Chat,
@@ -421,6 +422,30 @@ class FakeStandingPermissions:
         return [each for each in self.made if each.task_id == task_id][-limit:]
 
 
+class FakeAccountLinks:
+    """Nobody is linked, and no code works."""
+
+    async def create_code(self, person: Person, chat: ChatId) -> tuple[str, datetime]:
+        return "23456789", NOW + timedelta(minutes=10)
+
+    async def use_code(self, code: str, person: Person, chat: ChatId) -> Approval:
+        raise NotFound("link_code", code)
+
+    async def unlink(self, joined: PersonId, *, session: str = "") -> AccountLink:
+        raise NotFound("account", joined)
+
+    async def revoke(self, channel: Channel, external_id: str, *, session: str = "") -> AccountLink:
+        raise NotFound("account", external_id)
+
+    async def list_untold(self) -> Sequence[AccountLink]:
+        return ()
+
+    async def mark_told(self, link: AccountLink) -> None: ...
+
+    async def list_chats(self, link: AccountLink) -> Sequence[Chat]:
+        return ()
+
+
 class FakePairings:
     """Codes are `CODE1`, `CODE2`, … in the order of asking."""
 
@@ -757,6 +782,7 @@ class FakeServices:
             channel_setup=FakeChannelSetup(),
             people=self.people,
             pairings=self.pairings,
+            account_links=FakeAccountLinks(),
             web_sessions=self.web_sessions,
             approvals=self.approvals,
             costs=self.costs,

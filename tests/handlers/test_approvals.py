@@ -245,7 +245,10 @@ async def test_who_comes_second_is_told_who_was_first() -> None:
     assert "Ann decided first" in late.toast
 
 
-_BY_THE_WAY = (ApprovalKind.PAIRING, ApprovalKind.MEMORY, ApprovalKind.PROMPT, ApprovalKind.MCP)
+_BY_THE_WAY = (
+    *(ApprovalKind.PAIRING, ApprovalKind.MEMORY, ApprovalKind.PROMPT, ApprovalKind.MCP),
+    ApprovalKind.LINK,
+)
 
 
 @pytest.mark.parametrize("kind", [each for each in ApprovalKind if each not in _BY_THE_WAY])

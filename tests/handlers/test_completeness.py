@@ -51,6 +51,7 @@ from cards.actions import (
     SubmitMessageForm,
     SubmitTaskForm,
     SubmitWorkflowInputs,
+    UnlinkAccount,
     UseSkill,
 )
 from cards.catalog import TextCatalog, catalog_for, command_help
@@ -109,6 +110,7 @@ EXAMPLES: dict[type, Action] = {
         ChoosePersona(name="tester"),
         ConfirmPersonChange(person_id="ann", remove=True),
         ApplyPersonChange(person_id="ann", remove=True),
+        UnlinkAccount(account=""),
         EndWebSession(session_id="s2"),
         ListApprovals(),
         OpenPage(page="setup"),

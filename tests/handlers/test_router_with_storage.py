@@ -42,6 +42,7 @@ class RouterOnStorage:
             self.world.services,
             people=room.people,
             pairings=room.pairings,
+            account_links=room.account_links,
             approvals=room.approvals,
             buttons=ButtonClaimService(room.actions),
             cards=SentCardService(room.outbox, room.chats),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from storage.account_links import AccountLinkRepo
 from storage.approvals import ApprovalRepo
 from storage.db import Database
 from storage.ids import IdGenerator
@@ -43,10 +44,20 @@ class MessageStore:
             key_values=self.key_values,
             now=lambda: self.now,
         )
+        self.account_links = AccountLinkRepo(
+            self.db,
+            self.ids,
+            people=self.people,
+            key_values=self.key_values,
+            now=lambda: self.now,
+        )
         self.approvals = ApprovalRepo(
             self.db,
             now=lambda: self.now,
-            decision_handlers={ApprovalKind.PAIRING: self.pairings.apply_decision},
+            decision_handlers={
+                ApprovalKind.PAIRING: self.pairings.apply_decision,
+                ApprovalKind.LINK: self.account_links.apply_decision,
+            },
         )
         self.inbox = InboxRepo(self.db)
         self.outbox = OutboxRepo(self.db)

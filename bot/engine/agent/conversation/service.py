@@ -68,7 +68,7 @@ from storage.records.people import ChatId, Language
 from storage.records.system import ModelChoice
 from storage.records.tasks import TaskPriority
 from storage.records.workers import ModelSession
-from storage.sessions import SessionRepo
+from storage.sessions import SessionRepo, chat_session_key
 
 if TYPE_CHECKING:
     from bot.engine.agent.requested_files import RequestedFiles
@@ -208,7 +208,7 @@ class ConversationService:
                     try:
                         return await self._answer(question, stream, prepare_commit, instead)
                     except BackendError as error:
-                        session = await self._sessions.find_open(_session_key(question.chat.id))
+                        session = await self._sessions.find_open(chat_session_key(question.chat.id))
                         if session is None:
                             raise
                         instead = await self._select_next(question, error, session, begun)
@@ -242,12 +242,12 @@ class ConversationService:
     async def reset(self, chat_id: ChatId) -> bool:
         self.interrupt(chat_id)
         await self._stopped.clear(chat_id)
-        closed = await self._gateway.close_session(_session_key(chat_id))
+        closed = await self._gateway.close_session(chat_session_key(chat_id))
         self._suspension.wake()
         return closed
 
     async def state(self, chat_id: ChatId) -> ConversationState | None:
-        session = await self._sessions.find_open(_session_key(chat_id))
+        session = await self._sessions.find_open(chat_session_key(chat_id))
         if session is None:
             return None
         return ConversationState(
@@ -425,7 +425,7 @@ class ConversationService:
             return choose_model(
                 self._gateway, self._auto_choice, question, persona, pictures=pictures
             )
-        session = await self._sessions.find_open(_session_key(question.chat.id))
+        session = await self._sessions.find_open(chat_session_key(question.chat.id))
         if session is None:
             raise BackendDenied("the conversation has ended")
         return self._gateway.select_backend(
@@ -454,7 +454,7 @@ class ConversationService:
     async def _open_session(
         self, question: ChatQuestion, chosen: SelectedBackend, persona: str
     ) -> ModelSession:
-        key = _session_key(question.chat.id)
+        key = chat_session_key(question.chat.id)
         session = await self._sessions.find_open(key)
         goes_on = question.is_continuation or (
             session is not None and can_resume(session, _turn_key(question))
@@ -594,7 +594,3 @@ def _turn_key(question: ChatQuestion) -> str:
     """Empty for a continuation: what repeats it are its suspended calls, and they stay so until
     the whole turn is stored."""
     return "" if question.is_continuation else f"chat {question.source}"
-
-
-def _session_key(chat_id: ChatId) -> str:
-    return f"chat:{chat_id}"

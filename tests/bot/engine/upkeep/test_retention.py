@@ -15,7 +15,7 @@ from bot.config.settings import RetentionSettings
 from bot.engine.llm.acp.agent_config import BUILT_IN_AGENTS
 from bot.engine.tasks.system_status import measure_disk_use
 from bot.engine.upkeep import RetentionService
-from storage import autonomy_schema, web_schema  # noqa: F401 - add their tables
+from storage import account_schema, autonomy_schema, web_schema  # noqa: F401 - add their tables
 from storage.db import Database
 from storage.records.tasks import Task
 from storage.retention import RetentionRepo
@@ -291,7 +291,9 @@ GROWS_WITH_SETTING = {
     "spans_days": {"spans"},
 }
 BOUNDED = {
-    "people and what they configured": {"people", "identities", "chats", "skills", "tool_grants"},
+    "people and what they configured": {
+        *("people", "identities", "account_links", "chats", "skills", "tool_grants")
+    },
     "the history, some kB a task": {
         *("tasks", "task_logs", "task_graphs", "node_runs", "node_attempts", "sessions"),
         "attempt_versions",

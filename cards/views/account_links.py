@@ -1,0 +1,110 @@
+"""Renders the linking of accounts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from cards import formats, model
+from cards.actions import UnlinkAccount
+from cards.catalog import TextCatalog
+from storage.records.people import AccountLinkState, Channel, Member, PersonRole
+
+_MAX_NAME = 60
+_MAX_ACCOUNT = 80
+_MAX_BUTTONS = 8
+
+
+def link_code_card(
+    code: str, expires_at: datetime, words: TextCatalog, *, zone: ZoneInfo
+) -> model.Card:
+    until = formats.time_of_day(expires_at, zone)
+    return model.titled_card(
+        words("link.code_title"),
+        model.TextBlock(words("link.code_text", code=code)),
+        model.FieldsBlock(((words("link.code"), code),)),
+        model.NoteBlock(words("link.code_note", until=until)),
+    )
+
+
+def link_request_text(payload: Mapping[str, Any], words: TextCatalog) -> str:
+    """Who would be one person, and which rights hold then."""
+    kept, joined = payload["kept"], payload["joined"]
+    lines = [
+        words("link.ask_text", kept=_side(kept, words), joined=_side(joined, words)),
+        words("link.ask_then"),
+    ]
+    if kept["role"] != joined["role"]:
+        lines.append(words("link.ask_rights"))
+    return "\n\n".join(lines)
+
+
+def accounts_card(member: Member, words: TextCatalog) -> model.Card:
+    """The accounts of one person. Those that were linked can be taken apart."""
+    rows = [
+        f"- {account_text(each, words)}"
+        + ("" if each in member.joined else f" · {words('link.main')}")
+        for each in member.accounts
+    ]
+    blocks: list[model.Block] = [model.TextBlock("\n".join(rows))]
+    buttons = tuple(
+        model.CardButton(
+            words("link.button_unlink", account=account_text(each, words, escaped=False)),
+            UnlinkAccount(account=account_name(each)),
+        )
+        for each in member.joined
+    )
+    if buttons:
+        blocks.append(model.ButtonsBlock(buttons[:_MAX_BUTTONS]))
+    blocks.append(model.NoteBlock(words("link.list_note" if buttons else "link.list_none")))
+    return model.titled_card(words("link.list_title", n=len(member.accounts)), *blocks)
+
+
+def link_news_card(
+    state: AccountLinkState, accounts: Sequence[tuple[Channel, str]], words: TextCatalog
+) -> model.Card:
+    """Tells both sides. `accounts` are those of the reader as they are now."""
+    text = words(f"link.told_{state}")
+    listed = "\n".join(f"- {account_text(each, words)}" for each in accounts)
+    blocks = [model.TextBlock(text), *([model.TextBlock(listed)] if listed else [])]
+    return model.titled_card(
+        words(f"link.told_{state}_title"),
+        *blocks,
+        model.NoteBlock(words(f"link.told_{state}_note")),
+        tone=model.CardTone.WARN,
+    )
+
+
+def account_text(account: tuple[Channel, str], words: TextCatalog, *, escaped: bool = True) -> str:
+    channel, external_id = account
+    if channel is Channel.WEB:
+        return words("channel.web")
+    shown = formats.escape_markdown if escaped else formats.single_line
+    return f"{words(f'channel.{channel}')} {shown(external_id, _MAX_ACCOUNT)}"
+
+
+def account_name(account: tuple[Channel, str]) -> str:
+    """As it is typed."""
+    return ":".join(account)
+
+
+def accounts_data(member: Member) -> Mapping[str, Any]:
+    return {
+        "id": member.person.id,
+        "accounts": [
+            {"account": account_name(each), "main": each not in member.joined}
+            for each in member.accounts
+        ],
+    }
+
+
+def _side(side: Mapping[str, Any], words: TextCatalog) -> str:
+    accounts = []
+    for each in side["accounts"]:
+        channel, _, external_id = str(each).partition(":")
+        accounts.append(account_text((Channel(channel), external_id), words))
+    name = formats.escape_markdown(str(side["name"]), _MAX_NAME)
+    role = words(f"people.role_{PersonRole(side['role'])}")
+    return f"**{name}** ({role}; {', '.join(accounts)})"

@@ -1,0 +1,50 @@
+"""Tells people that accounts were linked or taken apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cards.catalog import catalog_for
+from cards.courier import Courier
+from cards.views.account_links import link_news_card
+from handlers.language import language_of_chat
+from handlers.ports import AccountLinkPort, HandlerServices, PeoplePort
+from storage.records.messages import DeliveryUrgency
+from storage.records.people import AccountLink, Chat, Language, Member
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountLinkNotifier:
+    """Tells both sides of links that were made or ended. `language` is that of all cards, None for
+    the reader's."""
+
+    links: AccountLinkPort
+    people: PeoplePort
+    courier: Courier
+    language: Language | None = None
+
+    async def notify(self) -> None:
+        """Safe to repeat. At each start too: a crash may come between a change and its notice."""
+        for link in await self.links.list_untold():
+            members = await self.people.list_members()
+            for chat in await self.links.list_chats(link):
+                await self._tell(link, chat, members)
+            await self.links.mark_told(link)
+
+    async def _tell(self, link: AccountLink, chat: Chat, members: Sequence[Member]) -> None:
+        language = self.language or await language_of_chat(self.people, chat)
+        own = [each for each in members if each.person.id == chat.person_id]
+        card = link_news_card(
+            link.state,
+            own[0].accounts if own else (),
+            catalog_for(language or Language.ENGLISH),
+        )
+        key = f"link:{link.id}:{link.state}:{chat.id}"
+        await self.courier.send(chat.id, card, key=key, urgency=DeliveryUrgency.NOTICE)
+
+
+def link_notifier(services: HandlerServices) -> AccountLinkNotifier:
+    return AccountLinkNotifier(
+        links=services.account_links, people=services.people, courier=services.courier
+    )

@@ -1,0 +1,107 @@
+"""Handles /link and /unlink: one person with accounts on several channels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cards import formats
+from cards.model import CardTone, notice_card
+from cards.views import account_links as views
+from handlers.account_link_notices import link_notifier
+from handlers.approvals import show_request
+from handlers.errors import UsageError, UserError
+from handlers.request import CommandRegistry, Reply, Request
+from storage.errors import NotFound
+from storage.records.people import AccountLink, Channel, Member
+
+commands = CommandRegistry("people")
+
+_MAX_CODE = 64
+_MAX_TYPED = 80
+_REVOKE_WORDS = {"revoke", "撤销"}
+
+
+@commands("link", aliases=("关联", "绑定"), immediate=True)
+async def link_account(request: Request) -> Reply:
+    """Make a code or, with one, ask for the confirmation."""
+    _check_private(request, "link")
+    links, words = request.services.account_links, request.words
+    if not request.args:
+        code, until = await links.create_code(request.person, request.chat.id)
+        card = views.link_code_card(code, until, words, zone=request.zone)
+        return Reply(card=card, data={"code": code, "expires_at": until.isoformat()})
+    approval = await links.use_code(request.args[:_MAX_CODE], request.person, request.chat.id)
+    await show_request(request, approval)
+    here = approval.chat_id == request.chat.id
+    text = words("link.confirm_here" if here else "link.confirm_there")
+    return Reply(card=notice_card("", text), data={"approval": approval.id})
+
+
+@commands("unlink", aliases=("取消关联", "解绑"), immediate=True)
+async def unlink_account(request: Request) -> Reply:
+    """List the person's accounts, or take one apart or its access away."""
+    _check_private(request, "unlink")
+    name, _, word = request.args.strip().partition(" ")
+    members = await request.services.people.list_members()
+    if not name:
+        own = next(each for each in members if each.person.id == request.person.id)
+        return Reply(card=views.accounts_card(own, request.words), data=views.accounts_data(own))
+    revoke = word.strip().casefold() in _REVOKE_WORDS
+    if word and not revoke:
+        raise UsageError("unlink")
+    member, account = _find_account(request, members, name)
+    links, session = request.services.account_links, request.web_session
+    if revoke:
+        link = await links.revoke(*account, session=session)
+    elif account in member.joined:
+        link = await links.unlink(member.joined[account], session=session)
+    else:
+        raise UserError("main_account", account=views.account_name(account))
+    await _end_conversations(request, link)
+    await link_notifier(request.services).notify()
+    key = "link.revoked" if revoke else "link.unlinked"
+    text = request.words(key, account=views.account_text(account, request.words))
+    data = {"account": views.account_name(account), "revoked": revoke}
+    return Reply(card=notice_card("", text, tone=CardTone.GOOD), data=data)
+
+
+async def unlink_by_button(request: Request, account: str, card_key: str) -> Reply:
+    reply = await unlink_account(replace(request, args=account))
+    return replace(reply, key=card_key, in_place=True)
+
+
+async def _end_conversations(request: Request, link: AccountLink) -> None:
+    for chat in await request.services.account_links.list_chats(link):
+        request.services.conversations.interrupt(chat.id)
+        await request.services.conversations.reset(chat.id)
+
+
+def _check_private(request: Request, command: str) -> None:
+    if not request.in_private:
+        raise UserError("only_in_private", command=command)
+
+
+def _find_account(
+    request: Request, members: Sequence[Member], name: str
+) -> tuple[Member, tuple[Channel, str]]:
+    """One's own account by its channel or in full; that of others, for owners, in full only."""
+    sought = name.casefold()
+    own = [each for each in members if each.person.id == request.person.id]
+    seen = members if request.by_owner else own
+    exact = [
+        (member, account)
+        for member in seen
+        for account in member.accounts
+        if views.account_name(account).casefold() == sought
+    ]
+    there = [
+        (member, account)
+        for member in own
+        for account in member.accounts
+        if account[0].value == sought
+    ]
+    found = exact or there
+    if len(found) != 1:
+        raise NotFound("account", formats.single_line(name, _MAX_TYPED))
+    return found[0]
