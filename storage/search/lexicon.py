@@ -133,12 +133,14 @@ ENGLISH_STOP_WORDS = frozenset(_ENGLISH_FILLERS.split())
 
 _WORK_WORDS = """
 change command content contents create edit file files folder line lines make number output read
-result results run step steps task tasks text use write
+report result results run step steps task tasks text use write
+csv html ini json log md pdf py sh toml txt yaml yml
 """
 WORK_WORDS = frozenset(_WORK_WORDS.split()) | frozenset(
     ("文件", "读取", "写入", "运行", "执行", "任务", "步骤", "内容", "结果", "输出", "创建", "修改")
 )
-"""Words of nearly every order: that two share one says nothing about their subjects."""
+"""Words of nearly every order, and endings of file names: that two orders share one says nothing
+about their subjects."""
 
 _QUESTION_WORDS = """
 according anything certain currently describe different discuss exact exactly kind many

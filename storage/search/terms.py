@@ -135,6 +135,14 @@ def without_work_words(terms: Mapping[str, float]) -> Mapping[str, float]:
     return telling or terms
 
 
+def shared_subject(one: str, other: str) -> float:
+    """How much of the shorter text's subject the other has too, from 0 to 1: of its words but for
+    those of nearly every order."""
+    subjects = [without_work_words(dict.fromkeys(tokenize(text), 1.0)) for text in (one, other)]
+    least = min(map(len, subjects))
+    return len(subjects[0].keys() & subjects[1].keys()) / least if least else 0.0
+
+
 def sender_terms(sender: str) -> Iterator[str]:
     """Terms by which a sender's entries are found; no word of a text looks like them."""
     for term in tokenize(sender):

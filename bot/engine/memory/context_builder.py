@@ -20,6 +20,8 @@ from cards.failure_texts import without_failure_texts
 from cards.formats import strip_invisible
 from storage.memory.entries import MemoryEntryRepo
 from storage.records.memory import (
+    PROJECT_KEY,
+    USER_TEXT_LENGTH_KEY,
     EntryId,
     MemoryEntry,
     MemoryKind,
@@ -28,6 +30,7 @@ from storage.records.memory import (
     MemoryScopeKind,
 )
 from storage.records.people import ChatId
+from storage.search.terms import shared_subject
 
 _MIN_LETTERS = 5
 _MIN_CHARS = 15
@@ -245,6 +248,8 @@ _MIN_RELEVANCE = 0.3
 """Minimum relevance of entries retrieved without a request: a word that many entries have is not
 enough."""
 _MIN_LINK_WEIGHT = 0.2
+_MIN_SHARED_SUBJECT = 0.5
+"""Minimum share of a step's subject that another task has, for the step to be told of it."""
 _RETRIEVED_KINDS = (
     MemoryKind.CELL,
     MemoryKind.FACT,
@@ -364,6 +369,7 @@ class MemoryContextBuilder:
             )
             for each in [*await self._find_episodes(reader, query, found), *found]
             if _is_relevant(each)
+            and (session.chat is not None or _is_of_use(each.entry, reader, query))
             and self._is_not_suppressed(each.entry)
             and (entry := _without_failures(each.entry)).text
             and is_fresh(entry)
@@ -477,6 +483,20 @@ def _without_failures(entry: MemoryEntry) -> MemoryEntry:
 def _is_relevant(found: MemoryMatch) -> bool:
     """Being said on the same day alone does not make an entry relevant."""
     return found.parts.get("link", 1.0) >= _MIN_LINK_WEIGHT
+
+
+def _is_of_use(entry: MemoryEntry, reader: MemoryReader, query: str) -> bool:
+    """Whether a step of a task is to be told of the entry. What another task was asked and has
+    brought is of use only where both work in one folder and are about the same, or the step refers
+    back: weak models take it for their own work. The tools find it nevertheless."""
+    is_other_task = entry.kind is MemoryKind.CELL and entry.origin is MemoryOrigin.TASK
+    if not is_other_task or _BACK_REFERENCE.search(query):
+        return True
+    if entry.extra.get(PROJECT_KEY, "") != reader.project:
+        return False
+    said = entry.extra.get(USER_TEXT_LENGTH_KEY)
+    asked = entry.text[:said] if isinstance(said, int) and said > 0 else entry.text
+    return shared_subject(query, asked) >= _MIN_SHARED_SUBJECT
 
 
 def _is_from_session(entry: MemoryEntry, session: ContextSession) -> bool:

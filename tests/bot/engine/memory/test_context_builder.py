@@ -12,12 +12,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bot.engine.memory.context_builder import should_retrieve
+from bot.engine.memory.context_builder import ContextSession, MemoryContext, should_retrieve
 from bot.engine.memory.retriever import MemoryRetriever
 from bot.engine.memory.token_budget import estimate_tokens
 from cards.catalog import catalog_for
 from storage.records.memory import (
     GLOBAL_SCOPE,
+    PROJECT_KEY,
+    USER_TEXT_LENGTH_KEY,
     MemoryKind,
     MemoryMatch,
     MemoryOrigin,
@@ -29,6 +31,7 @@ from storage.records.people import Language
 from tests.bot.engine.memory.retrieval_builders import (
     GROUP_SCOPE,
     MY_SCOPE,
+    PRIVATE_READER,
     RetrievalSetup,
     build_retrieval,
 )
@@ -74,6 +77,32 @@ async def test_words_of_every_order_recall_nothing(
         await it.ask(asked)
 
         assert "<memory>" not in it.prompt
+
+
+@pytest.mark.parametrize(
+    ("folder", "step", "is_told"),
+    [
+        ("/work/shop", "Sum up the harbour prices of May", True),
+        ("/work/other", "Sum up the harbour prices of May", False),
+        ("/work/other", "Sum up the harbour prices of May as you did before", True),
+        ("/work/shop", "Describe the harbour in a poem about fish, boats and salt", False),
+        ("/work/shop", "Draw the lighthouse", False),
+    ],
+)
+async def test_a_step_is_told_of_another_task_only_in_its_folder_and_on_its_subject(
+    tmp_path: Path, folder: str, step: str, is_told: bool
+) -> None:
+    asked = "Sum up the harbour prices of April"
+    async with build_retrieval(tmp_path) as it:
+        told = {PROJECT_KEY: "/work/shop", USER_TEXT_LENGTH_KEY: len(asked)}
+        done = f"{asked}\n\nIt makes 4711."
+        await it.keep(done, kind=MemoryKind.CELL, origin=MemoryOrigin.TASK, extra=told)
+        reader = replace(PRIVATE_READER, project=folder)
+        session = ContextSession(id="s", turns=0, started_at=it.world.clock())
+
+        found = await it.context_builder.build_aside(reader, step, session, MemoryContext())
+
+    assert ("4711" in found.text) is is_told
 
 
 async def test_what_is_known_for_good_stands_at_the_front_and_stays_the_same(
