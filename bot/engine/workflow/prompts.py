@@ -165,7 +165,10 @@ def step_prompt(
     plan, place = _PlanOutline(workflow), parse_activation(node.id)
     here = place.node if place is not None else node.id
     steps = _step_list(plan, runs, here)
-    if delivered.task:
+    words = f"{node.title}\n{node.detail}"
+    if node.detail == task.instruction:
+        words, parts = node.detail, _attachment_note(task)
+    elif delivered.task:
         parts = [
             f"The Boss's task: {formats.truncate(task.instruction, _MAX_GOAL)}",
             f"The plan: \n{steps}",
@@ -178,7 +181,7 @@ def step_prompt(
         ]
     parts += [
         *_step_results(plan, runs, here, delivered.steps),
-        f"Your step now: {node.title}\n{node.detail}".strip(),
+        f"Your step now: {words}".strip(),
         *format_messages(messages),
     ]
     if last_error:

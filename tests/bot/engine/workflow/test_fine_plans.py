@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from bot.engine.llm.answer_schemas import PlanAnswer, PlanStep, StepAnswer
-from bot.engine.llm.backend import BackendUnavailable
+from bot.engine.llm.backend import BackendUnavailable, RunPurpose
 from bot.engine.workflow.planner import is_joinable, plan_from_answer
 from storage.records.tasks import TaskStatus
 from tests.engine_harness import FakeBackend, run_engine
@@ -43,6 +43,13 @@ async def test_a_short_task_of_a_model_that_writes_its_calls_runs_as_one_step(
 
     assert backend.started_steps == ([TASK] if writes_calls else list(EDITOR))
     assert ("its steps were too small" in view.plan) is writes_calls
+    planning, first = backend.requests[0], backend.requests[1]
+    assert planning.purpose is RunPurpose.PLAN
+    if writes_calls:
+        assert not first.history, "a plan that is not followed is not read either"
+        assert first.prompt.count(TASK) == 1
+    else:
+        assert first.history
 
 
 async def test_a_worker_is_not_told_of_an_outage_of_its_model(tmp_path: Path) -> None:
