@@ -160,6 +160,19 @@ def walk(workspace: Path, path: str, *, skip: Collection[str] = ()) -> Iterator[
                         yield entry
 
 
+_NOT_IN_PATHS = ("*", "?", "{", "}", "<", ">", "`", "://", "\\", "\n", "\0")
+
+
+def is_workspace_path(path: str) -> bool:
+    """Whether it can be the relative path of a file in a workspace."""
+    whole = bool(path.strip()) and not path.startswith(("/", "~")) and not path.endswith("/")
+    return (
+        whole
+        and ".." not in PurePosixPath(path).parts
+        and not any(each in path for each in _NOT_IN_PATHS)
+    )
+
+
 def find_file(workspace: Path, name: str) -> Path | None:
     """Return where a claimed file of the workspace is; None if there is none."""
     try:

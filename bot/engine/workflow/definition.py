@@ -95,6 +95,11 @@ class WorkflowNode:
     limits: LimitOverrides = NO_OVERRIDES
 
     @property
+    def template(self) -> str:
+        """All of its texts that may have placeholders."""
+        return "\n".join((self.title, self.detail, *self.deliverables))
+
+    @property
     def spec(self) -> NodeTypeSpec[Any]:
         """The specification of the node's type; the task type's if the type is unknown."""
         return spec_of(self.type)

@@ -96,6 +96,7 @@ def _rename_in_node(node: WorkflowNode, names: Mapping[str, str]) -> WorkflowNod
         id=names.get(node.id, node.id),
         title=_rename_in_text(node.title, names),
         detail=_rename_in_text(node.detail, names),
+        deliverables=tuple(_rename_in_text(name, names) for name in node.deliverables),
         config=node.config
         and node.spec.rewrite(
             node.config,

@@ -14,6 +14,7 @@ from typing import Any
 from bot.engine.agent.model_calls import ModelReply, ModelRequest
 from bot.engine.llm.answer_schemas import MAX_TITLE, PlanAnswer, repair_json
 from bot.engine.llm.backend import AnswerCutByBudget, BackendDenied, InvalidAnswer
+from bot.engine.llm.workspace_files import is_workspace_path
 from bot.engine.llm.written_forms import brace_spans
 from bot.engine.workflow import prompts
 from bot.engine.workflow.definition import FORMAT_VERSION, Workflow, WorkflowNode
@@ -106,7 +107,6 @@ def _longest_json(text: str) -> Any:
     return None
 
 
-_NOT_IN_PATHS = ("*", "?", "{", "}", "<", ">", "`", "://", "\\", "\n", "\0")
 _FILE_SUFFIX = re.compile(r"\.[A-Za-z0-9_-]{1,12}")
 _BARE_FILES = frozenset(
     (
@@ -166,13 +166,10 @@ def plan_from_steps(answer: PlanAnswer) -> Workflow | None:
 
 
 def _is_workspace_file(path: str) -> bool:
-    """Whether it can be a relative path of a file in the workspace. Weak models name variables and
-    results here, which are not taken for files."""
+    """Weak models name variables and results here, which are not taken for files."""
     place = PurePosixPath(path)
-    whole = not path.startswith(("/", "~")) and not path.endswith("/")
     is_named = bool(_FILE_SUFFIX.fullmatch(place.suffix)) or place.name.casefold() in _BARE_FILES
-    is_plain = ".." not in place.parts and not any(each in path for each in _NOT_IN_PATHS)
-    return whole and is_plain and (is_named or "/" in path)
+    return is_workspace_path(path) and (is_named or "/" in path)
 
 
 def _looks_like_workflow(data: Any) -> bool:

@@ -489,7 +489,7 @@ def render_step(
 ) -> WorkflowNode:
     """The step with the path of this activation as its id, and its placeholders filled in. Long
     texts are truncated."""
-    if not any(hole in node.title or hole in node.detail for hole in _PLACEHOLDER_MARKS):
+    if not any(hole in node.template for hole in _PLACEHOLDER_MARKS):
         return replace(node, id=activation.path) if activation.path != node.id else node
     seen = scheduler.context(activation.scope, now)
     return replace(
@@ -497,6 +497,9 @@ def render_step(
         id=activation.path,
         title=formats.truncate(fill_template(node.title, seen.names, seen.warn), _MAX_TITLE),
         detail=_truncate_detail(fill_template(node.detail, seen.names, seen.warn)),
+        deliverables=tuple(
+            fill_template(name, seen.names, seen.warn) for name in node.deliverables
+        ),
     )
 
 

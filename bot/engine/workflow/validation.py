@@ -19,6 +19,8 @@ from itertools import islice
 from typing import Any
 
 from bot.config.step_limits import SECONDS_RANGE, TOKENS_RANGE, TURNS_RANGE
+from bot.engine.llm.answer_schemas import MAX_DELIVERABLES
+from bot.engine.llm.workspace_files import is_workspace_path
 from bot.engine.workflow.definition import (
     ROOT_GRAPH,
     ScopeGraph,
@@ -33,6 +35,7 @@ from bot.engine.workflow.expressions.evaluator import (
     CONSTANTS,
     find_placeholders,
     references,
+    replace_placeholders,
     syntax_tree,
     without_placeholders,
 )
@@ -75,7 +78,7 @@ def find_unknown_references(workflow: Workflow) -> Iterator[ValidationIssue]:
                 yield from checker.issues(text, node.id, node.id, f"{node.type}.{field}")
         if isinstance(node.settings, SwitchConfig):
             yield from checker.switch_issues(node.settings, node.id)
-        template = f"{node.title}\n{node.detail}"
+        template = node.template
         for expression in dict.fromkeys(find_placeholders(template)):
             for fault in checker.issues(expression, node.id, node.id, "prompt"):
                 yield with_escape_hint(fault, expression, template)
@@ -229,9 +232,27 @@ def _check_limits(node: WorkflowNode) -> Iterator[ValidationIssue]:
         yield ValidationIssue(key="no_limits_here", where=node.id, field="limits")
 
 
+def _check_deliverables(node: WorkflowNode) -> Iterator[ValidationIssue]:
+    if len(node.deliverables) > MAX_DELIVERABLES:
+        facts = {"least": 0, "most": MAX_DELIVERABLES}
+        yield ValidationIssue(key="out_of_range", where=node.id, field="deliverables", facts=facts)
+    for name in node.deliverables:
+        # What a placeholder brings is looked for in the workspace only.
+        if not is_workspace_path(replace_placeholders(name, lambda _hole, _expression: "x")):
+            yield ValidationIssue(
+                key="bad_deliverable",
+                where=node.id,
+                field="deliverables",
+                facts={"path": name[:_MAX_SHOWN]},
+            )
+    if node.deliverables and node.role is not NodeRole.TASK:
+        yield ValidationIssue(key="no_deliverables_here", where=node.id, field="deliverables")
+
+
 def _check_common_fields(node: WorkflowNode) -> Iterator[ValidationIssue]:
     yield from duration_issues(node.timeout, "timeout", where=node.id)
     yield from _check_limits(node)
+    yield from _check_deliverables(node)
     for issue in output_issues(node.output):
         yield replace(issue, where=node.id)
     if node.output and node.role is not NodeRole.TASK:
@@ -242,7 +263,7 @@ def _check_common_fields(node: WorkflowNode) -> Iterator[ValidationIssue]:
         and 1 <= node.retry.multiplier <= _MAX_MULTIPLIER
     ):
         yield ValidationIssue(key="bad_retry", where=node.id, field="retry")
-    template = f"{node.title}\n{node.detail}"
+    template = node.template
     for expression in find_placeholders(template):
         for fault in expression_issues(expression, "prompt"):
             yield with_escape_hint(replace(fault, where=node.id), expression, template)

@@ -330,6 +330,7 @@ _FIELD_NAMES = {
     **dict.fromkeys(("timeout", "超时"), "timeout"),
     **dict.fromkeys(("retries", "重试"), "retries"),
     **dict.fromkeys(("output", "输出"), "output"),
+    **dict.fromkeys(("deliverables", "files", "交付物", "交付文件"), "deliverables"),
     **dict.fromkeys(("审批人", "负责人"), "assignee"),
     **{
         name.casefold(): name

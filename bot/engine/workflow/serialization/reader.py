@@ -213,6 +213,7 @@ def _read_node(node: FieldReader) -> WorkflowNode:
         on_error=node.enum_value(OnError, "onError", default=OnError.FAIL),
         retry=_read_retry(node),
         auto_wait=node.boolean("autoWait", default=False),
+        deliverables=node.word_list("deliverables"),
         output=read_output(node),
         limits=_read_limits(node),
     )
@@ -476,7 +477,11 @@ def _node_data(node: WorkflowNode) -> dict[str, Any]:
             "backoffMs": node.retry.backoff_ms,
             "backoffMultiplier": node.retry.multiplier,
         }
-    data |= _without_empty(autoWait=node.auto_wait, output=output_to_data(node.output))
+    data |= _without_empty(
+        autoWait=node.auto_wait,
+        deliverables=list(node.deliverables),
+        output=output_to_data(node.output),
+    )
     if limits := {name: value for name, value in asdict(node.limits).items() if value is not None}:
         data["limits"] = limits
     if not node.repeatable:

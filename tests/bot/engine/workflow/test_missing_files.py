@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -75,6 +76,28 @@ async def test_a_step_answers_for_the_files_that_its_own_words_ask_for(tmp_path:
 
     assert "notes.md" in view.task.status_reason
     assert "Tell me" not in backend.started_steps
+
+
+async def test_a_workflow_declares_deliverables_with_placeholders(tmp_path: Path) -> None:
+    node = {"id": "a", "name": "Do", "deliverables": ["{{variables.month}}.csv"]}
+    workflow = {
+        "variables": {"month": "may"},
+        "nodes": [node, {"id": "b", "name": "Wait"}],
+        "edges": [{"from": "a", "to": "b", "condition": "variables.month == 'may'"}],
+    }
+    made = iter((False, True, True))
+    backend = FakeBackend(
+        on_plan=lambda: PlanAnswer(workflow=json.dumps(workflow)),
+        on_step=lambda _: write_file(tmp_path, backend, "may.csv") if next(made) else None,
+    )
+    async with run_engine(tmp_path, backend) as world:
+        view = await world.until(await world.create_task("Prepare it"))
+
+    assert view.task.status is TaskStatus.COMPLETED
+    assert backend.started_steps == ["Do", "Do", "Wait"]
+    asked = [request.prompt for request in backend.requests if request.facts.get("step")]
+    assert "must be there when it is done: may.csv" in asked[0]
+    assert "these files are missing: may.csv" in asked[1]
 
 
 async def test_an_honest_error_is_not_called_a_lie(tmp_path: Path) -> None:

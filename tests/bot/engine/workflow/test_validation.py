@@ -43,6 +43,18 @@ BROKEN: dict[str, tuple[str, list[IssuePlace]]] = {
         graph_text(node_data("human", limits={"turns": 5})),
         [("no_limits_here", "b", "limits")],
     ),
+    "deliverables that are no files of the folder": (
+        graph_text(node_data(deliverables=["../a.md", "{{variables.gone}}.md", "*.md", "b.md"])),
+        [
+            ("bad_deliverable", "b", "deliverables"),
+            ("bad_deliverable", "b", "deliverables"),
+            ("unknown_variable", "b", "prompt"),
+        ],
+    ),
+    "deliverables of a person": (
+        graph_text(node_data("human", deliverables="a.md")),
+        [("no_deliverables_here", "b", "deliverables")],
+    ),
     "a plain sentence": ("please do it", [("no_workflow", "", "")]),
     "a list": ("[1, 2]", [("no_workflow", "", "")]),
     "a number": ("7", [("no_workflow", "", "")]),

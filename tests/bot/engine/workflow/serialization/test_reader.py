@@ -19,7 +19,7 @@ from bot.engine.workflow.definition import (
     load_workflow,
 )
 from bot.engine.workflow.field_reader import parse_duration
-from bot.engine.workflow.nodes.contract import OnLimit
+from bot.engine.workflow.nodes.contract import NodeRole, OnLimit
 from bot.engine.workflow.nodes.foreach import ForeachConfig
 from bot.engine.workflow.serialization.reader import (
     read_workflow,
@@ -261,3 +261,20 @@ def test_limits_are_written_as_they_are_read() -> None:
     assert made.limits == LimitOverrides(turns=40, tokens=64_000, seconds=1_800.0)
     assert workflow_from_data(workflow_to_data(workflow)) == workflow
     assert load_workflow(dump_workflow(workflow)) == workflow
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "X", "nodes": [{"id": "a", "deliverables": ["out/a.md", "b.csv"]}]}',
+        "name: X\nnodes:\n  - id: a\n    deliverables: out/a.md, b.csv",
+        "# X\n## Tasks\n### 1. A\n- Deliverables: out/a.md, b.csv\n- Description: Do it",
+        "# X\n## 任务\n### 1. A\n- 交付物：out/a.md、b.csv\n- 描述：做",
+    ],
+)
+def test_deliverables_are_declared_in_each_format_and_written_as_read(text: str) -> None:
+    made = read_workflow(text)
+    task = next(node for node in made.nodes if node.role is NodeRole.TASK)
+
+    assert task.deliverables == ("out/a.md", "b.csv")
+    assert workflow_from_data(workflow_to_data(made)) == made
