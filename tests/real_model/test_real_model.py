@@ -37,6 +37,8 @@ def _settings(url: str) -> dict[str, str]:
         "SHIFTBOSS_MODEL": "openai:local",
         "SHIFTBOSS_OPENAI_TOOLS": "written",
         "SHIFTBOSS_STEP_SECONDS": "3000",
+        # Beside other work, reading a prompt takes minutes.
+        "SHIFTBOSS_MODEL_SILENCE": "3600",
     }
 
 

@@ -4,7 +4,7 @@ stored reply by reply, so that one that was cut off continues."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -178,6 +178,7 @@ class ModelRequest:
     parent_span: str = ""
     turn_key: str = ""
     steering: SteeringQueue | None = None
+    is_undone: Callable[[int], Awaitable[bool]] | None = None
 
     @property
     def cap_subjects(self) -> Mapping[BudgetScope, str]:
@@ -247,6 +248,7 @@ class ModelCallInProgress:
             permit=ask.permit,
             answers=ask.call_answers,
             steering=ask.steering,
+            is_undone=ask.is_undone,
             servers=connected.servers,
             persona=self.session.persona,
             external_id=self.session.external_id,

@@ -46,6 +46,7 @@ from bot.engine.llm.backend import (
 )
 from bot.engine.llm.backend_registry import BackendSelector
 from bot.engine.llm.stored_messages import TimeTeller
+from bot.engine.llm.tool_calls import READ_ONLY_KINDS
 from bot.engine.mcp.client.elicitation import Elicitor
 from bot.engine.mcp.client.server_config import ConnectedServers, McpScope
 from bot.engine.mcp.client.server_pool import McpServerPool
@@ -144,11 +145,13 @@ class ModelGateway:
         return self._backends.select_next(failed, error, keeps_history=keeps_history)
 
     async def has_called_tools(
-        self, session: ModelSession, *, path: str, since: datetime | None
+        self, session: ModelSession, *, path: str, since: datetime | None, only_looking: bool = True
     ) -> bool:
-        """Return True if the session has started a call of one of our tools there since then."""
+        """Return True if the session has started a call of one of our tools there since then; of
+        one that may do more than look, unless `only_looking` counts."""
         calls = self._suspended_calls.calls
-        return bool(await calls.list_started(session.id, path=path, since=since))
+        started = await calls.list_started(session.id, path=path, since=since)
+        return any(only_looking or call.kind not in READ_ONLY_KINDS for call in started)
 
     def _can_move(self, backend: str, chosen: SelectedBackend) -> bool:
         """Return True if a conversation can continue on that backend."""

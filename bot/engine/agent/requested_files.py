@@ -219,6 +219,35 @@ def find_files_to_change(text: str, *, around: str = "") -> tuple[str, ...]:
     return _find(text, (*_FORMS, *_CHANGES))
 
 
+_NAMES_FILE = re.compile(rf"{_QUOTED}|{_PLAIN}")
+_COMMAND = re.compile(
+    r"(?:\b(?:run|execute|invoke|call)\s+(?:the\s+)?(?:(?:shell\s+)?command\s+)?"
+    r"|(?:运行|执行|跑)(?:一下|命令)*\s*)`(?P<command>[^`\n]{2,300})`",
+    re.IGNORECASE,
+)
+
+
+def names_file(text: str) -> bool:
+    """Whether anything in the text looks like the name of a file."""
+    return _NAMES_FILE.search(text[:MAX_TEXT]) is not None
+
+
+def find_commands(text: str) -> tuple[str, ...]:
+    """Return the shell commands, in backticks, that the text asks to be run."""
+    return tuple(
+        mark["command"]
+        for sentence in split_sentences(text)
+        for mark in _COMMAND.finditer(sentence)
+        if _is_asked(sentence[: mark.start()])
+    )
+
+
+def split_sentences(text: str) -> Iterator[str]:
+    """Yield the sentences of an instruction, without code blocks and quotes."""
+    for mark in _SENTENCE.finditer(_FENCED.sub("\n", text[:MAX_TEXT])):
+        yield mark[0]
+
+
 def says_unchanged(report: str) -> bool:
     """Whether a report says that a file was right as it was."""
     return _SAYS_UNCHANGED.search(report) is not None
@@ -227,12 +256,12 @@ def says_unchanged(report: str) -> bool:
 def _find(text: str, forms: Sequence[re.Pattern[str]]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     is_program_told = False
-    for sentence in _SENTENCE.finditer(_FENCED.sub("\n", text[:MAX_TEXT])):
-        new_file = _new_program_file(sentence[0])
-        if _EACH.search(sentence[0]) is None:
-            for name in _files_in(sentence[0], forms, new_file, is_program_told=is_program_told):
+    for sentence in split_sentences(text):
+        new_file = _new_program_file(sentence)
+        if _EACH.search(sentence) is None:
+            for name in _files_in(sentence, forms, new_file, is_program_told=is_program_told):
                 found[name] = None
-        is_program_told |= new_file is not None or _NEW_PROGRAM.search(sentence[0]) is not None
+        is_program_told |= new_file is not None or _NEW_PROGRAM.search(sentence) is not None
     return tuple(found)[:MAX_FILES]
 
 

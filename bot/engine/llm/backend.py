@@ -214,6 +214,7 @@ class RunRequest:
     sent, and the calls at its end are made again through `permit`, which answers those that have
     been made. It is the text that the turn has brought so far.
 
+    While `is_undone`, given the number of calls made, models that write them are held to a call.
     `steering` brings what people say while the run goes on. Model APIs read it with each result of
     a tool; coding CLIs take nothing in during a run.
 
@@ -245,6 +246,7 @@ class RunRequest:
     on_reply: Callable[[PartialTurn], Awaitable[None]] | None = None
     resumed_text: str | None = None
     steering: SteeringQueue | None = None
+    is_undone: Callable[[int], Awaitable[bool]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

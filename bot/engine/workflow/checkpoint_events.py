@@ -4,7 +4,7 @@ and the calls to the store in between."""
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
@@ -12,7 +12,7 @@ from bot.engine.agent.model_calls import ModelReply
 from bot.engine.llm.answer_schemas import StepAnswer
 from bot.engine.llm.backend import ReachedCap
 from bot.engine.workflow.definition import Workflow, WorkflowNode
-from bot.engine.workflow.node_runs import REPORTED_ERROR_KEY, SOUND_FILES_KEY
+from bot.engine.workflow.node_runs import REPORTED_ERROR_KEY, SOUND_FILES_KEY, VALUE_FILES_KEY
 from bot.engine.workflow.report_delivery import (
     DELIVERED_COUNT_KEY,
     WITHHELD_REPORTS_KEY,
@@ -46,7 +46,8 @@ class StartedStep:
     of the subagents' reports among these that other steps are told are `withheld_reports`.
     `replan` asks for a new plan before the step is tried. `is_resumed` says that its session ends
     with tool calls that somebody has decided about. `lane` is the session it shares with other
-    steps. `sound_files` of its workspace could be parsed before its first attempt."""
+    steps. `sound_files` of its workspace could be parsed before its first attempt, in `value_files`
+    it is to change a value."""
 
     task: Task
     workflow: Workflow
@@ -59,6 +60,7 @@ class StartedStep:
     lane: str = ""
     withheld_reports: frozenset[int] = frozenset()
     sound_files: frozenset[str] = frozenset()
+    value_files: Mapping[str, tuple[int, int, str]] = field(default_factory=dict)
 
     @property
     def delivery_output(self) -> dict[str, object]:
@@ -81,7 +83,8 @@ class StartedStep:
     @property
     def unfinished_output(self) -> dict[str, object]:
         """Output fields for the next attempt of this step."""
-        return {SOUND_FILES_KEY: sorted(self.sound_files)}
+        marks = {name: list(mark) for name, mark in self.value_files.items()}
+        return {SOUND_FILES_KEY: sorted(self.sound_files), VALUE_FILES_KEY: marks}
 
     @property
     def stored_sound_files(self) -> frozenset[str] | None:
@@ -91,6 +94,13 @@ class StartedStep:
         return None if names is None else frozenset(map(str, names))
 
     @property
+    def stored_value_files(self) -> Mapping[str, tuple[int, int, str]]:
+        """The `value_files` of an earlier attempt; none if it was cut off."""
+        run = self.runs.get(self.node.id)
+        marks: Mapping[str, Any] = {} if run is None else run.output.get(VALUE_FILES_KEY, {})
+        return {name: (int(old), int(new), str(rest)) for name, (old, new, rest) in marks.items()}
+
+    @property
     def last_error(self) -> str:
         """The error of the previous attempt that the worker can do something about; empty for the
         first. An outage of its model is none: small models report it as if it were theirs."""
@@ -98,11 +108,15 @@ class StartedStep:
         return "" if run is None else str(run.output.get(REPORTED_ERROR_KEY, run.error))
 
     @property
+    def last_report(self) -> str:
+        """What the worker reported in its previous attempt, maybe cut; empty for the first."""
+        run = self.runs.get(self.node.id)
+        return "" if run is None else str(run.output.get("summary", ""))
+
+    @property
     def failed_report(self) -> str:
         """The worker's own words, where these are the error of its previous attempt; else empty."""
-        run = self.runs.get(self.node.id)
-        # The summary may be cut.
-        report = "" if run is None else str(run.output.get("summary", ""))
+        report = self.last_report
         return self.last_error if report and self.last_error.startswith(report) else ""
 
     @property

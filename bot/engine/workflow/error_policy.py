@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import assert_never
 
 from bot.engine.llm.answer_schemas import StepAnswer
@@ -145,42 +146,42 @@ def find_placeholder(report: str, known_words: str) -> str:
 def decide_on_answer(
     answer: StepAnswer,
     *,
-    missing_files: Sequence[str] = (),
-    unchanged_files: Sequence[str] = (),
-    spoilt_files: Sequence[str] = (),
-    untranslated_files: Sequence[str] = (),
+    faults: Mapping[str, Sequence[str]] = MappingProxyType({}),
     called_nothing: bool = False,
     known_words: str = "",
     failed_report: str = "",
+    last_report: str = "",
     history: FailureHistory,
     words: TextCatalog,
     options: RetryOptions = DEFAULT_RETRY,
 ) -> RetryDecision:
-    """Decide after a worker's report. `missing_files` are files that it claims and that do not
-    exist, `unchanged_files` those that were to be written or changed and are as before. It may say
-    that they were right already. `spoilt_files` can't be parsed any more, each with the reason,
-    `untranslated_files` are not in the language that was asked for. With `called_nothing` it had
-    tools and used none in this attempt. `known_words` are those of its task, `failed_report` is
-    its report of the attempt before, which failed: the same words can't tell of a success."""
+    """Decide after a worker's report.
+
+    `faults` are what speaks against its success, by their texts in the catalogue's group `work`. Of
+    `unchanged_files` it may say that they were right already. With `called_nothing` it had tools
+    and used none in this attempt. `known_words` are those of its task, `last_report` is its report
+    of the attempt before, and `failed_report` the same where it told of a failure: the same words
+    can't tell of a success."""
     # Imported on first use: its many patterns cost the start.
     from bot.engine.agent.requested_files import says_unchanged
 
     error = ""
     if answer.status == "done":
-        # Asked about once only: a report may speak of templates.
-        unfilled = "" if history.consecutive else find_placeholder(answer.summary, known_words)
-        problems = {
-            "work.missing_files": missing_files,
-            "work.unchanged_files": () if says_unchanged(answer.summary) else unchanged_files,
-            "work.spoilt_files": spoilt_files,
-            "work.untranslated_files": untranslated_files,
-            "work.unfilled_report": (unfilled,) if unfilled else (),
-            "work.same_report": (failed_report,) if failed_report == answer.summary else (),
+        # In other words it is believed: a report may speak of templates.
+        is_asked = bool(history.consecutive) and answer.summary != last_report
+        unfilled = "" if is_asked else find_placeholder(answer.summary, known_words)
+        all_faults = {
+            **faults,
+            "unfilled_report": (unfilled,),
+            "same_report": (failed_report,) if failed_report == answer.summary else (),
         }
-        found = ((key, files) for key, files in problems.items() if any(files))
-        error = next((words(key, files=", ".join(files)) for key, files in found), "")
+        if says_unchanged(answer.summary):
+            all_faults.pop("unchanged_files", None)
+        found = ((key, names) for key, names in all_faults.items() if any(names))
+        error = next((words(f"work.{key}", files=", ".join(names)) for key, names in found), "")
     if error:
-        if history.consecutive and options.policy is None:
+        is_warned = history.consecutive and failed_report in {"", answer.summary}
+        if is_warned and options.policy is None:
             # The worker got one warning. Another plan would not make it honest; a person may help.
             return _blocked(error, error)
         return _after_failed_attempt(error, history, words, options)

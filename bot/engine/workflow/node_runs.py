@@ -228,6 +228,10 @@ REPORTED_ERROR_KEY = "@reported"
 SOUND_FILES_KEY = "@sound"
 """In the output of a step that is not done: the files that could be parsed before it began."""
 
+VALUE_FILES_KEY = "@values"
+"""The same for files in which it was to change a value: how often the values stood there, and a
+digest of the rest."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class ActivationPath:

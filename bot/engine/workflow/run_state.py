@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from bot.engine.workflow.checkpoint_events import StepEnded
 from bot.engine.workflow.definition import Workflow, dump_workflow, load_workflow
-from bot.engine.workflow.node_runs import SOUND_FILES_KEY
+from bot.engine.workflow.node_runs import SOUND_FILES_KEY, VALUE_FILES_KEY
 from bot.engine.workflow.plan import linear_workflow
 from bot.engine.workflow.scheduler import WorkflowScheduler
 from bot.engine.workflow.scheduler_state import TextLookup
@@ -168,13 +168,13 @@ class ChangeSet:
     def start_attempt(self, path: str, session_id: str) -> NodeRun:
         """Mark a node running under its next attempt."""
         before = self._state.runs.get(path)
-        known = before.output.get(SOUND_FILES_KEY) if before else None
+        noted = before.output if before else {}
         run = NodeRun(
             task_id=self._state.task.id,
             path=path,
             status=NodeStatus.RUNNING,
             attempt=1 + (before.attempt if before else 0),
-            output={} if known is None else {SOUND_FILES_KEY: known},
+            output={key: noted[key] for key in (SOUND_FILES_KEY, VALUE_FILES_KEY) if key in noted},
             error="",
             started_at=self._now,
             ended_at=None,

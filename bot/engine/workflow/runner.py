@@ -354,7 +354,7 @@ class _TaskRun:
     async def _attempt_step(self, step: StartedStep) -> NextAction:
         """Execute one attempt of a step and commit its result."""
         try:
-            step = await self._executor.note_sound_files(step)
+            step = await self._executor.note_files(step)
             attempt = await self._executor.attempt(step)
         except BudgetExceeded as reached:
             return await self._wait_for_budget(step.run, reached)
@@ -374,13 +374,11 @@ class _TaskRun:
         history = self._failure_history(step)
         verdict = decide_on_answer(
             answer,
-            missing_files=collected.missing,
-            unchanged_files=attempt.unchanged_files,
-            spoilt_files=attempt.spoilt_files,
-            untranslated_files=attempt.untranslated_files,
+            faults={"missing_files": collected.missing, **attempt.faults},
             called_nothing=attempt.called_nothing,
             known_words=words_of(step),
             failed_report=step.failed_report,
+            last_report=step.last_report,
             # Outages before count neither as attempts nor as warnings.
             history=replace(history, consecutive=history.consecutive if step.last_error else 0),
             words=self._words,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -31,6 +31,8 @@ from bot.engine.llm.backend import (
     SelectedBackend,
 )
 from bot.engine.llm.file_syntax import SyntaxScanner, describe_faults, find_named_paths
+from bot.engine.llm.tool_calls import CallKind
+from bot.engine.llm.workspace_files import find_file
 from bot.engine.permissions.requests import ApprovalRequester
 from bot.engine.tracing.span_ids import node_span_id
 from bot.engine.workers.spec import CostAccount, WorkerSpec
@@ -93,17 +95,13 @@ class RunnerDeps:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepAttempt:
     """How an attempt ended. `step` has the messages that its worker received meanwhile, too;
-    `unchanged_files` were to be written or changed and are as they were before the task;
-    `spoilt_files` could be parsed before and can't be now, each with the reason;
-    `untranslated_files` are not in the language that was asked for. With `called_nothing` its
-    worker says that it could not do the step, had tools and used none."""
+    `faults` are what speaks against its report, by their texts in the catalogue's group `work`.
+    With `called_nothing` its worker says that it could not do the step, had tools and used none."""
 
     step: StartedStep
     reply: ModelReply
     files: CollectedFiles
-    unchanged_files: tuple[str, ...] = ()
-    spoilt_files: tuple[str, ...] = ()
-    untranslated_files: tuple[str, ...] = ()
+    faults: Mapping[str, Sequence[str]]
     called_nothing: bool = False
 
 
@@ -138,21 +136,25 @@ class StepExecutor:
                     raise
                 worker = instead
 
-    async def note_sound_files(self, step: StartedStep) -> StartedStep:
-        """Find the `sound_files` of a step that is about to be attempted. Of one that was cut off
-        nobody knows how its files were: then those that its words name and that were written since
-        count as sound. Raises BackendError."""
-        known = step.stored_sound_files
+    async def note_files(self, step: StartedStep) -> StartedStep:
+        """Find the `sound_files` and `value_files` of a step that is about to be attempted. Of one
+        that was cut off nobody knows how its files were: then those that its words name and that
+        were written since count as sound. Raises BackendError."""
+        # Imported on first use: its many patterns cost the start.
+        from bot.engine.agent.requested_values import mark_files
+
+        known, marks = step.stored_sound_files, step.stored_value_files
         if known is None:
             workspace = await self._deps.artifacts.workspace(step.task)
             text = words_of(step)
             if step.run.attempt == 1:
                 known = await asyncio.to_thread(self._scanner.find_sound, workspace, text)
+                marks = await asyncio.to_thread(mark_files, workspace, _own_texts(step))
             else:
                 named = find_named_paths(text)
                 same = await self._deps.artifacts.find_unchanged(step.task, workspace, named)
                 known = frozenset(named) - set(same)
-        return replace(step, sound_files=known)
+        return replace(step, sound_files=known, value_files=marks)
 
     async def _attempt_in_time(self, worker: AssignedWorker, step: StartedStep) -> StepAttempt:
         async with self._session_locks[worker.session.id]:
@@ -238,18 +240,46 @@ class StepExecutor:
             parent_span=node_span_id(step.task.id, step.node.id, step.run.attempt),
             turn_key=step_turn_key(step.task.id, step.node),
             steering=steering,
+            is_undone=self._undone_check(step, workspace, must_call=bool(no_call)),
         )
         if not step.is_resumed:
             ask = await self.with_images(ask, worker, step.task.files)
         watch = self._deps.progress.watch(step.task.id, step.node.id)
         reply = await self._deps.gateway.call_model(ask, worker.chosen, worker.session, watch)
         step = replace(step, messages=steering.delivered)
-        attempt = await self._check_files(step, reply, workspace)
+        return await self._judge(step, reply, worker, context, workspace)
+
+    async def _judge(
+        self,
+        step: StartedStep,
+        reply: ModelReply,
+        worker: AssignedWorker,
+        context: WorkerContext,
+        workspace: Path,
+    ) -> StepAttempt:
+        # Imported on first use: its many patterns cost the start.
+        from bot.engine.agent.requested_files import find_named_files
+
         answer = reply.result.value
-        if not isinstance(answer, StepAnswer) or answer.status == "done":
-            return attempt
-        idle = await self._has_only_talked(step, worker, context, since=step.run.started_at)
-        return replace(attempt, called_nothing=idle)
+        claimed: tuple[str, ...] = ()
+        named: tuple[str, ...] = ()
+        faults: dict[str, Sequence[str]] = {}
+        is_idle = False
+        if isinstance(answer, StepAnswer):
+            claimed = tuple(answer.files)
+            if answer.status == "done":
+                claimed += step.node.deliverables
+                named = _files_asked_for(step, find_named_files)
+                faults = await self._find_faults(step, workspace, claimed, named)
+                not_run = await self._commands_not_run(step, worker, context)
+                faults["commands_not_run"] = not_run
+            else:
+                since = step.run.started_at
+                is_idle = await self._has_only_talked(step, worker, context, since=since)
+        files = await self._deps.artifacts.collect(step.task.id, workspace, claimed, named)
+        return StepAttempt(
+            step=step, reply=reply, files=files, faults=faults, called_nothing=is_idle
+        )
 
     async def _has_only_talked(
         self,
@@ -266,6 +296,47 @@ class StepExecutor:
         gateway, path = self._deps.gateway, step.node.id
         return not await gateway.has_called_tools(worker.session, path=path, since=since)
 
+    async def _commands_not_run(
+        self, step: StartedStep, worker: AssignedWorker, context: WorkerContext
+    ) -> tuple[str, ...]:
+        """The commands that the step's words ask for, if its worker could run one and has called
+        nothing that could. Of coding CLIs nothing is known."""
+        # Imported on first use: its many patterns cost the start.
+        from bot.engine.agent.requested_files import find_commands
+
+        commands = find_commands(f"{step.node.title}\n{step.node.detail}")
+        can_run = any(tool.kind is CallKind.EXECUTE for tool in context.tools)
+        if not (commands and can_run and worker.chosen.backend.accepts_tools):
+            return ()
+        has_run = await self._deps.gateway.has_called_tools(
+            worker.session, path=step.node.id, since=None, only_looking=False
+        )
+        return () if has_run else tuple(dict.fromkeys(commands))
+
+    def _undone_check(
+        self, step: StartedStep, workspace: Path, *, must_call: bool
+    ) -> Callable[[int], Awaitable[bool]] | None:
+        """Tells from outside whether the step is plainly not done: no call yet, although it names
+        a file or a command, or files as they were that are to be written."""
+        # Imported on first use: its many patterns cost the start.
+        from bot.engine.agent.requested_files import find_commands, find_files_to_change, names_file
+
+        if step.is_resumed:
+            return None
+        text = f"{step.node.title}\n{step.node.detail}"
+        must_call = must_call or names_file(text) or bool(find_commands(text))
+        names = _files_asked_for(step, find_files_to_change)
+
+        async def is_undone(calls: int) -> bool:
+            if must_call and not calls:
+                return True
+            absent = [name for name in names if find_file(workspace, name) is None]
+            return bool(
+                absent or await self._deps.artifacts.find_unchanged(step.task, workspace, names)
+            )
+
+        return is_undone if must_call or names else None
+
     async def _no_call_note(
         self, step: StartedStep, worker: AssignedWorker, context: WorkerContext
     ) -> str:
@@ -277,42 +348,32 @@ class StepExecutor:
         names = ", ".join(tool.name for tool in context.tools[:_SHOWN_TOOLS])
         return _NO_CALL_NOTE.format(names=names)
 
-    async def _check_files(
-        self, step: StartedStep, reply: ModelReply, workspace: Path
-    ) -> StepAttempt:
+    async def _find_faults(
+        self, step: StartedStep, workspace: Path, claimed: Sequence[str], named: Sequence[str]
+    ) -> dict[str, Sequence[str]]:
         """Look at the files that the worker claims, and at those that its step was to make or
         change."""
         # Imported on first use: its many patterns cost the start.
-        from bot.engine.agent.requested_files import (
-            find_files_to_change,
-            find_named_files,
-            find_untranslated,
-        )
+        from bot.engine.agent.requested_files import find_files_to_change, find_untranslated
+        from bot.engine.agent.requested_values import find_wrong_values
 
-        artifacts, answer = self._deps.artifacts, reply.result.value
-        claimed = tuple(answer.files) if isinstance(answer, StepAnswer) else ()
-        named: tuple[str, ...] = ()
-        unchanged: tuple[str, ...] = ()
-        spoilt: tuple[str, ...] = ()
-        untranslated: tuple[str, ...] = ()
-        if isinstance(answer, StepAnswer) and answer.status == "done":
-            claimed += step.node.deliverables
-            named = _files_asked_for(step, find_named_files)
-            to_change = _files_asked_for(step, find_files_to_change)
-            unchanged = await artifacts.find_unchanged(step.task, workspace, to_change)
-            judged = _files_to_parse(step, claimed)
-            spoilt = await asyncio.to_thread(describe_faults, workspace, judged)
-            untranslated = await asyncio.to_thread(
-                find_untranslated, workspace, words_of(step), named
-            )
-        return StepAttempt(
-            step=step,
-            reply=reply,
-            files=await artifacts.collect(step.task.id, workspace, claimed, named),
-            unchanged_files=unchanged,
-            spoilt_files=spoilt,
-            untranslated_files=untranslated,
+        to_change = _files_asked_for(step, find_files_to_change)
+        valueless, overchanged = await asyncio.to_thread(
+            find_wrong_values, workspace, _own_texts(step), _without_told(step)
         )
+        return {
+            "unchanged_files": await self._deps.artifacts.find_unchanged(
+                step.task, workspace, to_change
+            ),
+            "spoilt_files": await asyncio.to_thread(
+                describe_faults, workspace, _files_to_parse(step, claimed)
+            ),
+            "untranslated_files": await asyncio.to_thread(
+                find_untranslated, workspace, words_of(step), named
+            ),
+            "files_without_value": valueless,
+            "overchanged_files": overchanged,
+        }
 
     async def _fetch_messages(self, task: Task) -> Sequence[str]:
         return (await self._deps.store.events.get_worker_input(task.id)).messages
@@ -338,11 +399,25 @@ class StepExecutor:
 def _files_asked_for(step: StartedStep, find: Callable[..., tuple[str, ...]]) -> tuple[str, ...]:
     """The files that the step's words ask for, and with the last step of a plan the task's. What
     the Boss has said about one since then is not judged."""
-    found = find(f"{step.node.title}\n{step.node.detail}", around=step.task.instruction)
-    if is_chain(step.workflow) and step.workflow.nodes[-1].id == step.node.id:
-        found += find(step.task.instruction)
+    own, *tasks = _own_texts(step)
+    found = find(own, around=step.task.instruction)
+    for text in tasks:
+        found += find(text)
     said = "\n".join(step.messages)
     return tuple(name for name in dict.fromkeys(found) if name not in said)
+
+
+def _own_texts(step: StartedStep) -> tuple[str, ...]:
+    """Those that the step answers for: its own, and with the last step of a plan the task's."""
+    text = f"{step.node.title}\n{step.node.detail}"
+    is_last = is_chain(step.workflow) and step.workflow.nodes[-1].id == step.node.id
+    return (text, step.task.instruction) if is_last else (text,)
+
+
+def _without_told(step: StartedStep) -> Mapping[str, tuple[int, int, str]]:
+    """Its `value_files`, but for those that the Boss has said something about since."""
+    said = "\n".join(step.messages)
+    return {name: mark for name, mark in step.value_files.items() if name not in said}
 
 
 def words_of(step: StartedStep) -> str:

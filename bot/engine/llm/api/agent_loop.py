@@ -331,14 +331,17 @@ class ModelApiClient:
     async def _with_reader(self, model: Model, name: str, request: RunRequest) -> Model:
         """Have the model's text read for calls, and ask for them as text where it needs that."""
         forms, service = self._tool_forms, self._access.base_url
+        # Of a turn that was cut off it is not known here what was called.
+        undone = request.is_undone if request.resumed_text is None else None
         if self._access.tool_form is ToolForm.WRITTEN:
-            return TextToolCallModel(model, TextReader(form=request.result, is_asked=True))
+            asked = TextReader(form=request.result, is_asked=True)
+            return TextToolCallModel(model, asked, undone)
         if forms is None or not self._access.learns_tool_form:
             return WrittenCallModel(model, TextReader(form=request.result))
         learn = partial(forms.observe, service, name)
         if await forms.is_written(service, name):
             asked = TextReader(form=request.result, is_asked=True, on_call=learn)
-            return TextToolCallModel(model, asked)
+            return TextToolCallModel(model, asked, undone)
         return WrittenCallModel(model, TextReader(form=request.result, on_call=learn))
 
     def _model(self, name: str) -> Model:

@@ -78,6 +78,9 @@ _UNSUPPORTED_KEYWORDS = frozenset(
 )
 
 
+_MAX_HELD = 3
+"""Replies of a run in which a call is demanded: then the model may report that it can't."""
+
 _REFUSED = frozenset({400, 422})
 """Statuses with which services refuse a request whose answer is to follow a schema."""
 
@@ -273,11 +276,19 @@ class TextToolCallModel(WrapperModel):
     """Asks for calls as JSON text and presents them as regular tool calls.
 
     Text is not streamed if the request has tools. A service that refuses the schema is asked
-    without it."""
+    without it. While the work `is_undone`, given the number of calls made, the schema has calls
+    only: small models report what they were to do instead of doing it."""
 
-    def __init__(self, wrapped: Model, reader: TextReader) -> None:
+    def __init__(
+        self,
+        wrapped: Model,
+        reader: TextReader,
+        is_undone: Callable[[int], Awaitable[bool]] | None = None,
+    ) -> None:
         super().__init__(wrapped)
         self._reader = reader
+        self._is_undone = is_undone
+        self._calls = self._held = 0
 
     @asynccontextmanager
     async def request_stream(
@@ -296,20 +307,29 @@ class TextToolCallModel(WrapperModel):
                 yield _GuardedStream(stream)
             return
         asked = _as_text_messages(messages), model_settings
+        allowed = given.function_tools if await self._must_call(given) else tools
         try:
-            response = await self._response(*asked, _request_parameters(tools, given), run_context)
+            bound = _request_parameters(tools, given, allowed)
+            response = await self._response(*asked, bound, run_context)
         except ModelHTTPError as error:
             if error.status_code not in _REFUSED:
                 raise
-            plain = _request_parameters(tools, given, constrained=False)
+            plain = _request_parameters(tools, given)
             response = await self._response(*asked, plain, run_context)
         if response.tool_calls:
             await self._reader.note(ToolForm.CALLED)
-        yield CompletedStreamedResponse(
-            self._parse_call(response, given, messages),
-            model_request_parameters=given,
-            replay_events=True,
-        )
+        parsed = self._parse_call(response, given, messages)
+        names = {tool.name for tool in given.function_tools}
+        self._calls += sum(call.tool_name in names for call in parsed.tool_calls)
+        yield CompletedStreamedResponse(parsed, model_request_parameters=given, replay_events=True)
+
+    async def _must_call(self, given: ModelRequestParameters) -> bool:
+        """Only the schema says so: with other words in the prompt, no cache would hold."""
+        if self._is_undone is None or not given.function_tools or self._held == _MAX_HELD:
+            return False
+        is_undone = await self._is_undone(self._calls)
+        self._held += is_undone
+        return is_undone
 
     async def _response(
         self,
@@ -389,15 +409,18 @@ def _offered_tools(parameters: ModelRequestParameters) -> Sequence[ToolDefinitio
 
 
 def _request_parameters(
-    tools: Sequence[ToolDefinition], given: ModelRequestParameters, *, constrained: bool = True
+    tools: Sequence[ToolDefinition],
+    given: ModelRequestParameters,
+    allowed: Sequence[ToolDefinition] = (),
 ) -> ModelRequestParameters:
+    """Describe the tools. A schema permits the `allowed` ones; without any there is none."""
     how = "\n".join([_INSTRUCTIONS, *(f"- {_tool_line(tool)}" for tool in tools)])
     parts = [*(given.instruction_parts or ()), InstructionPart(content=how)]
-    if not constrained:
+    if not allowed:
         return ModelRequestParameters(allow_text_output=True, instruction_parts=parts)
     return ModelRequestParameters(
         output_mode="native",
-        output_object=OutputObjectDefinition(name="call", json_schema=_call_schema(tools)),
+        output_object=OutputObjectDefinition(name="call", json_schema=_call_schema(allowed)),
         allow_text_output=True,
         instruction_parts=parts,
     )

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from bot.engine.agent.requested_files import MAX_FILES, find_files_to_change, find_named_files
+from bot.engine.agent.requested_files import (
+    MAX_FILES,
+    find_commands,
+    find_files_to_change,
+    find_named_files,
+)
 
 ASKED: dict[str, tuple[str, ...]] = {
     "Write a poem about cats into cats.txt": ("cats.txt",),
@@ -215,3 +220,22 @@ def test_a_file_that_is_to_be_written_or_changed_is_found(text: str) -> None:
 @pytest.mark.parametrize("text", UNCHANGED)
 def test_doubt_means_that_no_file_has_to_change(text: str) -> None:
     assert find_files_to_change(text) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "commands"),
+    [
+        ("Run `wc -l names.txt` and report the number of lines", ("wc -l names.txt",)),
+        ("Then execute the command `make test`.", ("make test",)),
+        ("运行 `ls -la` 并汇报", ("ls -la",)),
+        ("Do not run `rm -rf build`", ()),
+        ("Explain how to run `make test`", ()),
+        ("If the tests fail, run `git bisect`", ()),
+        ("Rename `run` to `start`", ()),
+        ("Run the tests", ()),
+    ],
+)
+def test_a_command_that_is_to_be_run_stands_in_backticks(
+    text: str, commands: tuple[str, ...]
+) -> None:
+    assert find_commands(text) == commands

@@ -154,7 +154,6 @@ def test_a_worker_has_as_many_tries_as_its_node_says(tries: int, ends_at: int) -
     found = [
         decide_on_answer(
             failed,
-            missing_files=(),
             history=FailureHistory(consecutive=n, total=n, may_replan=False),
             words=WORDS,
             options=manner,
@@ -177,7 +176,7 @@ def test_a_file_nobody_finds_is_no_success() -> None:
     answer = StepAnswer(status="done", summary="made it", files=["ghost.md"])
 
     verdict = decide_on_answer(
-        answer, missing_files=("ghost.md",), history=FailureHistory(), words=WORDS
+        answer, faults={"missing_files": ("ghost.md",)}, history=FailureHistory(), words=WORDS
     )
 
     assert verdict.may_retry
@@ -186,9 +185,7 @@ def test_a_file_nobody_finds_is_no_success() -> None:
 
 def decide_failed(in_row: int, errors: int = 0, *, may_replan: bool = True) -> RetryDecision:
     before = FailureHistory(consecutive=in_row, total=errors, may_replan=may_replan)
-    return decide_on_answer(
-        StepAnswer(status="error", summary="no"), missing_files=(), history=before, words=WORDS
-    )
+    return decide_on_answer(StepAnswer(status="error", summary="no"), history=before, words=WORDS)
 
 
 def test_the_third_try_in_a_row_asks_for_a_new_plan_once() -> None:
@@ -213,10 +210,8 @@ def test_the_fifth_error_under_a_plan_asks_a_person_whichever_the_steps() -> Non
 def test_a_worker_may_ask_for_a_new_plan_at_once_but_only_one(status: str) -> None:
     answer = StepAnswer(status=status, summary="the plan is wrong", needs_replan=True)  # type: ignore[arg-type] # both are allowed words
 
-    first = decide_on_answer(answer, missing_files=(), history=FailureHistory(), words=WORDS)
-    second = decide_on_answer(
-        answer, missing_files=(), history=FailureHistory(may_replan=False), words=WORDS
-    )
+    first = decide_on_answer(answer, history=FailureHistory(), words=WORDS)
+    second = decide_on_answer(answer, history=FailureHistory(may_replan=False), words=WORDS)
 
     assert first.replan
     assert first.stop is None
@@ -227,7 +222,9 @@ def test_a_worker_is_told_once_that_a_file_is_missing_and_then_a_person_is_asked
     answer = StepAnswer(status="done", summary="made it")
     told = FailureHistory(consecutive=1, total=1)
 
-    verdict = decide_on_answer(answer, missing_files=("a.md",), history=told, words=WORDS)
+    verdict = decide_on_answer(
+        answer, faults={"missing_files": ("a.md",)}, history=told, words=WORDS
+    )
 
     assert verdict.stop is not None
     assert verdict.stop[0] is TaskStatus.BLOCKED
@@ -261,7 +258,7 @@ def test_an_unchanged_file_is_right_only_if_the_report_says_that_it_was(
 ) -> None:
     verdict = decide_on_answer(
         StepAnswer(status="done", summary=said),
-        unchanged_files=("settings.ini",),
+        faults={"unchanged_files": ("settings.ini",)},
         history=FailureHistory(),
         words=WORDS,
     )
@@ -292,8 +289,12 @@ def test_a_report_with_an_unfilled_placeholder_is_asked_about_once(report: str) 
     assert first.may_retry
     assert "placeholder" in first.error
 
-    again = decide(report, "done", history=FailureHistory(consecutive=1))
+    history = FailureHistory(consecutive=1)
+    again = decide("It speaks of " + report, "done", last_report=report, history=history)
     assert again.status is NodeStatus.DONE
+
+    same = decide(report, "done", last_report=report, history=history)
+    assert same.stop is not None, "it is not asked a third time"
 
 
 @pytest.mark.parametrize(
@@ -344,3 +345,27 @@ def test_a_success_in_the_words_of_the_failure_is_none() -> None:
     other = decide_on_answer(answer, failed_report="No file.", history=history, words=WORDS)
     assert other.status is NodeStatus.DONE
     assert decide_on_answer(answer, history=history, words=WORDS).status is NodeStatus.DONE
+
+
+def test_an_empty_report_is_no_warning_about_files() -> None:
+    def decided(failed_report: str) -> RetryDecision:
+        return decide_on_answer(
+            StepAnswer(status="done", summary="I changed it."),
+            faults={"unchanged_files": ("a.ini",)},
+            failed_report=failed_report,
+            history=FailureHistory(consecutive=1),
+            words=WORDS,
+        )
+
+    assert decided("It is done already.").may_retry
+    assert decided("").stop is not None
+
+
+def test_a_command_that_was_not_run_is_no_success() -> None:
+    answer = StepAnswer(status="done", summary="37 lines.")
+    decided = decide_on_answer(
+        answer, faults={"commands_not_run": ("wc -l a.txt",)}, history=FailureHistory(), words=WORDS
+    )
+
+    assert decided.may_retry
+    assert "wc -l a.txt" in decided.error

@@ -71,6 +71,25 @@ async def test_a_worker_that_is_told_and_repairs_the_file_is_done(
     assert (status, len(backend.started_steps)) == (TaskStatus.COMPLETED, 2)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [("8081", "new value is not in the file: settings.ini (9090)"), ("9090\nx = 1", "more than")],
+)
+async def test_a_worker_that_sets_another_value_or_more_is_told(
+    tmp_path: Path, settings: Path, wrong: str, told: str
+) -> None:
+    mended = SOUND.replace("8080", "9090")
+    work = write_in_turn(settings, SOUND.replace("8080", wrong), mended)
+    backend = FakeBackend(steps=("Set it",), on_step=work)
+    async with run_engine(tmp_path, backend) as world:
+        asked = "In settings.ini change the port from 8080 to 9090"
+        view = await world.until(await world.create_task(asked, project_dir=str(settings.parent)))
+
+    assert view.task.status is TaskStatus.COMPLETED
+    assert backend.started_steps == ["Set it"] * 2
+    assert told in backend.requests[-1].prompt
+
+
 @pytest.mark.parametrize("before", ["port = 8080\n", "", "[server\n"])
 async def test_a_file_that_was_not_valid_before_is_not_judged(
     tmp_path: Path, settings: Path, before: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -91,6 +91,34 @@ async def test_the_tools_are_told_in_words_and_the_answer_is_held_to_them(
     assert asked.schema is not None
     assert "PlanStep" in asked.schema["$defs"]
     assert not keys_of(asked.schema) & {"maxLength", "maxItems"}, "grammars cannot count so far"
+
+
+async def test_work_that_is_plainly_undone_cannot_be_reported_at_first(
+    models: ModelEmulator, small: ApiBackend
+) -> None:
+    asked: list[int] = []
+
+    async def is_undone(calls: int) -> bool:
+        asked.append(calls)
+        return True
+
+    calls = [written_reply("write", path=f"{n}.md", content="x") for n in range(4)]
+    models.replies(*calls, written_reply("final_result", **STEP))
+    tool = recording_tool("Wrote it", [])
+    request = replace(
+        build_request(ApiProvider.OPENAI, tools=(tool,), result=StepAnswer), is_undone=is_undone
+    )
+
+    await collect_run(small, request)
+
+    def offered(schema: Any) -> set[str]:
+        return {each["properties"]["tool"]["const"] for each in schema.get("anyOf", [schema])}
+
+    schemas = [offered(each.schema) for each in models.requests]
+    assert schemas == [{"write"}] * 3 + [{"write", "final_result"}] * 2, "it may give up"
+    assert asked == [0, 1, 2]
+    systems = {str(each.body["messages"][0]) for each in models.requests}
+    assert len(systems) == 1, "the front stays, for the sake of caches"
 
 
 async def test_words_are_an_answer_where_words_will_do(
