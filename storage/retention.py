@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
-import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
 from datetime import datetime
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -26,7 +22,6 @@ from storage.records.tasks import Task, TaskStatus
 log = logging.getLogger(__name__)
 
 _BATCH = 200
-_CLI_SECONDS = 10.0
 _PAUSE = 0.05
 _SUBJECT_PREFIXES = ("task:", "approval:")
 _FINAL = tuple(each.value for each in TaskStatus if each.is_final)
@@ -258,30 +253,6 @@ class RetentionRepo:
             oldest.where(sessions.external_id != "", ~over | waits).group_by(sessions.backend)
         )
         return {row[0]: row[1] for row in rows}
-
-
-def delete_cli_sessions(database: Path, before: float) -> int:
-    """Delete the sessions that were last changed before this time from the SQLite file of a coding
-    CLI, with everything that belongs to them; return how many. Their space is used again, but the
-    file does not shrink. A file that is in use for long, damaged, or of another format stays as it
-    is. Blocking."""
-    uri = f"{database.absolute().as_uri()}?mode=rw"
-    end = time.monotonic() + _CLI_SECONDS
-    try:
-        with closing(sqlite3.connect(uri, uri=True, timeout=_CLI_SECONDS)) as cli, cli:
-            # The CLI, or whoever worked in its home, may have written anything into its schema.
-            cli.execute("PRAGMA trusted_schema = OFF")
-            cli.execute("PRAGMA foreign_keys = ON")
-            cli.set_progress_handler(lambda: time.monotonic() > end, 10_000)
-            if cli.execute("SELECT 1 FROM sqlite_master WHERE type = 'trigger'").fetchone():
-                return 0
-            # In milliseconds. A text would be older than every number.
-            old = "typeof(time_updated) = 'integer' AND time_updated < ?"
-            query = f"DELETE FROM session WHERE {old}"  # noqa: S608 - constant
-            return cli.execute(query, (round(before * 1000),)).rowcount
-    except (sqlite3.Error, UnicodeDecodeError) as error:
-        log.info("Old sessions in %s cannot be deleted: %s", database, error)
-        return 0
 
 
 def _is_unneeded_version(before: datetime) -> sa.ColumnElement[bool]:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 
-from bot.app.engine import EngineServices
+from bot.app.parts import AutonomyServices, EngineServices
 from bot.app.repositories import RepositorySet
 from bot.config.settings import Settings
 from bot.engine.agent.budget import CostReportService
@@ -55,13 +55,6 @@ from storage.self_checks import HealthFigures, SelfCheckRepo
 from storage.store_identity import MARKER_FILE
 from storage.traces import SpanRepo
 from storage.usage import BudgetRepo
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AutonomyServices:
-    self_check: SelfCheckService
-    drive: DriveService
-    retention: RetentionService
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,10 +21,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bot.app.backup_source import backup_source
 from bot.app.container import Container, register_owners
 from bot.app.lifecycle import AppService
-from bot.app.live_channels import LiveChannels, build_transport
 from bot.app.preflight import report_unwritable_home
 from bot.app.running_program import save_address
-from bot.app.status import CHANNEL_SETTINGS
+from bot.config.channels import CHANNEL_SETTINGS, is_configured
 from bot.config.logs import read_newest_lines
 from bot.config.settings import Settings
 from bot.engine.mcp.client.server_pool import McpServerPool
@@ -33,7 +32,10 @@ from bot.engine.mcp.server import protocol
 from bot.engine.mcp.server.memory_access import ForbiddenScope
 from bot.engine.mcp.server.memory_server import McpMemoryServer
 from bot.engine.upkeep import BackupScheduler, RestoreNotice
+from bot.setup.live_channels import LiveChannels
 from bot.transports.inbox import InboxService
+from bot.transports.ports import Transport
+from bot.transports.quota import MonthlyQuota
 from bot.transports.supervisor import ChannelSupervisor
 from bot.transports.web.access import VISITOR, get_bearer_token, has_bearer_token
 from bot.transports.web.chat_service import WebChatHistory, WebChatSender
@@ -68,7 +70,7 @@ def connect_channels(core: Container) -> tuple[WebTransport, tuple[AppService, .
     core.engine.on_report.connect(inbox.enqueue)
     core.alerts.on_change = web.refresh_alerts
     core.transports[Channel.WEB] = web
-    build = partial(build_transport, inbox=inbox, quota=core.quota)
+    build = partial(_build_transport, inbox=inbox, quota=core.quota)
     for channel in CHANNEL_SETTINGS:
         if (transport := build(channel, core.settings)) is not None:
             core.transports[channel] = transport
@@ -90,6 +92,35 @@ def connect_channels(core: Container) -> tuple[WebTransport, tuple[AppService, .
         *upkeep,
         inbox,
         supervisor,
+    )
+
+
+def _build_transport(
+    channel: Channel, settings: Settings, inbox: InboxService, quota: MonthlyQuota
+) -> Transport | None:
+    """None if the platform is not configured. Platform libraries are large, so each is loaded only
+    if it is."""
+    if not is_configured(channel, settings):
+        return None
+    if channel is Channel.TELEGRAM:
+        from bot.transports.telegram.transport import TelegramTransport
+
+        return TelegramTransport(
+            token=settings.telegram_bot_token.get_secret_value(),
+            base_url=settings.telegram_base_url,
+            inbox=inbox,
+            home=settings.home,
+            menu=platform_menu,
+        )
+    from bot.transports.feishu.transport import FeishuTransport
+
+    return FeishuTransport(
+        app_id=settings.feishu_app_id,
+        app_secret=settings.feishu_app_secret.get_secret_value(),
+        domain=settings.feishu_domain,
+        inbox=inbox,
+        home=settings.home,
+        on_call=quota.count,
     )
 
 

@@ -8,21 +8,19 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from bot.app.autonomy import AutonomyDeps, AutonomyServices, build_autonomy
-from bot.app.channel_setup import ChannelSetupService
+from bot.app.autonomy import AutonomyDeps, build_autonomy
 from bot.app.doctor import build_doctor
-from bot.app.engine import EngineServices, build_engine_services
-from bot.app.feishu_setup import FeishuSetupService
+from bot.app.engine import build_engine_services
+from bot.app.live_settings import LiveSettings, check_usable
 from bot.app.memory import build_memory_port
 from bot.app.memory_retrieval import build_local_retriever, build_mcp_memory
-from bot.app.model_setup import ModelSetupService
+from bot.app.parts import AutonomyServices, EngineServices, WorkerServices
 from bot.app.reports import build_reports
 from bot.app.repositories import RepositorySet, build_repositories
 from bot.app.schedule import build_project_folders
-from bot.app.settings_editor import SettingsEditor
-from bot.app.settings_reload import SettingsReloader
-from bot.app.status import StatusSources, build_system_status, configured_channels
-from bot.app.workers import WorkerServices, build_masker
+from bot.app.status import StatusSources, build_system_status
+from bot.app.workers import build_masker
+from bot.config.channels import configured_channels
 from bot.config.settings import Settings
 from bot.engine.agent.budget import CostReportService, SpendingCaps
 from bot.engine.agent.session_history import TranscriptService
@@ -33,6 +31,11 @@ from bot.engine.permissions.service import StandingPermissionService
 from bot.engine.redaction import SecretMasker
 from bot.engine.tasks.approvals import ApprovalService
 from bot.engine.tasks.system_status import SystemStatusService
+from bot.setup.channel_setup import ChannelSetupService
+from bot.setup.feishu_setup import FeishuSetupService
+from bot.setup.model_setup import ModelSetupService
+from bot.setup.settings_editor import SettingsEditor
+from bot.setup.settings_reload import SettingsReloader
 from bot.transports.alerts import ChannelAlerts
 from bot.transports.inbox import HeldMessages
 from bot.transports.outbox import ButtonClaimService, OutboxCourier, SentCardService
@@ -141,7 +144,9 @@ async def build_container(settings: Settings, db: Database) -> Container:
         settings, store, clock, engine=engine, autonomy=autonomy, quota=quota, courier=courier
     )
     reloader.maskers = (engine.workers.redactor, masker)
-    feishu_setup = _build_feishu_setup(store, clock, courier, web_sessions, reloader)
+    feishu_setup = _build_feishu_setup(
+        store, clock, quota=quota, courier=courier, sessions=web_sessions, reloader=reloader
+    )
     services = _build_handler_services(
         settings,
         store,
@@ -151,6 +156,7 @@ async def build_container(settings: Settings, db: Database) -> Container:
         courier=courier,
         alerts=alerts,
         held=held,
+        quota=quota,
         web_sessions=web_sessions,
         feishu_setup=feishu_setup,
         reloader=reloader,
@@ -201,15 +207,18 @@ def _build_approval_cards(
 def _build_feishu_setup(
     store: RepositorySet,
     clock: Clock,
+    *,
+    quota: MonthlyQuota,
     courier: OutboxCourier,
-    web_sessions: WebSessionService,
+    sessions: WebSessionService,
     reloader: SettingsReloader,
 ) -> FeishuSetupService:
     return FeishuSetupService(
         reloader=reloader,
+        quota=quota,
         key_values=store.key_values,
         owners=store.owner_cards(courier),
-        may_connect=partial(_may_connect, store, web_sessions),
+        may_connect=partial(_may_connect, store, sessions),
         now=clock.now,
         sleep=clock.sleep,
     )
@@ -227,11 +236,14 @@ def _build_reloader(
 ) -> SettingsReloader:
     return SettingsReloader(
         in_force=settings,
-        engine=engine,
-        autonomy=autonomy,
-        quota=quota,
+        appliers=LiveSettings(
+            engine=engine,
+            autonomy=autonomy,
+            quota=quota,
+            set_owners=partial(_set_owners, store, clock),
+        ).appliers,
+        check_usable=check_usable,
         owners=store.owner_cards(courier),
-        set_owners=partial(_set_owners, store, clock),
         now=clock.now,
         sleep=clock.sleep,
     )
@@ -391,6 +403,7 @@ def _build_handler_services(
     courier: OutboxCourier,
     alerts: ChannelAlerts,
     held: HeldMessages,
+    quota: MonthlyQuota,
     web_sessions: WebSessionService,
     feishu_setup: FeishuSetupService,
     reloader: SettingsReloader,
@@ -400,9 +413,9 @@ def _build_handler_services(
         tasks=engine.tasks,
         conversations=engine.conversations,
         models=workers.models,
-        model_setup=ModelSetupService(reloader, store.db),
+        model_setup=_build_model_setup(store, engine, reloader),
         feishu_setup=feishu_setup,
-        channel_setup=_build_channel_setup(store, clock, alerts, reloader),
+        channel_setup=_build_channel_setup(store, clock, alerts, quota, reloader),
         people=store.people,
         pairings=store.pairings,
         account_links=store.account_links,
@@ -416,7 +429,7 @@ def _build_handler_services(
         cards=SentCardService(store.outbox, store.chats),
         courier=courier,
         journal=engine.journal,
-        tools=_build_permissions(store, clock, mask),
+        tools=_build_standing_permissions(store, clock, mask),
         personas=workers.personas,
         prompts=engine.evolution.service,
         mcp=workers.mcp_servers,
@@ -430,7 +443,7 @@ def _build_handler_services(
         workflows=engine.evolution.workflows,
         schedules=engine.schedule.service,
         self_check=autonomy.self_check,
-        doctor=build_doctor(store, clock, engine, autonomy.self_check, reloader=reloader),
+        doctor=build_doctor(store, clock, engine, autonomy, reloader=reloader, quota=quota),
         settings=reloader,
         setting_editor=SettingsEditor(reloader),
         drive=autonomy.drive,
@@ -442,7 +455,7 @@ def _build_handler_services(
     )
 
 
-def _build_permissions(
+def _build_standing_permissions(
     store: RepositorySet, clock: Clock, mask: Callable[[str], str]
 ) -> StandingPermissionService:
     return StandingPermissionService(
@@ -450,11 +463,28 @@ def _build_permissions(
     )
 
 
+def _build_model_setup(
+    store: RepositorySet, engine: EngineServices, reloader: SettingsReloader
+) -> ModelSetupService:
+    return ModelSetupService(
+        reloader,
+        store.db,
+        models=engine.workers.live_models,
+        gateway=engine.gateway,
+        mask=engine.workers.redactor.mask,
+    )
+
+
 def _build_channel_setup(
-    store: RepositorySet, clock: Clock, alerts: ChannelAlerts, reloader: SettingsReloader
+    store: RepositorySet,
+    clock: Clock,
+    alerts: ChannelAlerts,
+    quota: MonthlyQuota,
+    reloader: SettingsReloader,
 ) -> ChannelSetupService:
     return ChannelSetupService(
         reloader=reloader,
+        quota=quota,
         db=store.db,
         key_values=store.key_values,
         people=store.people,

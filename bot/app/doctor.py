@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from functools import partial
 from importlib.metadata import version
 
-from bot.app.engine import EngineServices
-from bot.app.live_channels import build_channel_check
+from bot.app.parts import AutonomyServices, EngineServices
 from bot.app.repositories import RepositorySet
-from bot.app.settings_reload import SettingsReloader
-from bot.app.status import CHANNEL_SETTINGS, is_configured
+from bot.config.channels import CHANNEL_SETTINGS, is_configured
 from bot.config.settings import Settings
 from bot.engine.autonomy.check import SelfCheck
 from bot.engine.autonomy.doctor import (
@@ -25,10 +23,11 @@ from bot.engine.autonomy.doctor import (
     describe_disk,
     describe_sandbox,
 )
-from bot.engine.autonomy.self_check import SelfCheckService
 from bot.engine.llm.backend import OFFLINE_NAME
 from bot.engine.upkeep import get_backup_state
 from bot.engine.workers.spec import CostAccount
+from bot.setup.live_channels import build_channel_check
+from bot.setup.settings_reload import SettingsReloader
 from bot.transports.ports import Clock
 from bot.transports.quota import MonthlyQuota
 from storage.records.people import Channel, Person
@@ -39,20 +38,21 @@ def build_doctor(
     store: RepositorySet,
     clock: Clock,
     engine: EngineServices,
-    self_check: SelfCheckService,
+    autonomy: AutonomyServices,
     *,
     reloader: SettingsReloader,
+    quota: MonthlyQuota,
 ) -> DoctorService:
     def probes(by: Person) -> Sequence[SelfCheck]:
         settings = reloader.in_force
         return (
             *_model_probes(store, engine, by),
             *_host_probes(settings, store, clock, engine),
-            *_channel_probes(settings, store, clock, reloader.quota),
+            *_channel_probes(settings, store, clock, quota),
         )
 
     return DoctorService(
-        self_check=self_check,
+        self_check=autonomy.self_check,
         probes=probes,
         key_values=store.key_values,
         mask=engine.workers.redactor.mask,

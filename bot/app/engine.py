@@ -14,28 +14,30 @@ from bot.app.conversation_archive import (
     ConversationArchive,
     build_conversation_archive,
 )
-from bot.app.evolution import EvolutionServices, build_evolution
+from bot.app.evolution import build_evolution
 from bot.app.heartbeat import build_heartbeat
 from bot.app.lifecycle import AppService, Signal
-from bot.app.live_models import LiveModels
 from bot.app.memory import (
-    MemoryRetrieval,
-    MemoryWriting,
     build_eraser,
     build_extraction_model,
     build_memory_retrieval,
     build_memory_services,
     build_memory_writing,
 )
-from bot.app.repositories import RepositorySet
-from bot.app.schedule import ScheduleServices, build_schedule
-from bot.app.tracing import build_span_recorder, build_span_services, build_trace_cards
-from bot.app.work_rules import WorkRules, build_work_rules
-from bot.app.workers import (
+from bot.app.parts import (
+    EngineServices,
+    EvolutionServices,
+    MemoryRetrieval,
+    MemoryWriting,
+    ScheduleServices,
     WorkerServices,
-    build_context_builder,
-    build_worker_services,
+    WorkRules,
 )
+from bot.app.repositories import RepositorySet
+from bot.app.schedule import build_schedule
+from bot.app.tracing import build_span_recorder, build_span_services, build_trace_cards
+from bot.app.work_rules import build_work_rules
+from bot.app.workers import build_context_builder, build_worker_services
 from bot.config.settings import Settings
 from bot.engine.agent.budget import SpendingBudget, SpendingCaps
 from bot.engine.agent.conversation.chat_files import ImageCaptioner
@@ -55,7 +57,6 @@ from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.autonomy.heartbeat.service import HeartbeatService
 from bot.engine.llm.backend import RunLimits
 from bot.engine.llm.stored_messages import with_present_time
-from bot.engine.memory.writer import MemoryWriter
 from bot.engine.permissions.requests import DecisionSignal, SuspendedCalls
 from bot.engine.skills.skill_library import SkillReviewNotifier
 from bot.engine.tasks.access import TaskAccess
@@ -67,7 +68,6 @@ from bot.engine.tasks.service import TaskService
 from bot.engine.tasks.subagent_reports import SubagentReportDelivery
 from bot.engine.tasks.task_journal import TaskJournal
 from bot.engine.timing import DueTimer
-from bot.engine.tracing.trace_card import TraceCardUpdater
 from bot.engine.workflow.live_progress import LiveProgress
 from bot.engine.workflow.presentation.task_view import TaskViewLoader
 from bot.engine.workflow.runner import TaskRunner
@@ -76,6 +76,7 @@ from bot.engine.workflow.step_approvals import (
 )
 from bot.engine.workflow.step_executor import MAX_CONTEXT_TOKENS, RunnerDeps
 from bot.engine.workspaces.task_workspaces import TaskArtifacts
+from bot.setup.live_models import LiveModels
 from bot.transports.outbox import OutboxCourier
 from bot.transports.ports import Clock
 from handlers.approvals import ApprovalCards
@@ -104,30 +105,6 @@ class _Shared:
     progress: LiveProgress
     artifacts: TaskArtifacts
     views: TaskViewLoader
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineServices:
-    """`services` run in this order. `on_report` must get a listener that handles the stored
-    reports of subagents, `on_decided` must be called after a decision."""
-
-    workers: WorkerServices
-    gateway: ModelGateway
-    memory: MemoryRetrieval
-    conversations: RecordedConversation
-    memory_writer: MemoryWriter
-    tasks: TaskService
-    schedule: ScheduleServices
-    heartbeat: HeartbeatService
-    evolution: EvolutionServices
-    journal: TaskJournal
-    dispatcher: LocalDispatcher
-    notifier: TaskNotifier
-    traces: TraceCardUpdater
-    rules: WorkRules
-    on_report: Signal[[InboxRow]]
-    on_decided: Callable[[], None]
-    services: tuple[AppService, ...]
 
 
 def build_engine_services(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from random import randrange
 
+from bot.app.parts import EvolutionServices, WorkerServices
 from bot.app.repositories import RepositorySet
-from bot.app.workers import WorkerServices
 from bot.config.settings import Settings
 from bot.engine.agent.background_calls import BackgroundModelCalls
 from bot.engine.agent.model_gateway import ModelGateway
@@ -33,15 +32,6 @@ from storage.records.prompt_versions import EvolutionMode, PromptKind
 from storage.records.tasks import TaskId
 
 _LIMITS = RunLimits(turns=2, output_tokens=6_000, seconds=120.0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvolutionServices:
-    """`workflows` starts tasks in the version that is in effect."""
-
-    service: EvolutionService
-    versions: PromptVersions
-    workflows: WorkflowLibrary
 
 
 def build_evolution(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
+from bot.app.parts import ScheduleServices
 from bot.app.repositories import RepositorySet
-from bot.app.schedule import ScheduleServices, parse_hours
+from bot.app.schedule import parse_hours
 from bot.config.settings import Settings
 from bot.engine.agent.budget import SpendingCaps
 from bot.engine.agent.model_gateway import ModelGateway

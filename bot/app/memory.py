@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 
 from bot.app.lifecycle import AppService
-from bot.app.live_models import LiveModels
 from bot.app.memory_retrieval import build_embedding_index, build_retriever
+from bot.app.parts import MemoryRetrieval, MemoryWriting
 from bot.app.repositories import RepositorySet
 from bot.config.settings import Settings
 from bot.engine.agent.background_calls import BackgroundModelCalls
@@ -42,11 +41,11 @@ from bot.engine.memory.markdown_sync.sync_service import (
 from bot.engine.memory.promotion import FactPromoter, QualityMetrics
 from bot.engine.memory.retriever import (
     AssociationLinker,
-    MemoryRetriever,
 )
 from bot.engine.memory.service import MemoryService
 from bot.engine.memory.writer import MemoryWriter
 from bot.engine.tasks.approvals import ApprovalCardPublisher
+from bot.setup.live_models import LiveModels
 from bot.transports.outbox import OutboxCourier
 from bot.transports.ports import Clock
 from cards.catalog import catalog_for
@@ -63,22 +62,6 @@ from storage.records.tasks import TaskId
 from storage.search.vectors import VectorRepo, VectorSamples
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryRetrieval:
-    retriever: MemoryRetriever
-    usage: UsageTracker
-    briefing: MemoryBriefing
-    embedding_index: EmbeddingIndex | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryWriting:
-    writer: MemoryWriter
-    recorder: MemoryRecorder
-    task_recorder: FinishedTaskRecorder
-    services: tuple[AppService, ...]
 
 
 def build_memory_retrieval(

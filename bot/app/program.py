@@ -39,9 +39,14 @@ async def serve(
     from bot.app.channels import connect_channels
 
     with explain_start_failures(settings), hold_home(settings):
-        stop, restart = stop_on_signals(), asyncio.Event()
+        stop, restarts = stop_on_signals(), asyncio.Event()
+
+        def restart() -> None:
+            restarts.set()
+            stop.set()
+
         async with open_container(settings) as core:
-            core.reloader.restart.connect(restart.set, stop.set)
+            core.reloader.restart = restart
             await _demote_unlisted_owners(core.repositories.people)
             await core.repositories.account_links.gather()
             await link_notifier(core.services).notify()
@@ -58,11 +63,11 @@ async def serve(
                 announce(f"Shiftboss is ready. Open the web chat: {web.login_url}")
                 on_ready()
                 await app.run(stop)
-    if restart.is_set():
+    if restarts.is_set():
         announce("Shiftboss restarts.")
     else:
         announce("Shiftboss has stopped. Running tasks resume at the next start.")
-    return restart.is_set()
+    return restarts.is_set()
 
 
 def _describe_parts(core: Container) -> Iterator[str]:

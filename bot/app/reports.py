@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bot.app.parts import ScheduleServices
 from bot.app.repositories import RepositorySet
-from bot.app.schedule import ScheduleServices
 from bot.config.settings import Settings
 from bot.engine.autonomy.reports.report_builder import ReportBuilder
 from bot.engine.autonomy.reports.service import REPORT_SERVICE, ReportService

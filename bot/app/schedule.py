@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from bot.app.lifecycle import AppService
+from bot.app.parts import ScheduleServices
 from bot.app.repositories import RepositorySet
 from bot.config.settings import Settings, parse_day_hours
 from bot.engine.agent.conversation.turn_taking import CardPoster
@@ -28,21 +27,6 @@ from storage.records.messages import ChatAddress
 from storage.records.people import Channel, ChatId, ChatKind, PersonId
 from storage.records.schedules import ScheduleKind
 from storage.schedules import ScheduleRepo
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleServices:
-    """The schedules that people see, the services that fire them, and the program's own.
-    `parts` are what these run, by name; whoever builds one adds it."""
-
-    service: ScheduleService
-    firer: ScheduleFirer
-    builtin: BuiltinSchedules
-    parts: dict[str, ScheduledService]
-
-    @property
-    def services(self) -> tuple[AppService, ...]:
-        return (self.builtin, self.firer)
 
 
 def build_schedule(

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 
-from pydantic import SecretStr
-
-from bot.app.live_models import LiveModels, build_sandbox_detector
 from bot.config.settings import Settings
 from bot.engine.llm.api.access import LearnedToolForms
 from bot.engine.sandbox.spec import Sandbox
@@ -20,6 +17,7 @@ from bot.engine.tasks.system_status import (
     measure_disk_use,
 )
 from bot.engine.upkeep import get_backup_state
+from bot.setup.live_models import LiveModels, build_sandbox_detector
 from bot.transports.alerts import ChannelAlerts
 from bot.transports.ports import Clock, SystemClock
 from cards.catalog import catalog_for
@@ -35,15 +33,9 @@ from storage.messages.chats import ChatRepo
 from storage.messages.outbox import OutboxRepo
 from storage.migrate import sqlite_path
 from storage.people import LOCAL_WEB_OWNER, PeopleRepo
-from storage.records.people import Channel, Language
+from storage.records.people import Language
 from storage.records.system import DiskUse, ModelChoice
 from storage.tasks import TaskRepo
-
-CHANNEL_SETTINGS: Mapping[Channel, tuple[str, ...]] = {
-    Channel.TELEGRAM: ("telegram_bot_token", "telegram_base_url"),
-    Channel.FEISHU: ("feishu_app_id", "feishu_app_secret", "feishu_domain"),
-}
-"""The settings that connect each platform. It is configured if the first is set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,17 +43,6 @@ class StatusSources:
     model: Callable[[], ModelChoice]
     slots: Callable[[], int]
     sandbox: Callable[[], Awaitable[Sandbox]]
-
-
-def is_configured(channel: Channel, settings: Settings) -> bool:
-    if channel is Channel.WEB:
-        return True
-    value = getattr(settings, CHANNEL_SETTINGS[channel][0])
-    return bool(value.get_secret_value() if isinstance(value, SecretStr) else value)
-
-
-def configured_channels(settings: Settings) -> Sequence[Channel]:
-    return [each for each in Channel if is_configured(each, settings)]
 
 
 def build_system_status(

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from bot.app.parts import WorkerServices, WorkRules
 from bot.app.repositories import RepositorySet
-from bot.app.workers import WorkerServices, build_permissions
+from bot.app.workers import build_permissions
 from bot.config.settings import Settings
 from bot.engine.agent.budget import SpendingCaps
 from bot.engine.permissions.requests import DecisionSignal
-from bot.engine.permissions.service import PermissionService
 from bot.engine.tasks.approvals import ApprovalCardPublisher
 from bot.engine.workflow.step_approvals import StepApprovalRequester, parse_risk_words
 from bot.transports.ports import Clock
 from storage.records.usage import BudgetScope, SpendingCap, parse_cap
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkRules:
-    """One for all that ask, so that changed settings reach everything."""
-
-    caps: SpendingCaps
-    permissions: PermissionService
-    step_approvals: StepApprovalRequester
 
 
 def build_work_rules(

@@ -11,10 +11,10 @@ from functools import partial
 from pathlib import Path
 
 from bot.app.conversation_archive import build_worker_history
-from bot.app.live_models import LiveModels, build_sandbox_detector
+from bot.app.parts import WorkerServices
 from bot.app.repositories import RepositorySet
 from bot.config.settings import BadSettings, Settings
-from bot.engine.agent.memory_hooks import MemoryBriefing, WorkerHistory, WorkerMemoryLookup
+from bot.engine.agent.memory_hooks import MemoryBriefing, WorkerMemoryLookup
 from bot.engine.agent.prompt_versions import PromptVersions, get_adopted_skill
 from bot.engine.agent.skills import skill_catalogue_block, skill_tool_factory
 from bot.engine.agent.subagents.spawning import SubagentSpawner, sessions_spawn_tool
@@ -22,7 +22,6 @@ from bot.engine.agent.worker_briefing import WorkerBriefing
 from bot.engine.agent.worker_context import ToolFactory, WorkerContextBuilder
 from bot.engine.llm.api.access import LearnedToolForms
 from bot.engine.llm.backend import WorkerMode
-from bot.engine.llm.backend_registry import BackendRegistry
 from bot.engine.llm.tool_calls import AgentTool
 from bot.engine.mcp.client.server_config import McpConsents, ProjectServers
 from bot.engine.mcp.client.server_pool import KeptServers, McpServerPool
@@ -36,7 +35,6 @@ from bot.engine.permissions.requests import DecisionSignal
 from bot.engine.permissions.rules import ReadProtectedFiles
 from bot.engine.permissions.service import PermissionService
 from bot.engine.redaction import SecretMasker
-from bot.engine.sandbox.backends import SandboxDetector
 from bot.engine.sandbox.process_runner import CommandHomes
 from bot.engine.sandbox.spec import Sandbox, SandboxKind, command_environment
 from bot.engine.skills.skill_library import SkillLibrary
@@ -60,31 +58,11 @@ from bot.engine.web import (
 from bot.engine.workers.mcp_config import McpConfigFile
 from bot.engine.workers.personas import Persona, PersonaLibrary
 from bot.engine.workers.spec import WorkerSpec
+from bot.setup.live_models import LiveModels, build_sandbox_detector
 from bot.transports.ports import Clock
 from bot.transports.web.access_token import load_or_create_token
 from storage.records.approvals import Approval
 from storage.skills import SkillRepo
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerServices:
-    live_models: LiveModels
-    personas: PersonaLibrary
-    briefing: WorkerBriefing
-    skills: SkillLibrary
-    sandbox: SandboxDetector
-    shell: CommandShell
-    fetcher: WebFetcher
-    search: WebSearch | None
-    mcp_config: McpConfigFile
-    mcp_servers: McpServerPool
-    redactor: SecretMasker
-    history: WorkerHistory
-    task_memories: TaskMemories
-
-    @property
-    def models(self) -> BackendRegistry:
-        return self.live_models.registry
 
 
 def build_masker(settings: Settings) -> SecretMasker:

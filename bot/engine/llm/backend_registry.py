@@ -12,14 +12,15 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
-from bot.engine.llm.acp.backend import AcpBackends
 from bot.engine.llm.api.access import ApiAccess, ApiProvider, LearnedToolForms, ToolForm
 from bot.engine.llm.api.backend import ApiBackend
 from bot.engine.llm.backend import OFFLINE_NAME as OFFLINE
 from bot.engine.llm.backend import (
+    Backend,
     BackendDenied,
     BackendError,
     BackendNotReady,
+    BackendReadiness,
     BackendUnavailable,
     ContextTooLong,
     OutageKind,
@@ -150,6 +151,43 @@ MODEL_NAME = re.compile(r"[\w.:/@+-]{1,120}")
 _PRELOAD_DELAY = 3.0
 
 
+class CodingCli(Backend, Protocol):
+    """A coding CLI as a backend. `limitation` is the text key of what it cannot do here;
+    `last_refusal` that of a setup problem which only running it revealed; both may be empty."""
+
+    @property
+    def limitation(self) -> str: ...
+
+    @property
+    def last_refusal(self) -> str: ...
+
+    async def check_with_refusals(self) -> BackendReadiness:
+        """Like `check`, but includes the last refusal."""
+        ...
+
+    def check_without_running(self) -> BackendReadiness:
+        """Check readiness without starting any process."""
+        ...
+
+    async def probe(self) -> BackendReadiness:
+        """Start the CLI and open a session to detect setup problems; calls no model."""
+        ...
+
+
+class CodingClis(Protocol):
+    """The coding CLIs of this machine; `errors` are problems of their file, one sentence each."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    @property
+    def errors(self) -> tuple[str, ...]: ...
+
+    def backend(self, name: str) -> CodingCli | None:
+        """Return the CLI, always the same instance; None if it isn't configured."""
+        ...
+
+
 class BackendRegistry:
     """Satisfies `handlers.ports.ModelPort` and `llm.failover.BackendSelector`; a service that loads
     the default's libraries."""
@@ -157,7 +195,7 @@ class BackendRegistry:
     def __init__(
         self,
         backends: Sequence[ApiBackend],
-        acp_backends: AcpBackends,
+        clis: CodingClis,
         *,
         model: str,
         fallbacks: Sequence[str],
@@ -170,7 +208,7 @@ class BackendRegistry:
         `fallbacks` stand in for a backend that is unavailable, in this order. `base_urls` are those
         of the model APIs by name, empty for the vendor's own."""
         self._api_backends = {backend.name: backend for backend in backends}
-        self._acp_backends = acp_backends
+        self._clis = clis
         self._configured_model = model
         self._fallbacks = tuple(fallbacks)
         self._base_urls = dict(base_urls or {})
@@ -182,7 +220,7 @@ class BackendRegistry:
     @property
     def default(self) -> ModelChoice:
         """The default choice with its current readiness."""
-        if self._configured_model and self._acp_backends.backend(self._default.backend):
+        if self._configured_model and self._clis.backend(self._default.backend):
             return self._resolve_setting(self._configured_model)
         return self._default
 
@@ -218,8 +256,8 @@ class BackendRegistry:
             if backend.is_configured
             for model in backend.models or ("",)
         ]
-        clis = map(self._cli_choice, self._acp_backends.names)
-        ready += [choice for choice in clis if not choice.problem]
+        installed = map(self._cli_choice, self._clis.names)
+        ready += [choice for choice in installed if not choice.problem]
         rest = [*ready, ModelChoice(backend=OFFLINE, model="")]
         default = self.default
         return (default, *(choice for choice in rest if choice != default))
@@ -245,7 +283,7 @@ class BackendRegistry:
 
     def has_own_tools(self, backend: str) -> bool:
         """Return True for backends that use their own tools instead of ours."""
-        return self._acp_backends.backend(backend) is not None
+        return self._clis.backend(backend) is not None
 
     def shares_history(self, backend: str) -> bool:
         """Return True for model APIs: one conversation continues on any of them."""
@@ -308,8 +346,8 @@ class BackendRegistry:
 
     async def refresh_cli_health(self) -> None:
         """Detect the Node.js versions in advance, because `select_backend` must not block."""
-        for name in self._acp_backends.names:
-            if cli := self._acp_backends.backend(name):
+        for name in self._clis.names:
+            if cli := self._clis.backend(name):
                 await cli.check()
 
     async def get_health(self, name: str) -> BackendHealth | None:
@@ -319,7 +357,7 @@ class BackendRegistry:
         choice = self.resolve_choice(name)
         if choice is None:
             return None
-        cli = self._acp_backends.backend(choice.backend)
+        cli = self._clis.backend(choice.backend)
         # After a refusal, only running the CLI can tell.
         return await self._health(choice.backend, thorough=bool(cli and cli.last_refusal))
 
@@ -334,14 +372,14 @@ class BackendRegistry:
             else [
                 *self._api_backends,
                 OFFLINE,
-                *self._acp_backends.names,
+                *self._clis.names,
             ]
         )
         return BackendReport(
             backends=tuple([await self._health(each, thorough=bool(name)) for each in named]),
             default=self.default.name,
             fallback=" → ".join(self._fallbacks),
-            file_errors=self._acp_backends.errors,
+            file_errors=self._clis.errors,
         )
 
     async def start(self, stack: AsyncExitStack) -> None:
@@ -390,35 +428,35 @@ class BackendRegistry:
 
     def _problem_of(self, choice: ModelChoice) -> str:
         """Return the text key of why it can't work now; empty if it can."""
-        cli = self._acp_backends.backend(choice.backend)
+        cli = self._clis.backend(choice.backend)
         refused = choice.problem or (cli.last_refusal if cli else "")
         return refused or self._cooldowns.problem_of(choice.backend, choice.model)
 
     def _select(self, choice: ModelChoice) -> SelectedBackend:
         if choice.backend == OFFLINE:
             return SelectedBackend(backend=_offline_backend(), model=OFFLINE)
-        backend = self._acp_backends.backend(choice.backend) or self._api_backends[choice.backend]
+        backend = self._clis.backend(choice.backend) or self._api_backends[choice.backend]
         return SelectedBackend(backend=backend, model=choice.model)
 
     def _resolve_cli(self, name: str) -> ModelChoice | None:
         """Resolve `codex` and `codex:model`, with or without `acp:`."""
         name = name.removeprefix(f"{_ACP_PREFIX}:")
         backend, colon, model = name.partition(":")
-        known = self._acp_backends.backend(backend.casefold()) is not None
+        known = self._clis.backend(backend.casefold()) is not None
         if not known or bool(colon) != bool(model) or (model and not MODEL_NAME.fullmatch(model)):
             return None
         return self._cli_choice(backend.casefold(), model)
 
     def _cli_choice(self, name: str, model: str = "") -> ModelChoice:
-        cli = self._acp_backends.backend(name)
+        cli = self._clis.backend(name)
         return ModelChoice(
             backend=name, model=model, problem=cli.check_without_running().problem if cli else ""
         )
 
     async def _health(self, name: str, *, thorough: bool) -> BackendHealth:
-        if cli := self._acp_backends.backend(name):
+        if cli := self._clis.backend(name):
             health = await (cli.probe() if thorough else cli.check_with_refusals())
-            note = self._acp_backends.config(name).limitation
+            note = cli.limitation
         else:
             backend = _offline_backend() if name == OFFLINE else self._api_backends[name]
             health, note = await backend.check(), ""
@@ -484,7 +522,7 @@ def build_registry(
     openai_base_url: str = "",
     openai_tools: str = ToolForm.CALLED,
     max_silence: float = 300.0,
-    acp_backends: AcpBackends,
+    clis: CodingClis,
     fallbacks: Sequence[str] = (),
     clock: Callable[[], float] = time.monotonic,
     tool_forms: LearnedToolForms | None = None,
@@ -514,7 +552,7 @@ def build_registry(
     )
     return BackendRegistry(
         backends,
-        acp_backends,
+        clis,
         model=model,
         fallbacks=fallbacks,
         base_urls={claude.provider: claude.base_url, gpt.provider: gpt.base_url},

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from bot.app.live_models import LiveModels
 from bot.config.settings import Settings
 from bot.engine.agent.conversation.model_choice import AutoModelChoice, ModelSize
 from bot.engine.llm.api.access import LearnedToolForms
 from bot.engine.sandbox.backends import SandboxDetector
+from bot.setup.live_models import LiveModels
 from storage.records.system import AUTO_MODEL
 from tests.agent_builders import MemoryWindowStore
 from tests.engine_harness import START

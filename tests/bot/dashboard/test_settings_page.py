@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from bot.app.settings_editor import GROUPS
 from bot.config.env_file import change_lines
 from bot.config.settings import Settings, load_settings
+from bot.setup.settings_editor import GROUPS
 from cards.catalog import catalog_for
 from storage.records.people import Language
 from storage.records.usage import BudgetScope
@@ -135,7 +135,7 @@ async def test_what_waits_for_a_restart_is_stored_and_told_with_both_values(
     world: DashboardWorld,
 ) -> None:
     core, api, restarts = world.core, world.program("olga"), list[str]()
-    core.reloader.restart.connect(lambda: restarts.append("restart"))
+    core.reloader.restart = lambda: restarts.append("restart")
     seen, _ = await settings_of(api)
     browser = await world.browser("olga")
     form = {"seen": seen, "SHIFTBOSS_QUEUE": "cut", "was:SHIFTBOSS_QUEUE": "wait"}
@@ -178,7 +178,7 @@ async def test_a_restart_that_could_fail_is_left_to_a_shell(
     world: DashboardWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     restarts = list[str]()
-    world.core.reloader.restart.connect(lambda: restarts.append("restart"))
+    world.core.reloader.restart = lambda: restarts.append("restart")
     for line in ("SHIFTBOSS_SLOTS=many\n", "DATABASE_URL=sqlite:////nowhere/x.db\n"):
         before = env_file(world).read_text()
         env_file(world).write_text(before + line)

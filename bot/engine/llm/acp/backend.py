@@ -83,6 +83,10 @@ class AcpBackend:
     def name(self) -> str:
         return self._get_config().name
 
+    @property
+    def limitation(self) -> str:
+        return self._get_config().limitation
+
     @asynccontextmanager
     async def run(self, request: RunRequest) -> AsyncIterator[BackendRun]:
         found = await self.check()

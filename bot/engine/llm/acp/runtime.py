@@ -8,11 +8,12 @@ import logging
 import os
 import re
 import shutil
+import sqlite3
 import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -27,7 +28,6 @@ from bot.engine.llm.acp.process import (
 )
 from bot.engine.llm.backend import BackendError, BackendReadiness, RunLimits
 from storage.file_trees import walk_folders
-from storage.retention import delete_cli_sessions
 
 AGENTS_FOLDER = "agents"
 _UNSAFE = re.compile(r"[^\w-]")
@@ -39,6 +39,7 @@ _KEPT_ENDINGS = (".db", ".db-wal", ".db-shm", ".sqlite", ".sqlite-wal", ".sqlite
 """Files of many sessions."""
 _TEMPORARY = ".tmp"
 _LOG = ".log"
+_DATABASE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,10 +283,34 @@ def delete_old_files(
             if agent and agent.session_database:
                 database = home / agent.session_database
                 if database.is_file() and not _has_link(home, database):
-                    gone += delete_cli_sessions(database, limit)
+                    gone += _delete_sessions(database, limit)
         for log in folder.glob(f"*{_LOG}"):
             gone += _delete_file(log.name, None, log, limit)
     return gone
+
+
+def _delete_sessions(database: Path, before: float) -> int:
+    """Delete the sessions that were last changed before this time from the SQLite file of a coding
+    CLI, with everything that belongs to them; return how many. Their space is used again, but the
+    file does not shrink. A file that is in use for long, damaged, or of another format stays as it
+    is. Blocking."""
+    uri = f"{database.absolute().as_uri()}?mode=rw"
+    end = time.monotonic() + _DATABASE_SECONDS
+    try:
+        with closing(sqlite3.connect(uri, uri=True, timeout=_DATABASE_SECONDS)) as cli, cli:
+            # The CLI, or whoever worked in its home, may have written anything into its schema.
+            cli.execute("PRAGMA trusted_schema = OFF")
+            cli.execute("PRAGMA foreign_keys = ON")
+            cli.set_progress_handler(lambda: time.monotonic() > end, 10_000)
+            if cli.execute("SELECT 1 FROM sqlite_master WHERE type = 'trigger'").fetchone():
+                return 0
+            # In milliseconds. A text would be older than every number.
+            old = "typeof(time_updated) = 'integer' AND time_updated < ?"
+            query = f"DELETE FROM session WHERE {old}"  # noqa: S608 - constant
+            return cli.execute(query, (round(before * 1000),)).rowcount
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        log.info("Old sessions in %s cannot be deleted: %s", database, error)
+        return 0
 
 
 def _subfolders(folder: Path) -> Iterator[Path]:

@@ -39,7 +39,7 @@ async def chain(
         anthropic_base_url=models.url,
         openai_key=models.key,
         openai_base_url=models.openai_url,
-        acp_backends=clis,
+        clis=clis,
         fallbacks=names or ("openai:gpt-5.2",),
         clock=clock or Seconds(),
     )

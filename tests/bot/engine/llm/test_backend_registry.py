@@ -41,7 +41,7 @@ LOCAL: dict[str, Any] = {"openai_base_url": "http://127.0.0.1:1/v1"}
 
 
 def registry(**settings: Any) -> BackendRegistry:
-    return build_registry(acp_backends=NO_AGENTS, **settings)
+    return build_registry(clis=NO_AGENTS, **settings)
 
 
 @pytest.mark.parametrize(

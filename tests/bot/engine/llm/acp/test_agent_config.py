@@ -42,7 +42,7 @@ def write_agents_file(cli: FakeCli, text: str = FILE) -> None:
 
 
 def build_cli_registry(cli: FakeCli, **more: Any) -> BackendRegistry:
-    return build_registry(acp_backends=AcpBackends(AcpAgentsFile(cli.root), cli.runtime()), **more)
+    return build_registry(clis=AcpBackends(AcpAgentsFile(cli.root), cli.runtime()), **more)
 
 
 def write_program(folder: Path, name: str, text: str = "#!/bin/sh\n") -> None:
@@ -175,7 +175,7 @@ async def test_one_whose_node_is_too_old_is_stood_in_for_once_it_was_looked_at(
     (cli.root / "agents.yaml").write_text("agents: {fake: {command: [mine], node: 22}}")
     house = cli.runtime(environ={"PATH": str(cli.root / "bin")})
     models = build_registry(
-        acp_backends=AcpBackends(AcpAgentsFile(cli.root), house), fallbacks=("offline",)
+        clis=AcpBackends(AcpAgentsFile(cli.root), house), fallbacks=("offline",)
     )
 
     await models.refresh_cli_health()
@@ -283,7 +283,7 @@ async def test_the_list_says_of_each_what_is_missing_and_how_to_get_it(
     cli: FakeCli, language: Language
 ) -> None:
     clis = AcpBackends(AcpAgentsFile(cli.root), cli.runtime(environ={"PATH": "/nowhere"}))
-    report = await build_registry(acp_backends=clis, fallbacks=("offline",)).report()
+    report = await build_registry(clis=clis, fallbacks=("offline",)).report()
     assert report is not None
 
     card = backends_card(report, catalog_for(language))

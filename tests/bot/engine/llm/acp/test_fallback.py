@@ -42,9 +42,7 @@ def registry_with_fallback(
 ) -> BackendRegistry:
     write_agents_file(cli)
     house = cli.runtime(clock=clock or FakeClock())
-    return build_registry(
-        acp_backends=AcpBackends(AcpAgentsFile(cli.root), house), fallbacks=fallbacks
-    )
+    return build_registry(clis=AcpBackends(AcpAgentsFile(cli.root), house), fallbacks=fallbacks)
 
 
 def report_text(report: BackendReport, words: TextCatalog) -> str:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from bot.app.settings_reload import AT_ONCE, SettingsReloader, check_all
-from bot.app.status import CHANNEL_SETTINGS
+from bot.config.channels import CHANNEL_SETTINGS
 from bot.config.env_file import EnvFileError, write_env_file
 from bot.config.origins import find_origins, is_secret, list_options, write_value
 from bot.config.settings import BadSettings, Settings, load_with_env_file
+from bot.setup.settings_reload import SettingsReloader
 from cards import formats
 from cards.views.system import settings_card
 from handlers.errors import UserError
@@ -101,7 +101,7 @@ class SettingsEditor:
             if risky:
                 raise UserError("restart_by_hand", names=", ".join(risky))
             try:
-                check_all(stored)
+                self._reloader.check_usable(stored)
             except BadSettings as error:
                 raise UserError("settings_faults", faults=_told(error.errors)) from error
             log.info("an owner restarts Shiftboss")
@@ -116,7 +116,7 @@ class SettingsEditor:
             stored = await asyncio.to_thread(self._reloader.load)
         except BadSettings as error:
             stored, faults = in_force, error.errors
-        views = _views(in_force, stored, origins)
+        views = _views(self._reloader, stored, origins)
         return stored, SettingList(revision=self._revision(stored), settings=views, faults=faults)
 
     async def change(self, changes: Mapping[str, str], *, seen: str = "") -> SettingsReading:
@@ -134,7 +134,7 @@ class SettingsEditor:
                 raise UserError("settings_faults", faults=_told(listed.faults))
             fields = [_check_change(known, name, value) for name, value in changes.items()]
             try:
-                found = await asyncio.to_thread(_write, self._reloader.in_force.home, changes)
+                found = await asyncio.to_thread(_write, self._reloader, changes)
             except BadSettings as error:
                 raise UserError("settings_faults", faults=_told(error.errors)) from error
             except EnvFileError as error:
@@ -167,10 +167,12 @@ def _has(stored: Settings, view: SettingView, value: str) -> bool:
 
 
 def _views(
-    in_force: Settings, stored: Settings, origins: Mapping[str, tuple[SettingSource, str]]
+    reloader: SettingsReloader,
+    stored: Settings,
+    origins: Mapping[str, tuple[SettingSource, str]],
 ) -> tuple[SettingView, ...]:
     return tuple(
-        _view(field, group, in_force, stored, origins.get(field, (SettingSource.DEFAULT, "")))
+        _view(field, group, reloader, stored, origins.get(field, (SettingSource.DEFAULT, "")))
         for group, fields in GROUPS.items()
         for field in fields
     )
@@ -179,11 +181,12 @@ def _views(
 def _view(
     field: str,
     group: str,
-    in_force: Settings,
+    reloader: SettingsReloader,
     stored: Settings,
     origin: tuple[SettingSource, str],
 ) -> SettingView:
-    about, value, secret = Settings.model_fields[field], getattr(in_force, field), is_secret(field)
+    about, secret = Settings.model_fields[field], is_secret(field)
+    value = getattr(reloader.in_force, field)
     source, file = origin
     return SettingView(
         name=str(about.alias),
@@ -196,20 +199,20 @@ def _view(
         is_set=value != about.get_default(),
         source=source,
         file=file,
-        change=_way_to_change(field, source),
+        change=_way_to_change(field, source, at_once=field in reloader.appliers),
         options=list_options(field),
         waits=value != getattr(stored, field),
     )
 
 
-def _way_to_change(field: str, source: SettingSource) -> SettingChange:
+def _way_to_change(field: str, source: SettingSource, *, at_once: bool) -> SettingChange:
     if source is SettingSource.ENVIRONMENT:
         return SettingChange.ENVIRONMENT
     if field in _ON_SETUP:
         return SettingChange.SETUP
     if field in _IN_FILE_ONLY:
         return SettingChange.FILE
-    return SettingChange.HERE if field in AT_ONCE else SettingChange.RESTART
+    return SettingChange.HERE if at_once else SettingChange.RESTART
 
 
 def _check_change(known: Mapping[str, SettingView], name: str, value: str) -> str:
@@ -224,15 +227,16 @@ def _check_change(known: Mapping[str, SettingView], name: str, value: str) -> st
     return view.field
 
 
-def _write(home: Path, changes: Mapping[str, str]) -> Settings:
+def _write(reloader: SettingsReloader, changes: Mapping[str, str]) -> Settings:
     """Returns what the sources say from then on. Blocking. Raises BadSettings and EnvFileError."""
     found: list[Settings] = []
+    home = reloader.in_force.home
     file = home / ".env"
 
     def check(draft: Path) -> None:
         try:
             found.append(load_with_env_file(home, draft))
-            check_all(found[0])
+            reloader.check_usable(found[0])
         except BadSettings as error:
             raise BadSettings(
                 [each.replace(str(draft), str(file)) for each in error.errors]

@@ -18,15 +18,7 @@ from typing import TypeAlias
 
 from pydantic import BaseModel, SecretStr
 
-from bot.app.autonomy import AutonomyServices
-from bot.app.engine import EngineServices
-from bot.app.heartbeat import heartbeat_hours
-from bot.app.lifecycle import Signal
-from bot.app.live_channels import LiveChannels
-from bot.app.schedule import builtin_schedules, parse_hours
-from bot.app.status import CHANNEL_SETTINGS
-from bot.app.work_rules import configured_caps
-from bot.app.workers import build_fetcher, build_policy, build_search
+from bot.config.channels import CHANNEL_SETTINGS
 from bot.config.env_file import EnvFileError, write_env_file
 from bot.config.logs import replace_redaction
 from bot.config.settings import (
@@ -38,9 +30,7 @@ from bot.config.settings import (
 )
 from bot.config.sources import FileStamp, list_differences, read_stamps
 from bot.engine.redaction import SecretMasker
-from bot.engine.timing import working_calendar
-from bot.engine.workflow.step_approvals import StepApprovalRules, parse_risk_words
-from bot.transports.quota import MonthlyQuota
+from bot.setup.live_channels import LiveChannels
 from cards.catalog import catalog_for
 from cards.courier import OwnerCardSender
 from cards.views.self_checks import finding_text, next_step_text
@@ -50,6 +40,8 @@ from storage.db import finish_despite_cancel
 from storage.errors import StoreUnavailable
 from storage.records.people import Language
 from storage.records.system import SettingsReading
+
+SettingApplier: TypeAlias = Callable[[Settings], Awaitable[None]]
 
 log = logging.getLogger(__name__)
 
@@ -62,24 +54,24 @@ class SettingsReloader:
     """Implements `handlers.ports_autonomy.SettingsPort`, and looks whether a file has changed.
 
     `in_force` are the settings that the program works by: those it started with, but for what
-    `AT_ONCE` has applied since; `lock` is held while they change. `maskers` learn new
-    secrets, the first for the logs too. `channels` is None where no chat platform runs. `restart`
-    ends the program and starts it again."""
+    `appliers` has applied since; `lock` is held while they change. `appliers` says by field how a
+    setting changes while the program runs; all others wait for a restart. `check_usable` raises
+    BadSettings for what is otherwise found where it is used. `maskers` learn new secrets, the
+    first for the logs too. `channels` is None where no chat platform runs.
+    `restart` ends the program and starts it again."""
 
     name = "settings"
 
     in_force: Settings
-    engine: EngineServices
-    autonomy: AutonomyServices
-    quota: MonthlyQuota
+    appliers: Mapping[str, SettingApplier]
+    check_usable: Callable[[Settings], None]
     owners: OwnerCardSender
-    set_owners: Callable[[Settings], Awaitable[None]]
     now: Callable[[], datetime]
     sleep: Callable[[float], Awaitable[None]]
     maskers: tuple[SecretMasker, ...] = ()
     channels: LiveChannels | None = None
     load: Callable[[], Settings] = load_settings
-    restart: Signal[[]] = field(default_factory=Signal, init=False)
+    restart: Callable[[], None] = lambda: None
     _waiting: tuple[str, ...] = field(default=(), init=False)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     _asked_at: datetime | None = field(default=None, init=False)
@@ -115,7 +107,7 @@ class SettingsReloader:
             self._seen = self._look()
             try:
                 new = await asyncio.to_thread(self.load)
-                check_all(new)
+                self.check_usable(new)
             except BadSettings as error:
                 log.warning("the settings stay as they were: %s", error)
                 return SettingsReading(faults=error.errors)
@@ -146,7 +138,7 @@ class SettingsReloader:
         return self.in_force.model_copy(update=updates)
 
     async def store(self, changes: Mapping[str, str]) -> None:
-        """Write these settings, all of them `AT_ONCE`, to the `.env` file of the data directory,
+        """Write these settings, which all apply at once, to the `.env` file of the data directory,
         and use them from now on. Goes on to its end if its caller is cancelled. Raises UserError,
         and changes nothing, if another source of settings has the last word."""
         await finish_despite_cancel(self._store(changes))
@@ -157,8 +149,7 @@ class SettingsReloader:
             await asyncio.to_thread(_write_checked, candidate, changes)
             self._seen = self._look()
             self.in_force = candidate
-            for apply in dict.fromkeys(AT_ONCE[_field_of(name)] for name in changes):
-                await apply(self, candidate)
+            await self._apply([*map(_field_of, changes)])
 
     def learn_secrets(self, settings: Settings) -> None:
         """Mask the secrets of these settings from now on."""
@@ -185,10 +176,9 @@ class SettingsReloader:
         `lock`."""
         before = self.in_force
         changed = [each for each in fields if getattr(before, each) != getattr(new, each)]
-        applied = [each for each in changed if self._is_at_once(each)]
+        applied = [each for each in changed if self.applies_at_once(each)]
         self.in_force = before.model_copy(update={name: getattr(new, name) for name in applied})
-        for apply in dict.fromkeys(AT_ONCE[name] for name in applied):
-            await apply(self, self.in_force)
+        await self._apply(applied)
         # Known from now on: who changed them is told, and whoever reads the files again is not.
         self._waiting = _told(self.in_force, new, self._list_waiting(new))
         waiting = [each for each in changed if each not in applied]
@@ -205,13 +195,22 @@ class SettingsReloader:
 
     def _list_waiting(self, new: Settings) -> list[str]:
         differences = list_differences(self.in_force, new)
-        return [each for each in differences if not self._is_at_once(each)]
+        return [each for each in differences if not self.applies_at_once(each)]
 
-    def _is_at_once(self, field: str) -> bool:
-        return field in AT_ONCE and (self.channels is not None or field not in _CHANNEL_FIELDS)
+    def applies_at_once(self, field: str) -> bool:
+        return field in self.appliers or (self.channels is not None and field in _CHANNEL_FIELDS)
+
+    async def _apply(self, fields: Sequence[str]) -> None:
+        """Bring these fields of `in_force` to where they are used."""
+        self.learn_secrets(self.in_force)
+        others = [each for each in fields if each not in _CHANNEL_FIELDS]
+        for apply in dict.fromkeys(map(self.appliers.__getitem__, others)):
+            await apply(self.in_force)
+        if self.channels is not None and len(others) < len(fields):
+            await self.channels.apply(self.in_force)
 
 
-_CHANNEL_FIELDS = tuple(chain.from_iterable(CHANNEL_SETTINGS.values()))
+_CHANNEL_FIELDS = frozenset(chain.from_iterable(CHANNEL_SETTINGS.values()))
 
 
 def _field_of(name: str) -> str:
@@ -234,13 +233,6 @@ def _write_checked(candidate: Settings, changes: Mapping[str, str]) -> None:
         raise UserError("setup_not_written", reason=str(error)) from error
 
 
-def check_all(settings: Settings) -> None:
-    """Check what is otherwise found where it is used. Raises BadSettings."""
-    build_policy(settings)
-    build_fetcher(settings)
-    build_search(settings)
-
-
 def _told(old: Settings, new: Settings, fields: Sequence[str]) -> tuple[str, ...]:
     """The names that people write, with the parts of groups, never a value."""
     names: list[str] = []
@@ -249,97 +241,3 @@ def _told(old: Settings, new: Settings, fields: Sequence[str]) -> tuple[str, ...
         parts = list_differences(was, getattr(new, each)) if isinstance(was, BaseModel) else []
         names += [f"{name}.{part}" for part in parts] or [name]
     return tuple(names)
-
-
-async def _apply_caps(parts: SettingsReloader, settings: Settings) -> None:
-    parts.engine.rules.caps.by_scope = configured_caps(settings)
-
-
-async def _apply_rules(parts: SettingsReloader, settings: Settings) -> None:
-    parts.engine.rules.permissions.policy = build_policy(settings)
-
-
-async def _apply_risk_words(parts: SettingsReloader, settings: Settings) -> None:
-    words = parse_risk_words(settings.risk_words)
-    parts.engine.rules.step_approvals.rules = StepApprovalRules(tuple(words))
-
-
-async def _apply_dispatch(parts: SettingsReloader, settings: Settings) -> None:
-    dispatcher = parts.engine.dispatcher
-    dispatcher.slots = settings.slots
-    dispatcher.patience = timedelta(hours=settings.patience_hours)
-    dispatcher.offer_after = timedelta(hours=settings.offer_after_hours)
-    dispatcher.grace = settings.stop_grace_seconds
-    dispatcher.wake()
-
-
-async def _apply_hours(parts: SettingsReloader, settings: Settings) -> None:
-    due_times = parts.engine.schedule.service.due_times
-    due_times.calendar = working_calendar(settings.holidays)
-    due_times.quiet_hours = parse_hours(settings, settings.quiet_hours)
-    parts.engine.heartbeat.hours = heartbeat_hours(settings)
-    parts.engine.heartbeat.hours_text = settings.heartbeat_hours
-
-
-async def _apply_intervals(parts: SettingsReloader, settings: Settings) -> None:
-    parts.engine.heartbeat.every = timedelta(minutes=settings.heartbeat_minutes)
-    await parts.engine.schedule.builtin.follow(builtin_schedules(settings))
-
-
-async def _apply_models(parts: SettingsReloader, settings: Settings) -> None:
-    parts.learn_secrets(settings)
-    await parts.engine.workers.live_models.apply(settings)
-
-
-async def _apply_channels(parts: SettingsReloader, settings: Settings) -> None:
-    parts.learn_secrets(settings)
-    if parts.channels is not None:
-        await parts.channels.apply(settings)
-
-
-async def _apply_owners(parts: SettingsReloader, settings: Settings) -> None:
-    await parts.set_owners(settings)
-
-
-async def _apply_retention(parts: SettingsReloader, settings: Settings) -> None:
-    parts.autonomy.retention.keep = settings.retention
-
-
-async def _apply_quota(parts: SettingsReloader, settings: Settings) -> None:
-    parts.quota.quota = settings.feishu_monthly_quota
-
-
-async def _apply_log_level(_parts: SettingsReloader, settings: Settings) -> None:
-    logging.getLogger().setLevel(settings.log_level)
-
-
-_Apply: TypeAlias = Callable[[SettingsReloader, Settings], Awaitable[None]]
-
-_GROUPS: Mapping[tuple[str, ...], _Apply] = {
-    (
-        "cap_task",
-        "cap_person",
-        "cap_chat",
-        "cap_day",
-        "cap_self",
-        "cap_heartbeat",
-    ): _apply_caps,
-    ("tools_security", "tools_ask", "tools_allow", "tools_ask_for", "tools_deny"): _apply_rules,
-    ("risk_words",): _apply_risk_words,
-    ("slots", "patience_hours", "offer_after_hours", "stop_grace_seconds"): _apply_dispatch,
-    ("quiet_hours", "holidays", "heartbeat_hours"): _apply_hours,
-    ("self_check_minutes", "heartbeat_minutes"): _apply_intervals,
-    (
-        *("model", "fallback", "model_small", "model_middle", "model_large"),
-        *("vision_model", "openai_tools"),
-        *("anthropic_api_key", "anthropic_base_url", "openai_api_key", "openai_base_url"),
-    ): _apply_models,
-    _CHANNEL_FIELDS: _apply_channels,
-    ("owners",): _apply_owners,
-    ("retention",): _apply_retention,
-    ("feishu_monthly_quota",): _apply_quota,
-    ("log_level",): _apply_log_level,
-}
-
-AT_ONCE: Mapping[str, _Apply] = {name: way for names, way in _GROUPS.items() for name in names}
-"""How each setting that applies while the program runs does so; all others wait for a restart."""

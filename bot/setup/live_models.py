@@ -77,7 +77,7 @@ class LiveModels:
             openai_base_url=settings.openai_base_url,
             openai_tools=settings.openai_tools,
             max_silence=settings.model_silence,
-            acp_backends=self._acp_backends,
+            clis=self._acp_backends,
             fallbacks=settings.fallbacks,
             tool_forms=self._tool_forms,
         )

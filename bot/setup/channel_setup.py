@@ -13,11 +13,12 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from bot.app.live_channels import build_channel_check, is_fatal
-from bot.app.settings_reload import SettingsReloader
-from bot.app.status import CHANNEL_SETTINGS, is_configured
+from bot.config.channels import CHANNEL_SETTINGS, is_configured
 from bot.config.settings import Settings
 from bot.engine.autonomy.check import run_check
+from bot.setup.live_channels import build_channel_check, is_fatal
+from bot.setup.settings_reload import SettingsReloader
+from bot.transports.quota import MonthlyQuota
 from handlers.errors import UserError
 from storage.db import Database
 from storage.errors import NotFound
@@ -58,6 +59,7 @@ class ChannelSetupService:
     """Implements handlers.ports_setup.ChannelSetupPort. One change at a time."""
 
     reloader: SettingsReloader
+    quota: MonthlyQuota
     db: Database
     key_values: KeyValueStore
     people: PeopleRepo
@@ -220,7 +222,7 @@ class ChannelSetupService:
 
     async def _ask(self, channel: Channel, settings: Settings) -> tuple[HealthFinding, ...]:
         groups = partial(self.chats.list_groups, channel)
-        check = build_channel_check(channel, settings, self.reloader.quota, groups=groups)
+        check = build_channel_check(channel, settings, self.quota, groups=groups)
         return tuple((await run_check(check, seconds=_CHECK_SECONDS)).findings)
 
     def _check_change(self, channel: Channel, seen: str) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from bot.app.container import Container, open_container
-from bot.app.settings_reload import AT_ONCE, SettingsReloader
 from bot.config.settings import Settings, load_settings
+from bot.setup.settings_reload import SettingsReloader
 from cards.catalog import catalog_for
 from cards.model import Card
 from cards.render.text import render
@@ -149,5 +149,5 @@ async def test_a_changed_file_is_followed_once_its_writer_is_done_and_told_once(
     assert chat.id
 
 
-def test_all_that_applies_at_once_are_settings() -> None:
-    assert AT_ONCE.keys() <= Settings.model_fields.keys()
+def test_all_that_applies_at_once_are_settings(core: Container) -> None:
+    assert core.reloader.appliers.keys() <= Settings.model_fields.keys()

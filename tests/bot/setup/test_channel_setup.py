@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.app.channel_setup import MAX_WRONG_OWNER_CODES, OWNER_CODE_LIFETIME
 from bot.app.container import Container, open_container
 from bot.config.settings import load_settings
+from bot.setup.channel_setup import MAX_WRONG_OWNER_CODES, OWNER_CODE_LIFETIME
 from handlers.errors import UserError
 from storage.errors import NotFound
 from storage.records.messages import ChatAddress, IncomingMessage, MessageSender

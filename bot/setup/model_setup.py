@@ -4,18 +4,20 @@ nothing."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import assert_never
 from urllib.parse import urlsplit
 
-from bot.app.settings_reload import SettingsReloader
 from bot.config.settings import (
     Settings,
 )
+from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.autonomy.check import run_check
 from bot.engine.autonomy.doctor import CodingCliProbe, ModelCallProbe, mask_facts
 from bot.engine.llm.backend_registry import MODEL_NAME, BackendRegistry
 from bot.engine.workers.spec import CostAccount
+from bot.setup.live_models import LiveModels
+from bot.setup.settings_reload import SettingsReloader
 from handlers.errors import UserError
 from storage.db import Database
 from storage.records.autonomy import HealthFinding
@@ -36,10 +38,20 @@ _FIELDS = (
 class ModelSetupService:
     """Implements handlers.ports_setup.ModelSetupPort. One change at a time."""
 
-    def __init__(self, reloader: SettingsReloader, db: Database) -> None:
+    def __init__(
+        self,
+        reloader: SettingsReloader,
+        db: Database,
+        *,
+        models: LiveModels,
+        gateway: ModelGateway,
+        mask: Callable[[str], str],
+    ) -> None:
         self._reloader = reloader
-        self._engine = reloader.engine
         self._db = db
+        self._models = models
+        self._gateway = gateway
+        self._mask = mask
         self._lock = asyncio.Lock()
 
     @property
@@ -51,7 +63,7 @@ class ModelSetupService:
         return self._reloader.get_revision(_FIELDS)
 
     async def get_setup(self) -> ModelSetup:
-        models, current = self._engine.workers.models, self._settings
+        models, current = self._models.registry, self._settings
         has_openai_key = bool(current.openai_api_key.get_secret_value())
         kind = ModelKind.LOCAL if current.openai_base_url else ModelKind.OPENAI
         keys = {
@@ -84,7 +96,7 @@ class ModelSetupService:
             changes = self._plan_changes(new)
             candidate = self._reloader.with_changes(changes)
             self._reloader.learn_secrets(candidate)
-            prepared = self._engine.workers.live_models.prepare(candidate)
+            prepared = self._models.prepare(candidate)
             try:
                 finding = await self._test(prepared, new, by)
             finally:
@@ -132,7 +144,7 @@ class ModelSetupService:
             return HealthFinding(text="model_none", points=0)
         probe = (
             ModelCallProbe(
-                gateway=self._engine.gateway.with_backends(prepared),
+                gateway=self._gateway.with_backends(prepared),
                 db=self._db,
                 choices=lambda: [prepared.default],
                 account=CostAccount(person=by.id, chat=None),
@@ -142,7 +154,7 @@ class ModelSetupService:
             else CodingCliProbe(report=prepared.report, in_use=lambda: [new.model])
         )
         result = await run_check(probe, seconds=_TEST_SECONDS)
-        return mask_facts(result.findings[0], self._engine.workers.redactor.mask)
+        return mask_facts(result.findings[0], self._mask)
 
 
 def _check_key(key: str) -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from bot.app.status import CHANNEL_SETTINGS, is_configured
+from bot.config.channels import CHANNEL_SETTINGS, is_configured
 from bot.config.settings import Settings
 from bot.engine.autonomy.check import SelfCheck, run_check
-from bot.transports.inbox import InboxService
 from bot.transports.ports import Transport
 from bot.transports.quota import MonthlyQuota
 from bot.transports.supervisor import ChannelSupervisor
-from handlers.command_table import platform_menu
 from storage.records.autonomy import HealthFinding
 from storage.records.people import Channel, Chat
 
@@ -64,35 +62,6 @@ class LiveChannels:
 def is_fatal(finding: HealthFinding) -> bool:
     """Whether a platform that is found so cannot be connected."""
     return finding.text in _FATAL
-
-
-def build_transport(
-    channel: Channel, settings: Settings, inbox: InboxService, quota: MonthlyQuota
-) -> Transport | None:
-    """None if the platform is not configured. Platform libraries are large, so each is loaded only
-    if it is."""
-    if not is_configured(channel, settings):
-        return None
-    if channel is Channel.TELEGRAM:
-        from bot.transports.telegram.transport import TelegramTransport
-
-        return TelegramTransport(
-            token=settings.telegram_bot_token.get_secret_value(),
-            base_url=settings.telegram_base_url,
-            inbox=inbox,
-            home=settings.home,
-            menu=platform_menu,
-        )
-    from bot.transports.feishu.transport import FeishuTransport
-
-    return FeishuTransport(
-        app_id=settings.feishu_app_id,
-        app_secret=settings.feishu_app_secret.get_secret_value(),
-        domain=settings.feishu_domain,
-        inbox=inbox,
-        home=settings.home,
-        on_call=quota.count,
-    )
 
 
 def build_channel_check(

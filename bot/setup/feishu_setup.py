@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from bot.app.settings_reload import SettingsReloader
 from bot.config.settings import Settings
+from bot.setup.settings_reload import SettingsReloader
+from bot.transports.quota import MonthlyQuota
 from cards.catalog import TextCatalog
 from cards.courier import OwnerCardSender
 from cards.model import Card, CardTone, notice_card
@@ -99,6 +100,7 @@ class FeishuSetupService:
     app has no secret."""
 
     reloader: SettingsReloader
+    quota: MonthlyQuota
     key_values: KeyValueStore
     owners: OwnerCardSender
     may_connect: Callable[[SetupSession], Awaitable[bool]]
@@ -317,13 +319,12 @@ class FeishuSetupService:
     async def _diagnose(self, app_id: str, secret: str, domain: str) -> Sequence[HealthFinding]:
         from bot.transports.feishu.diagnosis import FeishuDiagnosis
 
-        quota = self.reloader.quota
         diagnosis = FeishuDiagnosis(
             app_id=app_id,
             app_secret=secret,
             domain=domain,
             quota=lambda: (0, 0),
-            on_call=quota.count,
+            on_call=self.quota.count,
         )
         return await diagnosis.find()
 
