@@ -42,7 +42,7 @@ from storage.records.schedules import (
 )
 from storage.records.tasks import Task
 from storage.schedules import ScheduleRepo
-from tests.engine_harness import BOSS, CHAT, START, EngineHarness, run_engine
+from tests.engine_harness import BOSS, CHAT, START, EngineHarness, FakeBackend, run_engine
 
 UTC_NAME = "UTC"
 
@@ -175,8 +175,9 @@ async def schedule_world(
     services: Mapping[str, ScheduledService] | None = None,
     quiet_hours: DayHours | None = None,
     start_dispatcher: bool = False,
+    backend: FakeBackend | None = None,
 ) -> AsyncGenerator[ScheduleWorld, None]:
-    async with run_engine(home, start_dispatcher=start_dispatcher) as engine:
+    async with run_engine(home, backend, start_dispatcher=start_dispatcher) as engine:
         ids = IdGenerator()
         schedules = ScheduleRepo(engine.db)
         poster = StoredPoster(KeyValueStore(engine.db))

@@ -1,15 +1,18 @@
-"""A month of schedules in one run: firings, model calls and tokens are exactly as many as they
+"""A month of schedules in one run: firings, model calls, tokens and costs are exactly what they
 must be."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
 
+from bot.engine.llm.backend import RunRequest, RunResult
 from bot.engine.timing import WeekdayCalendar
 from storage import schema
 from storage.records.schedules import (
@@ -22,7 +25,7 @@ from storage.records.schedules import (
 from storage.records.tasks import TaskStatus
 from storage.usage import UsageFilter, UsageRepo
 from tests.bot.engine.schedule.schedule_world import ScheduleWorld, every, schedule_world, upcoming
-from tests.engine_harness import START
+from tests.engine_harness import START, FakeBackend
 from tests.thoroughness import sampled
 from tests.waiting import wait_until
 
@@ -32,8 +35,18 @@ BERLIN = "Europe/Berlin"
 JOB = TaskBody(instruction="Send the news")
 
 
+PRICE = Decimal("0.0125")
+"""Dollars a call."""
+
+
+class PricedBackend(FakeBackend):
+    async def respond(self, request: RunRequest) -> RunResult:
+        done = await super().respond(request)
+        return replace(done, usage=replace(done.usage, cost=PRICE))
+
+
 async def test_a_month_fires_calls_and_costs_exactly_what_it_must(tmp_path: Path) -> None:
-    async with schedule_world(tmp_path, start_dispatcher=True) as here:
+    async with schedule_world(tmp_path, start_dispatcher=True, backend=PricedBackend()) as here:
         jobs = [
             await here.add(CronTiming(expression="30 8 * * 1-5"), JOB, zone=BERLIN),
             await here.add(CronTiming(expression="0 9 * * *", days=DayFilter.FREE), JOB),
@@ -68,6 +81,7 @@ async def test_a_month_fires_calls_and_costs_exactly_what_it_must(tmp_path: Path
         assert len(here.engine.backend.requests) == 4 * count
         spent = await UsageRepo(here.engine.db).sum(UsageFilter())
         assert spent.input_tokens + spent.output_tokens == 15 * 4 * count
+        assert (spent.cost_micros, spent.unpriced) == (12_500 * 4 * count, 0)
 
 
 def _expected(schedule: Schedule, count: int) -> Sequence[object]:
