@@ -27,9 +27,9 @@ from bot.engine.schedule.phrases.requests import (
     LIMIT,
     asks_for_reminder,
     find_request,
-    split_end,
+    split_bounds,
 )
-from bot.engine.schedule.phrases.words import ZH_NUMBER, normalise, read_amount
+from bot.engine.schedule.phrases.words import EN_DAY, ZH_NUMBER, normalise, read_amount
 from bot.engine.timing import TimingError, check_timing
 from handlers.ports_autonomy import TimedRequest
 from storage.records.schedules import CronTiming, OneTime, Timing
@@ -58,10 +58,10 @@ _BETWEEN = re.compile(
 )
 _UNREAD = re.compile(
     rf"{LIMIT.pattern}|{EXCEPTION.pattern}|农历|阴历|(?:[0-9]+|{ZH_NUMBER})\s?(?:times\b|[次遍])|之?前|以?内"
-    r"|(?:\*|[0-9*]+[-/,])[0-9*/,\-]*(?:\s|$)"
+    rf"|(?:\*|[0-9*]+[-/,])[0-9*/,\-]*(?:\s|$)|[0-9]{{1,2}}:[0-9]|{EN_DAY}\s(?:{EN_DAY}|[0-9]|at\s)"
 )
-"""An end of a repetition, a number of times, a distance from the time, or a sixth field of a cron
-expression."""
+"""An end of a repetition, days that are left out, a number of times, a distance from the time, a
+sixth field of a cron expression, an hour that there is not, or one more day."""
 _NO_TRAIL = re.compile(
     r"(?:yesterday|last\s[a-z]{3,9}|昨[天晚]|前天|上个?(?:周|星期|月)|去年"
     r"|until|till|before|截止|直到)\s?$"
@@ -85,7 +85,12 @@ _REASONS = (
         ),
         "timing.vague",
     ),
-    (re.compile(r"\b(?:before|by|no\slater\sthan)\s|之前|以前|[点号]前"), "timing.deadline"),
+    (
+        re.compile(
+            r"\b(?:before|by|no\slater\sthan)\s|之前|以前|[点号]前|(?:周|星期|礼拜)[一二三四五六日天]前"
+        ),
+        "timing.deadline",
+    ),
 )
 """Wordings that give no time, and what is said about each."""
 
@@ -183,7 +188,7 @@ def _read_at(
     if phrase is not None:
         last: int | None = None
         if with_rest and phrase.repeats:
-            place = split_end(plain, phrase, phrase.end, len(plain))
+            place = split_bounds(plain, phrase, phrase.end, len(plain))
             last = place if place < len(plain) else None
         return _compose_own(phrase, now=now, zone=zone), phrase.end, last
     amount = read_amount(plain, start)

@@ -5,10 +5,17 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from bot.engine.schedule.phrases.model import ClockTime, DayPart, Element, TimePhrase
+from bot.engine.schedule.phrases.model import (
+    HOUR_MINUTES,
+    MIDNIGHT,
+    NOON,
+    ClockTime,
+    DayPart,
+    Element,
+    TimePhrase,
+)
 from bot.engine.schedule.phrases.words import NUMBER_END, ZH_NUMBER, parse_number
 
-_NOON, _MIDNIGHT, _HOUR_MINUTES = 12, 24, 60
 _PARTS = {
     "凌晨": DayPart.DAWN,
     "清晨": DayPart.AM,
@@ -52,7 +59,7 @@ def _take_clock(match: re.Match[str], phrase: TimePhrase) -> bool:
     part = part_in(found.get("part") or "")
     if ampm := (found.get("ampm") or "").replace(".", ""):
         part = DayPart.AM if ampm == "am" else DayPart.PM
-        if not 1 <= int(hour_text) <= _NOON:
+        if not 1 <= int(hour_text) <= NOON:
             return False
     exact = bool(ampm) or (hour_text[0] == "0" and hour_text.isdigit())
     if part and not ampm and phrase.part and part is not phrase.part and not phrase.clocks:
@@ -67,7 +74,7 @@ def _minute(found: dict[str, str | None]) -> int | None:
     if quarter := found.get("quarter"):
         return 15 * int(parse_number(quarter) or 1)
     value = parse_number(found.get("minute") or found.get("minute_only") or "0")
-    return int(value) if value is not None and value < _HOUR_MINUTES else None
+    return int(value) if value is not None and value < HOUR_MINUTES else None
 
 
 def add_clock(
@@ -81,32 +88,35 @@ def add_clock(
 ) -> bool:
     """Add an hour, `before` which it is so many minutes; False if there is no such hour."""
     number = parse_number(hour_text)
-    if number is None or number > _MIDNIGHT or phrase.instant is not None:
+    if number is None or number > MIDNIGHT or phrase.instant is not None:
         return False
     hour = int(number)
     if before:
-        hour, minute = (hour - 1) % _MIDNIGHT, _HOUR_MINUTES - minute
-    exact = exact or hour > _NOON or hour == 0
+        hour, minute = (hour - 1) % MIDNIGHT, HOUR_MINUTES - minute
+    exact = exact or hour > NOON or hour == 0
     phrase.clocks.append(ClockTime(hour=hour, minute=minute, part=part, exact=exact))
     return True
 
 
 _EN_HOUR = r"(?:[0-9]{1,2}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)"
-_ZH_AFTER = r"(?!建议|意见|原因|理由|要求|内容|想法|问题|事|击|赞|评|心|子|头|到为止|儿|名|都)"
-_AND = r"(?:(?:and|&|和|及|跟|、|/)\s?)?"
+_NO_COUNT_AFTER = (
+    r"(?!建议|意见|原因|理由|要求|内容|想法|问题|事|击|赞|评|心|子|头|到为止|儿|名|都)"
+)
+"""点 may count items and strokes, too."""
+_JOINT = r"(?:(?:and|&|和|及|跟|、|/)\s?)?"
 _AM_PM = rf"(?P<ampm>am|pm|a\.m\.?|p\.m\.?){NUMBER_END}"
 _CLOCKS = tuple(
-    re.compile(_AND + pattern)
+    re.compile(_JOINT + pattern)
     for pattern in (
         # 9点, 下午3点半, 18时30分
         (
             rf"(?P<part>{ZH_PART})?\s?(?P<hour>{ZH_NUMBER})\s?(?:点|(?<=[0-9])时(?!候|间|常))"
-            rf"{_ZH_AFTER}(?:钟|整)?\s?(?:(?P<half>半)|(?P<quarter>[一三13])刻"
+            rf"{_NO_COUNT_AFTER}(?:钟|整)?\s?(?:(?P<half>半)|(?P<quarter>[一三13])刻"
             r"|过?(?P<minute>[0-5][0-9]|[一二三四五]?十[一二三四五六七八九]?|[零〇][一二三四五六七八九])"
             r"(?:\s?分|(?![个名位份条次元块天页%]))|过?(?P<minute_only>[0-9五])(?=\s?分))?(?:\s?分)?(?:左右)?"
         ),
         # 差十分八点, 差一刻九点
-        rf"差(?:(?P<minute>{ZH_NUMBER})分钟?|(?P<quarter>[一1])刻钟?)\s?(?P<to_hour>(?P<hour>{ZH_NUMBER}))点{_ZH_AFTER}",
+        rf"差(?:(?P<minute>{ZH_NUMBER})分钟?|(?P<quarter>[一1])刻钟?)\s?(?P<to_hour>(?P<hour>{ZH_NUMBER}))点{_NO_COUNT_AFTER}",
         # 9:30, 下午 9:30, 9:30 pm
         (
             rf"(?:at\s|@\s?)?(?P<part>{ZH_PART})?\s?(?P<hour>[0-9]{{1,2}}):(?P<minute>[0-5][0-9])"
@@ -171,7 +181,7 @@ def _take_both(match: re.Match[str], phrase: TimePhrase) -> bool:
     )
 
 
-_BOTH = re.compile(rf"早晚各?(?P<hour>{ZH_NUMBER})点{_ZH_AFTER}")
+_BOTH = re.compile(rf"早晚各?(?P<hour>{ZH_NUMBER})点{_NO_COUNT_AFTER}")
 
 
 def _take_more_parts(match: re.Match[str], phrase: TimePhrase) -> bool:

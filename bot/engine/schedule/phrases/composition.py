@@ -9,8 +9,11 @@ from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from bot.engine.schedule.phrases.model import (
+    HOUR_MINUTES,
     LAST,
     LAST_WEEKDAY,
+    MIDNIGHT,
+    NOON,
     ClockTime,
     DayPart,
     Every,
@@ -22,7 +25,6 @@ from storage.records.schedules import CronTiming, DayFilter, Interval, OneTime, 
 
 _DEFAULT_HOUR = 9
 _FIRST_PLAIN_HOUR = 6
-_NOON, _MIDNIGHT, _HOUR_MINUTES = 12, 24, 60
 _MIN_RUN = 3
 _SATURDAY = 5
 _YEAR_MONTHS = 12
@@ -232,40 +234,40 @@ def _compose_often(phrase: TimePhrase, often: Amount) -> CronTiming:
         raise TimingError("timing.inexpressible")
     first, last = _window_minutes(phrase)
     times = range(first, last + 1, step)
-    return _cron_of_hours(phrase, [divmod(minute, _HOUR_MINUTES) for minute in times])
+    return _cron_of_hours(phrase, [divmod(minute, HOUR_MINUTES) for minute in times])
 
 
 def _window_minutes(phrase: TimePhrase) -> tuple[int, int]:
     """Minutes of the day. A window without a name for its last hour takes that of the first, and
     one that ends before it begins ends on the next day."""
     if phrase.window is None:
-        return 0, _MIDNIGHT * _HOUR_MINUTES - 1
+        return 0, MIDNIGHT * HOUR_MINUTES - 1
     start, end = phrase.window
-    first = _hour_of_day(start, start.part) * _HOUR_MINUTES + start.minute
-    last = _hour_of_day(end, end.part) * _HOUR_MINUTES + end.minute
+    first = _hour_of_day(start, start.part) * HOUR_MINUTES + start.minute
+    last = _hour_of_day(end, end.part) * HOUR_MINUTES + end.minute
     if last <= first and end.part is None and not end.exact:
-        last = _hour_of_day(end, start.part) * _HOUR_MINUTES + end.minute
+        last = _hour_of_day(end, start.part) * HOUR_MINUTES + end.minute
     if last <= first:
-        last += _MIDNIGHT * _HOUR_MINUTES
+        last += MIDNIGHT * HOUR_MINUTES
     return first, last
 
 
 def _cron_of_hours(phrase: TimePhrase, hours: list[_Hour]) -> CronTiming:
     """One expression for all hours with the same minutes on the same days."""
-    if phrase.filter is not DayFilter.ANY and any(hour >= _MIDNIGHT for hour, _ in hours):
+    if phrase.filter is not DayFilter.ANY and any(hour >= MIDNIGHT for hour, _ in hours):
         # The next day need not be one of those that the filter lets through.
         raise TimingError("timing.past_midnight")
     minutes: dict[tuple[int, int], set[int]] = {}
     has_days = phrase.every in {Every.WEEK, Every.MONTH, Every.YEAR}
     for hour, minute in hours:
-        late, hour_of_day = divmod(hour, _MIDNIGHT)
+        late, hour_of_day = divmod(hour, MIDNIGHT)
         minutes.setdefault((late * has_days, hour_of_day), set()).add(minute)
     groups: dict[tuple[int, frozenset[int]], list[int]] = {}
     for late, hour in sorted(minutes):
         groups.setdefault((late, frozenset(minutes[late, hour])), []).append(hour)
     expressions = []
     for (late, each), of_day in groups.items():
-        times = f"{_field(each, _HOUR_MINUTES)} {_field(of_day, _MIDNIGHT)}"
+        times = f"{_field(each, HOUR_MINUTES)} {_field(of_day, MIDNIGHT)}"
         expressions.append(f"{times} {_day_fields(phrase, late)}")
     nth = phrase.month_days[0] if phrase.nth_working_day else 0
     expression = "; ".join(expressions)
@@ -354,20 +356,20 @@ def _hour_of_day(clock: ClockTime, part: DayPart | None) -> int:
     hour = clock.hour
     if part is None:
         # Nobody means the small hours without a word for them.
-        return hour + _NOON if hour < _FIRST_PLAIN_HOUR and not clock.exact else hour
+        return hour + NOON if hour < _FIRST_PLAIN_HOUR and not clock.exact else hour
     if part.is_forenoon:
-        if hour > _NOON:
+        if hour > NOON:
             raise TimingError("timing.words")
         is_night = part is DayPart.DAWN or clock.exact
-        return 0 if hour == _NOON and is_night else hour
+        return 0 if hour == NOON and is_night else hour
     if part is DayPart.NOON:
-        return hour + _NOON if hour < _FIRST_PLAIN_HOUR else hour
+        return hour + NOON if hour < _FIRST_PLAIN_HOUR else hour
     if part in {DayPart.NIGHT, DayPart.MIDNIGHT}:
-        if hour in (0, _NOON):
-            return _MIDNIGHT
+        if hour in (0, NOON):
+            return MIDNIGHT
         if hour < _FIRST_PLAIN_HOUR - 1:
-            return _MIDNIGHT + hour
-    return hour + _NOON if hour < _NOON else hour
+            return MIDNIGHT + hour
+    return hour + NOON if hour < NOON else hour
 
 
 def _may_be_later(phrase: TimePhrase) -> bool:
@@ -376,14 +378,12 @@ def _may_be_later(phrase: TimePhrase) -> bool:
         and phrase.part is None
         and phrase.clocks[0].part is None
         and not phrase.clocks[0].exact
-        and phrase.clocks[0].hour < _NOON
+        and phrase.clocks[0].hour < NOON
     )
 
 
 def _at(day: date, hour: _Hour, zone: ZoneInfo) -> datetime:
-    local = datetime.combine(
-        day + timedelta(days=hour[0] // _MIDNIGHT), time(hour[0] % 24, hour[1])
-    )
+    local = datetime.combine(day + timedelta(days=hour[0] // MIDNIGHT), time(hour[0] % 24, hour[1]))
     return local_to_utc(local, zone)
 
 

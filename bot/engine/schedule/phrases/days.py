@@ -151,7 +151,8 @@ _DAYS_EN = re.compile(
     rf"(?:on\s|(?P<from>from\s))?(?P<which>(?:this\scoming|the\scoming|coming|this|next)\s)?(?P<day>{EN_DAY})"
     rf"(?P<plural>(?<=day)s)?{NUMBER_END}"
     rf"(?:\s?(?:-|–|to|through|thru)\s?(?P<last>{EN_DAY}){NUMBER_END}"
-    rf"|(?P<more>(?:\s?(?:,\s?and|,|and|&|/)\s?{EN_DAY}s?{NUMBER_END}){{1,6}}))?"
+    rf"|(?P<more>(?:\s?(?:,\s?and|,|and|&|/)\s?{EN_DAY}s?{NUMBER_END}){{1,6}}"
+    rf"|(?:\s{EN_DAY}{NUMBER_END}){{2,6}}))?"
 )
 _DAYS_ZH = re.compile(
     rf"(?P<from>从)?(?P<which>(?:下下|下|这|本)个?)?(?:周|星期|礼拜)(?P<day>{ZH_DAYS})"

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from bot.engine.schedule.phrases.words import Amount
 from storage.records.schedules import DayFilter
 
+NOON, MIDNIGHT, HOUR_MINUTES = 12, 24, 60
 LAST = -1
 """The last of a month: its last day, or the last of a day of the week."""
 LAST_WEEKDAY = -2

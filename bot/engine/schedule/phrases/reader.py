@@ -73,11 +73,12 @@ def _read_since(text: str, at: int, phrase: TimePhrase) -> int | None:
         return None
     tail = _SINCE_TAIL.match(text, since.end)
     end = tail.end() if tail else since.end
-    is_range = lead is not None and _TO.match(text, end) is not None
+    joint = _TO.match(text, end)
+    is_range = joint is not None and (lead is not None or (joint["zh"] and since.month))
     is_first = repetitions.REPETITION.match(text, end) is not None
     is_last = phrase.repeats and _AFTER_DAY.match(text, end)
     is_bound = since.names_date and (is_range or is_first or is_last)
-    if tail is None and not (lead and (lead["clear"] or is_bound)):
+    if tail is None and not (lead and lead["clear"]) and not (is_bound and (lead or is_range)):
         return None
     if not (phrase.repeats or is_range or is_first):
         return None
@@ -110,7 +111,7 @@ _SINCE = re.compile(
 )
 _SINCE_TAIL = re.compile(rf"\s(?:on|onwards?|forward){NUMBER_END}|\s?(?:开始|起)(?!床|来|飞|跑)")
 _AFTER_DAY = re.compile(r"\s{0,2}(?:[,;.。]|$|remind\s|提醒)")
-_TO = re.compile(r"\s(?:to|until|till|through)\s|\s?(?:一直)?[到至]")
+_TO = re.compile(r"\s(?:to|until|till|through)\s|(?P<zh>\s?(?:一直)?[到至])")
 
 
 def _read_until(text: str, at: int, phrase: TimePhrase) -> int | None:

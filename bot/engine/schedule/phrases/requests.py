@@ -32,7 +32,7 @@ def find_request(text: str) -> FoundRequest | None:
         return None
     if found.phrase.repeats and found.parts:
         start, end = found.parts[-1]
-        end = split_end(text, found.phrase, start, end)
+        end = split_bounds(text, found.phrase, start, end)
         found = replace(found, parts=(*found.parts[:-1], *_parts(text, (start, end))))
         if any(LIMIT.search(text, *part) for part in found.parts):
             # It begins or ends in a way that is not understood.
@@ -50,7 +50,7 @@ def asks_for_reminder(text: str) -> bool:
     return remind is not None and not _asks_back(text, remind.end())
 
 
-def split_end(text: str, phrase: TimePhrase, start: int, end: int) -> int:
+def split_bounds(text: str, phrase: TimePhrase, start: int, end: int) -> int:
     """Take the beginning or the end of the repetition into the phrase where the subject, from
     `start` to `end`, says it last; returns the place where the subject ends: `每天8点提醒我喝水，
     到月底`."""
@@ -72,8 +72,10 @@ def split_end(text: str, phrase: TimePhrase, start: int, end: int) -> int:
 
 
 _LATE_BOUND = re.compile(
-    r"(?P<apart>[\s,;。、]{1,3}|(?=一?直?到|截[止至]))(?=(?:starting|beginning|from|until|till|til|through|for|only|a\stotal|[0-9a-z]+\stimes|twice"
-    r"|thrice)\b|[从自]|[明后下今].{1,5}[起开]|一?直?到|截[止至]|持续|坚持|连续|为期|[一总]?共|只|[0-9一二两三四五六七八九十]+次)"
+    r"(?P<apart>[\s,;。、]{1,3}|(?=一?直?到|截[止至]))(?=(?:starting|beginning|from|until|till|til"
+    r"|through|for|only|a\stotal|[0-9a-z]+\stimes|twice|thrice)\b"
+    r"|[从自]|[明后下今].{1,5}[起开]|一?直?到|截[止至]|持续|坚持|连续|为期|[一总]?共|只"
+    r"|[0-9一二两三四五六七八九十]+次)"
 )
 
 
@@ -102,12 +104,13 @@ class _Lead:
 
 _POLITE = re.compile(
     r"(?:[\s,]{1,5}|(?:please|pls|hey|hi|hello|ok|okay|so|also|and|then|just|kindly|shiftboss"
-    r"|(?:can|could|would|will)\s(?:you|u)|i(?:'d|\swould)\slike\syou\sto|i\s(?:want|need)\syou\sto)"
-    rf"{NUMBER_END}|请你?|麻烦[你您]?|劳驾|拜托|[你您]?(?:能不能|可不可以|能否|可否|可以|能)|[你您](?![好的])"
+    r"|(?:can|could|would|will)\s(?:you|u)|i(?:'d|\swould)\slike\syou\sto"
+    rf"|i\s(?:want|need)\syou\sto){NUMBER_END}"
+    r"|请你?|麻烦[你您]?|劳驾|拜托|[你您]?(?:能不能|可不可以|能否|可否|可以|能)|[你您](?![好的])"
     r"|帮我们?|帮忙|记得|记一?下|别忘了?|不要忘了?|别让我忘了?|到时候?|那就?|然后"
-    r"|(?:在|于|到了?(?!.{1,12}为止))(?=[0-9一二三四五六七八九十明后下每今早上中])|(?:从今)?以后(?=每)|今后(?=每)|从?(?:今[天日]?|现在|即日)(?:开始|起)"
-    r"|(?:from\snow\son|starting\s(?:now|today))(?=[\s,]))"
-    r"{0,8}"
+    r"|(?:在|于|到了?(?!.{1,12}为止))(?=[0-9一二三四五六七八九十明后下每今早上中])"
+    r"|(?:从今)?以后(?=每)|今后(?=每)|从?(?:今[天日]?|现在|即日)(?:开始|起)"
+    r"|(?:from\snow\son|starting\s(?:now|today))(?=[\s,])){0,8}"
 )
 _ASKING = re.compile(
     r"please|pls|can|could|would|will|like|want|need|请|麻烦|劳驾|拜托|能|可以|可否|帮"
@@ -139,33 +142,45 @@ _ALARM_ZH = re.compile(r"(?:给我)?(?:设置?|设定|定|订|创?建|新建|添
 _ALARM_ZH_END = re.compile(r"\s?的?(?:闹钟|闹铃|提醒|定时提醒)[\s,:]{0,3}")
 
 _VERB_EN = re.compile(
-    r"(?:send|email|e-mail|mail|check|run|generate|write|summari[sz]e|give|tell|show|post|report|back\sup|backup"
-    r"|update|fetch|get|create|make|review|start|search|collect|compile|prepare|publish|sync|clean|delete|monitor"
-    rf"|look|scan|pull|push|deploy|test|draft|message|restart|translate|find|download|upload|build|do){NUMBER_END}"
+    r"(?:send|email|e-mail|mail|check|run|generate|write|summari[sz]e|give|tell|show|post|report"
+    r"|back\sup|backup|update|fetch|get|create|make|review|start|search|collect|compile|prepare"
+    r"|publish|sync|clean|delete|monitor|look|scan|pull|push|deploy|test|draft|message|restart"
+    rf"|translate|find|download|upload|build|do){NUMBER_END}"
 )
 _STRONG_VERB_EN = re.compile(
-    r"(?:send|email|e-mail|check|run|generate|summari[sz]e|post|report|back\sup|backup|update|fetch|collect"
-    rf"|sync|clean|monitor|scan|restart|(?:give|tell|show|get)\s(?:me|us)){NUMBER_END}"
+    r"(?:send|email|e-mail|check|run|generate|summari[sz]e|post|report|back\sup|backup|update|fetch"
+    rf"|collect|sync|clean|monitor|scan|restart|(?:give|tell|show|get)\s(?:me|us)){NUMBER_END}"
 )
+"""Those with which an order may begin whose time comes later."""
 _THEN_ZH = re.compile("的?时候?")
 _ADVERB_ZH = re.compile(r"(?:都|就|再|准时|按时|自动|定时|定期|\s|,){0,4}")
 _ADDRESSED_ZH = re.compile(r"(?:帮我们?|帮忙|请|麻烦[你您]?|替我|为我)\s?")
 _VERB_ZH = re.compile(
-    r"看看?.{1,40}(?:是否|有没有|是不是)|给(?!我打电话)(?:我|我们|大家|客户|他|她|群里)|发.{1,30}给(?:我|大家)|发(?:送|布|给|我|一|到|日报|周报)|推送|汇总|备份|生成|检查|总结|监控|执行"
-    r"|运行|抓取|同步|整理|统计|巡检|汇报|报告|查(?:一下|询|看)|搜索|收集|更新|清理|扫描|重启|部署|通知|告诉我"
-    r"|跑(?:一|测试|备份|任务|脚本)"
+    r"看看?.{1,40}(?:是否|有没有|是不是)|给(?!我打电话)(?:我|我们|大家|客户|他|她|群里)"
+    r"|发.{1,30}给(?:我|大家)|发(?:送|布|给|我|一|到|日报|周报)|推送|汇总|备份|生成|检查|总结|监控"
+    r"|执行|运行|抓取|同步|整理|统计|巡检|汇报|报告|查(?:一下|询|看)|搜索|收集|更新|清理|扫描|重启|部署"
+    r"|通知|告诉我|跑(?:一|测试|备份|任务|脚本)"
 )
 _TAKE_ZH = re.compile(
-    r"把.{1,200}?(?:发|推|传|寄|备份|跑|运行|整理|汇总|总结|更新|检查|删|清|关|打开|做|写|生成|同步|提交|部署|给我|告诉)"
+    r"把.{1,200}?(?:发|推|传|寄|备份|跑|运行|整理|汇总|总结|更新|检查|删|清|关|打开|做|写|生成|同步|提交"
+    r"|部署|给我|告诉)"
 )
 _STATEMENT_ZH = re.compile(r"[很真太]|是个|是一|习惯|觉得|了$|了[。!,]|的是|谁|哪[个里些]|为什么")
 
 _NOT_AFTER = re.compile(
-    r"\s?after\snext|\s?(?:之?前|以前|之间|以内|内|为止|开始|起(?!床|来)|的(?!时候)|结束|yesterday|ago|or\b|until\b|till\b|except\b|unless\b|starting\b|last\s|and\s(?:every|the\s[0-9]|on\s|at\s|[0-9])|for\s(?:the\snext|[0-9]))|\s?(?:is|was|are|were)\s"
+    r"\s?(?:yesterday|ago|last\s|or\b|until\b|till\b|except\b|unless\b|starting\b|after\snext"
+    r"|and\s(?:every|on\s|at\s|the\s[0-9]|[0-9])|for\s(?:the\snext|[0-9])"
+    r"|之?前|以前|之间|以内|内|为止|开始|起(?!床|来)|的(?!时候)|结束)"
+    r"|\s?(?:is|was|are|were)\s"
 )
+"""Words after a phrase of time that make it a deadline, a past time or a part of something else."""
 _NOT_BEFORE = re.compile(
-    r"(?:yesterday|last\s\w{1,9}|(?:or|and)(?:\son)?|weeks?|days|months|times|starting\s\w+|tomorrow|today|tonight|since|until|till|by|before|from|after|than|some\s?time|for|past|previous|最[晚迟]|不晚于|昨[天晚]|前天|上周|上个?月|去年|过去|截至|到|的)\s?$"
+    r"(?:yesterday|last\s\w{1,9}|(?:or|and)(?:\son)?|weeks?|days|months|times|starting\s\w+"
+    r"|tomorrow|today|tonight|since|until|till|by|before|from|after|than|for|past|previous"
+    r"|some\s?time"
+    r"|昨[天晚]|前天|上周|上个?月|去年|过去|截至|到|的|最[晚迟]|不晚于)\s?$"
 )
+"""The same before it."""
 _CLAUSE_EN = re.compile(
     r"\b(?:that|which|who|why|how|when|what|because|where|meeting|appointment|event|flight|call\sat"
     r"|to\s(?:do|be|say|eat|read|watch)|we|they|he|she|i|it|you)\b|\bto\s\w{1,20}\s?$"
@@ -180,11 +195,14 @@ _QUESTION_EN = re.compile(
     rf"[\s,:]{{0,4}}(?:what|when|why|how|who|whom|whose|where|which|whether|if){NUMBER_END}"
 )
 _QUESTION_ZH = re.compile(
-    r"[\s,:]{0,4}(?:了|过|什么|有什么|有哪些|有没有|是什么|要做什么|的|吗|几|哪|怎么|为什么|呢|功能|我们昨)"
+    r"[\s,:]{0,4}(?:了|过|什么|有什么|有哪些|有没有|是什么|要做什么|的|吗|几|哪|怎么|为什么|呢|功能"
+    r"|我们昨)"
 )
 EXCEPTION = re.compile(
-    rf"除外|除了|\b(?:except|excluding|unless|apart\sfrom|other\sthan)\b|\bbut\s(?:not|on)?\s?(?:{EN_DAY}|weekend)"
+    r"除外|除了|\b(?:except|excluding|unless|apart\sfrom|other\sthan)\b"
+    rf"|\bbut\s(?:not|on)?\s?(?:{EN_DAY}|weekend)"
 )
+"""Days that are left out, which no timing can hold."""
 LIMIT = re.compile(
     r"\b(?:until|till|starting|beginning)\b|直到|为止|[到至](?=[0-9一二三四五六七八九十]+[号日])"
 )

@@ -108,6 +108,8 @@ def test_what_gives_no_time_is_refused(phrase: str, key: str) -> None:
         ("0 9 * * 1-5 send me the News", "0 9 * * 1-5", "send me the News"),
         ('"30 8 L * *" pay the rent', "30 8 L * *", "pay the rent"),
         ("cron 0 9 * * * check it", "0 9 * * *", "check it"),
+        ("Mon Wed Fri 7:00 run", "0 7 * * 1,3,5", "run"),
+        ("12月1日到12月5日每天9点 打卡", "0 9 * * * since 12-01 until 12-05", "打卡"),
         ("2026-12-01 09:00 renew the domain", "12-01 09:00", "renew the domain"),
         ("every 2 hours", "every 2h from 11-26 12:00", ""),
     ],
@@ -123,6 +125,8 @@ def test_a_time_is_split_from_the_rest(text: str, told: str, rest: str) -> None:
     [
         *("交周报", "call Ann", "", "call Ann yesterday at 9"),
         *("* * * * * * * rubbish", "0 0 9 * * 1-5 call Ann", "every day 1000000 times call Ann"),
+        *("tomorrow 25:00 call Ann", "Tue Thu 7:00 run", "12月1日到12月5日出差"),
+        *("every day except Sunday walk", "每年农历八月十五 赏月"),
         *("every Monday until Friday call Ann", "每天3次 吃药", "下午5点前10分钟出发"),
     ],
 )
