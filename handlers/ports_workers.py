@@ -209,8 +209,17 @@ class MemoryPort(Protocol):
         page."""
 
     async def search(
-        self, person: Person, chat: Chat, query: str, *, limit: int = 10
-    ) -> Sequence[memory.MemoryMatch]: ...
+        self,
+        person: Person,
+        chat: Chat,
+        query: str,
+        *,
+        kind: memory.MemoryListFilter = memory.MemoryListFilter.ALL,
+        scope: str = "",
+        limit: int = 10,
+    ) -> Sequence[memory.MemoryMatch]:
+        """By words and meaning; what is not in use only by its words. `kind` and `scope` are those
+        of `list`."""
 
     async def show(self, person: Person, chat: Chat, entry_id: str) -> memory.MemoryDetail: ...
 

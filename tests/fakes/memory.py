@@ -134,7 +134,14 @@ class FakeMemory:
         raise NotImplementedError
 
     async def search(
-        self, person: Person, chat: Chat, query: str, *, limit: int = 10
+        self,
+        person: Person,
+        chat: Chat,
+        query: str,
+        *,
+        kind: MemoryListFilter = MemoryListFilter.ALL,
+        scope: str = "",
+        limit: int = 10,
     ) -> Sequence[MemoryMatch]:
         if self.found:
             return self.found

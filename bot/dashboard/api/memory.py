@@ -72,7 +72,9 @@ async def list_memories(call: ApiCall, query: MemoryQuery) -> MemoryList:
     """Memories, newest first, or those that a search finds"""
     request, memory = call.request, call.request.services.memory
     if query.text.strip():
-        found = await memory.search(request.person, request.chat, query.text, limit=50)
+        found = await memory.search(
+            request.person, request.chat, query.text, kind=query.kind, scope=query.scope, limit=50
+        )
         entries = [MemoryModel.model_validate(each.entry) for each in found]
         return MemoryList(memories=entries, total=len(entries))
     page = await memory.list_newest(

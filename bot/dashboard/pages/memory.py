@@ -47,7 +47,10 @@ async def show_memories(request: DashboardRequest) -> Response:
         messages = [_message(each) for each in await _search_messages(request, text)]
         total = len(messages)
     elif text:
-        found = await memory.search(request.person, request.chat, text, limit=_MAX_FOUND)
+        wanted = MemoryListFilter(kind)
+        found = await memory.search(
+            request.person, request.chat, text, kind=wanted, scope=scope, limit=_MAX_FOUND
+        )
         rows = [_row(each.entry, request) for each in found]
         total = len(rows)
     else:

@@ -110,7 +110,8 @@ class MemoryConsolidator:
                     invalidated_at=None,
                     pinned=each.pinned or new.pinned,
                 )
-                return await self.entries.update(tx, adopted, now=now)
+                # A repeat of the same command is no change.
+                return each if adopted == each else await self.entries.update(tx, adopted, now=now)
         made = await self._add_in_place_of(tx, await self._list_by_key(tx, new), new, now=now)
         # Refused only as a repeat under the same source.
         made = made or await self.entries.find_by_source(new.source or "", tx=tx)

@@ -21,7 +21,7 @@ from bot.engine.memory.markdown_sync.layout import (
     chapter_order,
     find_chapter,
 )
-from bot.engine.memory.retriever import MemoryRetriever
+from bot.engine.memory.retriever import ALL_KINDS, MemoryRetriever
 from bot.engine.memory.writer import MemoryWriter
 from cards.catalog import TextCatalog, catalog_for
 from cards.views.memory import matches_chapter, spoken_text
@@ -84,6 +84,7 @@ def _query_terms(query: str, now: datetime, zone: tzinfo) -> frozenset[str]:
 
 _MAX_ID_LENGTH = 16
 _MAX_CHAPTERS = 50
+_MAX_SEARCHED = 1_000
 _OWNERLESS_KINDS = {
     MemoryScopeKind.PROJECT,
     MemoryScopeKind.SKILL,
@@ -215,9 +216,28 @@ class MemoryService:
         )
 
     async def search(
-        self, person: Person, chat: Chat, query: str, *, limit: int = 10
+        self,
+        person: Person,
+        chat: Chat,
+        query: str,
+        *,
+        kind: MemoryListFilter = MemoryListFilter.ALL,
+        scope: str = "",
+        limit: int = 10,
     ) -> Sequence[MemoryMatch]:
-        found = await self.retriever.search(_reader_for(person, chat), query, limit)
+        scopes, (kinds, states) = _reader_for(person, chat).scopes, _selection(kind)
+        if scope:
+            wanted = self._parse_scope(await self._editor_for(person, chat), scope)
+            scopes = [each for each in scopes if each == wanted]
+        if states != (MemoryState.ACTIVE,):
+            # No index has what is not in use.
+            held = await self.entries.list(
+                scopes, kinds=kinds, states=states, limit=_MAX_SEARCHED, offset=0
+            )
+            words = query.casefold().split()
+            named = [each for each in held if all(word in each.text.casefold() for word in words)]
+            return [MemoryMatch(entry=each, score=0.0) for each in named[:limit]]
+        found = await self.retriever.search_scopes(scopes, query, limit, kinds=kinds or ALL_KINDS)
         return mark_near_matches(found, query, now=self.now(), zone=self.zone)
 
     async def show(self, person: Person, chat: Chat, entry_id: str) -> MemoryDetail:

@@ -369,6 +369,15 @@ async def test_memory_is_added_searched_edited_and_forgotten(world: DashboardWor
 
     found = (await olga.get(f"{API}/memory", params={"text": "Tilly"})).json()["memories"]
     of_ann = (await ann.get(f"{API}/memory", params={"text": "Tilly"})).json()["memories"]
+    narrowed = [
+        len((await olga.get(f"{API}/memory", params={"text": "Tilly", **each})).json()["memories"])
+        for each in (
+            {"kind": "longterm", "scope": "me"},
+            {"kind": "handbook"},
+            {"kind": "archived"},
+            {"scope": "global"},
+        )
+    ]
     foreign = [
         await ann.get(path),
         await ann.put(path, json={"text": "x", "revision": 1}),
@@ -380,7 +389,8 @@ async def test_memory_is_added_searched_edited_and_forgotten(world: DashboardWor
     stale = await olga.put(path, json={"text": "x", "revision": revision})
     gone = await olga.delete(path)
 
-    assert added[0]["id"] == added[1]["id"]
+    assert added[0] == added[1], "a repeat changes nothing, the revision neither"
+    assert narrowed == [1, 0, 0, 0]
     assert [each["id"] for each in found] == [added[0]["id"]]
     assert of_ann == []
     for each in foreign:
