@@ -71,6 +71,8 @@ class ChannelSetupService:
     _pending: dict[str, _PendingToken] = field(default_factory=dict, init=False)
     _names: dict[str, str] = field(default_factory=dict, init=False)
     """Of bots that were asked for before they have connected."""
+    _findings: dict[str, tuple[HealthFinding, ...]] = field(default_factory=dict, init=False)
+    """What the platform said last, by the revision of the channel's settings."""
 
     async def get_channels(self) -> Sequence[ChannelState]:
         chats = [
@@ -98,14 +100,20 @@ class ChannelSetupService:
                 return TelegramResult(findings=findings, problem=webhook, pending=handle)
             # Whoever connects deletes the webhook.
             await self.reloader.store(changes)
+            if old == token and self.reloader.channels is not None:
+                # A connection that rests after a failure begins anew.
+                await self.reloader.channels.reconnect(Channel.TELEGRAM)
             self._pending.clear()
+            self._keep_findings(Channel.TELEGRAM, findings)
             is_other = bool(old) and _bot_of(old) != _bot_of(token)
             return TelegramResult(findings=findings, is_other_bot=is_other)
 
     async def check(self, channel: Channel) -> Sequence[HealthFinding]:
         if channel not in _CREDENTIALS or not is_configured(channel, self._settings):
             raise NotFound("channel", channel.value)
-        return await self._ask(channel, self._settings)
+        findings = await self._ask(channel, self._settings)
+        self._keep_findings(channel, findings)
+        return findings
 
     async def disconnect(self, channel: Channel, *, seen: str = "") -> None:
         if channel not in _CREDENTIALS:
@@ -204,6 +212,7 @@ class ChannelSetupService:
             fixed_by=_find_fixed(_CREDENTIALS[channel]),
             code=await self._get_code(channel),
             people=tuple([await self.people.get(each) for each in met if each is not None]),
+            findings=self._findings.get(self._get_revision(channel), ()),
         )
 
     async def _get_code(self, channel: Channel) -> OwnerCode | None:
@@ -224,6 +233,10 @@ class ChannelSetupService:
         groups = partial(self.chats.list_groups, channel)
         check = build_channel_check(channel, settings, self.quota, groups=groups)
         return tuple((await run_check(check, seconds=_CHECK_SECONDS)).findings)
+
+    def _keep_findings(self, channel: Channel, findings: tuple[HealthFinding, ...]) -> None:
+        # Those of this process only, and so of few bots.
+        self._findings[self._get_revision(channel)] = findings
 
     def _check_change(self, channel: Channel, seen: str) -> None:
         if seen and seen != self._get_revision(channel):

@@ -54,6 +54,10 @@ class LiveChannels:
         self.in_force = settings
         await self.register_owners(settings)
 
+    async def reconnect(self, channel: Channel) -> None:
+        """With the same settings."""
+        await self.supervisor.replace(channel, self.build(channel, self.in_force))
+
     def _differs(self, channel: Channel, new: Settings) -> bool:
         names = CHANNEL_SETTINGS[channel]
         return any(getattr(new, each) != getattr(self.in_force, each) for each in names)

@@ -25,7 +25,8 @@ class OwnerCode:
 class ChannelState:
     """A chat platform. `fixed_by` names an environment variable that connects it and that the
     program cannot change. `link` opens a chat with the bot, empty if it is not known. `people` have
-    access and have written there. `revision` changes with its settings."""
+    access and have written there. `revision` changes with its settings. `findings` are what the
+    platform said when it was last asked about this bot."""
 
     health: ChannelHealth
     revision: str
@@ -34,6 +35,7 @@ class ChannelState:
     fixed_by: str = ""
     code: OwnerCode | None = None
     people: tuple[Person, ...] = ()
+    findings: tuple[HealthFinding, ...] = ()
 
     @property
     def channel(self) -> Channel:

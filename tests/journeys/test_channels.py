@@ -98,6 +98,10 @@ async def test_a_token_pasted_on_the_page_is_answered_at_once_and_makes_one_owne
             await other.says(others, f"/start {code}")
             await boss.says(chat, "/people")
             people = await chat.wait_for(lambda m: m.from_bot and "People with access" in m.text)
+            # The same token again: a connection that rests begins anew.
+            await page.send(order="connect", token=FIRST)
+            await boss.says(chat, "/status")
+            await chat.wait_for(lambda m: m.from_bot and "Slots" in m.text)
             shown = (await page.get()).text
             log = (tmp_path / "home" / "logs" / "shiftboss.log").read_text(encoding="utf-8")
             assert program.pid == pid
@@ -110,6 +114,10 @@ async def test_a_token_pasted_on_the_page_is_answered_at_once_and_makes_one_owne
     assert "Delete the webhook" in webhook.text
     assert untouched
     assert done.status_code == 200
+    assert "In groups it hears" in done.text or "every message" in done.text, (
+        "told at once, without asking again"
+    )
+    assert program.printed.count("telegram: connected anew") == 2
     assert "changed in the meantime" in second_tab.text
     assert mode == 0o600
     assert "Other" not in people.text, "the code worked once"

@@ -53,7 +53,8 @@ async def change_telegram(request: DashboardRequest) -> Response:
                 await setup.create_owner_code(Channel.TELEGRAM, by=request.person)
                 return RedirectResponse(PATH, status_code=303)
             case "check":
-                return await _render(request, checks=await setup.check(Channel.TELEGRAM))
+                await setup.check(Channel.TELEGRAM)
+                return await _render(request)
     except UserError as error:
         told = explain_error(error, request.words, "")
         return await _render(request, failure=(told.title, told.hint))
@@ -81,7 +82,6 @@ async def _render(
     *,
     result: TelegramResult | None = None,
     failure: tuple[str, str] | None = None,
-    checks: Sequence[HealthFinding] = (),
 ) -> Response:
     """`failure`: what is wrong, what to do."""
     words, zone = request.words, request.deps.zone
@@ -101,7 +101,7 @@ async def _render(
         failure=failure,
         note=note if note in _NOTES and not failure else "",
         asking=asking,
-        checks=[_describe(each, words) for each in checks],
+        checks=[_describe(each, words) for each in state.findings],
         is_waiting=state.is_configured
         and (
             state.health.connected_at is None
