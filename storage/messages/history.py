@@ -8,7 +8,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import TypeAlias
 
-from sqlalchemy import bindparam, func, select, true
+from sqlalchemy import ColumnElement, bindparam, func, or_, select, true
 
 from storage.db import Database
 from storage.messages.inbox import inbox_row_from
@@ -17,6 +17,12 @@ from storage.records.messages import InboxRow, OutboxRow, OutboxState
 from storage.records.people import ChatId
 from storage.schema import inbox, outbox
 
+
+def _is_before(at: ColumnElement[datetime]) -> ColumnElement[bool]:
+    before = bindparam("before", type_=at.type)
+    return or_(before.is_(None), at < before)
+
+
 _RECEIVED = (
     select(inbox)
     .where(
@@ -24,6 +30,7 @@ _RECEIVED = (
         inbox.c.incoming["kind"].as_string() == "message",
         inbox.c.incoming["quiet"].as_boolean().is_not(true()),
         func.coalesce(inbox.c.incoming["told"].as_string(), "") == "",
+        _is_before(inbox.c.received_at),
     )
     .order_by(inbox.c.id.desc())
     .limit(bindparam("most"))
@@ -35,6 +42,7 @@ _SENT = (
         outbox.c.chat_id == bindparam("chat"),
         outbox.c.revision > 0,
         outbox.c.state != OutboxState.DEAD.value,
+        _is_before(outbox.c.created_at),
     )
     .order_by(outbox.c.id.desc())
     .limit(bindparam("most"))
@@ -60,9 +68,11 @@ class SentCard:
 ChatTurn: TypeAlias = ReceivedMessage | SentCard
 
 
-async def recent_turns(db: Database, chat_id: ChatId, limit: int) -> Sequence[ChatTurn]:
-    """The newest `limit` turns, oldest first."""
-    facts = {"chat": chat_id, "most": limit}
+async def recent_turns(
+    db: Database, chat_id: ChatId, limit: int, before: datetime | None = None
+) -> Sequence[ChatTurn]:
+    """The newest `limit` turns, oldest first; of those before a time, if it is given."""
+    facts = {"chat": chat_id, "most": limit, "before": before}
     async with db.read() as view:
         heard = await db.fetch_all(_RECEIVED, facts, tx=view)
         said = await db.fetch_all(_SENT, facts, tx=view)

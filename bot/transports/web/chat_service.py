@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from datetime import datetime
 
 from bot.transports.inbox import InboxService
-from bot.transports.web.ports import HistoryItem, SayResult, ShownCard
+from bot.transports.web.ports import HistoryItem, HistoryPage, SayResult, ShownCard
 from cards.card_json import CardDecodeError, load_card
 from handlers.request import Reply
 from storage.db import Database
@@ -21,12 +21,19 @@ class WebChatHistory:
         self._db = db
         self._chats = chats
 
-    async def recent(self, place: ChatAddress, limit: int) -> Sequence[HistoryItem]:
+    async def read(
+        self, place: ChatAddress, limit: int, before: datetime | None = None
+    ) -> HistoryPage:
         chat = await self._chats.find(place)
         if chat is None:
-            return ()
-        turns = await recent_turns(self._db, chat.id, limit)
-        return [said for turn in turns if (said := _history_entry(turn)) is not None]
+            return HistoryPage(items=())
+        turns = await recent_turns(self._db, chat.id, limit + 1, before)
+        shown = turns[-limit:]
+        found = (_history_entry(turn) for turn in shown)
+        return HistoryPage(
+            items=tuple(each for each in found if each is not None),
+            before=shown[0].at if len(turns) > limit else None,
+        )
 
 
 class WebChatSender:

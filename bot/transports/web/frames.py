@@ -10,10 +10,10 @@ from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, assert_never
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from bot.transports.web.files import build_attachment_card
-from bot.transports.web.ports import ShownCard
+from bot.transports.web.ports import HistoryPage, ShownCard
 from cards.catalog import TextCatalog
 from cards.model import Card
 from storage.records.messages import IncomingMessage, OutboxId
@@ -54,10 +54,17 @@ class PressFrame(_InboundFrame):
     )
 
 
-PageFrame: TypeAlias = SayFrame | PressFrame
+class OlderFrame(_InboundFrame):
+    """Asks for what came `before`, a time that a page of the conversation named."""
+
+    type: Literal["older"]
+    before: AwareDatetime
+
+
+PageFrame: TypeAlias = SayFrame | PressFrame | OlderFrame
 
 _FRAME_ADAPTER: TypeAdapter[PageFrame] = TypeAdapter(
-    Annotated[SayFrame | PressFrame, Field(discriminator="type")]
+    Annotated[SayFrame | PressFrame | OlderFrame, Field(discriminator="type")]
 )
 
 
@@ -92,9 +99,11 @@ class PartialAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastConversation:
-    """The conversation so far, for a newly connected page."""
+    """The end of the conversation, for a newly connected page, or what is `is_older` than a page
+    has."""
 
-    items: tuple[ShownCard | IncomingMessage, ...]
+    page: HistoryPage
+    is_older: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +134,12 @@ def render_frame(shown: PageUpdate, words: TextCatalog) -> OutboundFrame:
             return {"type": "item", **_item_fields(shown, words)}
         case PartialAnswer():
             return {"type": "partial", **_partial_fields(shown)}
-        case PastConversation(items=items):
-            return {"type": "past", "items": [_item_fields(item, words) for item in items]}
+        case PastConversation(page=page):
+            return {
+                "type": "older" if shown.is_older else "past",
+                "items": [_item_fields(item, words) for item in page.items],
+                "before": page.before.isoformat() if page.before else None,
+            }
         case PageSignal(frame=frame):
             return frame
         case _:

@@ -146,8 +146,9 @@ def _encode_frames(batch: list[frames.PageUpdate], words: TextCatalog) -> list[s
 
 
 _log = logging.getLogger(__name__)
-_INITIAL_ITEMS = 100
+_PAGE_ITEMS = 100
 _PRESS_WAIT = 2.5
+_REFUSALS = {"say": "web.not_stored", "press": "web.not_pressed", "older": "web.not_read"}
 _TRY_AGAIN_LATER = 1013
 _POLICY_VIOLATION = 1008
 
@@ -242,10 +243,10 @@ class PageConnectionHandler:
             raise _SessionEnded
 
     async def _send_initial(self, tab: WebTab) -> None:
-        past = tuple(await self.history.recent(LOCAL_PLACE, _INITIAL_ITEMS))
-        tab.push("past", frames.PastConversation(items=past))
+        past = await self.history.read(LOCAL_PLACE, _PAGE_ITEMS)
+        tab.push("past", frames.PastConversation(page=past))
         tab.push("alerts", frames.PageSignal(frame=self.alerts_frame(tab.words)))
-        if not past:
+        if not past.items:
             opened = IncomingChatOpen(place=LOCAL_PLACE, sender=_sender(tab))
             await self.inbox.accept(opened, dedupe="entry")
 
@@ -277,6 +278,9 @@ class PageConnectionHandler:
                     await self._say(frame, tab)
                 case frames.PressFrame():
                     await self._press(frame, tab)
+                case frames.OlderFrame(before=before):
+                    older = await self.history.read(LOCAL_PLACE, _PAGE_ITEMS, before)
+                    tab.push("older", frames.PastConversation(page=older, is_older=True))
                 case _:
                     assert_never(frame)
         except _UploadGone:
@@ -285,8 +289,7 @@ class PageConnectionHandler:
             # Store errors (such as a full disk) are reported to the person and logged; the page
             # stays connected.
             _log.exception("could not store a %s from the web chat", frame.type)
-            said = isinstance(frame, frames.SayFrame)
-            self._report_refusal(frame, tab, "web.not_stored" if said else "web.not_pressed")
+            self._report_refusal(frame, tab, _REFUSALS[frame.type])
             self._alert_on_change("not_stored")
         else:
             self._alert_on_change("")
@@ -338,6 +341,8 @@ class PageConnectionHandler:
                 tab.push(id_, frames.PageSignal(frame=frame_out))
             case frames.PressFrame(id=id_):
                 tab.push(id_, _toast_signal(id_, text, good=False))
+            case frames.OlderFrame():
+                tab.push("older", _toast_signal("older", text, good=False))
             case _:
                 assert_never(frame)
 

@@ -59,10 +59,20 @@ class ShownCard:
 HistoryItem: TypeAlias = IncomingMessage | ShownCard
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryPage:
+    """Messages, oldest first. Older ones are `before` this time; None if there are none."""
+
+    items: tuple[HistoryItem, ...]
+    before: datetime | None = None
+
+
 class WebHistoryReader(Protocol):
-    async def recent(self, place: ChatAddress, limit: int) -> Sequence[HistoryItem]:
-        """The last `limit` messages, oldest first: the person's (inbox) and the bot's (outbox,
-        without dead rows). Empty for an unknown chat."""
+    async def read(
+        self, place: ChatAddress, limit: int, before: datetime | None = None
+    ) -> HistoryPage:
+        """The last `limit` messages before a time, or of all: the person's (inbox) and the bot's
+        (outbox, without dead rows). Empty for an unknown chat."""
         ...
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 
 from storage.messages.history import ReceivedMessage, recent_turns
 from storage.messages.outbox import OutgoingCard
@@ -14,13 +15,13 @@ async def say(room: MessageStore, incoming: Incoming, dedupe: str) -> None:
         await room.inbox.accept(tx, incoming, dedupe=dedupe, chat_id=chat.id, now=room.now)
 
 
-async def told(room: MessageStore, limit: int = 50) -> list[str]:
+async def told(room: MessageStore, limit: int = 50, before: datetime | None = None) -> list[str]:
     chat = await room.chat()
     return [
         str(getattr(turn.row.incoming, "text", ""))
         if isinstance(turn, ReceivedMessage)
         else str(turn.row.card["title"])
-        for turn in await recent_turns(room.db, chat.id, limit)
+        for turn in await recent_turns(room.db, chat.id, limit, before)
     ]
 
 
@@ -33,7 +34,9 @@ async def test_a_conversation_reads_in_the_order_it_was_held(room: MessageStore)
         room.advance(seconds=1)
 
     assert await told(room) == ["ask 0", "answer 0", "ask 1", "answer 1", "ask 2", "answer 2"]
+    newest = await recent_turns(room.db, chat.id, 3)
     assert await told(room, 3) == ["answer 1", "ask 2", "answer 2"]
+    assert await told(room, 2, newest[0].at) == ["answer 0", "ask 1"]
 
 
 async def test_what_programs_ask_quietly_is_no_part_of_it(room: MessageStore) -> None:

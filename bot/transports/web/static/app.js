@@ -57,6 +57,7 @@ function connect() {
     opened = true;
     failures = 0;
     showStatus("online");
+    $("older").disabled = false;
     for (const message of outgoing.values()) { message.refused = false; transmitMessage(message); }
     for (const { frame } of presses.values()) transmit(frame);
   };
@@ -90,7 +91,8 @@ function showStatus(state) {
 
 function receive(frame) {
   switch (frame.type) {
-    case "past": return showPast(frame.items);
+    case "past": return showPast(frame);
+    case "older": return showOlder(frame);
     case "item": return showItem(frame);
     case "partial": return showPartial(frame);
     case "stored": return stored(frame.id);
@@ -123,16 +125,48 @@ function toEnd() {
   $("latest").hidden = true;
 }
 
-function showPast(list) {
+let hasPast = false;
+
+function showPast({ items: list, before }) {
   changing(() => {
-    list.forEach(putItem);
-    const past = list.map((item) => $(item.id));
-    const rest = [...items.children].filter((node) => !past.includes(node));
-    const first = list[0]?.at ?? "";
-    const order = [...rest.filter((node) => node.dataset.at < first), ...past, ...rest.filter((node) => node.dataset.at >= first)];
-    if (order.some((node, index) => items.children[index] !== node)) items.append(...order);
-    order.forEach(markDay);
+    /* After a lost connection what stands here goes on without a gap, or begins anew. */
+    if (!hasPast || !list.some((item) => $(item.id))) {
+      items.querySelectorAll(".item:not(.unsent)").forEach((node) => { if (node.dataset.at < list[0]?.at) node.remove(); });
+      offerOlder(before);
+      hasPast = true;
+    }
+    arrange(list);
   });
+}
+
+function showOlder({ items: list, before }) {
+  const below = scroller.scrollHeight - scroller.scrollTop;
+  arrange(list);
+  offerOlder(before);
+  scroller.scrollTop = scroller.scrollHeight - below;
+}
+
+function offerOlder(before) {
+  const older = $("older");
+  if (!before && document.activeElement === older) scroller.focus({ preventScroll: true });
+  older.hidden = !before;
+  older.disabled = false;
+  older.dataset.before = before ?? "";
+}
+
+$("older").onclick = () => {
+  $("older").disabled = true;
+  transmit({ type: "older", before: $("older").dataset.before });
+};
+
+function arrange(list) {
+  list.forEach(putItem);
+  const past = list.map((item) => $(item.id));
+  const rest = [...items.children].filter((node) => !past.includes(node));
+  const first = list[0]?.at ?? "";
+  const order = [...rest.filter((node) => node.dataset.at < first), ...past, ...rest.filter((node) => node.dataset.at >= first)];
+  if (order.some((node, index) => items.children[index] !== node)) items.append(...order);
+  order.forEach(markDay);
 }
 
 function showItem(frame) {
@@ -523,6 +557,7 @@ function press(node, token, value = "", form = {}, item = node.closest(".item"))
 function answered({ id, text: words, good }) {
   presses.get(id)?.release();
   presses.delete(id);
+  if (id === "older") $("older").disabled = false;
   /* A bare tick is for platforms that must show something: here the card itself changes. */
   if (words && words !== "✓") toast(words, good);
 }

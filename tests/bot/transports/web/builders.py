@@ -16,11 +16,17 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Origin
 
 from bot.transports.ports import OutboundMessage, PressToast
-from bot.transports.web.ports import HistoryItem, SayResult, ShownCard, WebStartError
+from bot.transports.web.ports import (
+    HistoryItem,
+    HistoryPage,
+    SayResult,
+    ShownCard,
+    WebStartError,
+)
 from bot.transports.web.sessions import WebSessionService
 from bot.transports.web.transport import WebTransport
 from cards.catalog import TextCatalog
-from cards.model import Card
+from cards.model import Card, CardTone, notice_card
 from storage.db import Database
 from storage.ids import IdGenerator
 from storage.messages.chats import ChatRepo
@@ -90,10 +96,16 @@ class FakeWebHistory:
     inbox: FakeWebInbox
     cards: dict[OutboxId, ShownCard] = field(default_factory=dict)
 
-    async def recent(self, place: ChatAddress, limit: int) -> Sequence[HistoryItem]:
-        items: list[HistoryItem] = [*self.inbox.messages, *self.cards.values()]
-        items.sort(key=lambda item: item.at if isinstance(item, ShownCard) else item.sent_at)
-        return items[-limit:]
+    async def read(
+        self, place: ChatAddress, limit: int, before: datetime | None = None
+    ) -> HistoryPage:
+        def at(item: HistoryItem) -> datetime:
+            return item.at if isinstance(item, ShownCard) else item.sent_at
+
+        held: list[HistoryItem] = [*self.inbox.messages, *self.cards.values()]
+        items = sorted((each for each in held if before is None or at(each) < before), key=at)
+        shown = tuple(items[-limit:])
+        return HistoryPage(items=shown, before=at(shown[0]) if len(items) > limit else None)
 
 
 @dataclass
@@ -208,6 +220,18 @@ class WebHarness:
                 reply_to=reply_to,
             )
         await self.transport.deliver(letter(outbox_id, card, revision, reply_to))
+
+    def hold_conversation(self, length: int) -> None:
+        """Cards that came a second after one another."""
+        begun = datetime(2026, 2, 1, 9, 0, tzinfo=UTC)
+        for number in range(1, length + 1):
+            shown = notice_card(f"card {number}", "said", tone=CardTone.INFO)
+            self.history.cards[OutboxId(number)] = ShownCard(
+                outbox_id=OutboxId(number),
+                revision=1,
+                card=shown,
+                at=begun + timedelta(seconds=number),
+            )
 
     @property
     def url(self) -> str:

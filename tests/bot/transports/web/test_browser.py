@@ -90,6 +90,39 @@ RUNNING = task(33, ChecklistState.DONE, ChecklistState.RUNNING, ChecklistState.P
 FINISHED = task(100, ChecklistState.DONE, ChecklistState.DONE, ChecklistState.DONE, done=True)
 
 
+async def test_older_messages_come_above_and_the_reader_stays_where_they_are(
+    world: WebHarness, browser: Browser
+) -> None:
+    world.hold_conversation(130)
+    visitor = await visit(browser, world)
+    page, cards, older = visitor.page, visitor.page.locator(".item"), visitor.page.locator("#older")
+    await expect(cards).to_have_count(100)
+    await page.locator("#scroll").evaluate("box => { box.scrollTop = 0; }")
+    top = page.locator("#card-31")
+    before = await top.evaluate("node => node.getBoundingClientRect().top")
+
+    await older.click()
+
+    await expect(cards).to_have_count(130)
+    await expect(older).to_be_hidden()
+    assert abs(await top.evaluate("node => node.getBoundingClientRect().top") - before) < 60
+    ids = await cards.evaluate_all("nodes => nodes.map(node => node.id)")
+    assert ids == [f"card-{number}" for number in range(1, 131)]
+    await world.stop()
+    await world.start()
+    await visitor.wait_until_online()
+    await expect(cards).to_have_count(130)
+    # So much was missed that what stands here does not go on: it begins anew.
+    await world.stop()
+    world.hold_conversation(400)
+    world.history.cards = {key: each for key, each in world.history.cards.items() if key > 130}
+    await world.start()
+    await expect(cards).to_have_count(100)
+    await expect(older).to_be_visible()
+    assert visitor.console_errors == []
+    await visitor.context.close()
+
+
 async def test_a_person_types_watches_the_card_and_presses(
     world: WebHarness, browser: Browser, tmp_path: Path
 ) -> None:

@@ -85,6 +85,24 @@ async def test_a_page_that_connects_gets_the_conversation_in_order(world: WebHar
     assert "new" in past["items"][1]["html"]
 
 
+async def test_older_messages_are_sent_page_by_page(world: WebHarness) -> None:
+    world.hold_conversation(230)
+    async with world.tab() as tab:
+        page = await tab.next("past")
+        pages = [page]
+        while page["before"]:
+            await tab.send(type="older", before=page["before"])
+            page = await tab.next("older")
+            pages.append(page)
+        for rubbish in ("", "yesterday", "2026-01-01T00:00:00", None):
+            await tab.send(type="older", before=rubbish)
+            assert not (await tab.next("toast"))["good"]
+
+    ids = [item["id"] for each in reversed(pages) for item in each["items"]]
+    assert ids == [f"card-{number}" for number in range(1, 231)]
+    assert [len(each["items"]) for each in pages] == [100, 100, 30]
+
+
 async def test_pages_reconnect_to_a_new_program_and_see_what_they_missed(world: WebHarness) -> None:
     async with world.tab() as tab:
         await tab.next("past")
