@@ -126,9 +126,12 @@ def _ended_card_buttons(view: TaskView, words: TextCatalog) -> list[CardButton]:
     buttons = [details_button(task, words), logs_button(task, words)]
     if task.status is not TaskStatus.COMPLETED:
         return [retry_button(task, words), *buttons]
-    if len(view.steps) >= _MIN_STEPS_TO_SAVE:
-        return [*buttons, save_workflow_button(task, words)]
-    return buttons
+    return [*buttons, save_workflow_button(task, words)] if is_worth_saving(view) else buttons
+
+
+def is_worth_saving(view: TaskView) -> bool:
+    """Whether its plan is offered as a workflow."""
+    return view.task.status is TaskStatus.COMPLETED and len(view.steps) >= _MIN_STEPS_TO_SAVE
 
 
 def schedule_buttons(schedule_id: str, words: TextCatalog) -> tuple[CardButton, ...]:

@@ -105,6 +105,30 @@ async def test_a_workflow_is_typed_mended_saved_and_run(
     await owner.context.close()
 
 
+async def test_the_plan_of_a_finished_task_is_saved_from_its_page(
+    browser: Browser, shiftboss: ShiftbossProcess
+) -> None:
+    owner = await visit(browser, shiftboss)
+    page = owner.page
+    await page.goto(address(shiftboss, "").replace("/workflows", "/tasks"))
+    await page.get_by_text("New task").click()
+    await page.get_by_label("What is to be done").fill('write "a" to a.txt, then read a.txt')
+    await page.get_by_role("button", name="Create").click()
+    await expect(page.locator("#state")).to_contain_text("Completed")
+
+    await page.get_by_role("textbox", name="Name").fill("../evil")
+    await page.get_by_role("button", name="Save as workflow").click()
+    await expect(page.locator("main")).to_contain_text("letters, digits")
+    await page.go_back()
+    await page.get_by_role("textbox", name="Name").fill("a-and-back")
+    await page.get_by_role("button", name="Save as workflow").click()
+
+    await expect(page).to_have_url(address(shiftboss, "/a-and-back"))
+    assert (shiftboss.home / "workflows" / "a-and-back.yaml").is_file()
+    assert not list(shiftboss.home.rglob("*evil*"))
+    await owner.context.close()
+
+
 async def test_two_tabs_and_the_disk_do_not_undo_each_other(
     browser: Browser, shiftboss: ShiftbossProcess, tmp_path: Path
 ) -> None:

@@ -18,13 +18,14 @@ from cards.formats import drop_surrogates
 from cards.render.web import render
 from cards.views.backends import strip_offline_note
 from cards.views.task_card import can_start_anyway, result_files, task_card
-from cards.views.task_parts import STATUS_ICONS, priority_label, status_label
+from cards.views.task_parts import STATUS_ICONS, is_worth_saving, priority_label, status_label
 from cards.views.tasks import event_line
 from cards.views.traces import span_duration, span_name
 from handlers import tasks as commands
 from handlers.errors import UserError
 from handlers.parsing import MessageDirectives
 from handlers.request import Request
+from handlers.workflows import save_task_workflow, suggest_name
 from storage.errors import NotFound
 from storage.records.tasks import Task, TaskControl, TaskId, TaskPriority, TaskStatus, TaskView
 from storage.records.traces import Trace
@@ -74,7 +75,9 @@ async def show_tasks(request: DashboardRequest) -> Response:
             name: [_row(each, request) for each in await _list(request, statuses, text)]
             for name, statuses in _COLUMNS.items()
         }
-        return render_page(request, "tasks", **facts, view="board", columns=columns)
+        return render_page(
+            request, "tasks", **facts, view="board", columns=columns, most=_COLUMN_SIZE
+        )
     found = await request.services.tasks.list_newest(
         by=request.person,
         chat=request.chat.id,
@@ -123,6 +126,7 @@ async def show_task(request: DashboardRequest) -> Response:
         card=render(card, words).html,
         instruction=formats.truncate(view.task.instruction, _MAX_INSTRUCTION),
         actions=_actions(view),
+        workflow_name=suggest_name(task) if is_worth_saving(view) else "",
         priorities=[(each.value, priority_label(each, words)) for each in TaskPriority],
         new_source=new_source(),
         files=_file_links(view),
@@ -172,7 +176,12 @@ async def send_file(request: DashboardRequest) -> Response:
 async def steer_task(request: DashboardRequest) -> Response:
     task = await _find(request)
     form = await request.form()
-    await _steer(request.command(form_source(form)), task, form)
+    command = request.command(form_source(form))
+    if form_text(form, "order") == "save_workflow":
+        name = form_text(form, "name") or suggest_name(task)
+        await save_task_workflow(command, task.id, name, card_key="")
+        return RedirectResponse(f"/dashboard/workflows/{quote(name, safe='')}", status_code=303)
+    await _steer(command, task, form)
     return RedirectResponse(f"/dashboard/tasks/{task.id}", status_code=303)
 
 
@@ -273,7 +282,7 @@ async def _list(
         chat=request.chat.id,
         statuses=statuses,
         text=text,
-        limit=_COLUMN_SIZE,
+        limit=_COLUMN_SIZE + 1,
     )
 
 
