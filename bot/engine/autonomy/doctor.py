@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
+from bot.config.server_dates import ServerDate, collect_server_dates
 from bot.engine.agent.model_calls import ModelRequest
 from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.autonomy.check import BlockingWork, SelfCheck, repair_findings, run_check
@@ -37,6 +38,9 @@ _PROBE_SECONDS = 45.0
 _CALL_LIMITS = RunLimits(turns=1, output_tokens=200, seconds=30.0)
 _PROMPT = "Reply with the single word OK."
 _PRIVATE = 0o077
+_CLOCK_TOLERANCE = 60.0
+_MAX_HOSTS = 200
+_UNREACHABLE = {"telegram_unreachable", "feishu_unreachable"}
 MAKE_PRIVATE = "make_private"
 
 
@@ -56,14 +60,17 @@ class DoctorService:
         """One result a subject: those of the self-check with what the probes have found."""
         probes = self.probes(by)
         report = await self.self_check.check()
-        probed = await asyncio.gather(*(run_check(each, seconds=self.seconds) for each in probes))
+        with collect_server_dates() as dates:
+            probed = await asyncio.gather(
+                *(run_check(each, seconds=self.seconds) for each in probes)
+            )
         repairs = list(report.repairs)
         if fix:
             for at, (probe, result) in enumerate(zip(probes, probed, strict=True)):
                 probed[at], helped = await repair_findings(probe, result, seconds=self.seconds)
                 repairs += helped
         results: dict[str, CheckResult] = {}
-        for each in (*report.results, *probed):
+        for each in (*report.results, *probed, *_describe_answers(dates, probed)):
             known = results.get(each.name, CheckResult(name=each.name))
             results[each.name] = CheckResult(
                 name=each.name,
@@ -79,6 +86,36 @@ class DoctorService:
         """Buttons of this channel's cards reach us."""
         at = self.now().isoformat()
         await self.key_values.put(_press_key(channel), {"at": at, "ms": milliseconds})
+
+
+def _describe_answers(
+    dates: Sequence[ServerDate], probed: Sequence[CheckResult]
+) -> Sequence[CheckResult]:
+    """The network, and the clock against those of the services that the probes have reached. A
+    service on this machine has the same clock and needs no network."""
+    far = [each for each in dates if not _is_here(each.host)]
+    texts = {found.text for result in probed for found in result.findings}
+    if not far:
+        silent = HealthFinding(text="network_silent", points=20)
+        return [CheckResult(name="network", findings=(silent,))] if texts & _UNREACHABLE else ()
+    hosts = ", ".join(dict.fromkeys(each.host for each in far))
+    answers = HealthFinding(text="network_answers", points=0, facts={"hosts": hosts[:_MAX_HOSTS]})
+    results = [CheckResult(name="network", findings=(answers,))]
+    told = [(each.ahead, each.host) for each in far if each.ahead is not None]
+    if told:
+        # One service may be wrong, and an answer may be from a cache: the nearest counts.
+        ahead, host = min(told, key=lambda each: abs(each[0]))
+        facts: dict[str, str | int] = {"host": host, "seconds": round(abs(ahead))}
+        text = "clock_right"
+        if abs(ahead) > _CLOCK_TOLERANCE:
+            text = "clock_fast" if ahead > 0 else "clock_slow"
+        clock = HealthFinding(text=text, points=0 if text == "clock_right" else 25, facts=facts)
+        results.append(CheckResult(name="clocks", findings=(clock,)))
+    return results
+
+
+def _is_here(host: str) -> bool:
+    return host in {"localhost", "::1"} or host.startswith("127.")
 
 
 def mask_facts(finding: HealthFinding, mask: Callable[[str], str]) -> HealthFinding:

@@ -9,11 +9,13 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx
 
+from bot.config.server_dates import note_response
 from bot.transports import ports
 
 log = logging.getLogger(__name__)
@@ -404,9 +406,14 @@ _HTTP_TIMEOUT = httpx.Timeout(20.0, connect=8.0)
 def build_http_client(domain: str) -> httpx.AsyncClient:
     """One client for all requests, using the environment's proxy except for local addresses."""
     trust_env = not is_loopback(domain)
-    base_url = domain.rstrip("/")
+    build = partial(
+        httpx.AsyncClient,
+        base_url=domain.rstrip("/"),
+        timeout=_HTTP_TIMEOUT,
+        event_hooks={"response": [note_response]},
+    )
     try:
-        return httpx.AsyncClient(base_url=base_url, timeout=_HTTP_TIMEOUT, trust_env=trust_env)
+        return build(trust_env=trust_env)
     except (ImportError, ValueError) as error:
         log.warning("feishu: the proxy of the environment cannot be used: %s", error)
-        return httpx.AsyncClient(base_url=base_url, timeout=_HTTP_TIMEOUT, trust_env=False)
+        return build(trust_env=False)

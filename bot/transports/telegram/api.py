@@ -24,6 +24,7 @@ from telegram.error import (
 )
 from telegram.request import HTTPXRequest
 
+from bot.config.server_dates import note_response
 from bot.transports import ports
 from storage.records.people import Language
 
@@ -176,7 +177,7 @@ def _build_pool(size: int, timeout: float, trust: ssl.SSLContext) -> HTTPXReques
         write_timeout=timeout,
         pool_timeout=timeout,
         media_write_timeout=timeout * 4,
-        httpx_kwargs={"verify": trust},
+        httpx_kwargs={"verify": trust, "event_hooks": {"response": [note_response]}},
     )
 
 

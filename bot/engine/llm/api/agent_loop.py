@@ -46,6 +46,7 @@ from pydantic_ai.run import AgentRunResultEvent
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RunUsage, UsageLimits
 
+from bot.config.server_dates import note_response
 from bot.engine.llm.api.access import ApiAccess, ApiProvider, LearnedToolForms, ToolForm
 from bot.engine.llm.api.error_mapping import is_library_error, translate_error
 from bot.engine.llm.api.metered_model import (
@@ -299,7 +300,9 @@ class ModelApiClient:
         self._access = access
         self._tool_forms = tool_forms
         timeout = httpx2.Timeout(access.max_silence, connect=CONNECT_SECONDS)
-        self._http = httpx2.AsyncClient(timeout=timeout, follow_redirects=True)
+        self._http = httpx2.AsyncClient(
+            timeout=timeout, follow_redirects=True, event_hooks={"response": [note_response]}
+        )
         self._models: dict[str, Model] = {}
         self._default_model_name = ""
 

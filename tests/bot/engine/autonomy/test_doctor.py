@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any, cast
 
+import httpx
+import pytest
+
+from bot.config.server_dates import note_response
+from bot.engine.autonomy.check import SelfCheck
 from bot.engine.autonomy.doctor import DoctorService
 from storage.records.autonomy import HealthFinding, HealthReport
 from tests.builders import NOW, make_person
@@ -34,7 +41,7 @@ class Probe:
         return 1
 
 
-async def examine(probe: Probe, *, fix: bool = False) -> HealthReport:
+async def examine(probe: SelfCheck, *, fix: bool = False) -> HealthReport:
     doctor = DoctorService(
         self_check=cast("Any", NothingFound()),
         probes=lambda _by: (probe,),
@@ -59,3 +66,51 @@ async def test_only_repairs_that_helped_are_told() -> None:
     assert not helped.results[0].findings
     assert not in_vain.repairs
     assert in_vain.results[0].findings
+
+
+@dataclass
+class Calling:
+    """A probe that calls services whose clocks are off by these seconds."""
+
+    offsets: Mapping[str, float | None]
+    unreachable: bool = False
+    name: str = "telegram"
+
+    async def find(self) -> Sequence[HealthFinding]:
+        def answer(request: httpx.Request) -> httpx.Response:
+            off = self.offsets[request.url.host]
+            at = "no date" if off is None else datetime.now(UTC) - timedelta(seconds=off)
+            date = at if isinstance(at, str) else format_datetime(at, usegmt=True)
+            return httpx.Response(200, headers={"date": date})
+
+        transport, hooks = httpx.MockTransport(answer), {"response": [note_response]}
+        async with httpx.AsyncClient(transport=transport, event_hooks=hooks) as client:
+            for host in self.offsets:
+                await client.get(f"https://{host}/")
+        return [HealthFinding(text="telegram_unreachable", points=40)] if self.unreachable else ()
+
+
+@pytest.mark.parametrize(
+    ("offsets", "found"),
+    [
+        ({"a.example": 0.0}, {"network_answers", "clock_right"}),
+        ({"a.example": 3_600.0}, {"network_answers", "clock_fast"}),
+        ({"a.example": -3_600.0}, {"network_answers", "clock_slow"}),
+        ({"a.example": 3_600.0, "b.example": 1.0}, {"network_answers", "clock_right"}),
+        ({"a.example": None}, {"network_answers"}),
+        ({"127.0.0.1": 3_600.0}, set()),
+    ],
+)
+async def test_the_clock_is_compared_with_those_that_answer(
+    offsets: Mapping[str, float | None], found: set[str]
+) -> None:
+    report = await examine(Calling(offsets))
+
+    assert {each.text for result in report.results for each in result.findings} == found
+
+
+async def test_a_network_without_answers_is_told() -> None:
+    report = await examine(Calling({"127.0.0.1": 0.0}, unreachable=True))
+
+    texts = [each.text for result in report.results for each in result.findings]
+    assert texts == ["telegram_unreachable", "network_silent"]
