@@ -16,6 +16,7 @@ from cards.views import chat as views
 from cards.views.backends import backends_card, setup_hint
 from cards.views.skills import suggestion_card
 from handlers.errors import UsageError, UserError
+from handlers.memory import switch_memory
 from handlers.parsing import MessageDirectives, choice_directives
 from handlers.ports import ChatAnswer, ChatQuestion, TaskProposal
 from handlers.ports_workers import HistoryLine
@@ -28,7 +29,7 @@ from handlers.request import (
     check_may_choose,
 )
 from storage.records.messages import DeliveryUrgency, InboxId, InboxRow, IncomingMessage
-from storage.records.people import ChatId, ChatSettings
+from storage.records.people import ChatId, ChatMemory, ChatSettings
 from storage.records.system import AUTO_MODEL, BackendHealth, ModelChoice
 from storage.records.workers import SessionInfo
 
@@ -132,6 +133,8 @@ async def decline_proposal(request: Request, action: AnswerWithoutTask, card_key
 
 @commands("new", aliases=("reset", "新对话", "重置"), immediate=True)
 async def reset_conversation(request: Request) -> Reply:
+    if request.chat.settings.incognito and (request.in_private or request.by_owner):
+        return await switch_memory(request, ChatMemory.ON)
     request.services.conversations.interrupt(request.chat.id)
     had_one = await request.services.conversations.reset(request.chat.id)
     return _text_reply(request, "talk.reset" if had_one else "talk.nothing_to_reset")

@@ -27,6 +27,7 @@ from storage.records.memory import (
     MemoryPage,
 )
 from storage.records.messages import IncomingMessage
+from storage.records.people import ChatMemory
 
 _MAX_LINE = 200
 
@@ -322,7 +323,8 @@ async def _list_reply(request: Request, kind: MemoryListFilter, scope: str, page
         listing, kind, request.words, zone=request.zone, scope=scope, shared=not request.in_private
     )
     if request.chat.settings.memory_off:
-        card = replace(card, blocks=(TextBlock(request.words("memory.is_off")), *card.blocks))
+        state = request.words(f"memory.is_{request.chat.settings.memory}")
+        card = replace(card, blocks=(TextBlock(state), *card.blocks))
     return Reply(card=card, data=data)
 
 
@@ -411,6 +413,10 @@ async def _fetch_page(request: Request, kind: MemoryListFilter) -> MemoryPage:
     return await request.services.memory.list(request.person, request.chat, kind)
 
 
+async def _switch_command(request: Request, _rest: str, *, memory: ChatMemory) -> Reply:
+    return await switch_memory(request, memory)
+
+
 _SUBCOMMANDS: Mapping[str, Callable[[Request, str], Awaitable[Reply]]] = {
     "list": _list_command,
     "add": add_command,
@@ -428,8 +434,8 @@ _SUBCOMMANDS: Mapping[str, Callable[[Request, str], Awaitable[Reply]]] = {
     "export": memory_reports.export_memories,
     "import": memory_reports.import_memories,
     "restore": memory_reports.restore_backup,
-    "off": lambda request, rest: _switch_command(request, rest, off=True),
-    "on": lambda request, rest: _switch_command(request, rest, off=False),
+    "off": partial(_switch_command, memory=ChatMemory.OFF),
+    "on": partial(_switch_command, memory=ChatMemory.ON),
 }
 
 
@@ -445,7 +451,8 @@ async def heed_consent(request: Request, said: IncomingMessage) -> Reply | None:
     if wish.wanted is ConsentRequest.CHAT:
         # Whoever decides about the chat, these words are their own.
         await memory.withhold(chat, ConsentRequest.THIS, source=request.source)
-        await _switch_memory(request, off=True)
+        if not chat.settings.memory_off:
+            await switch_memory(request, ChatMemory.OFF)
     done = await memory.withhold(chat, wish.wanted, source=request.source, reply_to=said.reply_to)
     if wish.says_more:
         return None
@@ -453,16 +460,40 @@ async def heed_consent(request: Request, said: IncomingMessage) -> Reply | None:
     return Reply(card=notice_card("", text))
 
 
-async def _switch_memory(request: Request, *, off: bool) -> None:
-    """In a group only owners may."""
+async def withhold_where_off(request: Request) -> None:
+    """Where memory is off, commands and presses leave with the conversation too."""
+    if request.chat.settings.memory_off:
+        await request.services.memory.withhold(
+            request.chat, ConsentRequest.THIS, source=request.source
+        )
+
+
+async def switch_memory(request: Request, memory: ChatMemory) -> Reply:
+    """Set whether the chat has memory; in a group only owners may. An incognito chat begins and
+    ends with a conversation of its own."""
     await check_may_choose(request)
-    await request.services.people.update_chat_settings(request.chat, memory_off=off)
+    now, conversations = request.chat.settings.memory, request.services.conversations
+    if ChatMemory.INCOGNITO in {now, memory} and now is not memory:
+        conversations.interrupt(request.chat.id)
+        await conversations.reset(request.chat.id)
+    await request.services.people.update_chat_settings(
+        request.chat,
+        memory_off=memory is not ChatMemory.ON,
+        incognito=memory is ChatMemory.INCOGNITO,
+    )
+    key = "incognito_ended" if now is ChatMemory.INCOGNITO is not memory else f"turned_{memory}"
+    return Reply(
+        card=notice_card("", request.words(f"memory.{key}")), data={"memory": memory.value}
+    )
 
 
-async def _switch_command(request: Request, _rest: str, *, off: bool) -> Reply:
-    await _switch_memory(request, off=off)
-    text = request.words("memory.turned_off" if off else "memory.turned_on")
-    return Reply(card=notice_card("", text), data={"memory_off": off})
+@commands("incognito", aliases=("无痕", "隐身"), immediate=True)
+async def switch_incognito(request: Request) -> Reply:
+    word = request.args.strip().casefold()
+    if word and word not in _SUBCOMMAND_WORDS:
+        raise UsageError("incognito")
+    off = _SUBCOMMAND_WORDS.get(word) == "off"
+    return await switch_memory(request, ChatMemory.ON if off else ChatMemory.INCOGNITO)
 
 
 async def answer_memory_request(request: Request) -> Reply | None:

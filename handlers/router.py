@@ -472,6 +472,7 @@ class Router:
             case IncomingChatOpen():
                 return people.welcome_reply(request)
             case IncomingPress(token=token, value=value, form=form):
+                await memory.withhold_where_off(request)
                 return await handle_press(request, token, arrival.row.id, form, value=value)
             case IncomingMessage(told=note) if note:
                 # A note from Shiftboss to the chat's worker: it is answered without proposals.
@@ -489,6 +490,7 @@ class Router:
         )
         if isinstance(meaning, CommandMessage):
             command_request = _with_directives(request, meaning.args, meaning.directives)
+            await memory.withhold_where_off(command_request)
             return await meaning.command.handler(command_request)
         message_request = _with_directives(request, meaning.text, meaning.directives)
         reply = await memory.heed_consent(message_request, incoming)

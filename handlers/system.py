@@ -30,8 +30,9 @@ async def show_status(request: Request) -> Reply:
         facts = replace(
             facts, recent=(), pid=0, memory_bytes=0, unlisted_owner="", backup=None, disk=()
         )
-    card = status_card(facts, request.words, now=request.now, zone=request.zone)
-    return Reply(card=card, data=status_data(facts))
+    memory = request.chat.settings.memory
+    card = status_card(facts, request.words, now=request.now, zone=request.zone, memory=memory)
+    return Reply(card=card, data={**status_data(facts), "memory": memory.value})
 
 
 _RECEIVED_SHOWN, _MAX_RECEIVED = 10, 50

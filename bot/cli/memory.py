@@ -257,6 +257,8 @@ def add(text: TextArguments, scope: ScopeOption = "", as_json: JsonOption = Fals
 
 _ENTRY = required("entry_id", WordArgument)
 
+add_chat_command(cli, "off", "memory off", help="Remember and use nothing in the shell's chat.")
+add_chat_command(cli, "on", "memory on", help="Turn memory in the shell's chat on again.")
 add_chat_command(cli, "show", "memory show", _ENTRY, help="Show one memory in full.")
 
 

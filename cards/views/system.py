@@ -13,7 +13,7 @@ from cards.catalog import TextCatalog
 from cards.model import Block, Card, CardTone, FieldsBlock, NoteBlock, TextBlock, titled_card
 from cards.views import task_parts
 from storage.records.messages import InboxState, Incoming, IncomingMessage, ReceivedEvent
-from storage.records.people import Language
+from storage.records.people import ChatMemory, Language
 from storage.records.system import (
     BackupState,
     ChannelHealth,
@@ -70,7 +70,14 @@ def short_help_card(
     )
 
 
-def status_card(status: SystemStatus, words: TextCatalog, *, now: datetime, zone: ZoneInfo) -> Card:
+def status_card(
+    status: SystemStatus,
+    words: TextCatalog,
+    *,
+    now: datetime,
+    zone: ZoneInfo,
+    memory: ChatMemory | None = None,
+) -> Card:
     ill = [health for health in status.channels if health.alert]
     blocks: list[Block] = [
         FieldsBlock(_program_facts(status, words, now, zone)),
@@ -88,6 +95,8 @@ def status_card(status: SystemStatus, words: TextCatalog, *, now: datetime, zone
     if status.command_user is not None:
         key = "dropped" if status.command_user else "kept"
         protection.append(words(f"system.root.{key}", user=status.command_user))
+    if memory is not None:
+        protection.append(words(f"memory.status_{memory}"))
     blocks.append(TextBlock("\n".join(protection)))
     if status.backup is not None:
         blocks.append(TextBlock(_backup_line(status.backup, words, zone)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -19,7 +19,10 @@ from storage.records.people import ChatId
 
 _PREFIX = "withheld:"
 _CHAT = "chat:"
-_ERASED_TEXT = "…"
+_WORDLESS: Mapping[str, Mapping[str, Any]] = {
+    "message": {"text": "…", "attachments": []},
+    "press": {"value": "", "form": {}},
+}
 _MAX_LOOKED_AT = 30
 _S, _I, _O = schema.sessions.c, schema.inbox.c, schema.outbox.c
 _H, _N = schema.helpers.c, schema.marks.c
@@ -212,7 +215,7 @@ async def _erase_transcripts(
 async def _erase_messages(tx: Transaction, numbers: Sequence[int]) -> None:
     query = sa.select(_I.id, _I.incoming).where(_I.id.in_(numbers), _I.state.not_in(_UNSETTLED))
     for row in (await tx.execute(query)).all():
-        empty = {**row.incoming, "text": _ERASED_TEXT, "attachments": []}
+        empty = {**row.incoming, **_WORDLESS.get(row.incoming["kind"], {})}
         await tx.execute(sa.update(schema.inbox).where(_I.id == row.id).values(incoming=empty))
 
 

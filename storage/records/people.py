@@ -98,13 +98,21 @@ class AccountLink:
     ended_at: datetime | None
 
 
+class ChatMemory(StrEnum):
+    """Whether a chat has memory; `INCOGNITO` ends with its conversation."""
+
+    ON = "on"
+    OFF = "off"
+    INCOGNITO = "incognito"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatSettings:
     """A chat's overrides; empty means the default.
 
     `project` is the working folder of its tasks, `persona` the worker, `queue` the effect of a new
     message on a running answer: `cut` it short or `wait` for its end. With `memory_off` nothing is
-    remembered here, and no memories are used.
+    remembered here, and no memories are used; `incognito`: until the conversation ends.
     """
 
     model: str = ""
@@ -114,6 +122,13 @@ class ChatSettings:
     persona: str = ""
     queue: str = ""
     memory_off: bool = False
+    incognito: bool = False
+
+    @property
+    def memory(self) -> ChatMemory:
+        if self.incognito:
+            return ChatMemory.INCOGNITO
+        return ChatMemory.OFF if self.memory_off else ChatMemory.ON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

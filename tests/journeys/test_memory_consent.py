@@ -129,6 +129,26 @@ async def test_a_kill_between_the_words_and_the_cleanup_leaves_nothing(world: Mo
     assert files_with(world.program.home, "egret5523") == []
 
 
+async def test_an_incognito_chat_ends_without_a_trace(world: ModelWorld) -> None:
+    boss, chat = world.new_owner()
+    await ask(boss, chat, "/remember My boat is called Pelican", "Remembered as")
+    await ask(boss, chat, "/incognito", "it is incognito")
+    said = "My boat sank at plover6604, what now?"
+    world.script.script(said, "talk", ScriptedReply(text="Call plover6604 harbour."))
+    await boss.says(chat, said)
+    await wait_for_message(chat, "Call plover6604", "🕶 Incognito")
+    await ask(boss, chat, "/status", "This chat is incognito")
+    await ask(boss, chat, "/memory search plover6604", "no memories about")
+
+    await ask(boss, chat, "/new", "Incognito has ended")
+    await wait_until_swept(world)
+
+    asked = world.script.requests_for(said, "talk")[-1]
+    assert "Pelican" not in str(asked.body), "no memories are used"
+    assert files_with(world.program.home, "plover6604") == []
+    await ask(boss, chat, "/memory", "My boat is called Pelican")
+
+
 async def test_with_memory_off_nothing_is_kept_or_used(world: ModelWorld) -> None:
     boss, chat = world.new_owner("zh")
     await ask(boss, chat, "/remember 我的猫叫豆豆", "已记住")

@@ -18,8 +18,10 @@ from bot.dashboard.api.routing import (
     make_cursor,
     read_cursor,
 )
+from handlers.memory import switch_memory
 from handlers.ports_workers import MemoryRequestRejected
 from storage.records.memory import MAX_ENTRY_TEXT, MemoryListFilter
+from storage.records.people import ChatMemory
 
 routes = ApiRoutes("memory")
 _MAX_DIGITS = 18
@@ -62,6 +64,10 @@ class NewMemoryBody(ApiModel):
     scope: Line = ""
 
 
+class MemoryModeModel(ApiModel):
+    mode: ChatMemory
+
+
 class MemoryBody(ApiModel):
     text: _Fact
     revision: int = Field(ge=1)
@@ -100,6 +106,19 @@ async def add_memory(call: ApiCall, body: NewMemoryBody) -> MemoryModel:
         request.person, request.chat, body.text, scope=body.scope, source=call.source
     )
     return MemoryModel.model_validate(entry)
+
+
+@routes("GET", "/memory/mode")
+async def show_memory_mode(call: ApiCall) -> MemoryModeModel:
+    """Whether your chat has memory"""
+    return MemoryModeModel(mode=call.request.chat.settings.memory)
+
+
+@routes("PUT", "/memory/mode")
+async def switch_memory_mode(call: ApiCall, body: MemoryModeModel) -> MemoryModeModel:
+    """Turn memory on or off in your chat, or go incognito until its conversation ends"""
+    await switch_memory(call.command, body.mode)
+    return body
 
 
 @routes("GET", "/memory/{entry_id}")

@@ -13,6 +13,7 @@ from cards import formats
 from cards.render.web import render
 from cards.views.memory import entry_card, localized_chapter, scope_name, spoken_text
 from handlers.errors import UserError
+from handlers.memory import switch_memory
 from handlers.ports_workers import HistoryLine, MemoryRequestRejected
 from storage.records.memory import (
     MAX_ENTRY_TEXT,
@@ -23,6 +24,7 @@ from storage.records.memory import (
     MemoryState,
     candidate_digest,
 )
+from storage.records.people import ChatMemory
 
 PATH = "/dashboard/memory"
 _MESSAGES = "messages"
@@ -74,11 +76,18 @@ async def show_memories(request: DashboardRequest) -> Response:
         later=later,
         new_source=new_source(),
         most=MAX_ENTRY_TEXT,
+        mode=request.chat.settings.memory,
     )
 
 
 async def add_memory(request: DashboardRequest) -> Response:
+    """Add an entry, or switch memory in the visitor's chat."""
     form = await request.form()
+    if mode := form_text(form, "mode"):
+        if mode not in set(ChatMemory):
+            raise UserError("form_incomplete", fields=request.words("dashboard.memories.orders"))
+        await switch_memory(request.command(form_source(form)), ChatMemory(mode))
+        return RedirectResponse(PATH, status_code=303)
     scope = form_text(form, "scope")
     entry = await request.services.memory.add(
         request.person,

@@ -353,6 +353,8 @@ class RecordedConversation:
         self._notify_recorder(heard)
         words = catalog_for(question.language)
         answered = await self._with_consent_note(question, answered, words)
+        if question.chat.settings.incognito:
+            answered = replace(answered, notes=(*answered.notes, words("memory.incognito_note")))
         return _with_notes(answered, heard.noted, words)
 
     async def _with_consent_note(
