@@ -9,10 +9,13 @@ import pytest
 from benchmarks.figures import Figure, Scale
 from benchmarks.page import read_prose
 from benchmarks.registry import BENCHMARKS, Benchmark, find_benchmarks
+from tests.journeys.program import ShiftbossProcess
 
 
 @pytest.mark.parametrize("each", BENCHMARKS, ids=[each.name for each in BENCHMARKS])
 async def test_a_benchmark_yields_finite_figures_at_a_small_scale(each: Benchmark) -> None:
+    forks = ShiftbossProcess.use_fork_server
+
     measured = await each.load()(Scale.SMALL)
 
     figures = [one for one in measured if isinstance(one, Figure)]
@@ -20,6 +23,8 @@ async def test_a_benchmark_yields_finite_figures_at_a_small_scale(each: Benchmar
     assert [one for one in figures if not math.isfinite(one.value)] == []
     names = [one.name for one in measured]
     assert len(set(names)) == len(names)
+    # The tests after it begin their programs as those before it: anew costs 2 s CPU a program.
+    assert ShiftbossProcess.use_fork_server is forks
 
 
 def test_every_benchmark_has_a_unique_name_and_a_description() -> None:
