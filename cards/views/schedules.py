@@ -200,6 +200,7 @@ def schedule_paused_card(schedule: Schedule, words: TextCatalog) -> model.Card:
     return model.titled_card(
         words("schedule.paused_by_itself", title=_title(schedule)),
         model.TextBlock(words.get_or_literal(schedule.reason)),
+        model.ButtonsBlock(tuple(_control(schedule, each, words) for each in ("resume", "delete"))),
         model.NoteBlock(words("schedule.id_note", id=schedule.id)),
         tone=model.CardTone.WARN,
     )

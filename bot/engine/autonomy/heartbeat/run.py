@@ -67,7 +67,7 @@ _TOOLS = frozenset(
 )
 _MAX_LINES, _MAX_LINE, _MAX_TOLD = 50, 500, 5
 _NOBODY_HERE = (
-    "Error: not made: this call needs a person's permission, and nobody is asked during a"
+    "not made: this call needs a person's permission, and nobody is asked during a"
     " heartbeat. If it matters, tell the Boss in your message what you would do."
 )
 _SYSTEM = """\
