@@ -176,6 +176,7 @@ _NOT_DECIDED_BY_MESSAGE = frozenset(
     {
         *(ApprovalKind.PAIRING, ApprovalKind.MEMORY, ApprovalKind.PROMPT, ApprovalKind.MCP),
         ApprovalKind.LINK,
+        ApprovalKind.PAGE,
     }
 )
 _SCOPES = {

@@ -135,7 +135,7 @@ def build_engine_services(
     on_spawned.connect(subagents.wake)
     on_change.connect(notifier.wake, subagents.check_needed, writing.task_recorder.wake)
     on_decided.connect(decided.notify, chats_changed.set, runner.wake, dispatcher.wake)
-    on_decided.connect(store.candidate_review.publish_changes)
+    on_decided.connect(store.candidate_review.publish_changes, store.page_edits.publish_changes)
     return EngineServices(
         workers=shared.workers,
         gateway=shared.gateway,

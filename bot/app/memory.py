@@ -43,6 +43,7 @@ from bot.engine.memory.retriever import (
     AssociationLinker,
 )
 from bot.engine.memory.service import MemoryService
+from bot.engine.memory.worker_proposals import PageEditReviewer
 from bot.engine.memory.writer import MemoryWriter
 from bot.engine.tasks.approvals import ApprovalCardPublisher
 from bot.setup.live_models import LiveModels
@@ -302,10 +303,20 @@ def build_memory_services(
         lifetime=settings.approval_lifetime,
         now=clock.now,
     )
+    page_edits = PageEditReviewer(
+        db=store.db,
+        cells=store.memory.cells,
+        approvals=store.approvals,
+        feed=store.memory.feed,
+        show_approval=publisher.publish,
+        show_settled_approvals=publisher.update_cards,
+        sleep=clock.sleep,
+        now=clock.now,
+    )
     sync = _build_markdown_sync(
         settings, store, clock, writer=writing.writer, courier=courier, language=language
     )
-    return sync, requester, *writing.services
+    return sync, requester, page_edits, *writing.services
 
 
 def build_eraser(

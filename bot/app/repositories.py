@@ -13,6 +13,7 @@ from bot.engine.autonomy.evolution.decisions import PromptDecisions
 from bot.engine.mcp.client.server_config import McpConsents
 from bot.engine.memory.candidate_review import CandidateReview
 from bot.engine.memory.promotion import QualityMetrics
+from bot.engine.memory.worker_proposals import PageEditDecisions
 from bot.engine.permissions.requests import ApprovalRequester, DecisionRecorder
 from bot.engine.tasks.approvals import TaskApprovalEffects
 from bot.engine.workflow.task_store import TaskStore
@@ -63,6 +64,7 @@ class RepositorySet:
     approval_requester: ApprovalRequester
     memory: MemoryRepositories
     candidate_review: CandidateReview
+    page_edits: PageEditDecisions
     clock: Clock
 
     @property
@@ -98,9 +100,7 @@ def build_repositories(
     people = PeopleRepo(db, ids, chats)
     key_values = KeyValueStore(db)
     mcp_consents = McpConsents(db, key_values)
-    pairings = PairingRepo(
-        db, ids, people=people, chats=chats, key_values=key_values, now=clock.now
-    )
+    pairings = _build_pairings(db, ids, people=people, chats=chats, clock=clock)
     account_links = AccountLinkRepo(db, ids, people, key_values, now=clock.now)
     work = TaskStore.from_database(db)
     task_language = TaskLanguageResolver(people, language)
@@ -108,6 +108,7 @@ def build_repositories(
     requester = ApprovalRequester(calls=calls, lifetime=approval_lifetime, ids=ids, now=clock.now)
     memory = MemoryRepositories.create(db, ids, zone)
     review = _build_review(memory, key_values, clock)
+    page_edits = _build_page_edits(memory, clock)
     decisions = DecisionRecorder(calls=calls, grants=grants, requester=requester, now=clock.now)
     return RepositorySet(
         db=db,
@@ -123,7 +124,7 @@ def build_repositories(
             now=clock.now,
             decision_handlers={
                 **_access_effects(pairings, account_links, mcp_consents),
-                ApprovalKind.MEMORY: review.apply_approval,
+                **_memory_effects(review, page_edits),
                 ApprovalKind.PROMPT: PromptDecisions(versions=work.versions, now=clock.now).apply,
                 **_task_effects(work, people, task_language, clock, decisions).consequences,
             },
@@ -141,6 +142,7 @@ def build_repositories(
         approval_requester=requester,
         memory=memory,
         candidate_review=review,
+        page_edits=page_edits,
         clock=clock,
     )
 
@@ -164,6 +166,28 @@ def _build_review(
         quality=QualityMetrics(key_values),
         feed=memory.feed,
         now=clock.now,
+    )
+
+
+def _build_pairings(
+    db: Database, ids: IdGenerator, *, people: PeopleRepo, chats: ChatRepo, clock: Clock
+) -> PairingRepo:
+    store = KeyValueStore(db)
+    return PairingRepo(db, ids, people=people, chats=chats, key_values=store, now=clock.now)
+
+
+def _memory_effects(
+    review: CandidateReview, page_edits: PageEditDecisions
+) -> Mapping[ApprovalKind, DecisionHandler]:
+    return {
+        ApprovalKind.MEMORY: review.apply_approval,
+        ApprovalKind.PAGE: page_edits.apply_approval,
+    }
+
+
+def _build_page_edits(memory: MemoryRepositories, clock: Clock) -> PageEditDecisions:
+    return PageEditDecisions(
+        entries=memory.entries, cells=memory.cells, feed=memory.feed, now=clock.now
     )
 
 

@@ -28,7 +28,9 @@ from bot.engine.mcp.client.server_pool import KeptServers, McpServerPool
 from bot.engine.mcp.client.sign_in import CALLBACK_PATH, McpSignIns
 from bot.engine.mcp.server.tool_server import ToolLender
 from bot.engine.memory.ports import MemorySource, NoMemories
+from bot.engine.memory.promotion import QualityMetrics
 from bot.engine.memory.retriever import MemoryRetriever
+from bot.engine.memory.worker_proposals import ProposingTask, WorkerProposals
 from bot.engine.permissions import rules
 from bot.engine.permissions.policy import AskMode, PolicyLevels, RulePolicy, SecurityLevel
 from bot.engine.permissions.requests import DecisionSignal
@@ -45,6 +47,7 @@ from bot.engine.tools.ask_user import ask_user_tool
 from bot.engine.tools.file_editing import edit_tool, write_tool
 from bot.engine.tools.file_reading import grep_tool, list_tool, read_tool
 from bot.engine.tools.memory_lookup import memory_get_tool, memory_search_tool
+from bot.engine.tools.memory_proposals import memory_proposal_tools
 from bot.engine.tools.shell_exec import CommandShell, exec_tool
 from bot.engine.tools.web import web_fetch_tool, web_search_tool
 from bot.engine.web import (
@@ -61,6 +64,7 @@ from bot.engine.workers.spec import WorkerSpec
 from bot.setup.live_models import LiveModels, build_sandbox_detector
 from bot.transports.ports import Clock
 from bot.transports.web.access_token import load_or_create_token
+from storage.memory.withheld_turns import WithheldTurnRepo
 from storage.records.approvals import Approval
 from storage.skills import SkillRepo
 
@@ -161,6 +165,7 @@ class WorkerTools:
     shell: CommandShell
     spawner: SubagentSpawner | None
     memories: Callable[[WorkerSpec, Persona], MemorySource]
+    proposals: ToolFactory
     history_tools: ToolFactory
     skill_tools: ToolFactory
 
@@ -180,6 +185,7 @@ class WorkerTools:
             *self.history_tools(job, persona),
             memory_search_tool(memories),
             memory_get_tool(memories),
+            *self.proposals(job, persona),
             *self._spawn_tools(job),
             *self.skill_tools(job, persona),
         )
@@ -205,14 +211,7 @@ def build_context_builder(
 ) -> WorkerContextBuilder:
     """`on_spawned` is called when a worker has started a subagent. Raises BadSettings."""
     briefing, skills = workers.briefing, workers.skills
-    spawner = SubagentSpawner(
-        db=store.db,
-        repo=store.work.subagents,
-        list_personas=workers.personas.get_all,
-        new_id=partial(store.ids, 6),
-        now=clock.now,
-        on_accepted=on_spawned,
-    )
+    spawner = _build_spawner(store, clock, workers, on_spawned)
 
     async def project_of(job: WorkerSpec) -> str:
         """A task works in its project; a chat may have one."""
@@ -228,6 +227,9 @@ def build_context_builder(
         shell=workers.shell,
         spawner=spawner if settings.helpers else None,
         memories=_worker_memories(settings, store, workers, memories=memories, retriever=retriever),
+        proposals=_proposal_tools(
+            settings, store, clock, memories=memories, permissions=permissions
+        ),
         history_tools=workers.history.tools,
         skill_tools=skill_tool_factory(skills, project_of, versions),
     )
@@ -250,6 +252,19 @@ def build_context_builder(
         project_servers=_build_project_servers(settings, store, permissions).list_servers,
         choose_version=versions.apply_to_persona,
         choose_built_in=versions.get_built_in,
+    )
+
+
+def _build_spawner(
+    store: RepositorySet, clock: Clock, workers: WorkerServices, on_spawned: Callable[[], None]
+) -> SubagentSpawner:
+    return SubagentSpawner(
+        db=store.db,
+        repo=store.work.subagents,
+        list_personas=workers.personas.get_all,
+        new_id=partial(store.ids, 6),
+        now=clock.now,
+        on_accepted=on_spawned,
     )
 
 
@@ -384,3 +399,43 @@ def _worker_memories(
         )
 
     return source_of
+
+
+def _proposal_tools(
+    settings: Settings,
+    store: RepositorySet,
+    clock: Clock,
+    *,
+    memories: MemoryBriefing,
+    permissions: PermissionService,
+) -> ToolFactory:
+    proposals = WorkerProposals(
+        db=store.db,
+        entries=store.memory.entries,
+        cells=store.memory.cells,
+        withheld=WithheldTurnRepo(store.db),
+        quality=QualityMetrics(store.key_values),
+        feed=store.memory.feed,
+        approvals=store.approvals,
+        ids=store.ids,
+        lifetime=settings.approval_lifetime,
+        list_owner_chats=store.list_owner_chats,
+        show_request=permissions.show_request,
+        mask=permissions.mask,
+        now=clock.now,
+    )
+
+    def tools_for(job: WorkerSpec, persona: Persona) -> Sequence[AgentTool]:
+        """For tasks: what is said in a chat is remembered with its turn. Sub-agents report to
+        their parent, who has heard the person."""
+        task = job.account.task
+        if task is None or job.depth or not job.uses_memory:
+            return ()
+
+        async def proposing_task() -> ProposingTask:
+            reader = await memories.resolve_reader(job, persona)
+            return ProposingTask(id=task, reader=reader, uses_memory=job.uses_memory)
+
+        return memory_proposal_tools(proposals, proposing_task)
+
+    return tools_for

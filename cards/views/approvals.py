@@ -107,8 +107,13 @@ _EXACT_KINDS = {
     ApprovalKind.TOOL,
     ApprovalKind.PROMPT,
     ApprovalKind.MCP,
+    ApprovalKind.PAGE,
 }
-_EXACT_TEXTS = {ApprovalKind.PROMPT: "change", ApprovalKind.MCP: "servers"}
+_EXACT_TEXTS = {
+    ApprovalKind.PROMPT: "change",
+    ApprovalKind.MCP: "servers",
+    ApprovalKind.PAGE: "change",
+}
 """Text keys that introduce the exact text."""
 
 
@@ -326,11 +331,19 @@ def _exact_blocks(approval: Approval, words: TextCatalog) -> list[model.Block]:
         return [*blocks, *tool_request_notes(approval, words)]
     if approval.kind is ApprovalKind.PROMPT:
         return [*change_notes(approval.payload, words), *blocks]
+    if approval.kind is ApprovalKind.PAGE:
+        return [_page_edit_reason(approval, words), *blocks]
     if word := str(approval.payload.get("word", "")):
         blocks.append(
             model.NoteBlock(words("approval.word", word=formats.escape_markdown(word, _MAX_WORD)))
         )
     return blocks
+
+
+def _page_edit_reason(approval: Approval, words: TextCatalog) -> model.TextBlock:
+    reason = formats.escape_markdown(str(approval.payload.get("reason", "")), _MAX_PURPOSE * 2)
+    task = formats.escape_markdown(str(approval.payload.get("task", "")), _MAX_WORD)
+    return model.TextBlock(words("approval.page_reason", task=task, reason=reason))
 
 
 def _full_text_blocks(approval: Approval, words: TextCatalog) -> list[model.Block]:

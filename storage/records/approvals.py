@@ -26,6 +26,7 @@ class ApprovalKind(StrEnum):
     PROMPT = "prompt"
     MCP = "mcp"
     LINK = "link"
+    PAGE = "page"
 
 
 class ApprovalState(StrEnum):

@@ -248,6 +248,7 @@ async def test_who_comes_second_is_told_who_was_first() -> None:
 _BY_THE_WAY = (
     *(ApprovalKind.PAIRING, ApprovalKind.MEMORY, ApprovalKind.PROMPT, ApprovalKind.MCP),
     ApprovalKind.LINK,
+    ApprovalKind.PAGE,
 )
 
 

@@ -1,4 +1,5 @@
-"""A coding CLI that Shiftboss starts looks things up by itself: what its chat may know, no more."""
+"""Workers look things up by themselves, and propose what to remember: what their chat may know, and
+what a person agrees to."""
 
 from __future__ import annotations
 
@@ -11,9 +12,15 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.emulators.models.script import ScriptedReply
+from tests.emulators.models.script import ScriptedCall, ScriptedReply
 from tests.journeys.coding_cli_scenarios import agent_entry, write_agents_file
-from tests.journeys.model_world import ModelWorld, model_world, wait_for_message
+from tests.journeys.model_world import (
+    ModelWorld,
+    label_with,
+    model_world,
+    script_task,
+    wait_for_message,
+)
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -72,3 +79,31 @@ async def test_no_lent_file_remains_after_the_run(world: ModelWorld) -> None:
     await world.wait_until(lambda: not any(lent.iterdir()))
     words = "".join(path.read_text() for path in world.program.home.glob("agents/*/*.log"))
     assert "SHIFTBOSS_MCP_TOKEN" not in words
+
+
+async def test_a_worker_changes_the_handbook_only_by_the_yes_of_an_owner(
+    world: ModelWorld,
+) -> None:
+    boss, chat = world.new_owner()
+    page, handbook = "BOSS.md", world.program.home / "BOSS.md"
+    rule = "Reports go to the lighthouse keeper first."
+    edit = {"page": page, "section": "Quality", "text": rule, "reason": "it was asked for"}
+    wish = script_task(
+        world.script,
+        "handbook",
+        ScriptedReply(calls=[ScriptedCall(name="page_read", arguments={"page": page})]),
+        ScriptedReply(calls=[ScriptedCall(name="page_edit", arguments=edit)]),
+    )
+
+    await boss.says(chat, wish)
+    await wait_for_message(chat, "It is done: handbook.")
+    asked = await chat.wait_for(lambda m: m.from_bot and f"+{rule}" in m.text)
+    shown, before = asked.text, await asyncio.to_thread(handbook.read_text)
+    await boss.presses(asked, label_with(asked.buttons, "Change it"))
+    await wait_until(lambda: asyncio.to_thread(lambda: rule in handbook.read_text()))
+
+    results = dict(world.script.requests_for("step-handbook", "step")[-1].tool_results)
+    assert "## Quality" in results["page_read"]
+    assert results["page_edit"].startswith("Proposed as ")
+    assert "it was asked for" in shown
+    assert rule not in before

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 from bot.engine.memory.change_feed import MemoryChangeFeed
 from bot.engine.memory.promotion import QualityCounts, QualityMetrics, supersede
+from bot.engine.memory.worker_proposals import is_worker_note
 from cards import formats
 from cards.catalog import TextCatalog, catalog_for
 from storage.approvals import ApprovalRepo, NewApproval, add_approval, withdraw_approval
@@ -389,7 +390,11 @@ def _card_title(asked: Sequence[MemoryEntry], words: TextCatalog) -> str:
 
 
 def _card_detail(asked: Sequence[MemoryEntry], words: TextCatalog) -> str:
-    lines = (f"{n}. {_card_line(each)}" for n, each in enumerate(asked, start=1))
+    lines = []
+    for n, each in enumerate(asked, start=1):
+        line = f"{n}. {_card_line(each)}"
+        by_worker = is_worker_note(each)
+        lines.append(words("memory.proposed_by", text=line, task=each.task) if by_worker else line)
     to = offered_scope(asked[0])
     if to is None:
         return "\n".join([*lines, "", words("memory.ask_hint")])

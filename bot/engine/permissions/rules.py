@@ -240,6 +240,10 @@ _EFFECTS = {
     "sessions_spawn": CallEffect.SPAWN,
     "memory_search": CallEffect.READ,
     "memory_get": CallEffect.READ,
+    # They change nothing: a person decides about what they propose.
+    "memory_propose": CallEffect.READ,
+    "page_read": CallEffect.READ,
+    "page_edit": CallEffect.READ,
     "skill_load": CallEffect.READ,
     "history_grep": CallEffect.READ,
     "history_describe": CallEffect.READ,
@@ -254,6 +258,7 @@ _LENT_TOOLS = {
     f"mcp__shiftboss__{name}": name
     for name in (
         "memory_search", "memory_get", "history_grep", "history_describe", "history_expand",
+        "memory_propose", "page_read", "page_edit",
     )
 }  # fmt: skip
 

@@ -17,7 +17,7 @@ from bot.engine.memory.access import (
 )
 from bot.engine.memory.change_feed import MemoryChangeFeed
 from bot.engine.memory.context_builder import MemoryContextBuilder
-from bot.engine.memory.noise_filter import to_storable_text
+from bot.engine.memory.noise_filter import NoiseKind, classify_fact_noise, to_storable_text
 from bot.engine.memory.retriever import ALL_KINDS, MemoryRetriever
 from storage.db import Database
 from storage.errors import NotFound
@@ -141,12 +141,13 @@ class McpMemoryAccess:
         return (await self._deps.injection.build_standing(self._reader)).text
 
     async def store(self, note: McpMemoryNote) -> MemoryEntry | None:
-        """Store a note once; returns None if it is empty or was forgotten before.
+        """Store a note once; returns None if it is empty, was forgotten before, or reads like
+        orders to an AI.
 
         Raises ScopeNotWritable."""
         deps, scope = self._deps, self._writable_scope(note.scope)
         text = deps.mask(to_storable_text(note.text)).strip()
-        if not text:
+        if not text or classify_fact_noise(text) is NoiseKind.SUSPICIOUS:
             return None
         now = deps.now()
         async with deps.db.write() as tx:

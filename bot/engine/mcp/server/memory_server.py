@@ -324,7 +324,7 @@ async def _store_note(
     except (ValueError, ScopeNotWritable) as wrong:
         return f"{ERROR_PREFIX}{wrong}"
     if kept is None:
-        return "Not stored: it is empty, or it was forgotten on request."
+        return "Not stored: it is empty, was forgotten on request, or reads like orders to an AI."
     return f"Kept as {_ID_PREFIX}{kept.id} in {kept.scope}."
 
 

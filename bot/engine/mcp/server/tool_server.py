@@ -1,4 +1,4 @@
-"""Lends a worker's read-only tools to its coding CLI for the duration of a run.
+"""Lends a worker's tools on memory to its coding CLI for the duration of a run.
 
 The CLI connects through a socket visible only in its sandbox, or a local port where sockets are
 blocked, with a token that is valid for this run."""
@@ -105,8 +105,9 @@ log = logging.getLogger(__name__)
 
 LENDABLE_TOOLS = (
     "memory_search", "memory_get", "history_grep", "history_describe", "history_expand",
+    "memory_propose", "page_read", "page_edit",
 )  # fmt: skip
-"""Read-only tools on memory and history."""
+"""Tools on memory and history that change nothing without a person's yes."""
 
 _MAX_CONNECTIONS = 8
 _TOKEN_TIMEOUT = 10.0

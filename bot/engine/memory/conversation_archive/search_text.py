@@ -301,7 +301,14 @@ _MAX_CALL_CHARS = 1_000
 _CHARS_CUT = "\n[… {n} characters left out …]\n"
 
 _LOOKUP_TOOLS = frozenset(
-    {"memory_search", "memory_get", "history_grep", "history_describe", "history_expand"}
+    {
+        "memory_search",
+        "memory_get",
+        "history_grep",
+        "history_describe",
+        "history_expand",
+        "page_read",
+    }
 )
 """Tools that read memory or history."""
 _CLI_CUT = "\n[…]\n"

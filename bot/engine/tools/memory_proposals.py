@@ -1,0 +1,133 @@
+"""Tools by which a worker proposes a note, and reads shared pages and proposes edits of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from bot.engine.llm.tool_calls import ERROR_PREFIX, AgentTool, CallKind, object_schema
+from bot.engine.memory.worker_proposals import (
+    HANDBOOK_PAGE,
+    MAX_NOTE_CHARS,
+    PageEdit,
+    ProposalRefused,
+    ProposingTask,
+    WorkerProposals,
+)
+from storage.records.memory import MAX_ENTRY_TEXT, MemoryCategory, MemoryState
+
+_CATEGORIES = sorted(each.value for each in MemoryCategory)
+_PAGE_FIELD = {
+    "type": "string",
+    "maxLength": 200,
+    "description": f"{HANDBOOK_PAGE} (the handbook of all workers) or skill:NAME (your skill's"
+    " memory).",
+}
+
+
+def memory_proposal_tools(
+    proposals: WorkerProposals, get_task: Callable[[], Awaitable[ProposingTask]]
+) -> Sequence[AgentTool]:
+    return (
+        _note_tool(proposals, get_task),
+        _page_read_tool(proposals, get_task),
+        _page_edit_tool(proposals, get_task),
+    )
+
+
+def _note_tool(
+    proposals: WorkerProposals, get_task: Callable[[], Awaitable[ProposingTask]]
+) -> AgentTool:
+    async def run(arguments: Mapping[str, Any]) -> str:
+        try:
+            note = await proposals.propose_note(
+                await get_task(),
+                str(arguments["text"]),
+                MemoryCategory(arguments.get("category") or MemoryCategory.OTHER),
+                for_project=bool(arguments.get("for_project")),
+            )
+        except ProposalRefused as refused:
+            return f"{ERROR_PREFIX}{refused}"
+        if note.state is MemoryState.ACTIVE:
+            return "This is remembered already."
+        return "Proposed: it is remembered if the person agrees. Go on with your work."
+
+    return AgentTool(
+        name="memory_propose",
+        description=(
+            "Propose one thing to remember beyond this task: a wish of the person, a decision and"
+            " why, a pitfall. One plain sentence, no links or code; a person decides."
+        ),
+        schema=object_schema(
+            "text",
+            text={"type": "string", "maxLength": MAX_NOTE_CHARS},
+            category={"enum": _CATEGORIES},
+            for_project={
+                "type": "boolean",
+                "description": "For everybody in this project, if an owner agrees.",
+            },
+        ),
+        run=run,
+        kind=CallKind.OTHER,
+    )
+
+
+def _page_read_tool(
+    proposals: WorkerProposals, get_task: Callable[[], Awaitable[ProposingTask]]
+) -> AgentTool:
+    async def run(arguments: Mapping[str, Any]) -> str:
+        try:
+            return await proposals.read_page(await get_task(), str(arguments["page"]))
+        except ProposalRefused as refused:
+            return f"{ERROR_PREFIX}{refused}"
+
+    return AgentTool(
+        name="page_read",
+        description="Read a shared page by sections, before you propose an edit of it.",
+        schema=object_schema("page", page=_PAGE_FIELD),
+        run=run,
+        kind=CallKind.READ,
+    )
+
+
+def _page_edit_tool(
+    proposals: WorkerProposals, get_task: Callable[[], Awaitable[ProposingTask]]
+) -> AgentTool:
+    async def run(arguments: Mapping[str, Any]) -> str:
+        edit = PageEdit(
+            page=str(arguments["page"]),
+            section=str(arguments.get("section") or ""),
+            text=str(arguments["text"]),
+            reason=str(arguments["reason"]),
+        )
+        try:
+            asked = await proposals.propose_edit(await get_task(), edit)
+        except ProposalRefused as refused:
+            return f"{ERROR_PREFIX}{refused}"
+        return (
+            f"Proposed as {asked.id}: the page changes if an owner agrees. Do not wait for it, and"
+            " do not rely on it."
+        )
+
+    return AgentTool(
+        name="page_edit",
+        description=(
+            "Propose the new text of one section of a shared page; an owner sees the difference and"
+            " decides. Only what was asked for, or what will spare others a mistake."
+        ),
+        schema=object_schema(
+            "page",
+            "text",
+            "reason",
+            page=_PAGE_FIELD,
+            section={
+                "type": "string",
+                "maxLength": 200,
+                "description": "As page_read names it; empty for a new memory of a skill.",
+            },
+            text={"type": "string", "maxLength": MAX_ENTRY_TEXT},
+            reason={"type": "string", "maxLength": MAX_NOTE_CHARS},
+        ),
+        run=run,
+        kind=CallKind.OTHER,
+    )
