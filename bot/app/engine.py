@@ -34,7 +34,7 @@ from bot.app.parts import (
     WorkRules,
 )
 from bot.app.repositories import RepositorySet
-from bot.app.schedule import build_schedule
+from bot.app.schedule import build_schedule, heartbeat_hours
 from bot.app.tracing import build_span_recorder, build_span_services, build_trace_cards
 from bot.app.work_rules import build_work_rules
 from bot.app.workers import build_context_builder, build_worker_services
@@ -216,7 +216,7 @@ def _build_shared(
             workers,
             memories=memory.briefing,
             retriever=memory.retriever,
-            permissions=rules.permissions,
+            rules=rules,
             on_spawned=on_spawned,
             versions=evolution.versions,
         ),
@@ -384,6 +384,7 @@ def _build_schedule(
         context_builder=shared.context_builder,
         caps=shared.rules.caps,
         model=shared.workers.live_models.get_small_model,
+        hours=heartbeat_hours(shared.settings),
     )
 
 

@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 
 from bot.app.parts import ScheduleServices
 from bot.app.repositories import RepositorySet
-from bot.app.schedule import parse_hours
 from bot.config.settings import Settings
 from bot.engine.agent.budget import SpendingCaps
 from bot.engine.agent.model_gateway import ModelGateway
@@ -37,6 +36,7 @@ def build_heartbeat(
     context_builder: WorkerContextBuilder,
     caps: SpendingCaps,
     model: Callable[[], str],
+    hours: ActiveHours,
 ) -> HeartbeatService:
     """Adds it to the parts that schedules run."""
     runs = HeartbeatRepo(store.db)
@@ -55,7 +55,9 @@ def build_heartbeat(
         now=clock.now,
         local_time=lambda: clock.now().astimezone(settings.zone),
     )
-    heartbeat = _build_service(settings, store, clock, schedule=schedule, runner=runner, caps=caps)
+    heartbeat = _build_service(
+        settings, store, clock, schedule=schedule, runner=runner, caps=caps, hours=hours
+    )
     schedule.parts[NAME] = heartbeat.run_scheduled
     return heartbeat
 
@@ -68,6 +70,7 @@ def _build_service(
     schedule: ScheduleServices,
     runner: HeartbeatRunner,
     caps: SpendingCaps,
+    hours: ActiveHours,
 ) -> HeartbeatService:
     async def find_chat() -> Chat | None:
         found = await runner.runs.find_owner_chat()
@@ -89,20 +92,13 @@ def _build_service(
         poster=runner.poster,
         path=settings.home / BOSS_FOLDER / _FILE,
         every=timedelta(minutes=settings.heartbeat_minutes),
-        hours=heartbeat_hours(settings),
+        hours=hours,
         hours_text=settings.heartbeat_hours,
         find_chat=find_chat,
         language_of=store.chat_language,
         spent_and_cap=spent_and_cap,
         now=clock.now,
         on_change=schedule.service.on_change,
-    )
-
-
-def heartbeat_hours(settings: Settings) -> ActiveHours:
-    return ActiveHours(
-        active=parse_hours(settings, settings.heartbeat_hours),
-        quiet=parse_hours(settings, settings.quiet_hours),
     )
 
 

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from bot.app.heartbeat import heartbeat_hours
 from bot.app.parts import AutonomyServices, EngineServices
-from bot.app.schedule import builtin_schedules, parse_hours
-from bot.app.work_rules import configured_caps
-from bot.app.workers import build_fetcher, build_policy, build_search
+from bot.app.schedule import builtin_schedules, heartbeat_hours, parse_hours
+from bot.app.work_rules import build_policy, configured_caps
+from bot.app.workers import build_fetcher, build_search
 from bot.config.settings import Settings
 from bot.engine.timing import working_calendar
 from bot.engine.workflow.step_approvals import StepApprovalRules, parse_risk_words

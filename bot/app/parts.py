@@ -22,6 +22,7 @@ from bot.engine.memory.embeddings import EmbeddingIndex
 from bot.engine.memory.ingestion import FinishedTaskRecorder, MemoryRecorder
 from bot.engine.memory.retriever import MemoryRetriever
 from bot.engine.memory.writer import MemoryWriter
+from bot.engine.permissions.rules import PermissionRules
 from bot.engine.permissions.service import PermissionService
 from bot.engine.redaction import SecretMasker
 from bot.engine.sandbox.backends import SandboxDetector
@@ -89,6 +90,7 @@ class WorkRules:
 
     caps: SpendingCaps
     permissions: PermissionService
+    configured: PermissionRules
     step_approvals: StepApprovalRequester
 
 

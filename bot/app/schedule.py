@@ -12,6 +12,7 @@ from bot.app.repositories import RepositorySet
 from bot.config.settings import Settings, parse_day_hours
 from bot.engine.agent.conversation.turn_taking import CardPoster
 from bot.engine.autonomy.drive import GOALS
+from bot.engine.autonomy.heartbeat.hours import ActiveHours
 from bot.engine.autonomy.self_check import SELF_CHECK
 from bot.engine.schedule.builtin import BuiltinSchedule, BuiltinSchedules
 from bot.engine.schedule.firing import DueTimes, ScheduledService, ScheduleFirer, TaskEnqueuer
@@ -144,3 +145,10 @@ def parse_hours(settings: Settings, text: str) -> DayHours | None:
     if hours is None:
         return None
     return DayHours(start=hours[0], end=hours[1], zone=settings.zone)
+
+
+def heartbeat_hours(settings: Settings) -> ActiveHours:
+    return ActiveHours(
+        active=parse_hours(settings, settings.heartbeat_hours),
+        quiet=parse_hours(settings, settings.quiet_hours),
+    )

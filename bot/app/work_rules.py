@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 
 from bot.app.parts import WorkerServices, WorkRules
 from bot.app.repositories import RepositorySet
-from bot.app.workers import build_permissions
-from bot.config.settings import Settings
+from bot.config.settings import BadSettings, Settings
 from bot.engine.agent.budget import SpendingCaps
+from bot.engine.permissions import rules
+from bot.engine.permissions.policy import AskMode, PolicyLevels, RulePolicy, SecurityLevel
 from bot.engine.permissions.requests import DecisionSignal
+from bot.engine.permissions.service import PermissionService
+from bot.engine.sandbox.spec import SandboxKind
 from bot.engine.tasks.approvals import ApprovalCardPublisher
 from bot.engine.workflow.step_approvals import StepApprovalRequester, parse_risk_words
 from bot.transports.ports import Clock
+from storage.records.approvals import Approval
 from storage.records.usage import BudgetScope, SpendingCap, parse_cap
 
 
@@ -30,6 +35,7 @@ def build_work_rules(
         permissions=build_permissions(
             settings, store, clock, workers, decision_signal=decided, show_request=publisher.publish
         ),
+        configured=_configured_rules(settings),
         step_approvals=build_step_approvals(settings, store, clock),
     )
 
@@ -56,3 +62,63 @@ def build_step_approvals(
         ids=store.ids,
         now=clock.now,
     )
+
+
+def build_permissions(
+    settings: Settings,
+    store: RepositorySet,
+    clock: Clock,
+    workers: WorkerServices,
+    *,
+    decision_signal: DecisionSignal,
+    show_request: Callable[[Approval], Awaitable[None]],
+) -> PermissionService:
+    """`show_request` publishes the card of a new approval. Raises BadSettings."""
+
+    async def is_sandboxed() -> bool:
+        return (await workers.sandbox()).kind.confines
+
+    async def trusts_sandbox() -> bool:
+        # Landlock lets a command change control files inside the workspace.
+        is_closed = settings.tools_trust_sandbox and not settings.tools_network
+        return is_closed and (await workers.sandbox()).kind is SandboxKind.BUBBLEWRAP
+
+    return PermissionService(
+        db=store.db,
+        calls=store.tool_calls,
+        grants=store.grants,
+        tasks=store.work.tasks,
+        requester=store.approval_requester,
+        policy=build_policy(settings),
+        mask=workers.redactor.mask,
+        is_sandboxed=is_sandboxed,
+        trusts_sandbox=trusts_sandbox,
+        signal=decision_signal,
+        show_request=show_request,
+        now=clock.now,
+        sleep=asyncio.sleep,
+    )
+
+
+def build_policy(settings: Settings) -> RulePolicy:
+    """Raises BadSettings."""
+    levels = PolicyLevels(
+        security=SecurityLevel(settings.tools_security),
+        ask_mode=AskMode(settings.tools_ask),
+    )
+    return RulePolicy(rules=_configured_rules(settings), levels=levels)
+
+
+def _configured_rules(settings: Settings) -> rules.PermissionRules:
+    return rules.PermissionRules(
+        allow=_parse_rules("SHIFTBOSS_TOOLS_ALLOW", settings.tools_allow),
+        ask=_parse_rules("SHIFTBOSS_TOOLS_ASK_FOR", settings.tools_ask_for),
+        deny=_parse_rules("SHIFTBOSS_TOOLS_DENY", settings.tools_deny),
+    )
+
+
+def _parse_rules(name: str, text: str) -> tuple[rules.PermissionRule, ...]:
+    try:
+        return rules.parse_rules(text)
+    except rules.PermissionRuleError as error:
+        raise BadSettings([f"{name}: {error}"]) from error

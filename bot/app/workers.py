@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from bot.app.conversation_archive import build_worker_history
-from bot.app.parts import WorkerServices
+from bot.app.parts import WorkerServices, WorkRules
 from bot.app.repositories import RepositorySet
 from bot.config.settings import BadSettings, Settings
 from bot.engine.agent.memory_hooks import MemoryBriefing, WorkerMemoryLookup
@@ -31,14 +30,11 @@ from bot.engine.memory.ports import MemorySource, NoMemories
 from bot.engine.memory.promotion import QualityMetrics
 from bot.engine.memory.retriever import MemoryRetriever
 from bot.engine.memory.worker_proposals import ProposingTask, WorkerProposals
-from bot.engine.permissions import rules
-from bot.engine.permissions.policy import AskMode, PolicyLevels, RulePolicy, SecurityLevel
-from bot.engine.permissions.requests import DecisionSignal
-from bot.engine.permissions.rules import ReadProtectedFiles
+from bot.engine.permissions.rules import ReadProtectedFiles, protected_by
 from bot.engine.permissions.service import PermissionService
 from bot.engine.redaction import SecretMasker
 from bot.engine.sandbox.process_runner import CommandHomes
-from bot.engine.sandbox.spec import Sandbox, SandboxKind, command_environment
+from bot.engine.sandbox.spec import Sandbox, command_environment
 from bot.engine.skills.skill_library import SkillLibrary
 from bot.engine.skills.skill_paths import SkillPaths
 from bot.engine.tasks.access import TaskAccess
@@ -65,7 +61,6 @@ from bot.setup.live_models import LiveModels, build_sandbox_detector
 from bot.transports.ports import Clock
 from bot.transports.web.access_token import load_or_create_token
 from storage.memory.withheld_turns import WithheldTurnRepo
-from storage.records.approvals import Approval
 from storage.skills import SkillRepo
 
 
@@ -205,7 +200,7 @@ def build_context_builder(
     *,
     memories: MemoryBriefing,
     retriever: MemoryRetriever,
-    permissions: PermissionService,
+    rules: WorkRules,
     on_spawned: Callable[[], None],
     versions: PromptVersions,
 ) -> WorkerContextBuilder:
@@ -221,7 +216,7 @@ def build_context_builder(
         return (await store.people.get_chat(chat)).settings.project if chat else ""
 
     tools = WorkerTools(
-        protected_paths=rules.protected_by(_configured_rules(settings)),
+        protected_paths=protected_by(rules.configured),
         fetcher=workers.fetcher,
         search=workers.search,
         shell=workers.shell,
@@ -246,10 +241,10 @@ def build_context_builder(
             memories.standing_block,
         ),
         prompt_blocks=(memories.prompt_block,),
-        authorizer_factory=permissions,
+        authorizer_factory=rules.permissions,
         mask=workers.redactor.mask,
         shared_servers=workers.mcp_config.list_servers,
-        project_servers=_build_project_servers(settings, store, permissions).list_servers,
+        project_servers=_build_project_servers(settings, store, rules.permissions).list_servers,
         choose_version=versions.apply_to_persona,
         choose_built_in=versions.get_built_in,
     )
@@ -280,51 +275,6 @@ def _build_project_servers(
     )
 
 
-def build_permissions(
-    settings: Settings,
-    store: RepositorySet,
-    clock: Clock,
-    workers: WorkerServices,
-    *,
-    decision_signal: DecisionSignal,
-    show_request: Callable[[Approval], Awaitable[None]],
-) -> PermissionService:
-    """`show_request` publishes the card of a new approval. Raises BadSettings."""
-
-    async def is_sandboxed() -> bool:
-        return (await workers.sandbox()).kind.confines
-
-    async def trusts_sandbox() -> bool:
-        # Landlock lets a command change control files inside the workspace.
-        is_closed = settings.tools_trust_sandbox and not settings.tools_network
-        return is_closed and (await workers.sandbox()).kind is SandboxKind.BUBBLEWRAP
-
-    return PermissionService(
-        db=store.db,
-        calls=store.tool_calls,
-        grants=store.grants,
-        tasks=store.work.tasks,
-        requester=store.approval_requester,
-        policy=build_policy(settings),
-        mask=workers.redactor.mask,
-        is_sandboxed=is_sandboxed,
-        trusts_sandbox=trusts_sandbox,
-        signal=decision_signal,
-        show_request=show_request,
-        now=clock.now,
-        sleep=asyncio.sleep,
-    )
-
-
-def build_policy(settings: Settings) -> RulePolicy:
-    """Raises BadSettings."""
-    levels = PolicyLevels(
-        security=SecurityLevel(settings.tools_security),
-        ask_mode=AskMode(settings.tools_ask),
-    )
-    return RulePolicy(rules=_configured_rules(settings), levels=levels)
-
-
 def build_fetcher(settings: Settings, *more: str) -> WebFetcher:
     """One that may also reach these private hosts. Raises BadSettings."""
     try:
@@ -352,21 +302,6 @@ def build_search(settings: Settings) -> WebSearch | None:
     # The operator names this one host, which is often on this machine.
     fetcher = build_fetcher(settings, *([base.host] if provider is SearchProvider.SEARXNG else []))
     return WebSearch(provider=provider, base=base, fetcher=fetcher, key=key)
-
-
-def _configured_rules(settings: Settings) -> rules.PermissionRules:
-    return rules.PermissionRules(
-        allow=_parse_rules("SHIFTBOSS_TOOLS_ALLOW", settings.tools_allow),
-        ask=_parse_rules("SHIFTBOSS_TOOLS_ASK_FOR", settings.tools_ask_for),
-        deny=_parse_rules("SHIFTBOSS_TOOLS_DENY", settings.tools_deny),
-    )
-
-
-def _parse_rules(name: str, text: str) -> tuple[rules.PermissionRule, ...]:
-    try:
-        return rules.parse_rules(text)
-    except rules.PermissionRuleError as error:
-        raise BadSettings([f"{name}: {error}"]) from error
 
 
 def _command_environment(

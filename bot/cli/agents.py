@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from bot.cli.chat_commands import program_command, report_start_failures, resolve_scope
+from bot.cli.chat_commands import program_command, resolve_scope
+from bot.cli.failures import report_start_failures
 
 if TYPE_CHECKING:
     from bot.config.settings import Settings

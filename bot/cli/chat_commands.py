@@ -6,15 +6,15 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
+from bot.cli.failures import fail, report_start_failures
 from cards.catalog import command_help
 from cards.formats import escape_invisible
 from handlers.flags import quote_value
@@ -186,27 +186,6 @@ def data_directory() -> Path:
     return load_settings().home
 
 
-@contextmanager
-def report_start_failures(*, as_json: bool = False) -> Iterator[None]:
-    """Print start failures and exit with status 2."""
-    from bot.app.lifecycle import StartFailure
-    from bot.config.settings import BadSettings
-
-    try:
-        yield
-    except BadSettings as error:
-        faults = error.errors
-    except StartFailure as error:
-        faults = (str(error),)
-    else:
-        return
-    if as_json:
-        typer.echo(json.dumps({"error": "; ".join(faults)}, ensure_ascii=False, indent=2))
-    for fault in faults:
-        typer.echo(f"shiftboss: {fault}", err=True)
-    raise typer.Exit(2)
-
-
 _NO_WORKER_NOTE = (
     "Shiftboss is not running: start `shiftboss run` or `shiftboss dispatch` to have the work done"
 )
@@ -254,10 +233,3 @@ def _get_answer(command: str, *, as_json: bool, needs_program: bool) -> Any:
             return execute_command(load_settings(), command, needs_program=needs_program)
         except CommandRefused as error:
             fail(str(error), as_json=as_json)
-
-
-def fail(reason: str, *, as_json: bool = False, status: int = 1) -> NoReturn:
-    if as_json:
-        typer.echo(json.dumps({"error": reason}, ensure_ascii=False, indent=2))
-    typer.echo(f"shiftboss: {escape_invisible(reason)}", err=True)
-    raise typer.Exit(status)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bot.cli.chat_commands import fail, report_start_failures
+from bot.cli.failures import fail, report_start_failures
 from storage.records.system import ModelConnection, ModelKind
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bot.cli.chat_commands import fail
+from bot.cli.failures import fail
 
 if TYPE_CHECKING:
     from bot.app.container import Container

@@ -27,13 +27,12 @@ from bot.cli.chat_commands import (
     command_line,
     data_directory,
     execute,
-    fail,
     format_flag,
     help_text,
-    report_start_failures,
     required,
     resolve_scope,
 )
+from bot.cli.failures import fail, report_start_failures
 from cards.formats import escape_invisible
 
 _EXPORTS_FOLDER = "exports"

@@ -12,7 +12,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from bot.cli.chat_commands import JsonOption, fail, program_command, report_start_failures
+from bot.cli.chat_commands import JsonOption, program_command
+from bot.cli.failures import fail, report_start_failures
 
 
 def run(

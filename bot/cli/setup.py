@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from bot.cli.chat_commands import fail, report_start_failures
+from bot.cli.failures import fail, report_start_failures
 from cards.catalog import catalog_for
 from storage.records.people import Language
 

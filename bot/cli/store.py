@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from bot.cli.chat_commands import JsonOption, report_start_failures
+from bot.cli.chat_commands import JsonOption
+from bot.cli.failures import report_start_failures
 from cards.formats import escape_invisible
 
 

@@ -19,12 +19,12 @@ from bot.cli.chat_commands import (
     add_chat_command,
     command_line,
     execute,
-    fail,
     format_flag,
     help_text,
     optional,
     required,
 )
+from bot.cli.failures import fail
 from handlers.flags import quote_value
 
 task_cli = typer.Typer(no_args_is_help=True, help="Create, list and control tasks.")

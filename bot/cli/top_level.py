@@ -17,12 +17,11 @@ from bot.cli.chat_commands import (
     add_chat_command,
     command_line,
     execute,
-    fail,
     help_text,
     optional,
-    report_start_failures,
     required,
 )
+from bot.cli.failures import fail, report_start_failures
 from cards.formats import escape_invisible
 from handlers.flags import quote_value
 

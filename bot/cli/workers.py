@@ -14,10 +14,10 @@ from bot.cli.chat_commands import (
     add_chat_command,
     command_line,
     execute,
-    fail,
     optional,
     required,
 )
+from bot.cli.failures import fail
 
 backend_cli = typer.Typer(no_args_is_help=True, help="List and check backends.")
 session_cli = typer.Typer(no_args_is_help=True, help="List and read model sessions.")

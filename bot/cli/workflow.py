@@ -13,13 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
-from bot.cli.chat_commands import (
-    JsonOption,
-    TextArgument,
-    data_directory,
-    fail,
-    report_start_failures,
-)
+from bot.cli.chat_commands import JsonOption, TextArgument, data_directory
+from bot.cli.failures import fail, report_start_failures
 
 _SUFFIXES = {".yaml", ".yml", ".json", ".md"}
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.app.workers import build_fetcher, build_policy
+from bot.app.work_rules import build_policy
+from bot.app.workers import build_fetcher
 from bot.config.settings import BadSettings, Settings
 from bot.engine.llm.tool_calls import CallKind, ToolCall
 
