@@ -223,7 +223,7 @@ def build_context_builder(
         spawner=spawner if settings.helpers else None,
         memories=_worker_memories(settings, store, workers, memories=memories, retriever=retriever),
         proposals=_proposal_tools(
-            settings, store, clock, memories=memories, permissions=permissions
+            settings, store, clock, memories=memories, permissions=rules.permissions
         ),
         history_tools=workers.history.tools,
         skill_tools=skill_tool_factory(skills, project_of, versions),
