@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import ClassVar, Literal, TypeAlias
 
 from cards.action_base import CardAction, ReusableAction
-from cards.memory_actions import MemoryAction
+from cards.memory_actions import ChooseMemory, MemoryAction
 from storage.records.autonomy import ReportPeriod
 from storage.records.people import PersonRole
 from storage.records.tasks import TaskPriority
@@ -481,6 +481,7 @@ Action: TypeAlias = (
     | ConfirmPersonChange
     | ApplyPersonChange
     | UnlinkAccount
+    | ChooseMemory
     | EndWebSession
     | ListApprovals
     | ShowReport

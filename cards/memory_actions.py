@@ -92,6 +92,19 @@ class DecideMemoryCandidate(CardAction):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChooseMemory(CardAction):
+    """Let one of two memories hold that exclude each other since accounts were linked, or both."""
+
+    entry_id: str
+    both: bool = False
+    kind: Literal["choose_memory"] = "choose_memory"
+
+    @property
+    def command(self) -> str:
+        return f"/link choose {self.entry_id}{' both' if self.both else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CleanMemory(CardAction):
     """Run the cleanup that was announced."""
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from cards.catalog import catalog_for
 from cards.courier import Courier
-from cards.views.account_links import link_news_card
+from cards.views.account_links import link_news_card, memory_choices_card
 from handlers.language import language_of_chat
 from handlers.ports import AccountLinkPort, HandlerServices, PeoplePort
 from storage.records.messages import DeliveryUrgency
-from storage.records.people import AccountLink, Chat, Language, Member
+from storage.records.people import AccountLink, AccountLinkState, Chat, Language, Member
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,8 @@ class AccountLinkNotifier:
             members = await self.people.list_members()
             for chat in await self.links.list_chats(link):
                 await self._tell(link, chat, members)
+            if link.state is AccountLinkState.LINKED:
+                await self._show_choices(link)
             await self.links.mark_told(link)
 
     async def _tell(self, link: AccountLink, chat: Chat, members: Sequence[Member]) -> None:
@@ -41,6 +43,19 @@ class AccountLinkNotifier:
             catalog_for(language or Language.ENGLISH),
         )
         key = f"link:{link.id}:{link.state}:{chat.id}"
+        await self.courier.send(chat.id, card, key=key, urgency=DeliveryUrgency.NOTICE)
+
+    async def _show_choices(self, link: AccountLink) -> None:
+        """Once, where the code was used."""
+        if link.kept is None or link.taker_chat is None:
+            return
+        choices = await self.links.list_choices(link.kept)
+        if not choices:
+            return
+        chat = await self.people.get_chat(link.taker_chat)
+        language = self.language or await language_of_chat(self.people, chat)
+        card = memory_choices_card(choices, catalog_for(language or Language.ENGLISH))
+        key = f"link:{link.id}:choices"
         await self.courier.send(chat.id, card, key=key, urgency=DeliveryUrgency.NOTICE)
 
 

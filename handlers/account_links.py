@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cards import formats
+from cards.actions import UnlinkAccount
+from cards.memory_actions import ChooseMemory
 from cards.model import CardTone, notice_card
 from cards.views import account_links as views
 from handlers.account_link_notices import link_notifier
@@ -19,18 +21,22 @@ commands = CommandRegistry("people")
 
 _MAX_CODE = 64
 _MAX_TYPED = 80
+_CHOOSE_WORDS, _BOTH_WORDS = {"choose", "选择"}, {"both", "都", "两个"}
 _REVOKE_WORDS = {"revoke", "撤销"}
 
 
 @commands("link", aliases=("关联", "绑定"), immediate=True)
 async def link_account(request: Request) -> Reply:
-    """Make a code or, with one, ask for the confirmation."""
+    """Make a code or, with one, ask for the confirmation; or choose between memories."""
     _check_private(request, "link")
     links, words = request.services.account_links, request.words
     if not request.args:
         code, until = await links.create_code(request.person, request.chat.id)
         card = views.link_code_card(code, until, words, zone=request.zone)
         return Reply(card=card, data={"code": code, "expires_at": until.isoformat()})
+    word, entry_id, both, *_ = [*request.args.split(), "", "", ""]
+    if word.casefold() in _CHOOSE_WORDS:
+        return await _choose(request, entry_id, both=both.casefold() in _BOTH_WORDS)
     approval = await links.use_code(request.args[:_MAX_CODE], request.person, request.chat.id)
     await show_request(request, approval)
     here = approval.chat_id == request.chat.id
@@ -66,9 +72,25 @@ async def unlink_account(request: Request) -> Reply:
     return Reply(card=notice_card("", text, tone=CardTone.GOOD), data=data)
 
 
-async def unlink_by_button(request: Request, account: str, card_key: str) -> Reply:
-    reply = await unlink_account(replace(request, args=account))
+async def handle_link_press(
+    request: Request, action: UnlinkAccount | ChooseMemory, card_key: str
+) -> Reply:
+    if isinstance(action, UnlinkAccount):
+        reply = await unlink_account(replace(request, args=action.account))
+    else:
+        _check_private(request, "link")
+        reply = await _choose(request, action.entry_id, both=action.both)
     return replace(reply, key=card_key, in_place=True)
+
+
+async def _choose(request: Request, entry_id: str, *, both: bool) -> Reply:
+    """Without an id only list what is to be chosen."""
+    links, person = request.services.account_links, request.person.id
+    if entry_id:
+        await links.choose(person, entry_id[:_MAX_TYPED].lower(), both=both)
+    choices = await links.list_choices(person)
+    card = views.memory_choices_card(choices, request.words)
+    return Reply(card=card, data=views.memory_choices_data(choices))
 
 
 async def _end_conversations(request: Request, link: AccountLink) -> None:

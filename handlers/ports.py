@@ -35,6 +35,7 @@ from handlers.ports_workers import (
     WorkflowPort,
 )
 from storage.records.approvals import Approval
+from storage.records.memory import MemoryEntry
 from storage.records.messages import CardActionRow, InboxId, ReceivedEvent
 from storage.records.people import (
     AccountLink,
@@ -386,6 +387,13 @@ class AccountLinkPort(Protocol):
 
     async def revoke(self, channel: Channel, external_id: str, *, session: str = "") -> AccountLink:
         """Take access from one of several accounts of a person. WrongState for the only one."""
+
+    async def list_choices(self, person: PersonId) -> Sequence[tuple[MemoryEntry, MemoryEntry]]:
+        """Pairs of memories that exclude each other since accounts were linked: the one that holds,
+        and the other."""
+
+    async def choose(self, person: PersonId, entry_id: str, *, both: bool) -> None:
+        """Let one of such a pair hold, or both. NotFound if it is in none."""
 
     async def list_untold(self) -> Sequence[AccountLink]:
         """Those of which the two sides are not told."""

@@ -15,7 +15,7 @@ from cards.card_json import CardDecodeError, load_action
 from cards.catalog import TextCatalog, catalog_for
 from cards.courier import CardRef
 from cards.formats import is_blank
-from cards.memory_actions import MemoryAction
+from cards.memory_actions import ChooseMemory, MemoryAction
 from cards.model import FormBlock, FormField, FormFieldKind, SelectBlock
 from handlers import (
     account_links,
@@ -180,8 +180,8 @@ async def _perform(  # noqa: C901, PLR0911, PLR0912 - one line for each action o
             return await self_check.handle_self_press(request, action)
         case actions.ConfirmPersonChange() | actions.ApplyPersonChange():
             return await people.handle_person_press(request, action, card_key)
-        case actions.UnlinkAccount(account=account):
-            return await account_links.unlink_by_button(request, account, card_key)
+        case actions.UnlinkAccount() | ChooseMemory():
+            return await account_links.handle_link_press(request, action, card_key)
         case actions.OpenPage(page=page):
             return await people.send_dashboard_link(replace(request, args=page))
         case actions.EndWebSession():

@@ -31,6 +31,7 @@ from storage.db import Database, Transaction, record_from, records_from, row_fro
 from storage.errors import ConcurrentUpdate, NotFound, TooManyAttempts, WrongState
 from storage.ids import IdGenerator
 from storage.key_value import KeyValueStore
+from storage.memory.linked_memories import LinkedMemoryRepo
 from storage.messages.chats import chat_from_row
 from storage.people import LOCAL_WEB_OWNER, PeopleRepo, recent_times
 from storage.records.approvals import (
@@ -39,6 +40,7 @@ from storage.records.approvals import (
     ApprovalState,
     StandingPermissionScope,
 )
+from storage.records.memory import EntryId, MemoryEntry
 from storage.records.people import (
     AccountLink,
     AccountLinkState,
@@ -87,14 +89,16 @@ _WRONG_CODES_KEY = "link.wrong_codes"
 
 @dataclass(eq=False)
 class AccountLinkRepo:
-    """Implements handlers.ports.AccountLinkPort; `apply_decision` handles approvals of kind
-    LINK."""
+    """Implements handlers.ports.AccountLinkPort; `apply_decision` handles approvals of kind LINK.
+    `publish` is called after the commit with the persons whose memories have changed."""
 
     db: Database
     ids: IdGenerator
     people: PeopleRepo
     key_values: KeyValueStore
+    memories: LinkedMemoryRepo
     now: Callable[[], datetime]
+    publish: Callable[[Sequence[PersonId]], None]
 
     async def create_code(self, person: Person, chat: ChatId) -> tuple[str, datetime]:
         """A code that works once, and until when. The person's earlier ones work no more."""
@@ -157,8 +161,7 @@ class AccountLinkRepo:
         assert link.kept is not None
         assert link.joined is not None
         now = approval.decided_at or self.now()
-        for table, column in OWNED:
-            await _move(tx, table, column, link.joined, link.kept)
+        await self._join(tx, link.joined, link.kept, now)
         # Who was joined to the joined person is joined to the other one now.
         await tx.execute(
             update(account_links).where(_C.kept == link.joined, _LINKED).values(kept=link.kept)
@@ -185,6 +188,7 @@ class AccountLinkRepo:
             for table, column in OWNED:
                 values = {column: joined, "brought_by": None}
                 await tx.execute(update(table).where(table.c.brought_by == joined).values(values))
+            await self.memories.part(tx, joined, link.kept, now=now)
             await _replace_approver(tx, link.kept, joined, only_from=theirs)
             await self._close_conversations(tx, both, now)
             await self.people.settle_role(tx, link.kept, without=joined)
@@ -248,8 +252,7 @@ class AccountLinkRepo:
         async with self.db.write() as tx:
             rows = (await tx.execute(select(_C.joined, _C.kept).where(_LINKED))).all()
             for joined, kept in rows:
-                for table, column in OWNED:
-                    await _move(tx, table, column, joined, kept)
+                await self._join(tx, joined, kept, self.now())
 
     async def list_untold(self) -> Sequence[AccountLink]:
         """Those that were made or ended and of which the two sides are not told."""
@@ -261,6 +264,25 @@ class AccountLinkRepo:
         async with self.db.write() as tx:
             same = (_C.id == link.id, _C.state == link.state.value)
             await tx.execute(update(account_links).where(*same).values(untold=False))
+        self.publish([each for each in (link.kept, link.joined) if each])
+
+    async def list_choices(self, person: PersonId) -> Sequence[tuple[MemoryEntry, MemoryEntry]]:
+        """Pairs of memories that exclude each other and of which the person has not chosen yet: the
+        one that holds, and the other."""
+        return await self.memories.list_choices(person)
+
+    async def choose(self, person: PersonId, entry_id: str, *, both: bool) -> None:
+        """Let one of such a pair hold, or both. NotFound if it is in none."""
+        async with self.db.write() as tx:
+            for pair in await self.memories.list_choices(person, tx=tx):
+                ids = {each.id for each in pair}
+                if entry_id in ids:
+                    holding = ids if both else {EntryId(entry_id)}
+                    await self.memories.choose(tx, pair, holding, now=self.now())
+                    break
+            else:
+                raise NotFound("memory_choice", entry_id)
+        self.publish([person])
 
     async def list_chats(self, link: AccountLink) -> Sequence[Chat]:
         """The private chats of both sides, without threads."""
@@ -310,6 +332,11 @@ class AccountLinkRepo:
         now = {name: members[who].person.role for name, who in sides.items() if who in members}
         return now == {name: approval.payload[name]["role"] for name in sides}
 
+    async def _join(self, tx: Transaction, joined: PersonId, kept: PersonId, now: datetime) -> None:
+        for table, column in OWNED:
+            await _move(tx, table, column, joined, kept)
+        await self.memories.join(tx, joined, kept, now=now)
+
     async def _keep_all(self, tx: Transaction, joined: str | None) -> None:
         """Nothing goes back to an account that has no access any more."""
         if joined is None:
@@ -318,6 +345,7 @@ class AccountLinkRepo:
             await tx.execute(
                 update(table).where(table.c.brought_by == joined).values(brought_by=None)
             )
+        await self.memories.keep(tx, joined)
         ended = {"state": AccountLinkState.ENDED.value}
         await tx.execute(update(account_links).where(_C.joined == joined, _LINKED).values(ended))
 

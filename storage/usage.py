@@ -184,7 +184,8 @@ class UsageRepo:
     async def by_person(self, usage_filter: UsageFilter) -> Sequence[CostLine]:
         people = schema.people
         joined = schema.usage.outerjoin(people, people.c.id == _U.person_id)
-        return await self._sum_by(people.c.name, joined, usage_filter)
+        # Two people of one name are two.
+        return await self._sum_by(people.c.name, joined, usage_filter, _U.person_id)
 
     async def by_task(self, usage_filter: UsageFilter, limit: int) -> Sequence[CostLine]:
         """Only these many, and no usage outside of tasks."""
@@ -225,14 +226,18 @@ class UsageRepo:
         return await self._sum_by(chats.c.channel + literal(" ") + title, joined, usage_filter)
 
     async def _sum_by(
-        self, name: ColumnElement[str], source: FromClause, usage_filter: UsageFilter
+        self,
+        name: ColumnElement[str],
+        source: FromClause,
+        usage_filter: UsageFilter,
+        *keys: ColumnElement[Any],
     ) -> Sequence[CostLine]:
         what = func.coalesce(name, "").label("name")
         query = (
             select(what, *USAGE_SUMS)
             .select_from(source)
             .where(*_conditions(usage_filter))
-            .group_by(what)
+            .group_by(what, *keys)
             .order_by(func.coalesce(func.sum(_U.cost_micros), 0).desc(), what)
         )
         return tuple(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from importlib.util import find_spec
@@ -30,6 +30,8 @@ from storage.ids import IdGenerator
 from storage.memory.access_stats import MemoryUseRepo
 from storage.memory.cells import CellRepo, ExtractionJobRepo
 from storage.memory.entries import MemoryEntryRepo, MemoryLinkRepo
+from storage.memory.linked_memories import LinkedMemoryRepo, person_scope
+from storage.records.people import PersonId
 from storage.search.inverted_index import InvertedIndex
 from storage.search.vectors import VectorRepo
 
@@ -52,13 +54,18 @@ class MemoryRepositories:
     index: InvertedIndex
     entries: MemoryEntryRepo
     cells: CellRepo
+    linked: LinkedMemoryRepo
 
     @classmethod
     def create(cls, db: Database, ids: IdGenerator, zone: tzinfo) -> MemoryRepositories:
         index = InvertedIndex(db)
         entries = MemoryEntryRepo(db, ids, index, zone=zone)
         cells = CellRepo(db, entries)
-        return cls(feed=MemoryChangeFeed(), index=index, entries=entries, cells=cells)
+        linked, feed = LinkedMemoryRepo(db, entries), MemoryChangeFeed()
+        return cls(feed=feed, index=index, entries=entries, cells=cells, linked=linked)
+
+    def publish_people(self, people: Sequence[PersonId]) -> None:
+        self.feed.publish(*map(person_scope, people))
 
 
 def build_retriever(

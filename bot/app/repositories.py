@@ -101,12 +101,14 @@ def build_repositories(
     key_values = KeyValueStore(db)
     mcp_consents = McpConsents(db, key_values)
     pairings = _build_pairings(db, ids, people=people, chats=chats, clock=clock)
-    account_links = AccountLinkRepo(db, ids, people, key_values, now=clock.now)
     work = TaskStore.from_database(db)
     task_language = TaskLanguageResolver(people, language)
     calls, grants = ToolCallRepo(db), PermissionGrantRepo(db)
     requester = ApprovalRequester(calls=calls, lifetime=approval_lifetime, ids=ids, now=clock.now)
     memory = MemoryRepositories.create(db, ids, zone)
+    account_links = AccountLinkRepo(
+        db, ids, people, key_values, memory.linked, now=clock.now, publish=memory.publish_people
+    )
     review = _build_review(memory, key_values, clock)
     page_edits = _build_page_edits(memory, clock)
     decisions = DecisionRecorder(calls=calls, grants=grants, requester=requester, now=clock.now)

@@ -10,11 +10,15 @@ from zoneinfo import ZoneInfo
 from cards import formats, model
 from cards.actions import UnlinkAccount
 from cards.catalog import TextCatalog
+from cards.memory_actions import ChooseMemory
+from storage.records.memory import MemoryEntry
 from storage.records.people import AccountLinkState, Channel, Member, PersonRole
 
 _MAX_NAME = 60
 _MAX_ACCOUNT = 80
 _MAX_BUTTONS = 8
+_MAX_CHOICES = 5
+_MAX_TEXT = 300
 
 
 def link_code_card(
@@ -75,6 +79,50 @@ def link_news_card(
         model.NoteBlock(words(f"link.told_{state}_note")),
         tone=model.CardTone.WARN,
     )
+
+
+def memory_choices_card(
+    choices: Sequence[tuple[MemoryEntry, MemoryEntry]], words: TextCatalog
+) -> model.Card:
+    """Memories of two accounts that exclude each other."""
+    if not choices:
+        return model.titled_card(
+            words("link.choices_title", n=0), model.TextBlock(words("link.choices_none"))
+        )
+    blocks: list[model.Block] = [model.TextBlock(words("link.choices_text"))]
+    for number, (holds, other) in enumerate(choices[:_MAX_CHOICES], 1):
+        lines = (
+            f"{number}a. {_memory_text(holds)} · *{words('link.choice_holds')}*",
+            f"{number}b. {_memory_text(other)}",
+        )
+        buttons = (
+            model.CardButton(f"{number}a", ChooseMemory(entry_id=holds.id)),
+            model.CardButton(f"{number}b", ChooseMemory(entry_id=other.id)),
+            model.CardButton(
+                words("link.choice_both", n=number), ChooseMemory(entry_id=holds.id, both=True)
+            ),
+        )
+        blocks += [model.TextBlock("\n\n".join(lines)), model.ButtonsBlock(buttons)]
+    if len(choices) > _MAX_CHOICES:
+        blocks.append(model.NoteBlock(words("pairing.more", n=len(choices) - _MAX_CHOICES)))
+    return model.titled_card(
+        words("link.choices_title", n=len(choices)), *blocks, tone=model.CardTone.WARN
+    )
+
+
+def memory_choices_data(
+    choices: Sequence[tuple[MemoryEntry, MemoryEntry]],
+) -> Mapping[str, Any]:
+    return {
+        "choices": [
+            {name: {"id": each.id, "text": each.text} for name, each in pair}
+            for pair in (zip(("holds", "other"), both, strict=True) for both in choices)
+        ]
+    }
+
+
+def _memory_text(entry: MemoryEntry) -> str:
+    return formats.escape_markdown(formats.single_line(entry.text, _MAX_TEXT), _MAX_TEXT)
 
 
 def account_text(account: tuple[Channel, str], words: TextCatalog, *, escaped: bool = True) -> str:

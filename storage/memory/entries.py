@@ -372,10 +372,14 @@ class MemoryEntryRepo:
         changed since. Indexes it again if its words changed."""
         changed = replace(entry, revision=entry.revision + 1, updated_at=now)
         before = await self._select(_M.number == entry.number, tx=tx)
+        values = entry_update_values(changed)
+        if before and (before[0].text, before[0].scope) != (changed.text, changed.scope):
+            # It is of the person whose it was when it got these words.
+            values["brought_by"] = None
         done = await tx.execute(
             update(memories)
             .where(_M.number == entry.number, _M.revision == entry.revision)
-            .values(entry_update_values(changed))
+            .values(values)
         )
         if not done.rowcount:
             raise ConcurrentUpdate

@@ -27,8 +27,8 @@ from storage.search.terms import ASKS_ASSISTANT, ASKS_SELF, is_assistant, sender
 
 OFFSET_BITS = 11
 BLOCK_SIZE = 1 << OFFSET_BITS
-_TF_BITS = 5
-TF_MASK = (1 << _TF_BITS) - 1
+TF_BITS = 5
+TF_MASK = (1 << TF_BITS) - 1
 _TF_STEPS = 4
 _LENGTH_STEPS = 16
 _MAX_LENGTH_CODE = 255
@@ -58,27 +58,27 @@ def pack_posting(offset: int, times: float) -> int:
         steps = 1
     elif steps > TF_MASK:
         steps = TF_MASK
-    return offset << _TF_BITS | steps
+    return offset << TF_BITS | steps
 
 
 def merge_postings(data: bytes, new: array[int]) -> bytes:
     """Add postings, which must be in order, replacing those at the same offsets."""
-    if not data or int.from_bytes(data[-2:], "little") >> _TF_BITS < new[0] >> _TF_BITS:
+    if not data or int.from_bytes(data[-2:], "little") >> TF_BITS < new[0] >> TF_BITS:
         return data + _to_bytes(new)
-    counts = {each >> _TF_BITS: each & TF_MASK for each in unpack_postings(data)}
-    return _pack_counts(counts | {each >> _TF_BITS: each & TF_MASK for each in new})
+    counts = {each >> TF_BITS: each & TF_MASK for each in unpack_postings(data)}
+    return _pack_counts(counts | {each >> TF_BITS: each & TF_MASK for each in new})
 
 
 def adjust_posting(data: bytes, offset: int, times: float) -> bytes:
     """Change the count at this offset by `times`. Empty if no posting remains."""
-    counts = {each >> _TF_BITS: each & TF_MASK for each in unpack_postings(data)}
+    counts = {each >> TF_BITS: each & TF_MASK for each in unpack_postings(data)}
     counts[offset] = min(counts.get(offset, 0) + round(times * _TF_STEPS), TF_MASK)
     return _pack_counts(counts)
 
 
 def remove_postings(data: bytes, offsets: frozenset[int]) -> bytes:
     held = unpack_postings(data)
-    kept = array("H", [each for each in held if each >> _TF_BITS not in offsets])
+    kept = array("H", [each for each in held if each >> TF_BITS not in offsets])
     return data if len(kept) == len(held) else _to_bytes(kept)
 
 
@@ -108,7 +108,7 @@ def _cached_tf_ratios(average: int) -> list[list[float]]:
 
 def _pack_counts(counts: Mapping[int, int]) -> bytes:
     ordered = sorted(counts.items())
-    return _to_bytes(array("H", [at << _TF_BITS | steps for at, steps in ordered if steps > 0]))
+    return _to_bytes(array("H", [at << TF_BITS | steps for at, steps in ordered if steps > 0]))
 
 
 def _to_bytes(packed: array[int]) -> bytes:
@@ -290,7 +290,7 @@ class PostingStore:
 
     async def add(self, tx: Transaction, key: BlockKey, new: BlockAdditions) -> None:
         old = await self.get_lengths(tx, key)
-        held = await self._load_block(tx, key, list(new.words)) if old else {}
+        held = await self.load_block(tx, key, list(new.words)) if old else {}
         words = {
             term: merge_postings(held.get(term, b""), some) for term, some in new.words.items()
         }
@@ -310,7 +310,7 @@ class PostingStore:
         terms = list(dict.fromkeys(term for words in changes.values() for term in words))
         if not terms:
             return
-        held = await self._load_block(tx, key, terms)
+        held = await self.load_block(tx, key, terms)
         new = {term: held.get(term, b"") for term in terms}
         for offset, words in changes.items():
             for term, times in words.items():
@@ -325,7 +325,7 @@ class PostingStore:
 
     async def erase(self, tx: Transaction, key: BlockKey, offsets: frozenset[int]) -> None:
         """Delete everything at these offsets."""
-        held = await self._load_block(tx, key, None)
+        held = await self.load_block(tx, key, None)
         left = await asyncio.to_thread(_without_offsets, held, offsets)
         await self._store(tx, key, left)
         old = await self.get_lengths(tx, key)
@@ -362,9 +362,10 @@ class PostingStore:
                 found[term].append((block, data))
         return {term: sorted(packed) for term, packed in found.items()}
 
-    async def _load_block(
+    async def load_block(
         self, tx: Transaction, place: BlockKey, words: Sequence[str] | None
     ) -> Mapping[str, bytes]:
+        """Postings of these words, or of all."""
         query = select(_P.term, _P.data).where(_P.scope_id == place[0], _P.block == place[1])
         if words is None:
             return {row.term: row.data for row in await tx.execute(query)}

@@ -30,6 +30,7 @@ from storage.records.approvals import (
 from storage.records.autonomy import HealthFinding
 from storage.records.channels import ChannelState, OwnerCode, TelegramConnection, TelegramResult
 from storage.records.feishu_setup import FeishuApp, FeishuSetup, FeishuStepState, SetupSession
+from storage.records.memory import MemoryEntry
 from storage.records.messages import IncomingMessage, ReceivedEvent
 from storage.records.people import (
     AccountLink,
@@ -436,6 +437,12 @@ class FakeAccountLinks:
 
     async def revoke(self, channel: Channel, external_id: str, *, session: str = "") -> AccountLink:
         raise NotFound("account", external_id)
+
+    async def list_choices(self, person: PersonId) -> Sequence[tuple[MemoryEntry, MemoryEntry]]:
+        return ()
+
+    async def choose(self, person: PersonId, entry_id: str, *, both: bool) -> None:
+        raise NotFound("memory_choice", entry_id)
 
     async def list_untold(self) -> Sequence[AccountLink]:
         return ()

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cards.actions import DecideApproval, UnlinkAccount
 from cards.card_json import load_card
+from cards.model import ButtonsBlock
 from handlers.request import Reply
+from storage.memory.linked_memories import person_scope
+from storage.records.memory import MemoryKind, NewMemoryEntry
 from storage.records.people import Channel, Person, PersonRole
 from tests.bot.transports.outbox_builders import outbox_harness
 from tests.handlers.router_harness import text_of
@@ -226,3 +231,69 @@ async def test_demoting_a_person_outlasts_unlinking(house: RouterOnStorage) -> N
     await house.say("/unlink telegram:3", OTHER)
 
     assert [(await who(house, each)).role for each in (MEMBER, OTHER)] == [PersonRole.MEMBER] * 2
+
+
+async def remember(house: RouterOnStorage, account: str, text: str, **facts: Any) -> None:
+    room = house.post.room
+    scope = person_scope((await who(house, account)).id)
+    new = NewMemoryEntry(kind=MemoryKind.PROFILE, scope=scope, text=text, **facts)
+    async with room.db.write() as tx:
+        assert await room.entries.add(tx, new, now=room.advance(minutes=1)) is not None
+
+
+async def known(house: RouterOnStorage, account: str) -> list[str]:
+    scope = person_scope((await who(house, account)).id)
+    return sorted(each.text for each in await house.post.room.entries.list([scope]))
+
+
+async def test_memories_that_exclude_each_other_are_shown_once_to_choose(
+    house: RouterOnStorage,
+) -> None:
+    await remember(house, MEMBER, "Name is Ann", key="profile:name")
+    await remember(house, MEMBER, "Likes tea")
+    await remember(house, OTHER, "Name is 安", key="profile:name")
+    await remember(house, OTHER, "likes tea")
+    await remember(house, OTHER, "Uses vim", key="preferences:editor")
+
+    await link(house, MEMBER, OTHER, confirmer=OTHER)
+    assert await known(house, MEMBER) == ["Likes tea", "Name is 安", "Uses vim"]
+    [key] = [
+        each
+        for each, _ in await house.post.room.outbox.list_by_prefix("link:")
+        if each.endswith(":choices")
+    ]
+    card = text_of(await house.card(key))
+    assert "Which is right? (1)" in card
+    assert "1b. Name is Ann" in card
+    tokens = [
+        item.token
+        for block in (await house.card(key)).blocks
+        if isinstance(block, ButtonsBlock)
+        for item in block.items
+    ]
+
+    assert (await house.press(tokens[1], OTHER)).good
+    assert await known(house, MEMBER) == ["Likes tea", "Name is Ann", "Uses vim"]
+    assert "Nothing is left" in text_of(await house.card(key))
+    assert "nothing to choose" in text_of(await house.say("/link choose zzzz", OTHER))
+
+    await remember(house, OTHER, "Lives in Bern")
+    await house.say("/unlink telegram:3", MEMBER)
+    assert await known(house, MEMBER) == ["Likes tea", "Lives in Bern", "Name is Ann"]
+    assert await known(house, OTHER) == ["Name is 安", "Uses vim", "likes tea"]
+
+
+async def test_words_written_while_linked_stay_with_the_person_who_is_left(
+    house: RouterOnStorage,
+) -> None:
+    await remember(house, OTHER, "Likes tea")
+    await link(house, MEMBER, OTHER, confirmer=OTHER)
+    room = house.post.room
+    [entry] = await room.entries.list([person_scope((await who(house, MEMBER)).id)])
+    async with room.db.write() as tx:
+        await room.entries.update(tx, replace(entry, text="Likes tea and a secret"), now=room.now)
+
+    await house.say("/unlink telegram:3", MEMBER)
+
+    assert await known(house, OTHER) == []
+    assert await known(house, MEMBER) == ["Likes tea and a secret"]

@@ -56,6 +56,7 @@ from cards.actions import (
 )
 from cards.catalog import TextCatalog, catalog_for, command_help
 from cards.memory_actions import (
+    ChooseMemory,
     CleanMemory,
     DecideMemoryCandidate,
     ForgetMemory,
@@ -111,6 +112,7 @@ EXAMPLES: dict[type, Action] = {
         ConfirmPersonChange(person_id="ann", remove=True),
         ApplyPersonChange(person_id="ann", remove=True),
         UnlinkAccount(account=""),
+        ChooseMemory(entry_id=""),
         EndWebSession(session_id="s2"),
         ListApprovals(),
         OpenPage(page="setup"),

@@ -12,6 +12,8 @@ from storage.approvals import ApprovalRepo
 from storage.db import Database
 from storage.ids import IdGenerator
 from storage.key_value import KeyValueStore
+from storage.memory.entries import MemoryEntryRepo
+from storage.memory.linked_memories import LinkedMemoryRepo
 from storage.messages.card_actions import CardActionRepo
 from storage.messages.chats import ChatRepo
 from storage.messages.inbox import InboxRepo
@@ -20,6 +22,7 @@ from storage.people import PairingRepo, PeopleRepo
 from storage.records.approvals import ApprovalKind
 from storage.records.messages import ChatAddress, DeliveryUrgency, IncomingMessage, MessageSender
 from storage.records.people import Channel, Chat, ChatKind, Person, PersonRole
+from storage.search.inverted_index import InvertedIndex
 
 START = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
 
@@ -44,12 +47,15 @@ class MessageStore:
             key_values=self.key_values,
             now=lambda: self.now,
         )
+        self.entries = entries = MemoryEntryRepo(self.db, self.ids, InvertedIndex(self.db))
         self.account_links = AccountLinkRepo(
             self.db,
             self.ids,
             people=self.people,
             key_values=self.key_values,
+            memories=LinkedMemoryRepo(self.db, entries),
             now=lambda: self.now,
+            publish=lambda _: None,
         )
         self.approvals = ApprovalRepo(
             self.db,

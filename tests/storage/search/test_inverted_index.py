@@ -264,7 +264,7 @@ async def test_what_is_forgotten_leaves_no_word_behind(
             await entries.forget(tx, each, now=NOW)
 
     async with db.read() as view:
-        rest = await index._postings._load_block(view, (1, 0), None)
+        rest = await index._postings.load_block(view, (1, 0), None)
         lengths = await index._postings.get_lengths(view, (1, 0))
     assert rest == {}
     assert not any(lengths)
