@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from bot.app.repositories import RepositorySet, build_repositories
@@ -247,7 +247,8 @@ _STEPS = st.lists(
 )
 
 
-@settings(max_examples=6, deadline=None)
+# Without shrinking, which takes minutes here.
+@settings(max_examples=5, deadline=None, phases=(Phase.explicit, Phase.generate))
 @given(steps=_STEPS)
 def test_any_sequence_of_links_keeps_private_what_is(
     steps: Sequence[tuple[str, int, int]],
