@@ -9,7 +9,8 @@ from cards.catalog import catalog_for
 from cards.courier import Courier
 from cards.views.account_links import link_news_card, memory_choices_card
 from handlers.language import language_of_chat
-from handlers.ports import AccountLinkPort, HandlerServices, PeoplePort
+from handlers.ports import HandlerServices, PeoplePort
+from handlers.ports_people import AccountLinkPort
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import AccountLink, AccountLinkState, Chat, Language, Member
 

@@ -89,8 +89,8 @@ _WRONG_CODES_KEY = "link.wrong_codes"
 
 @dataclass(eq=False)
 class AccountLinkRepo:
-    """Implements handlers.ports.AccountLinkPort; `apply_decision` handles approvals of kind LINK.
-    `publish` is called after the commit with the persons whose memories have changed."""
+    """Implements handlers.ports_people.AccountLinkPort; `apply_decision` handles approvals of kind
+    LINK. `publish` is called after the commit with the persons whose memories have changed."""
 
     db: Database
     ids: IdGenerator

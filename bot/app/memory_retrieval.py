@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import tzinfo
 from importlib.util import find_spec
@@ -30,8 +30,7 @@ from storage.ids import IdGenerator
 from storage.memory.access_stats import MemoryUseRepo
 from storage.memory.cells import CellRepo, ExtractionJobRepo
 from storage.memory.entries import MemoryEntryRepo, MemoryLinkRepo
-from storage.memory.linked_memories import LinkedMemoryRepo, person_scope
-from storage.records.people import PersonId
+from storage.memory.linked_memories import LinkedMemoryRepo
 from storage.search.inverted_index import InvertedIndex
 from storage.search.vectors import VectorRepo
 
@@ -63,9 +62,6 @@ class MemoryRepositories:
         cells = CellRepo(db, entries)
         linked, feed = LinkedMemoryRepo(db, entries), MemoryChangeFeed()
         return cls(feed=feed, index=index, entries=entries, cells=cells, linked=linked)
-
-    def publish_people(self, people: Sequence[PersonId]) -> None:
-        self.feed.publish(*map(person_scope, people))
 
 
 def build_retriever(

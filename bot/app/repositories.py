@@ -26,6 +26,7 @@ from storage.approvals import ApprovalRepo, DecisionHandler
 from storage.db import Database
 from storage.ids import IdGenerator
 from storage.key_value import KeyValueStore
+from storage.memory.linked_memories import person_scope
 from storage.messages.card_actions import CardActionRepo
 from storage.messages.chats import ChatRepo
 from storage.messages.inbox import InboxRepo
@@ -106,9 +107,7 @@ def build_repositories(
     calls, grants = ToolCallRepo(db), PermissionGrantRepo(db)
     requester = ApprovalRequester(calls=calls, lifetime=approval_lifetime, ids=ids, now=clock.now)
     memory = MemoryRepositories.create(db, ids, zone)
-    account_links = AccountLinkRepo(
-        db, ids, people, key_values, memory.linked, now=clock.now, publish=memory.publish_people
-    )
+    account_links = _build_links(db, people, memory, clock)
     review = _build_review(memory, key_values, clock)
     page_edits = _build_page_edits(memory, clock)
     decisions = DecisionRecorder(calls=calls, grants=grants, requester=requester, now=clock.now)
@@ -146,6 +145,23 @@ def build_repositories(
         candidate_review=review,
         page_edits=page_edits,
         clock=clock,
+    )
+
+
+def _build_links(
+    db: Database, people: PeopleRepo, memory: MemoryRepositories, clock: Clock
+) -> AccountLinkRepo:
+    def publish(changed: Sequence[PersonId]) -> None:
+        memory.feed.publish(*map(person_scope, changed))
+
+    return AccountLinkRepo(
+        db,
+        IdGenerator(),
+        people=people,
+        key_values=KeyValueStore(db),
+        memories=memory.linked,
+        now=clock.now,
+        publish=publish,
     )
 
 

@@ -37,8 +37,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(kw_only=True, eq=False)
 class WebSessionService:
-    """Implements handlers.ports.WebSessionPort. `on_end` is called with the ids of sessions once
-    they have ended, so that their open pages are closed. Links begin with `address`."""
+    """Implements handlers.ports_people.WebSessionPort. `on_end` is called with the ids of sessions
+    once they have ended, so that their open pages are closed. Links begin with `address`."""
 
     repo: WebSessionRepo
     ids: IdGenerator
