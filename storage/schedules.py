@@ -312,6 +312,13 @@ class ScheduleRepo:
         )
         return str(await self._db.fetch_value(query) or "")
 
+    async def find_retry_of_task(self, task_id: TaskId) -> datetime | None:
+        """When the schedule that started this task will try it again by itself."""
+        found: datetime | None = await self._db.fetch_value(
+            sa.select(_F.retry_at).where(_F.task_id == task_id, _RETRY)
+        )
+        return found
+
     async def list_started(self) -> Sequence[ScheduledFiring]:
         """Firings whose outcome is not recorded yet."""
         ids = await self._db.fetch_column(

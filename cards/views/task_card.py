@@ -158,6 +158,7 @@ def task_card(
         *live_blocks(view.live_steps, words, {step.path: step.title for step in view.steps}),
         *subagent_blocks(view.subagents, words),
         *([model.TextBlock(_failure_explanation(task, trouble, words))] if trouble else []),
+        *_retry_blocks(view, words, zone),
         *offline_note_blocks((view.plan, task.summary, trouble), words),
         model.NoteBlock(_stats_line(view, words, now)),
         model.ButtonsBlock(
@@ -201,6 +202,7 @@ def task_ended_card(
     blocks: list[model.Block] = [
         model.TextBlock(f"**{formats.single_line(task.title, _MAX_TITLE)}**"),
         *_short_outcome_blocks(view, words),
+        *_retry_blocks(view, words, zone),
         *_file_blocks(view, words, sizes or {}),
         model.NoteBlock(
             f"{_ended_stats_line(view, words, now)} | " + words("ended.note", id=task.id, at=at)
@@ -294,6 +296,14 @@ def _plan_blocks(
         ended = view.task.status.is_final or view.task.status is TaskStatus.BLOCKED
         blocks.append(outline_block(view, words, now=now, zone=zone, with_durations=ended))
     return blocks
+
+
+def _retry_blocks(
+    view: TaskView, words: TextCatalog, zone: ZoneInfo | None
+) -> list[model.TextBlock]:
+    if view.retry_at is None or zone is None:
+        return []
+    return [model.TextBlock(words("task.retries", at=formats.date_time(view.retry_at, zone)))]
 
 
 def _failure_text(view: TaskView, words: TextCatalog) -> str:

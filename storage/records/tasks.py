@@ -388,6 +388,7 @@ class TaskView:
     `outline` are the lines of `steps` that fit on a card, with their parents; `lines_left_out`
     counts those missing before and after. `step_counts` are the steps done and in total, if known.
     `schedule_id` is the recurring schedule that has started it, empty if none or no longer active.
+    `retry_at` is when a schedule will try it again by itself.
     """
 
     task: Task
@@ -403,6 +404,7 @@ class TaskView:
     step_counts: tuple[int, int] | None = None
     eta: TaskEta | None = None
     schedule_id: str = ""
+    retry_at: datetime | None = None
 
     @property
     def visible_steps(self) -> tuple[TaskStep, ...]:

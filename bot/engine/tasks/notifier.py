@@ -272,9 +272,12 @@ class TaskNotifier:
 
     async def _prepare_cards(self, view: TaskView, events: Sequence[TaskEvent]) -> _PostCards:
         """Draw what these events lead to; the result posts it in a transaction."""
+        words = catalog_for(await self._language_of(view.task))
+        await self._on_events(view.task, events)
+        if any(each.kind.is_ending for each in events):
+            # Its schedule may have planned to try it again.
+            view = await self._views.view(view.task.id)
         task = view.task
-        words = catalog_for(await self._language_of(task))
-        await self._on_events(task, events)
         live = task_card(view, words, now=self._now(), zone=self._zone)
         cards = [(f"task:{task.id}", _card_urgency(task, events), live)]
         endings = [

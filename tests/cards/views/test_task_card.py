@@ -20,6 +20,7 @@ from cards.actions import (
     StopTask,
 )
 from cards.catalog import catalog_for
+from cards.formats import date_time
 from cards.model import (
     ButtonsBlock,
     Card,
@@ -222,6 +223,18 @@ def test_where_a_model_is_needed_the_cards_lead_to_setup(language: Language) -> 
         assert 'href="/dashboard/setup"' in web.render(each, words).html
     assert words("offline.next") in str(card)
     assert actions(answer_card(words("offline.cannot_answer"), words)) == []
+
+
+@both
+def test_cards_say_when_a_schedule_tries_it_again(language: Language) -> None:
+    words = catalog_for(language)
+    view = replace(make_view(make_task(status=TaskStatus.BLOCKED), *STEPS), retry_at=NOW)
+
+    for card in (
+        task_card(view, words, now=NOW, zone=ZONE),
+        task_ended_card(view, words, now=NOW, zone=ZONE),
+    ):
+        assert words("task.retries", at=date_time(NOW, ZONE)) in str(card)
 
 
 def test_the_step_a_task_is_stuck_at_is_marked() -> None:

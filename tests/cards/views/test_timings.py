@@ -152,6 +152,11 @@ def cron(expression: str, days: DayFilter = DayFilter.ANY, nth: int = 0) -> Cron
         (cron("0 9 1 13 *"), "by cron `0 9 1 13 *`", "按 cron `0 9 1 13 *`"),
         (cron("0 9 * * 1#9"), "by cron `0 9 * * 1#9`", "按 cron `0 9 * * 1#9`"),
         (
+            CronTiming(expression="0 9 * * *", since=datetime(2026, 11, 29, 16, tzinfo=UTC)),
+            "every day at 09:00, from Monday 2026-11-30",
+            "每天 09:00，从周一 2026-11-30 起",
+        ),
+        (
             CronTiming(expression="0 9 * * *", until=datetime(2026, 12, 4, 15, 59, 59, tzinfo=UTC)),
             "every day at 09:00, until Friday 2026-12-04",
             "每天 09:00，到周五 2026-12-04 为止",

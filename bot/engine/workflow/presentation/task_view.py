@@ -181,6 +181,9 @@ class TaskViewLoader:
             step_counts=(read.count.done, read.count.total),
             eta=await self._eta(task, plan.workflow, runs, read),
             schedule_id=await self._schedules.find_recurring_of_task(task_id),
+            retry_at=await self._schedules.find_retry_of_task(task_id)
+            if task.status in {TaskStatus.BLOCKED, TaskStatus.FAILED}
+            else None,
         )
 
     def _plan(self, graph: TaskGraph) -> OutlinePlan:

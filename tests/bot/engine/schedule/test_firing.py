@@ -217,6 +217,7 @@ async def test_a_failed_run_goes_on_in_the_same_task_after_longer_and_longer_del
             if fired.retry_at is not None:
                 retried_at.append(fired.retry_at - here.time)
                 assert await here.firer.next_due() == fired.retry_at
+                assert await here.schedules.find_retry_of_task(task.id) == fired.retry_at
                 here.time = fired.retry_at
                 await here.firer.run_due()
                 assert (await here.engine.store.tasks.get(task.id)).status is TaskStatus.PENDING
