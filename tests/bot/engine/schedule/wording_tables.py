@@ -7,6 +7,8 @@ or leaves in doubt what it asks), and the subject after `>` for a reminder or `*
 from __future__ import annotations
 
 CHINESE = """
+從下週一開始每天早上8點提醒我背單詞 | 0 8 * * * since 11-30 | > 背單詞
+每天9點提醒我打卡，持續兩週 | 0 9 * * * until 12-10 10:00 | > 打卡
 从12月1号到22号每周二晚上六点半提醒我合唱团 | 30 18 * * 2 since 12-01 until 12-22 | > 合唱团
 从周一到周四每天下午3点提醒我遛狗 | 0 15 * * 1-4 | > 遛狗
 工作日早上差一刻九点提醒我开站会 | working 45 8 * * * | > 开站会
