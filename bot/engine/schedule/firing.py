@@ -304,6 +304,7 @@ class ScheduleFirer:
             schedule.state is not ScheduleState.PAUSED
             and not schedule.is_deleted
             and firing.task_id is not None
+            and await self.people.has_access(schedule.owner_id)
             and await self.tasks.retry_unattended(firing.task_id, source=source)
         )
         state = FiringState.STARTED if goes_on else FiringState.FAILED

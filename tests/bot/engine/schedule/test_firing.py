@@ -253,6 +253,23 @@ async def test_jobs_of_a_removed_person_are_paused_and_it_is_said(tmp_path: Path
         assert await here.poster.has(f"schedule-paused:{made.id}:{made.next_due}:{CHAT.id}")
 
 
+async def test_a_failed_run_of_a_removed_person_is_not_tried_again(tmp_path: Path) -> None:
+    async with schedule_world(tmp_path) as here:
+        made = await here.add(body=JOB, retries=1, retry_delay=timedelta(minutes=10))
+        here.advance(hours=1)
+        await here.firer.run_due()
+        (fired,) = await here.firings(made)
+        task = await _end_task(here, fired, TaskStatus.FAILED)
+        await here.firer.settle_task(task)
+        async with here.engine.db.write() as tx:
+            await tx.execute(sa.delete(schema.identities))
+        here.advance(minutes=10)
+        await here.firer.run_due()
+
+        assert [each.state for each in await here.firings(made)] == [FiringState.FAILED]
+        assert (await here.engine.store.tasks.get(task.id)).status is TaskStatus.FAILED
+
+
 async def test_what_reports_to_a_chat_that_is_gone_is_paused_and_told_once(
     tmp_path: Path,
 ) -> None:
