@@ -16,6 +16,7 @@ from bot.engine.schedule.phrases.model import (
 )
 from bot.engine.schedule.phrases.words import NUMBER_END, ZH_NUMBER, parse_number
 
+_MAX_CLOCKS = 24
 _PARTS = {
     "凌晨": DayPart.DAWN,
     "清晨": DayPart.AM,
@@ -89,6 +90,8 @@ def add_clock(
     """Add an hour, `before` which it is so many minutes; False if there is no such hour."""
     number = parse_number(hour_text)
     if number is None or number > MIDNIGHT or phrase.instant is not None:
+        return False
+    if len(phrase.clocks) >= _MAX_CLOCKS:
         return False
     hour = int(number)
     if before:

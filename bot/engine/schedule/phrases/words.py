@@ -112,6 +112,8 @@ _SIMPLIFIED = str.maketrans(
     "从开续连结为现这铃圣诞国庆劳动农历运执监统计汇",
 )
 _MAX_DAYS = 100_000
+_MAX_PARTS = 6
+"""Of an amount: seconds to years."""
 _DAYS_IN_MONTH = 30
 
 
@@ -153,7 +155,10 @@ def read_amount(text: str, at: int) -> tuple[Amount, int] | None:
     the place after it."""
     total, end = Amount(), at
     for pattern, read in ((_EN_AMOUNT, _read_english), (_ZH_AMOUNT, _read_chinese)):
-        while match := pattern.match(text, end):
+        for _ in range(_MAX_PARTS):
+            match = pattern.match(text, end)
+            if match is None:
+                break
             amount = read(match)
             if amount is None:
                 return None

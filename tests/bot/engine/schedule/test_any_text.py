@@ -65,6 +65,7 @@ WORDS = [
         "分钟",
         "工作日",
     ),
+    *("starting", "until", "for", "twice", "从", "开始", "直到", "持续", "共3次", "但"),
     *("from 9 to 17", "between 22 and 5", "9点到17点", "working day", "eod", "first thing"),
     *(
         "明天",
@@ -174,6 +175,9 @@ def test_every_message_is_a_request_for_a_time_to_come_or_none(
             "x",
             "点",
             "remind me to x at 9 ",
+            "9点",
+            "1月",
+            "从明天开始",
         ),
     ],
 )
