@@ -15,6 +15,7 @@ from handlers.approvals import show_request
 from handlers.errors import UsageError, UserError
 from handlers.request import CommandRegistry, Reply, Request
 from storage.errors import NotFound
+from storage.records.approvals import Approval
 from storage.records.people import AccountLink, Channel, Member
 
 commands = CommandRegistry("people")
@@ -37,11 +38,18 @@ async def link_account(request: Request) -> Reply:
     word, entry_id, both, *_ = [*request.args.split(), "", "", ""]
     if word.casefold() in _CHOOSE_WORDS:
         return await _choose(request, entry_id, both=both.casefold() in _BOTH_WORDS)
-    approval = await links.use_code(request.args[:_MAX_CODE], request.person, request.chat.id)
-    await show_request(request, approval)
+    approval = await ask_to_link(request, request.args)
     here = approval.chat_id == request.chat.id
     text = words("link.confirm_here" if here else "link.confirm_there")
     return Reply(card=notice_card("", text), data={"approval": approval.id})
+
+
+async def ask_to_link(request: Request, code: str) -> Approval:
+    """Use a code, and show the request for confirmation."""
+    links = request.services.account_links
+    approval = await links.use_code(code[:_MAX_CODE], request.person, request.chat.id)
+    await show_request(request, approval)
+    return approval
 
 
 @commands("unlink", aliases=("取消关联", "解绑"), immediate=True)
@@ -49,13 +57,23 @@ async def unlink_account(request: Request) -> Reply:
     """List the person's accounts, or take one apart or its access away."""
     _check_private(request, "unlink")
     name, _, word = request.args.strip().partition(" ")
-    members = await request.services.people.list_members()
     if not name:
+        members = await request.services.people.list_members()
         own = next(each for each in members if each.person.id == request.person.id)
         return Reply(card=views.accounts_card(own, request.words), data=views.accounts_data(own))
     revoke = word.strip().casefold() in _REVOKE_WORDS
     if word and not revoke:
         raise UsageError("unlink")
+    account = await unlink_named(request, name, revoke=revoke)
+    key = "link.revoked" if revoke else "link.unlinked"
+    text = request.words(key, account=views.account_text(account, request.words))
+    data = {"account": views.account_name(account), "revoked": revoke}
+    return Reply(card=notice_card("", text, tone=CardTone.GOOD), data=data)
+
+
+async def unlink_named(request: Request, name: str, *, revoke: bool) -> tuple[Channel, str]:
+    """Take an account apart, or its access away."""
+    members = await request.services.people.list_members()
     member, account = _find_account(request, members, name)
     links, session = request.services.account_links, request.web_session
     if revoke:
@@ -66,10 +84,7 @@ async def unlink_account(request: Request) -> Reply:
         raise UserError("main_account", account=views.account_name(account))
     await _end_conversations(request, link)
     await link_notifier(request.services).notify()
-    key = "link.revoked" if revoke else "link.unlinked"
-    text = request.words(key, account=views.account_text(account, request.words))
-    data = {"account": views.account_name(account), "revoked": revoke}
-    return Reply(card=notice_card("", text, tone=CardTone.GOOD), data=data)
+    return account
 
 
 async def handle_link_press(

@@ -35,6 +35,19 @@ _CHANGE = Annotated[
     str,
     typer.Argument(metavar="[CHANGE]", help="start, stop, enable or disable; without, the status."),
 ]
+_LINK_CODE = Annotated[
+    str, typer.Argument(metavar="[CODE]", help="Of another account; without, make one. Or: choose.")
+]
+_LINK_MEMORY = Annotated[
+    str, typer.Argument(metavar="[ID]", help="After choose: the memory that is right.")
+]
+_LINK_BOTH = Annotated[str, typer.Argument(metavar="[both]", help="After choose ID: both are.")]
+_ACCOUNT = Annotated[
+    str, typer.Argument(metavar="[ACCOUNT]", help="As in telegram:12345; without, list yours.")
+]
+_HOW = Annotated[
+    str, typer.Argument(metavar="[revoke]", help="revoke: the account loses its access.")
+]
 _GOAL = Annotated[str, typer.Argument(metavar="[GOAL]", help="health-check, evolve or cleanup.")]
 
 
@@ -253,6 +266,15 @@ def add_commands(cli: typer.Typer) -> None:
     cli.command("trace", help=help_text("trace"))(trace)
     cli.command("persona", help=help_text("persona"))(persona)
     add_chat_command(cli, "dashboard", "dashboard", needs_program=True)
+    add_chat_command(
+        cli,
+        "link",
+        "link",
+        optional("code", _LINK_CODE),
+        optional("memory", _LINK_MEMORY),
+        optional("both", _LINK_BOTH),
+    )
+    add_chat_command(cli, "unlink", "unlink", optional("account", _ACCOUNT), optional("how", _HOW))
     add_chat_command(cli, "reload", "reload", needs_program=True)
     cli.command("sessions", help=help_text("sessions"))(sessions)
     add_chat_command(cli, "approvals", "approvals")

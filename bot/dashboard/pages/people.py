@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import FormData
 from starlette.responses import RedirectResponse, Response
 
+from bot.dashboard.pages import approvals
 from bot.dashboard.pages.layout import render_page
 from bot.dashboard.request import DashboardRequest, form_source, form_text, new_source
 from cards import formats
 from cards.actions import ApplyPersonChange, EndWebSession
+from cards.views.account_links import account_name, account_text
 from handlers import people as commands
+from handlers.account_links import ask_to_link, link_account, unlink_named
 from handlers.approvals import settle_approval
 from handlers.errors import UserError
 from storage.errors import NotFound
+from storage.people import LOCAL_WEB_OWNER
 from storage.records.approvals import ApprovalKind
 from storage.records.people import Member, PersonRole
 
@@ -26,7 +31,10 @@ _MAX_USER_AGENT = 120
 _MAX_LISTED = 50
 
 
-async def show_people(request: DashboardRequest) -> Response:
+async def show_people(
+    request: DashboardRequest, *, code: Mapping[str, Any] | None = None
+) -> Response:
+    """`code` is one that was just made to link an account."""
     services = request.services
     members = await services.people.list_members()
     waiting = await services.approvals.list_waiting(by=request.person, chat=None)
@@ -37,6 +45,7 @@ async def show_people(request: DashboardRequest) -> Response:
         request,
         "people",
         new_source=new_source(),
+        code=code,
         members=[_row(each, request) for each in members],
         pairings=[
             {
@@ -67,6 +76,10 @@ async def show_people(request: DashboardRequest) -> Response:
 
 async def change_people(request: DashboardRequest) -> Response:
     form = await request.form()
+    if form_text(form, "order") == "link_code":
+        # Shown here only: an address would stay in the history.
+        command = replace(request.command(form_source(form)), args="")
+        return await show_people(request, code=(await link_account(command)).data)
     return RedirectResponse(await _change(request, form) or _PATH, status_code=303)
 
 
@@ -83,6 +96,11 @@ async def _change(request: DashboardRequest, form: FormData) -> str:
         case "demote" | "remove" as word:
             action = ApplyPersonChange(person_id=which, remove=word == "remove")
             await commands.apply_person_change(command, action, "")
+        case "unlink" | "revoke_account" as word:
+            await unlink_named(command, which, revoke=word == "revoke_account")
+        case "use_link_code" if typed := form_text(form, "code").strip():
+            await ask_to_link(command, typed)
+            return approvals.PATH
         case "end":
             await commands.end_web_sessions(command, EndWebSession(session_id=which))
         case "end_others":
@@ -110,9 +128,13 @@ def _row(member: Member, request: DashboardRequest) -> Mapping[str, Any]:
         "name": formats.single_line(person.name, _MAX_NAME),
         "role": words(f"people.role_{person.role}"),
         "accounts": [
-            words(f"channel.{channel}")
-            + ("" if member.is_local_web_owner else f" {formats.single_line(account, _MAX_NAME)}")
-            for channel, account in member.accounts
+            {
+                "text": account_text(each, words, escaped=False),
+                "name": account_name(each),
+                "is_linked": each in member.joined,
+                "is_revocable": len(member.accounts) > 1 and each != LOCAL_WEB_OWNER,
+            }
+            for each in member.accounts
         ],
         "is_configured": member.is_configured_owner,
         "since": person.created_at,

@@ -111,3 +111,37 @@ async def test_a_token_is_made_on_the_next_page(world: DashboardWorld) -> None:
     assert moved.headers["location"].startswith("/sign-in/")
     assert (await world.client(authorization=f"Bearer {token}").get(PAGE)).status_code == 200
     assert "&lt;i&gt;ci" in (await browser.get(PAGE)).text
+
+
+async def test_accounts_are_linked_and_unlinked_here_and_by_programs(world: DashboardWorld) -> None:
+    browser, api = await world.browser("olga"), "/api/v1/people/me"
+    ann, people = world.program("ann"), world.people
+    page = (await browser.post(PAGE, data={"order": "link_code"})).text
+    found = re.search(r"<b><code>([2-9A-Z]{8})</code></b>", page)
+    assert found is not None
+    code = found[1]
+
+    wrong = await ann.post(f"{api}/links", json={"code": "WRONG"})
+    used = await ann.post(f"{api}/links", json={"code": code})
+    request = used.json()["approval_id"]
+    forbidden = await ann.post(f"/api/v1/approvals/{request}/decision", json={"approve": True})
+    shown = (await browser.get(f"/dashboard/approvals/{request}")).text
+    await browser.post(f"/dashboard/approvals/{request}", data={"decision": "approve"})
+
+    assert [wrong.status_code, used.status_code, forbidden.status_code] == [404, 201, 404]
+    assert "rights of an owner" in shown
+    accounts = (await ann.get(f"{api}/accounts")).json()["accounts"]
+    assert sorted(each["is_linked"] for each in accounts) == [False, True]
+    linked = next(each for each in accounts if each["is_linked"])
+    assert 'value="unlink"' in (await browser.get(PAGE)).text
+    assert (await ann.get(api)).json()["id"] == people["olga"].id
+
+    name = f"{linked['channel']}:{linked['id']}"
+    assert (await browser.post(PAGE, data={"order": "unlink", "which": name})).status_code == 303
+    assert (await ann.get(api)).json()["id"] == people["ann"].id
+    again = await browser.post(PAGE, data={"order": "unlink", "which": name})
+    assert again.status_code == 422
+
+    made = (await ann.post(f"{api}/link-codes")).json()["code"]
+    there = await browser.post(PAGE, data={"order": "use_link_code", "code": made})
+    assert there.headers["location"] == "/dashboard/approvals"
