@@ -58,6 +58,14 @@ _MISSING_ROWS = (
         ),
     ),
     (
+        "account of a link that does not hold",
+        (
+            "SELECT channel || ':' || external_id FROM identities i WHERE brought_by IS NOT NULL"
+            " AND NOT EXISTS (SELECT 1 FROM account_links l WHERE l.joined = i.brought_by"
+            " AND l.kept = i.person_id AND l.state = 'linked')"
+        ),
+    ),
+    (
         "hole in the messages of a session",
         (
             "SELECT session_id FROM messages GROUP BY session_id"

@@ -16,6 +16,7 @@ from cards.actions import (
     ListTasks,
 )
 from cards.catalog import TextCatalog
+from cards.views.account_links import account_text
 from cards.views.backends import connect_button
 from storage.records.people import (
     ApiToken,
@@ -118,7 +119,6 @@ def _connect_block(words: TextCatalog, can_connect: bool) -> model.Block:
 
 
 _MAX_MEMBER_NAME = 60
-_MAX_ACCOUNT = 60
 _MAX_MEMBERS = 40
 _MAX_BUTTONS = 8
 
@@ -170,12 +170,7 @@ def members_data(members: Sequence[Member]) -> Mapping[str, Any]:
 
 def _member_row(member: Member, words: TextCatalog) -> str:
     person = member.person
-    accounts = [
-        words(f"channel.{channel}")
-        if member.is_local_web_owner
-        else f"{words(f'channel.{channel}')} {formats.escape_markdown(external_id, _MAX_ACCOUNT)}"
-        for channel, external_id in member.accounts
-    ]
+    accounts = [account_text(each, words) for each in member.accounts]
     marks = [words(f"people.role_{person.role}"), *accounts]
     if member.is_configured_owner:
         marks.append(words("people.by_setting"))

@@ -77,6 +77,11 @@ def test_a_healthy_home_and_its_backup_are_good(tmp_path: Path) -> None:
         ("DELETE FROM task_graphs", "missing_row", "graph"),
         ("DELETE FROM people", "missing_row", "people"),
         ("DELETE FROM chats", "missing_row", "chats"),
+        (
+            "INSERT INTO identities VALUES ('web', 'x', 'p1', 'p1')",
+            "missing_row",
+            "account of a link",
+        ),
         ("DROP TABLE outbox", "table", "outbox"),
     ],
 )

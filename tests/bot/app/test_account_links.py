@@ -4,11 +4,14 @@ else, and each gets back what they brought."""
 from __future__ import annotations
 
 import asyncio
+import signal
 import tempfile
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -24,6 +27,7 @@ from storage.errors import NotFound, WrongState
 from storage.records.memory import MemoryKind, NewMemoryEntry
 from storage.records.messages import ChatAddress, MessageSender
 from storage.records.people import (
+    AccountLinkState,
     Channel,
     Chat,
     ChatKind,
@@ -283,3 +287,43 @@ async def _take(world: LinkWorld, step: str, one: int, other: int) -> None:
             await world.unlink(one)
     else:
         await world.unlink(one)
+
+
+def test_a_kill_around_a_link_leaves_it_whole_or_undone(tmp_path: Path) -> None:
+    async def prepare() -> LinkWorld:
+        async with link_world(tmp_path, 2) as world:
+            return world
+
+    async def check(world: LinkWorld) -> bool:
+        async with open_database(tmp_path) as db:
+            world.store = build_repositories(db, SystemClock())
+            world.root[world.people[1]] = (await world.person(1)).id
+            await world.check()
+            untold = await world.store.account_links.list_untold()
+            links = [each.state for each in untold]
+            linked = world.root[world.people[1]] == world.people[0]
+            assert (links[-1:] == [AccountLinkState.LINKED]) == linked, "both must still be told"
+            return linked
+
+    world = asyncio.run(prepare())
+    for n in range(4):
+        child = get_context("fork").Process(target=_link_for_ever, args=(tmp_path, world))
+        child.start()
+        time.sleep(0.3 + 0.17 * n)
+        child.kill()
+        child.join()
+        assert child.exitcode == -signal.SIGKILL
+        asyncio.run(check(world))
+
+
+def _link_for_ever(folder: Path, world: LinkWorld) -> None:
+    async def run() -> None:
+        async with open_database(folder) as db:
+            world.store = build_repositories(db, SystemClock())
+            if (await world.person(1)).id != world.people[1]:
+                await world.unlink(1)
+            while True:
+                await world.link(0, 1)
+                await world.unlink(1)
+
+    asyncio.run(run())

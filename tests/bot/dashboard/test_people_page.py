@@ -117,7 +117,7 @@ async def test_accounts_are_linked_and_unlinked_here_and_by_programs(world: Dash
     browser, api = await world.browser("olga"), "/api/v1/people/me"
     ann, people = world.program("ann"), world.people
     page = (await browser.post(PAGE, data={"order": "link_code"})).text
-    found = re.search(r"<b><code>([2-9A-Z]{8})</code></b>", page)
+    found = re.search(r"/link ([2-9A-Z]{8})", page)
     assert found is not None
     code = found[1]
 
