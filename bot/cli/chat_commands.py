@@ -179,6 +179,14 @@ def program_command() -> list[str]:
     return [str(script)] if script.is_file() else [sys.executable, "-m", "bot"]
 
 
+def plain_text(markdown: str) -> str:
+    """As a terminal shows it."""
+    from cards.model import notice_card
+    from cards.render.text import render
+
+    return escape_invisible(render(notice_card("", markdown)).text)
+
+
 def data_directory() -> Path:
     # Imported here so that `--help` stays fast.
     from bot.config.settings import load_settings

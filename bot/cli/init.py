@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bot.cli.chat_commands import plain_text
 from bot.cli.failures import fail, report_start_failures
 from storage.records.system import ModelConnection, ModelKind
 
@@ -221,12 +222,12 @@ def _connect(settings: Settings, new: ModelConnection) -> bool:
             lambda: run_here(settings, lambda: _connect_here(settings, new)),
         )
     except CommandRefused as refused:
-        typer.echo(f"⚠️ {refused}", err=True)
+        typer.echo(f"⚠️ {plain_text(str(refused))}", err=True)
         return False
     if not told["is_connected"]:
-        typer.echo(f"⚠️ {told['found']}\n{told['next_step']}", err=True)
+        typer.echo(plain_text(f"⚠️ {told['found']}\n\n{told['next_step']}"), err=True)
         return False
-    typer.echo(f"✅ {told['found']} The setup is in {settings.home / '.env'}.")
+    typer.echo(f"✅ {plain_text(told['found'])} The setup is in {settings.home / '.env'}.")
     typer.echo("Shiftboss uses it from now on." if "running" in told else "Start it: shiftboss run")
     return True
 

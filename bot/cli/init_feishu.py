@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from bot.cli.chat_commands import plain_text
 from storage.records.feishu_setup import FeishuApp, FeishuCodeState, FeishuSetup, SetupSession
 
 if TYPE_CHECKING:
@@ -98,9 +99,9 @@ def _report(
     except CommandRefused as refused:
         is_connected, told = False, str(refused)
     if not is_connected:
-        typer.echo(f"⚠️ {told.replace('`', '').strip()}", err=True)
+        typer.echo(f"⚠️ {plain_text(told)}", err=True)
         return False
-    typer.echo(f"✅ {(told or done).replace('`', '')} The setup is in {settings.home / '.env'}.")
+    typer.echo(f"✅ {plain_text(told or done)} The setup is in {settings.home / '.env'}.")
     if not is_running:
         typer.echo("Start it: shiftboss run")
     return True
@@ -175,7 +176,7 @@ def _tell(setup: FeishuSetup) -> str:
 def _wants_to_save_again(problem: str) -> bool:
     if not sys.stdin.isatty():
         return False
-    typer.echo(f"⚠️ {problem.replace('`', '')}", err=True)
+    typer.echo(f"⚠️ {plain_text(problem)}", err=True)
     return typer.confirm("Save again?", default=True)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from bot.cli.chat_commands import plain_text
 from bot.cli.failures import fail
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def disconnect_channel(settings: Settings, name: str) -> bool:
             lambda: run_here(settings, _as_owner(settings, leave)),
         )
     except CommandRefused as refused:
-        typer.echo(f"⚠️ {refused}", err=True)
+        typer.echo(f"⚠️ {plain_text(str(refused))}", err=True)
         return False
     typer.echo("Disconnected. Messages for it wait until it is connected again.")
     return True
@@ -100,14 +101,14 @@ def _connect(settings: Settings, token: str, options: TelegramOptions) -> bool:
             settings, there, lambda: run_here(settings, _as_owner(settings, work))
         )
     except CommandRefused as refused:
-        typer.echo(f"⚠️ {refused}", err=True)
+        typer.echo(f"⚠️ {plain_text(str(refused))}", err=True)
         return False
     if not told["is_connected"]:
-        typer.echo(_read_markdown(f"⚠️ {told['found']}\n\n{told['next_step']}"), err=True)
+        typer.echo(plain_text(f"⚠️ {told['found']}\n\n{told['next_step']}"), err=True)
         return False
-    typer.echo(f"✅ {_read_markdown(told['found'])} The token is in {settings.home / '.env'}.")
+    typer.echo(f"✅ {plain_text(told['found'])} The token is in {settings.home / '.env'}.")
     if told["next_step"]:
-        typer.echo(_read_markdown(told["next_step"]))
+        typer.echo(plain_text(told["next_step"]))
     if code := told["code"]:
         link = f"open {code['link']} and press Start, or " if code["link"] else ""
         typer.echo(
@@ -195,13 +196,6 @@ def _as_owner(
     return run
 
 
-def _read_markdown(text: str) -> str:
-    from cards.model import notice_card
-    from cards.render.text import render
-
-    return render(notice_card("", text)).text
-
-
 def _get_channel(program: RunningProgram) -> dict[str, Any]:
     from bot.cli.local_execution import post_json
 
@@ -218,7 +212,7 @@ def _wait_for_message(program: RunningProgram, seconds: int) -> None:
         if channel["state"] != told:
             told = channel["state"]
             mark = "⚠️" if channel["has_problem"] else "…"
-            typer.echo(f"{mark} {_read_markdown(told)}")
+            typer.echo(f"{mark} {plain_text(told)}")
         code = channel["owner_code"]
         if channel["people"] and not (code and not code["owner"]):
             name = code["owner"] if code else channel["people"][0]

@@ -111,8 +111,16 @@ def decode_text(data: bytes) -> str:
         raise UnreadableWorkflowFile("not_utf8", at=error.start) from error
 
 
-def write_file(folder: Path, name: str, text: str, *, replace: bool) -> str:
-    """Write atomically and return the file's name.
+def write_file(
+    folder: Path,
+    name: str,
+    text: str,
+    *,
+    replace: bool,
+    check: Callable[[], None] = lambda: None,
+) -> str:
+    """Write atomically and return the file's name. `check` is called at the last moment; what it
+    raises leaves everything as it is.
 
     Raises FileExistsError if another file of that name exists and `replace` is False. Other files
     of the name, and what a crash has left of a write, are deleted after it: one caller at a time.
@@ -132,6 +140,8 @@ def write_file(folder: Path, name: str, text: str, *, replace: bool) -> str:
             opened.write(data)
             opened.flush()
             os.fsync(opened.fileno())
+            # Somebody's editor may have saved the file while this was written.
+            check()
             _put_in_place(new, folder / file, data, replace=replace)
         finally:
             new.unlink(missing_ok=True)
@@ -430,10 +440,13 @@ class WorkflowLibrary:
             raise WorkflowRefused(WorkflowRefusalReason.UNKNOWN, name)
 
     def _save(self, name: str, text: str, replace: bool, based_on: str) -> None:
-        with self._write_lock:
+        def check() -> None:
             if based_on and self._is_changed(name, based_on, new=_written_text(text)):
                 raise WorkflowRefused(WorkflowRefusalReason.CHANGED, name)
-            write_file(self._folder, name, text, replace=replace or bool(based_on))
+
+        with self._write_lock:
+            check()
+            write_file(self._folder, name, text, replace=replace or bool(based_on), check=check)
 
     def _delete(self, name: str, based_on: str) -> bool:
         with self._write_lock:

@@ -232,6 +232,24 @@ async def test_a_change_replaces_only_the_text_that_it_is_based_on(
     assert list((tmp_path / "workflows").iterdir()) == []
 
 
+async def test_a_file_that_an_editor_saves_while_a_change_is_written_is_kept(
+    library: WorkflowLibrary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_workflow(tmp_path, "research.yaml")
+    seen = (await library.read_source("research")).hash
+    flush = os.fsync
+
+    def save_meanwhile(handle: int) -> None:
+        flush(handle)
+        path.write_text("theirs", encoding="utf-8")
+
+    monkeypatch.setattr("bot.engine.workflow.named_workflows.os.fsync", save_meanwhile)
+    with pytest.raises(WorkflowRefused, match="changed"):
+        await library.save("research", GOOD, based_on=seen)
+
+    assert [each.read_text("utf-8") for each in path.parent.iterdir()] == ["theirs"]
+
+
 async def test_of_many_who_change_one_text_at_once_one_is_first(
     library: WorkflowLibrary, tmp_path: Path
 ) -> None:
