@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -12,6 +13,8 @@ from urllib.parse import quote, urlsplit
 from jinja2 import Environment, StrictUndefined
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markupsafe import Markup
 
@@ -23,6 +26,13 @@ from cards.formats import clean_line, drop_surrogates, strip_controls
 _FILES_PREFIX = "files/"
 _MAX_DEPTH = 5
 _MAX_PILLS = 4
+_MAX_MATH_LINES = 60
+_MATH_BLOCKS = {"$$": "$$", "\\[": "\\]"}
+_MATH_INLINE = re.compile(
+    # One letter, or something that no amount of money has.
+    r"\$\$([^$\n]{1,500})\$\$|\\\((.{1,500}?)\\\)|\\\[(.{1,500}?)\\\]"
+    r"|\$([A-Za-z]|(?=[^\s$])(?=[^$\n]{0,300}[\\^_={}])[^$\n]{0,300}[^\s$\\])\$(?!\w)"
+)
 _SAFE_SCHEMES = frozenset({"http", "https", "mailto"})
 
 
@@ -202,6 +212,8 @@ def _parser() -> MarkdownIt:
     parser.add_render_rule("td_open", _cell_open)
     parser.add_render_rule("table_open", lambda *_: '<div class="table" tabindex="0"><table>')
     parser.add_render_rule("table_close", lambda *_: "</table></div>")
+    parser.block.ruler.before("fence", "math", _math_block, {"alt": ["paragraph", "list"]})
+    parser.inline.ruler.before("escape", "math", _math_inline)
     return parser
 
 
@@ -218,6 +230,41 @@ def _link_open(
     tokens[index].attrSet("target", "_blank")
     tokens[index].attrSet("rel", "noopener noreferrer nofollow")
     return renderer.renderToken(tokens, index, options, {})
+
+
+def _math_block(state: StateBlock, first: int, last: int, silent: bool) -> bool:
+    """Formulas keep their LaTeX, which Markdown would read as emphasis and escapes: a block of code
+    to copy. Drawing it takes fonts and a program of others in the page."""
+    if state.is_code_block(first):
+        return False
+    start = state.bMarks[first] + state.tShift[first]
+    opening = state.src[start : start + 2]
+    if opening not in _MATH_BLOCKS:
+        return False
+    for line in range(first, min(last, first + _MAX_MATH_LINES)):
+        end = state.src[state.bMarks[line] : state.eMarks[line]].rstrip()
+        if line == first:
+            end = end.lstrip()[2:]
+        if not end.endswith(_MATH_BLOCKS[opening]):
+            continue
+        if not silent:
+            text = state.getLines(first, line + 1, state.blkIndent, keepLastLF=True).strip()
+            token = state.push("fence", "code", 0)
+            token.content, token.info = f"{text[2:-2].strip()}\n", "latex"
+            token.map = [first, line + 1]
+            state.line = line + 1
+        return True
+    return False
+
+
+def _math_inline(state: StateInline, silent: bool) -> bool:
+    found = _MATH_INLINE.match(state.src, state.pos, state.posMax)
+    if found is None:
+        return False
+    if not silent:
+        state.push("code_inline", "code", 0).content = next(filter(None, found.groups())).strip()
+    state.pos = found.end()
+    return True
 
 
 def _image_as_link(

@@ -317,3 +317,33 @@ def test_tone_and_title_are_on_the_card() -> None:
     card = page(DividerBlock(), title="Failed", tone=CardTone.BAD).all("article")[0]
     assert card["data-tone"] == "bad"
     assert card["aria-label"] == "Failed"
+
+
+@pytest.mark.parametrize(
+    ("markdown", "shown"),
+    [
+        (
+            "$$\n\\frac{a_1}{b_1} * c_2 * d\n$$",
+            '<code class="language-latex">\\frac{a_1}{b_1} * c_2 * d',
+        ),
+        ("so\n\\[ x_1 \\\\ x_2 \\]\nend", '<code class="language-latex">x_1 \\\\ x_2'),
+        ("- $$a^2$$", '<code class="language-latex">a^2'),
+        (
+            "with $x_1*y_1*z$ and \\(a_b\\), $n$",
+            "with <code>x_1*y_1*z</code> and <code>a_b</code>, <code>n</code>",
+        ),
+        ("it costs $5 and *then* $6", "it costs $5 and <em>then</em> $6"),
+        ("from $HOME to $PATH", "from $HOME to $PATH"),
+        ("$$ not closed *here*", "$$ not closed <em>here</em>"),
+        ("`$a_1$` stays", "<code>$a_1$</code> stays"),
+        ("$<b>_1$", "<code>&lt;b&gt;_1</code>"),
+        ("```mermaid\ngraph TD; A-->B\n```", '<code class="language-mermaid">graph TD; A--&gt;B'),
+    ],
+)
+def test_formulas_and_diagrams_are_kept_as_they_were_written(markdown: str, shown: str) -> None:
+    assert shown in render_markdown(markdown)
+
+
+def test_long_text_that_looks_like_formulas_takes_no_time() -> None:
+    for text in ("$" * 5_000, "$_" * 5_000, "\\(" * 5_000, "\\[\n" * 5_000, "$a_" * 5_000):
+        render_markdown(text)
