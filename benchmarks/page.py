@@ -27,9 +27,9 @@ _SECTIONS: Mapping[Section, str] = {
     Section.PROGRAM: """\
 The real program as its users start it, with its own database and both channels.
 
-What keeps it small: each platform's library is loaded only where that platform is configured, of
-`lark-oapi` only the frame codec, the model libraries at the first model call, and Alembic only when
-there is something to migrate. Nothing polls: dispatcher, outbox and notifier sleep on events.
+What keeps it small: each platform's library is loaded only where that platform is configured,
+the model libraries at the first model call, and Alembic only when there is something to migrate.
+Nothing polls: dispatcher, outbox and notifier sleep on events.
 """,
     Section.CORE: """\
 The real store, dispatcher, runner and cards in one process, and a worker that answers at once.

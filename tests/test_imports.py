@@ -67,7 +67,7 @@ HTTPX = {"certifi", "httpcore", "httpx"}
 """Not pygments and rich, which its own command line brings where they are installed."""
 
 TELEGRAM = HTTPX | {"telegram", "telegramify_markdown"}
-FEISHU = HTTPX | {"google", "lark_oapi"}
+FEISHU = HTTPX
 MODELS = {
     *("anthropic", "openai", "pydantic_ai", "genai_prices", "httpx2", "numpy", "opentelemetry"),
     *("mcp", "mcp_types", "cryptography", "jsonschema"),

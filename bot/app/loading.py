@@ -7,19 +7,24 @@ import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from types import ModuleType
 
 _M_ARENA_MAX = -8
 """As in glibc's malloc.h."""
+_UNUSED = {
+    "uvicorn.main": ("Server", "main", "run"),
+    "apscheduler.executors.pool": ("ThreadPoolExecutor", "ProcessPoolExecutor"),
+}
+"""What other modules import from them. Who wants uvicorn's server has it from `uvicorn.server`."""
 
 
 @contextmanager
 def loading_modules() -> Iterator[None]:
     """Modules loaded inside are looked at by garbage collection once at the end, instead of again
-    and again: a tenth of a start. httpx's own command line, which would load rich and pygments
-    (3 MiB), is left out."""
+    and again: a tenth of a start."""
     _share_arena()
     gc.disable()
-    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # None is "not there"
+    _leave_out()
     try:
         yield
     finally:
@@ -27,6 +32,17 @@ def loading_modules() -> Iterator[None]:
         gc.collect(0)
         gc.freeze()
         gc.enable()
+
+
+def _leave_out() -> None:
+    """Parts of libraries that they load and we never use: the command lines of httpx (with rich and
+    pygments, 3 MiB) and of uvicorn (with click, 1 MiB), and the pools of threads and processes of
+    APScheduler (with multiprocessing, 1 MiB), whose scheduler here runs on the event loop."""
+    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # None is "not there"
+    for name, exported in _UNUSED.items():
+        module = ModuleType(name)
+        module.__dict__.update(dict.fromkeys(exported))
+        sys.modules.setdefault(name, module)
 
 
 def _share_arena() -> None:

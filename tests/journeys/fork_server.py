@@ -49,7 +49,6 @@ _PRELOADED = (
     "apscheduler.schedulers.asyncio",
     "apscheduler.triggers.date",
     "httpcore",
-    "lark_oapi.ws.pb.pbbp2_pb2",
     "telegramify_markdown.rich",
     "uvicorn.lifespan.off",
     "uvicorn.protocols.http.auto",

@@ -1,20 +1,13 @@
-"""The Feishu long connection: connects, reads and acknowledges protobuf frames, and reconnects.
-Imports only the SDK's frame module: the whole SDK takes three seconds and 160 MiB."""
+"""The Feishu long connection: connects, receives and acknowledges events, and reconnects."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import importlib
 import json
 import logging
-import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.util import find_spec
-from types import ModuleType
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -27,140 +20,14 @@ from bot.transports.feishu.api import (
     FeishuErrorKind,
     is_loopback,
 )
+from bot.transports.feishu.frames import (
+    FeishuFrame,
+    FeishuFrameAssembler,
+    encode_ack,
+    encode_ping,
+    parse_frame,
+)
 from storage.errors import StoreUnavailable
-
-# The last one would search for namespace packages with setuptools, which takes 60 ms.
-_EMPTY_PACKAGES = ("lark_oapi", "lark_oapi.ws", "lark_oapi.ws.pb", "lark_oapi.ws.pb.google")
-
-
-@cache
-def frame_class() -> Any:
-    """The SDK's `Frame` message class."""
-    return _load_frame_module().Frame
-
-
-@cache
-def decode_error() -> type[Exception]:
-    """Exception raised for invalid frames."""
-    _load_frame_module()
-    message = importlib.import_module("lark_oapi.ws.pb.google.protobuf.message")
-    error: type[Exception] = message.DecodeError
-    return error
-
-
-def _load_frame_module() -> ModuleType:
-    for name in _EMPTY_PACKAGES:
-        if name not in sys.modules:
-            sys.modules[name] = _empty_package(name)
-    return importlib.import_module("lark_oapi.ws.pb.pbbp2_pb2")
-
-
-def _empty_package(name: str) -> ModuleType:
-    """An empty package as import parent, so that its `__init__` does not run."""
-    spec = find_spec(name)
-    if spec is None:
-        raise ModuleNotFoundError(name)
-    module = ModuleType(name)
-    module.__path__ = list(spec.submodule_search_locations or ())
-    module.__spec__ = spec
-    return module
-
-
-_CONTROL, _DATA = 0, 1
-_PART_LIFETIME = 5.0
-_MAX_PARTS = 1000
-_MAX_PENDING_PAYLOADS = 100
-
-
-class FeishuFrameError(ValueError):
-    """Invalid frame."""
-
-
-@dataclass(frozen=True, slots=True)
-class FeishuFrame:
-    """One frame; `raw` is the protobuf message, which an acknowledgement echoes."""
-
-    raw: Any
-    headers: Mapping[str, str]
-    payload: bytes
-
-    @property
-    def is_pong(self) -> bool:
-        return self.raw.method == _CONTROL and self.headers.get("type") == "pong"
-
-    @property
-    def is_data(self) -> bool:
-        return bool(self.raw.method == _DATA)
-
-
-def parse_frame(data: bytes) -> FeishuFrame:
-    raw = frame_class()()
-    try:
-        raw.ParseFromString(data)
-    except (decode_error(), ValueError) as error:
-        raise FeishuFrameError("not a frame") from error
-    headers = {header.key: header.value for header in raw.headers}
-    return FeishuFrame(raw, headers, raw.payload)
-
-
-def encode_ping(service: int) -> bytes:
-    raw = frame_class()(SeqID=0, LogID=0, service=service, method=_CONTROL)
-    _add_header(raw, "type", "ping")
-    data: bytes = raw.SerializeToString()
-    return data
-
-
-def encode_ack(
-    frame: FeishuFrame, answer: Mapping[str, Any] | None, *, code: int, took_ms: int
-) -> bytes:
-    """The frame echoed with its result; `answer` is the toast of a card press."""
-    body: dict[str, Any] = {"code": code}
-    if answer is not None:
-        text = json.dumps(answer, ensure_ascii=False)
-        body["data"] = base64.b64encode(text.encode("utf-8", "replace")).decode()
-    _add_header(frame.raw, "biz_rt", str(took_ms))
-    frame.raw.payload = json.dumps(body).encode()
-    data: bytes = frame.raw.SerializeToString()
-    return data
-
-
-class FeishuFrameAssembler:
-    """Joins payloads sent in parts; incomplete ones are dropped after five seconds."""
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._parts: dict[str, tuple[float, dict[int, bytes]]] = {}
-
-    def add(self, frame: FeishuFrame) -> bytes | None:
-        """The payload, once it is complete."""
-        try:
-            total = int(frame.headers.get("sum", "1") or 1)
-            number = int(frame.headers.get("seq", "0") or 0)
-        except ValueError as error:
-            raise FeishuFrameError("part numbers are no numbers") from error
-        if total <= 1:
-            return frame.payload
-        if total > _MAX_PARTS or not 0 <= number < total:
-            raise FeishuFrameError(f"part {number} of {total}")
-        return self._collect(frame.headers.get("message_id", ""), total, number, frame.payload)
-
-    def _collect(self, message_id: str, total: int, number: int, part: bytes) -> bytes | None:
-        now = self._now()
-        self._parts = {k: v for k, v in self._parts.items() if v[0] > now}
-        if message_id not in self._parts and len(self._parts) >= _MAX_PENDING_PAYLOADS:
-            raise FeishuFrameError("too many unfinished payloads")
-        _, parts = self._parts.get(message_id, (0.0, {}))
-        parts[number] = part
-        if len(parts) < total:
-            self._parts[message_id] = (now + _PART_LIFETIME, parts)
-            return None
-        self._parts.pop(message_id, None)
-        return b"".join(parts[index] for index in sorted(parts))
-
-
-def _add_header(raw: Any, key: str, value: str) -> None:
-    raw.headers.add(key=key, value=value)
-
 
 log = logging.getLogger(__name__)
 

@@ -38,7 +38,6 @@ from bot.transports.feishu.incoming import FeishuEventHandler
 from bot.transports.feishu.long_connection import (
     FeishuConnectionRefused,
     FeishuLongConnection,
-    frame_class,
 )
 from bot.transports.feishu.messages import FeishuFiles, FeishuMessages
 from bot.transports.limited_dict import LimitedDict
@@ -149,8 +148,6 @@ class FeishuTransport:
         )
 
     async def start(self, stack: AsyncExitStack) -> None:
-        # Load the generated protobuf module now rather than at the first message.
-        await asyncio.to_thread(frame_class)
         # Not entered as a context manager: crash recovery may have used the client already.
         stack.push_async_callback(self._client.aclose)
         stack.push_async_callback(self._streams.close)

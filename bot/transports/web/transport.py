@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp
+from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import Server
 
 from bot.transports.ports import CommandMenu, DeliveryResult, InboxPort, OutboundMessage
 from bot.transports.web.access import (
@@ -122,13 +123,13 @@ class BoundedConnection(H11Protocol):
         self.transport.abort()
 
 
-class EmbeddedServer(uvicorn.Server):
+class EmbeddedServer(Server):
     """Serves until `stop` is set. uvicorn's own loop would intercept SIGTERM and poll ten times a
     second."""
 
     def __init__(self, app: ASGIApp) -> None:
         super().__init__(
-            uvicorn.Config(
+            Config(
                 app,
                 lifespan="off",
                 log_config=None,

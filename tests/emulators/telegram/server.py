@@ -9,10 +9,11 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, TypeAlias
 
-import uvicorn
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
+from uvicorn.config import Config
+from uvicorn.server import Server
 
 from tests.emulators.telegram.errors import TelegramApiError, too_many_requests
 from tests.emulators.telegram.faults import (
@@ -165,7 +166,7 @@ class BotApi:
             raise too_many_requests(math.ceil(left))
 
 
-class QuietServer(uvicorn.Server):
+class QuietServer(Server):
     """uvicorn inside the test's loop, without its signal handlers."""
 
     @contextlib.contextmanager
@@ -184,7 +185,7 @@ def listen() -> socket.socket:
 
 def make_server(world: TelegramState) -> QuietServer:
     return QuietServer(
-        uvicorn.Config(
+        Config(
             BotApi(world),
             log_config=None,
             access_log=False,
