@@ -17,7 +17,7 @@ from bot.config.origins import find_origins, is_secret, list_options, write_valu
 from bot.config.settings import BadSettings, Settings, load_with_env_file
 from bot.setup.settings_reload import SettingsReloader
 from cards import formats
-from cards.views.system import settings_card
+from cards.views.system import FAULT_SEPARATOR, settings_card
 from handlers.errors import UserError
 from storage.db import finish_despite_cancel
 from storage.records.system import (
@@ -247,4 +247,4 @@ def _write(reloader: SettingsReloader, changes: Mapping[str, str]) -> Settings:
 
 
 def _told(faults: tuple[str, ...]) -> str:
-    return " · ".join(formats.code_text(each, 300) for each in faults[:5])
+    return FAULT_SEPARATOR.join(formats.code_text(each, 300) for each in faults[:5])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,6 +30,26 @@ _MAX_NAME, _MAX_RECEIVED_TEXT = 40, 60
 _PERCENT = 100
 _ENDED_STATUSES = (TaskStatus.COMPLETED, TaskStatus.FAILED)
 
+_SETTING_FAULTS = tuple(
+    (re.compile(f"(?:{pattern})$"), key)
+    for pattern, key in (
+        (r"Input should be a valid integer\b.*", "integer"),
+        (r"Input should be a valid number\b.*", "number"),
+        (r"Input should be a valid boolean\b.*", "boolean"),
+        (r"Input should be greater than or equal to (?P<n>\S+)", "least"),
+        (r"Input should be greater than (?P<n>\S+)", "more"),
+        (r"Input should be less than or equal to (?P<n>\S+)", "most"),
+        (r"Input should be (?P<choices>'.+)", "choice"),
+        (r"'[^']*' is not of the form 23:00-08:00", "hours"),
+        (r"'[^']*' is not of the form telegram:123 or feishu:ou_x", "owner"),
+        (r"'[^']*' is not of the form anthropic:<model>, .*", "model"),
+        (r"there is no time zone .*", "zone"),
+        (r"must begin with http:// or https://", "address"),
+        (r"'[^']*' is not an absolute path", "path"),
+    )
+)
+FAULT_SEPARATOR = " · "
+"""Between several of them in one fact of an error."""
 _MAX_LINES = 10
 _MAX_LINE = 200
 
@@ -281,7 +302,8 @@ def backup_failed_card(reason: str, words: TextCatalog) -> Card:
 def settings_card(reading: SettingsReading, words: TextCatalog) -> Card:
     """The changes that reading the settings again has made: names, never values."""
     if reading.faults:
-        lines = [formats.escape_markdown(each, _MAX_LINE) for each in reading.faults]
+        told = (setting_fault_text(each, words) for each in reading.faults)
+        lines = [formats.escape_markdown(each, _MAX_LINE) for each in told]
         listed = _listed(words("settings.faults"), lines)
         note = NoteBlock(words("settings.kept"))
         return titled_card(words("settings.refused"), listed, note, tone=CardTone.WARN)
@@ -294,6 +316,16 @@ def settings_card(reading: SettingsReading, words: TextCatalog) -> Card:
     if not blocks:
         return titled_card(words("settings.same"))
     return titled_card(words("settings.title"), *blocks)
+
+
+def setting_fault_text(fault: str, words: TextCatalog) -> str:
+    """A fault of the settings, which is told in English, in the reader's words where it is one of
+    the frequent ones. It begins with the setting's name and file."""
+    for pattern, key in _SETTING_FAULTS:
+        if found := pattern.search(fault):
+            told = words(f"settings.fault.{key}", **found.groupdict())
+            return f"{fault[: found.start()]}{told}"
+    return fault
 
 
 def _listed(title: str, lines: Sequence[str]) -> TextBlock:

@@ -12,6 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from bot.dashboard.pages.layout import render_page
 from bot.dashboard.request import DashboardRequest, form_text
 from cards import formats
+from cards.views.system import FAULT_SEPARATOR, setting_fault_text
 from handlers.errors import UserError
 from storage.records.system import SettingChange, SettingView
 
@@ -47,7 +48,11 @@ async def save_settings(request: DashboardRequest) -> Response:
         if changes:
             await editor.change(changes, seen=form_text(form, "seen"))
     except UserError as error:
-        failure = tuple(words(f"error.{error.key}.{each}", **error.facts) for each in _PARTS)
+        facts = error.facts
+        if faults := str(facts.get("faults", "")):
+            told = (setting_fault_text(each, words) for each in faults.split(FAULT_SEPARATOR))
+            facts = {**facts, "faults": FAULT_SEPARATOR.join(told)}
+        failure = tuple(words(f"error.{error.key}.{each}", **facts) for each in _PARTS)
         return await _render(request, given, failure=failure)
     names = quote(",".join(changes) or "-")
     group = quote(request.http.query_params.get("group", ""))
@@ -78,7 +83,10 @@ async def _render(
         restart=("goes_on" if before == listed.revision else "done") if before else "",
         revision=listed.revision,
         file=next((each.value for each in listed.settings if each.field == "home"), "") + "/.env",
-        faults=[formats.clean_line(each)[:_MAX_SHOWN] for each in listed.faults],
+        faults=[
+            formats.clean_line(setting_fault_text(each, request.words))[:_MAX_SHOWN]
+            for each in listed.faults
+        ],
         saved=", ".join(each for each in saved.split(",") if each in known),
         was_same=saved == "-",
         failure=failure,

@@ -351,6 +351,19 @@ async def test_an_app_by_hand_is_tried_first_and_then_what_it_lacks_is_listed(
     assert "Everything is set" in fine
     assert feishu.app_secret not in lacks + fine
 
+    await wait_until(lambda: bool(feishu.long.connections))
+    setup = (await browser.get("/dashboard/setup")).text
+    pattern = r'name="seen" value="(\w+)"><button name="disconnect" value="feishu"'
+    leave = {"disconnect": "feishu", "seen": re.findall(pattern, setup)[0]}
+    stale = await browser.post("/dashboard/setup", data={**leave, "seen": "0" * 16})
+    assert stale.status_code == 422
+    assert Channel.FEISHU in world.core.transports
+    assert (await browser.post("/dashboard/setup", data=leave)).status_code == 303
+    await wait_until(lambda: not feishu.long.connections)
+    assert Channel.FEISHU not in world.core.transports
+    assert "FEISHU_APP" not in read_env(world)
+    assert "disconnect" not in (await browser.get("/dashboard/setup")).text
+
 
 async def test_what_feishu_does_not_tell_is_not_called_done(
     world: DashboardWorld, feishu: FeishuEmulator

@@ -246,6 +246,31 @@ async def test_the_second_of_two_tabs_is_told_and_changes_nothing(world: Dashboa
     assert world.core.engine.dispatcher.slots == 5
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("SHIFTBOSS_SLOTS", "many", "必须是整数"),
+        ("SHIFTBOSS_SLOTS", "0", "不能小于 1"),
+        ("SHIFTBOSS_CLI_HOURS", "0", "必须大于 0"),
+        ("SHIFTBOSS_HELPERS", "99", "不能大于 32"),
+        ("SHIFTBOSS_QUIET_HOURS", "night", "必须是时间段"),
+        ("SHIFTBOSS_OWNERS", "me", "必须是 telegram:123"),
+        ("SHIFTBOSS_TIMEZONE", "Mars/Base", "没有这个时区"),
+        ("SHIFTBOSS_TOOLS_FOLDERS", "here", "必须是绝对路径"),
+        ("SHIFTBOSS_SEARXNG_URL", "ftp://x", "必须以 http:// 或 https:// 开头"),
+    ],
+)
+async def test_a_wrong_value_is_told_in_the_language_of_the_page(
+    world: DashboardWorld, name: str, value: str, told: str
+) -> None:
+    browser = await world.browser("olga")
+
+    page = await browser.post(f"{PAGE}?language=zh", data={name: value, f"was:{name}": ""})
+
+    assert page.status_code == 422
+    assert f"{name} in {env_file(world)}: {told}" in page.text
+
+
 async def test_a_form_that_changes_nothing_writes_nothing(world: DashboardWorld) -> None:
     browser, before = await world.browser("olga"), env_file(world).stat()
     form = {"SHIFTBOSS_SLOTS": "4", "was:SHIFTBOSS_SLOTS": "4", "SHIFTBOSS_HOME": "/", "x": HOSTILE}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import httpx
@@ -13,8 +16,18 @@ import pytest
 
 from bot.config.server_dates import note_response
 from bot.engine.autonomy.check import SelfCheck
-from bot.engine.autonomy.doctor import DoctorService
+from bot.engine.autonomy.doctor import (
+    CodingCliProbe,
+    DoctorService,
+    HostProbe,
+    ModelCallProbe,
+    RemarkProbe,
+    describe_buttons,
+)
+from bot.engine.llm.backend import OFFLINE_NAME
 from storage.records.autonomy import HealthFinding, HealthReport
+from storage.records.people import Channel
+from storage.records.system import BackendHealth, BackendReport, ModelChoice
 from tests.builders import NOW, make_person
 
 
@@ -114,3 +127,64 @@ async def test_a_network_without_answers_is_told() -> None:
 
     texts = [each.text for result in report.results for each in result.findings]
     assert texts == ["telegram_unreachable", "network_silent"]
+
+
+class Raising:
+    name = "telegram"
+
+    async def find(self) -> Sequence[HealthFinding]:
+        raise RuntimeError("planted")
+
+
+async def no_proof(key: str) -> None:
+    return None
+
+
+async def broken_cli(name: str) -> BackendReport:
+    broken = BackendHealth(name=name, problem="backend.cli_garbage", is_cli=True)
+    return BackendReport(backends=(broken,), default=name)
+
+
+def no_model() -> SelfCheck:
+    offline = ModelChoice(backend=OFFLINE_NAME, model="")
+    return ModelCallProbe(
+        gateway=cast("Any", None),
+        db=cast("Any", None),
+        choices=lambda: (offline,),
+        account=cast("Any", None),
+        is_api=lambda _: False,
+    )
+
+
+def no_press() -> SelfCheck:
+    store = cast("Any", SimpleNamespace(get=no_proof))
+    read = partial(describe_buttons, store, Channel.TELEGRAM, lambda: NOW)
+    return RemarkProbe(name="telegram", read=read)
+
+
+@pytest.mark.parametrize(
+    ("plant", "found"),
+    [
+        (Raising, "check_raised"),
+        (no_model, "model_none"),
+        (no_press, "buttons_unproven"),
+        (lambda: CodingCliProbe(report=broken_cli, in_use=lambda: ("codex",)), "cli_fails"),
+    ],
+)
+async def test_a_planted_fault_is_found(plant: Callable[[], SelfCheck], found: str) -> None:
+    report = await examine(plant())
+
+    assert [each.text for each in report.results[0].findings] == [found]
+
+
+async def test_a_machine_without_git_and_an_open_directory_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "shiftboss.db").touch(0o644)
+    tmp_path.chmod(0o700)
+
+    report = await examine(HostProbe(home=tmp_path, version="1"))
+
+    told = [each.text for each in report.results[0].findings]
+    assert told == ["versions", "home_readable", "git_missing"]
