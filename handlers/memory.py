@@ -26,7 +26,7 @@ from storage.records.memory import (
     MemoryMatch,
     MemoryPage,
 )
-from storage.records.messages import IncomingMessage
+from storage.records.messages import DeliveryUrgency, IncomingMessage
 from storage.records.people import ChatMemory
 
 _MAX_LINE = 200
@@ -466,6 +466,20 @@ async def withhold_where_off(request: Request) -> None:
         await request.services.memory.withhold(
             request.chat, ConsentRequest.THIS, source=request.source
         )
+
+
+async def heed_consent_in_task(request: Request) -> None:
+    """Withhold the words of a task that ask not to be remembered, and say what becomes of it."""
+    memory = request.services.memory
+    if memory.find_consent_request(request.args) is None:
+        return
+    await memory.withhold(request.chat, ConsentRequest.THIS, source=request.source)
+    await request.services.courier.send(
+        request.chat.id,
+        notice_card("", request.words("memory.withheld_task")),
+        key=f"{request.answer_ref.key}:withheld",
+        urgency=DeliveryUrgency.ANSWER,
+    )
 
 
 async def switch_memory(request: Request, memory: ChatMemory) -> Reply:

@@ -491,6 +491,8 @@ class Router:
         if isinstance(meaning, CommandMessage):
             command_request = _with_directives(request, meaning.args, meaning.directives)
             await memory.withhold_where_off(command_request)
+            if meaning.command.name == "run":
+                await memory.heed_consent_in_task(command_request)
             return await meaning.command.handler(command_request)
         message_request = _with_directives(request, meaning.text, meaning.directives)
         reply = await memory.heed_consent(message_request, incoming)

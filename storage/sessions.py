@@ -152,7 +152,7 @@ class SessionRepo:
         open_ones = (_S.key == key, _S.closed_at.is_(None))
         closed = await tx.execute(update(schema.sessions).where(*open_ones).values(closed_at=now))
         if closed.rowcount:
-            await erase_ended_conversation(tx, key)
+            await erase_ended_conversation(tx, key, now=now)
         return closed.rowcount > 0
 
     async def append_messages(

@@ -555,5 +555,5 @@ def _background_services(
         *build_memory_services(
             settings, store, clock, writing, publisher=shared.publisher, courier=shared.courier
         ),
-        build_eraser(settings, store, clock, shared.gateway),
+        build_eraser(settings, store, clock, shared.gateway, workers.redactor),
     )

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 
+from bot.app.backup_source import backup_source
 from bot.app.lifecycle import AppService
 from bot.app.memory_retrieval import build_embedding_index, build_retriever
 from bot.app.parts import MemoryRetrieval, MemoryWriting
@@ -16,6 +17,7 @@ from bot.engine.agent.background_calls import BackgroundModelCalls
 from bot.engine.agent.memory_hooks import MemoryBriefing
 from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.agent.worker_context import ContextBlock
+from bot.engine.llm.acp.agent_config import AcpAgentsFile
 from bot.engine.memory import episodes, maintenance
 from bot.engine.memory.admission import AdmissionAuditor, AdmissionPreset
 from bot.engine.memory.candidate_review import CandidateApprovalRequester
@@ -43,8 +45,10 @@ from bot.engine.memory.retriever import (
     AssociationLinker,
 )
 from bot.engine.memory.service import MemoryService
+from bot.engine.memory.withheld_files import WithheldFileEraser
 from bot.engine.memory.worker_proposals import PageEditReviewer
 from bot.engine.memory.writer import MemoryWriter
+from bot.engine.redaction import SecretMasker
 from bot.engine.tasks.approvals import ApprovalCardPublisher
 from bot.setup.live_models import LiveModels
 from bot.transports.outbox import OutboxCourier
@@ -148,6 +152,7 @@ def build_memory_writing(
         chat_of=store.people.get_chat,
         person_of=store.people.get,
         recorder=recorder,
+        withheld=WithheldTurnRepo(store.db),
         record_outcome=retrieval.usage.record_task_outcome,
     )
     index = retrieval.embedding_index
@@ -320,14 +325,26 @@ def build_memory_services(
 
 
 def build_eraser(
-    settings: Settings, store: RepositorySet, clock: Clock, gateway: ModelGateway
+    settings: Settings,
+    store: RepositorySet,
+    clock: Clock,
+    gateway: ModelGateway,
+    masker: SecretMasker,
 ) -> WithheldTurnEraser:
+    agents = AcpAgentsFile(settings.home)
     return WithheldTurnEraser(
         db=store.db,
         withheld=WithheldTurnRepo(store.db),
         sessions=store.sessions,
         max_idle=timedelta(minutes=settings.memory.session_idle_minutes),
         close_session=gateway.close_session,
+        files=WithheldFileEraser(
+            home=settings.home,
+            agents=lambda: agents.current().by_name,
+            source=backup_source(settings, masker=masker),
+            folder=settings.backup_folder,
+            now=clock.now,
+        ),
         now=clock.now,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +16,7 @@ from storage.memory_schema import context_items, message_texts, summaries, summa
 from storage.messages.inbox import inbox_row_from
 from storage.records.messages import InboxId, InboxRow, InboxState, OutboxState
 from storage.records.people import ChatId
+from storage.records.tasks import TaskId, TaskStatus
 
 _PREFIX = "withheld:"
 _CHAT = "chat:"
@@ -23,10 +24,17 @@ _WORDLESS: Mapping[str, Mapping[str, Any]] = {
     "message": {"text": "…", "attachments": []},
     "press": {"value": "", "form": {}},
 }
+_SILENT_SUBAGENT = {"label": "", "prompt": "", "result": ""}
+_SILENT_CALL = {
+    **dict.fromkeys(("title", "detail", "why", "pattern", "answer", "outcome"), ""),
+    "arguments": {},
+}
 _MAX_LOOKED_AT = 30
 _S, _I, _O = schema.sessions.c, schema.inbox.c, schema.outbox.c
 _H, _N = schema.helpers.c, schema.marks.c
+_T = schema.tasks.c
 _UNSETTLED = (InboxState.NEW.value, InboxState.HELD.value)
+_FINAL = tuple(each.value for each in TaskStatus if each.is_final)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +59,29 @@ class WithheldTurns:
                 for since, until in self.spans
             ),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CliSession:
+    """A session that a coding CLI keeps itself, under `id`."""
+
+    backend: str
+    id: str
+    started_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithheldTraces:
+    """What the messages left outside the database; they were worked on in these `windows`."""
+
+    turns: WithheldTurns
+    tasks: Sequence[TaskId]
+    windows: Sequence[tuple[datetime, datetime]]
+    cli_sessions: Sequence[CliSession]
+
+    @property
+    def since(self) -> datetime:
+        return min(since for since, _ in self.turns.spans)
 
 
 def is_withheld_session() -> sa.ColumnElement[bool]:
@@ -99,12 +130,51 @@ class WithheldTurnRepo:
         return [each for each in found if each is not None]
 
     async def erase(self, tx: Transaction, turns: WithheldTurns) -> bool:
-        """Erase what is left of an ended conversation and drop the note of it. False, with the note
-        kept, while something is on its way."""
-        done = await _erase(tx, turns)
-        if done:
+        """Erase what is left of an ended conversation. False while something is on its way, or a
+        task that was started from the words has not ended."""
+        return await _erase(tx, turns)
+
+    async def drop(self, tx: Transaction, turns: WithheldTurns) -> None:
+        """Drop the note of what is erased everywhere, unless more was forbidden meanwhile."""
+        if await self.get(turns.chat, tx=tx) == turns:
             await tx.execute(sa.delete(schema.marks).where(_N.name == f"{_PREFIX}{turns.chat}"))
-        return done
+
+    async def find_traces(self, turns: WithheldTurns) -> WithheldTraces:
+        started = sa.select(_T.id).where(_T.source.in_(_task_sources(turns)))
+        tasks = [TaskId(each) for each in await self._db.fetch_column(started)]
+        handled = sa.select(_I.received_at, sa.func.coalesce(_I.handled_at, _I.received_at))
+        windows = await self._db.fetch_all(handled.where(_I.id.in_(turns.inbox)))
+        helped = sa.select(_H.session_id).where(_H.task_id.in_(tasks) | (_H.chat_id == turns.chat))
+        owners = [f"{_CHAT}{turns.chat}", *(f"task:{each}" for each in tasks)]
+        steps = [_S.key.startswith(f"task:{each}{end}") for each in tasks for end in ":/"]
+        spoken = sa.select(_S.backend, _S.external_id, _S.started_at).where(
+            sa.or_(_S.key.in_(owners), _S.id.in_(helped), *steps),
+            _S.external_id != "",
+            _S.closed_at.is_not(None) | ~_S.key.startswith(_CHAT),
+            _S.last_used_at >= min(since for since, _ in turns.spans),
+        )
+        return WithheldTraces(
+            turns=turns,
+            tasks=tasks,
+            windows=[(row[0], row[1]) for row in windows],
+            cli_sessions=[
+                CliSession(backend=row[0], id=row[1], started_at=row[2])
+                for row in await self._db.fetch_all(spoken)
+            ],
+        )
+
+    async def has_task_since(self, turns: WithheldTurns, since: datetime) -> bool:
+        """Whether a task that was started from these messages has ended since then."""
+        ended = sa.select(_T.id).where(_T.source.in_(_task_sources(turns)), _T.ended_at >= since)
+        return await self._db.fetch_value(ended.limit(1)) is not None
+
+    async def is_task(self, tx: Transaction, chat: ChatId, task: TaskId) -> bool:
+        """Whether the task was started from words that must not be kept."""
+        turns = await self.get(chat, tx=tx)
+        if turns is None:
+            return False
+        found = sa.select(_T.id).where(_T.id == task, _T.source.in_(_task_sources(turns)))
+        return await tx.scalar(found) is not None
 
     async def get_message(self, tx: Transaction, number: int) -> InboxRow | None:
         row = (await tx.execute(sa.select(schema.inbox).where(_I.id == number))).one_or_none()
@@ -155,15 +225,25 @@ class WithheldTurnRepo:
         return [inbox_row_from(each) for each in await tx.execute(query)]
 
 
-async def erase_ended_conversation(tx: Transaction, session_key: str) -> None:
+async def erase_ended_conversation(tx: Transaction, session_key: str, *, now: datetime) -> None:
     """Erase what must not outlive the conversation of this key, in the transaction that ends it.
-    The note of it stays until the database file is clean too."""
+    The note of it, which ends here, stays until the files are clean too."""
     if not session_key.startswith(_CHAT):
         return
     chat = ChatId(session_key.removeprefix(_CHAT))
     value = await tx.scalar(sa.select(_N.value).where(_N.name == f"{_PREFIX}{chat}"))
     turns = _from_value(chat, value)
     if turns is not None:
+        # A message that is to be answered in the next session goes on.
+        answered = sa.select(_I.id).where(
+            _I.id.in_(turns.inbox),
+            _I.state.in_(_UNSETTLED),
+            _I.incoming["text"].as_string().not_like("/%"),
+        )
+        if await tx.scalar(answered.limit(1)) is None:
+            ended = tuple((since, now if until is None else until) for since, until in turns.spans)
+            turns = replace(turns, spans=ended)
+            await _save(tx, turns)
         await _erase(tx, turns)
 
 
@@ -177,39 +257,97 @@ async def _erase(tx: Transaction, turns: WithheldTurns) -> bool:
         )
     ).all()
     inside = [*mine, *(row.session_id for row in subagents if row.session_id)]
-    await _erase_transcripts(tx, turns, inside)
-    silent = {"label": "", "prompt": "", "result": ""}
+    await _erase_transcripts(tx, inside, turns)
     helper_ids = [row.id for row in subagents]
-    await tx.execute(sa.update(schema.helpers).where(_H.id.in_(helper_ids)).values(silent))
+    await tx.execute(
+        sa.update(schema.helpers).where(_H.id.in_(helper_ids)).values(_SILENT_SUBAGENT)
+    )
     await _erase_messages(tx, turns.inbox)
     cards = _O.chat_id == turns.chat, _O.key.startswith("reply:"), turns.during(_O.created_at)
     await _delete_cards(tx, cards)
     names = [f"chat.answer.{turns.chat}", f"unanswered:{turns.chat}"]
     await tx.execute(sa.delete(schema.marks).where(_N.name.in_(names)))
+    tasks_ended = await _erase_tasks(tx, turns)
     waits = sa.select(_I.id).where(_I.id.in_(turns.inbox), _I.state.in_(_UNSETTLED))
     queued = sa.select(_O.id).where(*cards, _O.state == OutboxState.QUEUED.value)
-    return await tx.scalar(waits.limit(1)) is None and await tx.scalar(queued.limit(1)) is None
+    settled = await tx.scalar(waits.limit(1)) is None and await tx.scalar(queued.limit(1)) is None
+    return settled and tasks_ended
+
+
+def _task_sources(turns: WithheldTurns) -> sa.CompoundSelect[Any]:
+    """Sources of tasks: of a command, also when it is sent again, and of a proposal's button."""
+    said = sa.select(_I.id, _I.chat_id, _I.incoming["message_id"].as_string().label("message"))
+    rows = said.where(_I.id.in_(turns.inbox)).subquery().c
+    number = sa.cast(rows.id, sa.String)
+    return sa.union_all(
+        sa.select(sa.literal("inbox:") + number),
+        sa.select(sa.literal("start:reply:") + number),
+        sa.select(sa.literal("message:") + rows.chat_id + ":" + rows.message),
+    )
+
+
+async def _erase_tasks(tx: Transaction, turns: WithheldTurns) -> bool:
+    """Erase the words of tasks that were started from these messages, and hide them. A task needs
+    its words until it ends: False while one has not."""
+    query = sa.select(_T.id, _T.status).where(_T.source.in_(_task_sources(turns)))
+    rows = (await tx.execute(query)).all()
+    ids = [row.id for row in rows if row.status in _FINAL]
+    if not ids:
+        return not rows
+    gone = {"title": "…", "instruction": "…", "summary": "", "status_reason": "", "stage": ""}
+    hidden = sa.func.coalesce(_T.deleted_at, _T.ended_at)
+    blank: tuple[tuple[sa.Table, Mapping[str, Any]], ...] = (
+        (schema.node_runs, {"output": {}, "error": ""}),
+        (schema.node_attempts, {"error": ""}),
+        (schema.commands, {"payload": {}}),
+        (schema.events, {"text": ""}),
+        (schema.approvals, {"title": "…", "detail": "", "payload": {}, "reason": ""}),
+        (schema.helpers, _SILENT_SUBAGENT),
+        (schema.tool_calls, _SILENT_CALL),
+    )
+    for table, values in blank:
+        await tx.execute(sa.update(table).where(table.c.task_id.in_(ids)).values(values))
+    for table in (schema.task_logs, schema.task_graphs, schema.spans):
+        await tx.execute(sa.delete(table).where(table.c.task_id.in_(ids)))
+    keys = [_S.key == f"task:{each}" for each in ids]
+    keys += [_S.key.startswith(f"task:{each}{end}") for each in ids for end in ":/"]
+    inside = [*await tx.scalars(sa.select(_S.id).where(sa.or_(*keys)))]
+    sent = sa.select(_H.session_id).where(_H.task_id.in_(ids), _H.session_id != "")
+    await _erase_transcripts(tx, [*inside, *await tx.scalars(sent)])
+    asked = await tx.scalars(
+        sa.select(schema.approvals.c.id).where(schema.approvals.c.task_id.in_(ids))
+    )
+    subjects = [*(f"task:{each}" for each in ids), *(f"approval:{each}" for each in asked)]
+    cards = [_O.key == each for each in subjects]
+    cards += [_O.key.startswith(f"{each}:") for each in subjects]
+    shown = sa.or_(*cards)
+    await _delete_cards(tx, (shown,))
+    values = {**gone, "files": [], "deleted_at": hidden}
+    await tx.execute(sa.update(schema.tasks).where(_T.id.in_(ids)).values(values))
+    queued = sa.select(_O.id).where(shown, _O.state == OutboxState.QUEUED.value)
+    return len(ids) == len(rows) and await tx.scalar(queued.limit(1)) is None
 
 
 async def _erase_transcripts(
-    tx: Transaction, turns: WithheldTurns, sessions: Collection[str]
+    tx: Transaction, sessions: Collection[str], turns: WithheldTurns | None = None
 ) -> None:
+    """Erase what these sessions have, or what they have of these turns."""
     for table in (schema.messages, message_texts):
         here = table.c.session_id.in_(sessions)
-        await tx.execute(sa.delete(table).where(here, turns.during(table.c.at)))
-    first = min(since for since, _ in turns.spans)
-    told = sa.select(summaries.c.id).where(
-        summaries.c.session_id.in_(sessions), summaries.c.latest_at >= first
-    )
+        when = sa.true() if turns is None else turns.during(table.c.at)
+        await tx.execute(sa.delete(table).where(here, when))
+    told = sa.select(summaries.c.id).where(summaries.c.session_id.in_(sessions))
+    if turns is not None:
+        told = told.where(summaries.c.latest_at >= min(since for since, _ in turns.spans))
     ids = [*await tx.scalars(told)]
     either = summary_sources.c.summary_id.in_(ids) | summary_sources.c.part.in_(ids)
     await tx.execute(sa.delete(summary_sources).where(either))
     await tx.execute(sa.delete(context_items).where(context_items.c.summary_id.in_(ids)))
     await tx.execute(sa.delete(summaries).where(summaries.c.id.in_(ids)))
     calls = schema.tool_calls
-    gone = {"title": "", "detail": "", "arguments": {}, "answer": "", "outcome": ""}
     here = calls.c.session_id.in_(sessions)
-    await tx.execute(sa.update(calls).where(here, turns.during(calls.c.asked_at)).values(gone))
+    when = sa.true() if turns is None else turns.during(calls.c.asked_at)
+    await tx.execute(sa.update(calls).where(here, when).values(_SILENT_CALL))
 
 
 async def _erase_messages(tx: Transaction, numbers: Sequence[int]) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import sqlite3
 from collections.abc import AsyncGenerator, Callable
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from storage.backup_archive import BackupSource, create_backup
 from tests.emulators.models.script import ReceivedRequest, ScriptedReply
 from tests.journeys.model_world import (
     ModelWorld,
@@ -18,8 +21,11 @@ from tests.journeys.model_world import (
     fill_form,
     held_reply,
     model_world,
+    plan_reply,
     start_new_conversation,
+    step_reply,
     wait_for_message,
+    write_call,
 )
 from tests.waiting import wait_until
 
@@ -37,9 +43,26 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Mode
 
 
 def files_with(home: Path, word: str) -> list[str]:
-    """All files of the home that have the word, also the database and its log."""
+    """All files of the home that have the word, also the database with its free pages, its log, and
+    what backups hold."""
     found = [each for each in home.rglob("*") if each.is_file()]
-    return [str(each.relative_to(home)) for each in found if word.encode() in each.read_bytes()]
+    return [str(each.relative_to(home)) for each in found if word.encode() in read_all(each)]
+
+
+def read_all(path: Path) -> bytes:
+    data = path.read_bytes()
+    return gzip.decompress(data) if path.name.endswith(".tar.gz") else data
+
+
+def back_up(home: Path) -> Path:
+    source = BackupSource(
+        home=home,
+        database=home / "shiftboss.db",
+        version="1",
+        mask=lambda _name, text: text,
+        secret_names=frozenset(),
+    )
+    return create_backup(source, home / "backups", now=datetime.now(UTC)).path
 
 
 def is_swept(home: Path) -> bool:
@@ -147,6 +170,33 @@ async def test_an_incognito_chat_ends_without_a_trace(world: ModelWorld) -> None
     assert "Pelican" not in str(asked.body), "no memories are used"
     assert files_with(world.program.home, "plover6604") == []
     await ask(boss, chat, "/memory", "My boat is called Pelican")
+
+
+async def test_a_task_from_forbidden_words_and_a_backup_made_meanwhile_go_after_their_end(
+    world: ModelWorld,
+) -> None:
+    boss, chat = world.new_owner()
+    home = world.program.home
+    older = await asyncio.to_thread(back_up, home)
+    world.script.script("grebe8821", "plan", plan_reply("use grebe8821"))
+    done = step_reply("Done with grebe8821.")
+    world.script.script("use grebe8821", "step", write_call("grebe8821.txt", "grebe8821"), done)
+
+    await boss.says(chat, "/run Don't remember this: write a note about grebe8821")
+    told = await wait_for_message(chat, "The task needs these words while it works")
+    await wait_for_message(chat, "Done with grebe8821")
+    meanwhile = await asyncio.to_thread(back_up, home)
+    kept = await asyncio.to_thread(files_with, home, "grebe8821")
+    await ask(boss, chat, "/new", "No conversation yet")
+    await wait_until_swept(world)
+
+    assert told is not None
+    assert str(meanwhile.relative_to(home)) in kept, "while it goes on, it is there"
+    assert await asyncio.to_thread(files_with, home, "grebe8821") == []
+    assert older.exists(), "what was made before the words stays"
+    assert not meanwhile.exists()
+    assert len(list((home / "backups").glob("*.tar.gz"))) == 2, "and another was made in its place"
+    assert "grebe8821" not in (await ask(boss, chat, "/list all", "")).text
 
 
 async def test_with_memory_off_nothing_is_kept_or_used(world: ModelWorld) -> None:

@@ -54,6 +54,7 @@ from bot.engine.permissions.requests import SuspendedCalls
 from bot.engine.tracing.span_recorder import CallEnding, SpanRecorder
 from storage.db import Database, Transaction, finish_despite_cancel, retry_until_stored
 from storage.errors import StoreUnavailable
+from storage.memory.withheld_turns import erase_ended_conversation
 from storage.records.workers import ModelSession
 from storage.sessions import SessionRepo
 from storage.usage import UsageRepo
@@ -193,8 +194,10 @@ class ModelGateway:
         none."""
         async with self._db.write() as tx:
             session = await self._sessions.find_open(key, tx=tx)
-            if session is not None:
-                await self._suspended_calls.withdraw(tx, session.id)
+            if session is None:
+                await erase_ended_conversation(tx, key, now=self._now())
+                return False
+            await self._suspended_calls.withdraw(tx, session.id)
             return await self._sessions.close(tx, key, now=self._now())
 
     async def call_model(

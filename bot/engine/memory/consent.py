@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from bot.engine.memory.change_feed import MemoryChangeFeed
+from bot.engine.memory.withheld_files import WithheldFileEraser
 from storage.db import Database, Transaction
 from storage.errors import StoreUnavailable
 from storage.memory.cells import CellRepo
 from storage.memory.entries import MemoryEntryRepo
-from storage.memory.withheld_turns import WithheldTurnRepo
+from storage.memory.withheld_turns import WithheldTurnRepo, WithheldTurns
 from storage.records.memory import EntryId, MemoryEntry
 from storage.records.messages import InboxRow, IncomingMessage
 from storage.records.people import Chat, ChatId
@@ -25,6 +26,7 @@ from storage.sessions import SessionRepo
 log = logging.getLogger(__name__)
 
 _SWEEP_SECONDS = 10.0
+_RESULT_TIME = timedelta(minutes=10)
 _SOURCE = "inbox:"
 
 
@@ -148,6 +150,7 @@ class WithheldTurnEraser:
     sessions: SessionRepo
     max_idle: timedelta
     close_session: Callable[[str], Awaitable[bool]]
+    files: WithheldFileEraser
     now: Callable[[], datetime]
     _stopped: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
@@ -165,26 +168,34 @@ class WithheldTurnEraser:
                     await self._stopped.wait()
 
     async def sweep(self) -> None:
-        erased = False
         for turns in await self.withheld.list_all():
-            key = f"chat:{turns.chat}"
-            session = await self.sessions.find_open(key)
-            if session is not None and self._is_in_use(session, turns.spans):
+            if any(until is None for _, until in turns.spans) and await self._is_in_use(turns):
                 continue
-            if session is not None and self._is_idle(session):
-                await self.close_session(key)
-            # Rows first, then the file: a crash between them repeats both.
-            await self.db.truncate_log()
-            async with self.db.write() as tx:
-                erased |= await self.withheld.erase(tx, turns)
-        if erased:
-            await self.db.truncate_log()
+            await self._erase(turns)
 
-    def _is_in_use(
-        self, session: ModelSession, spans: Sequence[tuple[datetime, datetime | None]]
-    ) -> bool:
-        """Whether the conversation that goes on is the one with these words."""
-        return any(until is None for _, until in spans) and not self._is_idle(session)
+    async def _is_in_use(self, turns: WithheldTurns) -> bool:
+        """Whether the conversation with these words goes on. One that is idle is closed. Where
+        there is none, a result can be read for a while."""
+        key = f"chat:{turns.chat}"
+        session = await self.sessions.find_open(key)
+        if session is None:
+            return await self.withheld.has_task_since(turns, self.now() - _RESULT_TIME)
+        if not self.max_idle or self.now() - session.last_used_at <= self.max_idle:
+            return True
+        await self.close_session(key)
+        return False
 
-    def _is_idle(self, session: ModelSession) -> bool:
-        return bool(self.max_idle) and self.now() - session.last_used_at > self.max_idle
+    async def _erase(self, turns: WithheldTurns) -> None:
+        """Rows first, then files, then backups; the note of all goes last, so that a crash in
+        between repeats what is left."""
+        async with self.db.write() as tx:
+            if not await self.withheld.erase(tx, turns):
+                return
+        traces = await self.withheld.find_traces(turns)
+        await self.files.erase(traces)
+        await self.db.truncate_log()
+        if not await self.files.replace_backups(traces.since):
+            return
+        async with self.db.write() as tx:
+            await self.withheld.drop(tx, turns)
+        await self.db.truncate_log()

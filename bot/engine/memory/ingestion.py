@@ -26,6 +26,7 @@ from cards.formats import truncate
 from storage.db import STORE_RETRY_SECONDS, Database, Transaction
 from storage.errors import StoreUnavailable
 from storage.memory.cells import CellRepo, ExtractionJobRepo, FinishedTask, FinishedTaskRepo
+from storage.memory.withheld_turns import WithheldTurnRepo
 from storage.records.memory import (
     PROJECT_KEY,
     SKILL_KEY,
@@ -235,6 +236,7 @@ class FinishedTaskRecorder:
     chat_of: Callable[[ChatId], Awaitable[Chat]]
     person_of: Callable[[PersonId], Awaitable[Person]]
     recorder: MemoryRecorder
+    withheld: WithheldTurnRepo
     record_outcome: RecordTaskOutcome | None = None
     _wake_event: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
@@ -282,6 +284,7 @@ class FinishedTaskRecorder:
         )
         async with self.db.write() as tx:
             remembers = task.use_memory and not work.chat.settings.memory_off
+            remembers &= not await self.withheld.is_task(tx, task.chat_id, task.id)
             cell = await self.recorder.record_task(tx, work) if remembers else None
             if self.record_outcome is not None and task.status in _RATED_STATUSES:
                 await self.record_outcome(tx, task.id, task.status is TaskStatus.COMPLETED)

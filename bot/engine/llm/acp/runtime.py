@@ -12,7 +12,7 @@ import sqlite3
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from bot.engine.llm.acp.process import (
 )
 from bot.engine.llm.backend import BackendError, BackendReadiness, RunLimits
 from storage.file_trees import walk_folders
+from storage.memory.withheld_turns import CliSession
 
 AGENTS_FOLDER = "agents"
 _UNSAFE = re.compile(r"[^\w-]")
@@ -39,6 +40,7 @@ _KEPT_ENDINGS = (".db", ".db-wal", ".db-shm", ".sqlite", ".sqlite-wal", ".sqlite
 """Files of many sessions."""
 _TEMPORARY = ".tmp"
 _LOG = ".log"
+_MOST_READ = 64 << 20
 _DATABASE_SECONDS = 10.0
 
 
@@ -283,17 +285,62 @@ def delete_old_files(
             if agent and agent.session_database:
                 database = home / agent.session_database
                 if database.is_file() and not _has_link(home, database):
-                    gone += _delete_sessions(database, limit)
+                    # In milliseconds. A text would be older than every number.
+                    old = "typeof(time_updated) = 'integer' AND time_updated < ?"
+                    gone += _delete_rows(database, old, [round(limit * 1000)])
         for log in folder.glob(f"*{_LOG}"):
             gone += _delete_file(log.name, None, log, limit)
     return gone
 
 
-def _delete_sessions(database: Path, before: float) -> int:
-    """Delete the sessions that were last changed before this time from the SQLite file of a coding
-    CLI, with everything that belongs to them; return how many. Their space is used again, but the
-    file does not shrink. A file that is in use for long, damaged, or of another format stays as it
-    is. Blocking."""
+def delete_sessions(
+    root: Path, agents: Mapping[str, AcpAgentConfig], sessions: Sequence[CliSession]
+) -> None:
+    """Delete these sessions from the CLIs' homes: files that are named for one or name it, rows of
+    databases, and the caches and logs written since. Blocking."""
+    for backend in {each.backend for each in sessions}:
+        ours = [each for each in sessions if each.backend == backend]
+        since = min(each.started_at for each in ours).timestamp()
+        names, agent = [each.id for each in ours], agents.get(backend)
+        folder = root / AGENTS_FOLDER / backend
+        for home in _subfolders(folder):
+            for name in agent.session_folders if agent else ():
+                if not _has_link(home, home / name):
+                    _delete_named(home / name, names, since)
+            for name in _CACHES:
+                if not _has_link(home, home / name):
+                    _delete_files(home / name, set(), time.time(), since=since)
+            if agent and agent.session_database:
+                database = home / agent.session_database
+                if database.is_file() and not _has_link(home, database):
+                    _delete_rows(database, f"id IN ({', '.join('?' * len(names))})", names)
+        for cli_log in folder.glob(f"*{_LOG}"):
+            _delete_file(cli_log.name, None, cli_log, time.time(), since=since)
+
+
+def _delete_named(place: Path, names: Sequence[str], since: float) -> None:
+    for at, folders, files, here in walk_folders(place):
+        folders[:] = [each for each in folders if each not in _KEPT_FOLDERS]
+        for file in files:
+            path = place / at / file
+            if any(name in str(path.relative_to(place)) or _mentions(path, name) for name in names):
+                _delete_file(file, here, path, time.time() + 1, since=since)
+
+
+def _mentions(path: Path, name: str) -> bool:
+    try:
+        found = path.lstat()
+        is_readable = stat.S_ISREG(found.st_mode) and found.st_size <= _MOST_READ
+        return is_readable and name.encode() in path.read_bytes()
+    except OSError:
+        return False
+
+
+def _delete_rows(database: Path, which: str, values: Sequence[str | int]) -> int:
+    """Delete these sessions from the SQLite file of a coding CLI, with everything that belongs to
+    them; return how many. Their content is overwritten and their space used again, but the file
+    does not shrink. A file that is in use for long, damaged, or of another format stays as it is.
+    Blocking."""
     uri = f"{database.absolute().as_uri()}?mode=rw"
     end = time.monotonic() + _DATABASE_SECONDS
     try:
@@ -304,10 +351,12 @@ def _delete_sessions(database: Path, before: float) -> int:
             cli.set_progress_handler(lambda: time.monotonic() > end, 10_000)
             if cli.execute("SELECT 1 FROM sqlite_master WHERE type = 'trigger'").fetchone():
                 return 0
-            # In milliseconds. A text would be older than every number.
-            old = "typeof(time_updated) = 'integer' AND time_updated < ?"
-            query = f"DELETE FROM session WHERE {old}"  # noqa: S608 - constant
-            return cli.execute(query, (round(before * 1000),)).rowcount
+            cli.execute("PRAGMA secure_delete = ON")
+            query = f"DELETE FROM session WHERE {which}"  # noqa: S608 - constants of this module
+            gone = cli.execute(query, tuple(values)).rowcount
+            cli.commit()
+            cli.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            return gone
     except (sqlite3.Error, UnicodeDecodeError) as error:
         log.info("Old sessions in %s cannot be deleted: %s", database, error)
         return 0
@@ -323,14 +372,14 @@ def _has_link(home: Path, place: Path) -> bool:
     return any(each.is_symlink() for each in (place, *place.parents) if each.is_relative_to(home))
 
 
-def _delete_files(place: Path, kept: set[Path], limit: float) -> int:
+def _delete_files(place: Path, kept: set[Path], limit: float, *, since: float = 0.0) -> int:
     gone, emptied = 0, list[Path]()
     for at, folders, files, here in walk_folders(place):
         folders[:] = [each for each in folders if each not in _KEPT_FOLDERS]
         for name in files:
             path = place / at / name
             if path not in kept and not name.endswith(_KEPT_ENDINGS):
-                gone += _delete_file(name, here, path, limit)
+                gone += _delete_file(name, here, path, limit, since=since)
         if at.parts:
             emptied.append(place / at)
     for folder in reversed(emptied):
@@ -341,11 +390,13 @@ def _delete_files(place: Path, kept: set[Path], limit: float) -> int:
     return gone
 
 
-def _delete_file(name: str, folder: int | None, path: Path, limit: float) -> bool:
+def _delete_file(
+    name: str, folder: int | None, path: Path, limit: float, *, since: float = 0.0
+) -> bool:
     try:
         at = path if folder is None else name
         found = os.stat(at, dir_fd=folder, follow_symlinks=False)
-        if not stat.S_ISREG(found.st_mode) or found.st_mtime >= limit:
+        if not stat.S_ISREG(found.st_mode) or not since <= found.st_mtime < limit:
             return False
         os.unlink(at, dir_fd=folder)
     except OSError:

@@ -12,6 +12,7 @@ from storage import schema
 from storage.dialect import insert_or_ignore
 from storage.key_value import KeyValueStore
 from storage.memory.cells import FinishedTaskRepo
+from storage.memory.withheld_turns import WithheldTurnRepo
 from storage.records.memory import MemoryKind, MemoryScope, MemoryScopeKind
 from storage.records.people import Chat, ChatId, Person, PersonId
 from storage.records.tasks import EventKind, Task, TaskId, TaskPhase, TaskStatus
@@ -49,6 +50,7 @@ def listener(memory: WritingSetup) -> FinishedTaskRecorder:
         chat_of=chat_of,
         person_of=person_of,
         recorder=memory.recorder,
+        withheld=WithheldTurnRepo(memory.world.db),
     )
 
 
