@@ -212,6 +212,7 @@ _QUESTION_END = re.compile(r"[?]\s{0,3}$|[吗呢么]\s?$")
 _END = re.compile(
     r"[\s,，.。!?~\"]{0,6}(?:please|pls|thanks|thank\syou|谢谢|吧|哦|啊|哈|吗|呢)?[\s.。!?~]{0,6}$"
 )
+_AT = re.compile(r"at\s(?!least|most|once|last|first)")
 _ONLY_SMALL_HOUR = re.compile(r"[一两二三]点")
 _WORD_START = re.compile(r"(?<![a-z0-9])[a-z0-9]|[^\x00-\x7f]")
 
@@ -432,8 +433,10 @@ def _reminder(text: str, phrase: TimePhrase, end: int) -> FoundRequest | None:
         more = _phrase_at(text, _skip_blank(text, end))
         end = more.end if more and _merge(phrase, more) else end
     start = _link_end(text, end)
-    if not phrase.clocks and phrase.has_day and _is_hour_at(text, start):
-        # `明天上午提醒我9点半有个会`: the hour of the reminder, or of its matter.
+    is_hour = not phrase.clocks and phrase.has_day and _is_hour_at(text, start)
+    if is_hour or _AT.match(text, start):
+        # `明天上午提醒我9点半有个会`: the hour of the reminder, or of its matter. `each day at
+        # lunch`: more of the time, which is not understood.
         return None
     end = _merge_trailing(text, phrase, start)
     return FoundRequest(phrase=phrase, parts=_parts(text, (start, end)), asks_reminder=True)

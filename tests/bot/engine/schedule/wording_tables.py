@@ -293,6 +293,9 @@ every Friday 下午5点 提醒我 send 周报 | 0 17 * * 5 | > send 周报
 """
 
 ENGLISH = """
+remind me each day at lunch, 12:15, to log meals | -
+post the numbers every quarter on the first Monday at 9 | 0 9 * 1,4,7,10 1#1 | * post the numbers
+starting in an hour, remind me every 30 minutes to blink | every 30m from 11-26 11:00 | > blink
 check the queue every 5 minutes for the next hour | every 5m from 11-26 10:05 until 11-26 11:00 | * check the queue
 remind me the Monday after next to book flights | -
 remind me no later than Friday noon to pay | -
