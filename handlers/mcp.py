@@ -62,8 +62,7 @@ async def _sign_in(request: Request, word: str, given: str) -> Reply:
             name = formats.escape_markdown(await mcp.finish_sign_in(given), _MAX_NAME)
             return _sign_in_reply(request, "done", server=name)
         if word in _LOGOUT_WORDS:
-            state = "out" if await mcp.sign_out(given) else "was_out"
-            return _sign_in_reply(request, state, server=name)
+            return _sign_in_reply(request, await mcp.sign_out(given), server=name)
         link = await mcp.start_sign_in(given)
     except SignInFailed as error:
         why = formats.escape_markdown(str(error), _MAX_FAILURE)

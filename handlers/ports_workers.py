@@ -18,7 +18,7 @@ from storage.records.skills import LoadedSkill, Skill, SkillCatalog, SkillDraft,
 from storage.records.system import ModelChoice
 from storage.records.tasks import Task, TaskId
 from storage.records.traces import Trace
-from storage.records.workers import McpConsent, McpServerStatus, SessionInfo
+from storage.records.workers import McpConsent, McpServerStatus, SessionInfo, SignOut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -418,8 +418,8 @@ class McpPort(Protocol):
         """Take the code or the address that the page gave; return the server's name. Raises
         SignInFailed."""
 
-    async def sign_out(self, server: str) -> bool:
-        """Delete what a sign-in has stored; False if there was nothing."""
+    async def sign_out(self, server: str) -> SignOut:
+        """Withdraw and delete what a sign-in has stored."""
 
     async def restart(self, server: str, *, select: Callable[[McpServerStatus], bool]) -> int:
         """Stop the selected servers of this name, so that the next use starts them. Returns their

@@ -175,6 +175,15 @@ class McpServerStatus:
     restarts: int = 0
 
 
+class SignOut(StrEnum):
+    """What a sign-out from an MCP server has done: there was nothing, it is deleted here, or it is
+    withdrawn at the server's side, too."""
+
+    WAS_OUT = "was_out"
+    OUT = "out"
+    REVOKED = "revoked"
+
+
 class SignInFailed(Exception):
     """A sign-in to an MCP server failed; the message is for people and partly the server's."""
 

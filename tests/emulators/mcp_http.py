@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -21,12 +22,17 @@ class McpHttpServer:
     streams, `moved` sends away, `closed` refuses, `silent` says nothing, `flood` never stops,
     `packed` packs, `endless` streams for ever in calls, `dirty` makes no sense, `telling`
     complains with what it was sent, `private` wants people to sign in. `grants` are the requests
-    for tokens."""
+    for tokens. With `client`, an ID and a secret, it registers none itself. Calls need the right
+    `call_scope`, if it is not among those `granted`. `revoked` are the tokens given back."""
 
     behaviour: str = ""
     port: int = 0
     token_seconds: int = 3600
+    client: tuple[str, str] | None = None
+    call_scope: str = ""
+    granted: str = ""
     grants: list[dict[str, str]] = field(default_factory=list)
+    revoked: list[dict[str, str]] = field(default_factory=list)
     requests: list[tuple[str, Mapping[str, str], Any]] = field(default_factory=list)
 
     @property
@@ -47,23 +53,34 @@ class McpHttpServer:
                     "issuer": f"{here}/tenant",
                     "authorization_endpoint": f"{here}/tenant/authorize",
                     "token_endpoint": f"{here}/tenant/token",
-                    "registration_endpoint": f"{here}/tenant/register",
+                    "revocation_endpoint": f"{here}/tenant/revoke",
                     "response_types_supported": ["code"],
                     "code_challenge_methods_supported": ["S256"],
                 }
-            case "/tenant/register":
+                if self.client is None:
+                    told["registration_endpoint"] = f"{here}/tenant/register"
+            case "/tenant/revoke":
+                self.revoked.append(message)
+                told = {}
+            case "/tenant/register" if self.client is None:
                 told = {**message, "client_id": "client-1"}
             case "/tenant/token":
                 self.grants.append(message)
-                if message.get("code") == "wrong":
+                if message.get("code") == "wrong" or not self._knows(headers):
                     return reply(b'{"error": "invalid_grant"}', status="400 Bad Request")
                 told = {
                     "access_token": f"access-{len(self.grants)}",
                     "refresh_token": "refresh-1",
                     "token_type": "Bearer",
                     "expires_in": self.token_seconds,
+                    **({"scope": self.granted} if self.granted else {}),
                 }
             case "/mcp":
+                is_call = isinstance(message, dict) and message.get("method") == "tools/call"
+                if is_call and self.call_scope not in {"", *self.granted.split()}:
+                    more = 'WWW-Authenticate: Bearer error="insufficient_scope", '
+                    more += f'scope="{self.call_scope}"\r\n'
+                    return reply(b"no", status="403 Forbidden", more=more)
                 if headers.get("authorization") == f"Bearer access-{len(self.grants)}":
                     return b""
                 where = f'resource_metadata="{here}/.well-known/oauth-protected-resource"'
@@ -72,6 +89,12 @@ class McpHttpServer:
             case _:
                 return reply(b"{}", status="404 Not Found")
         return reply(json.dumps(told).encode())
+
+    def _knows(self, headers: Mapping[str, str]) -> bool:
+        if self.client is None:
+            return True
+        given = base64.b64encode(":".join(self.client).encode()).decode()
+        return headers.get("authorization") == f"Basic {given}"
 
     def answer(self, headers: Mapping[str, str], message: Any) -> bytes:
         if not message or "id" not in message:

@@ -70,6 +70,7 @@ from storage.records.workers import (
     PersonaList,
     SessionInfo,
     SignInFailed,
+    SignOut,
 )
 from tests.builders import (
     GPT,
@@ -577,8 +578,8 @@ class FakeMcpServers:
     async def finish_sign_in(self, pasted: str) -> str:
         raise SignInFailed(f"no sign-in waits for {pasted}")
 
-    async def sign_out(self, server: str) -> bool:
-        return server in self.shared
+    async def sign_out(self, server: str) -> SignOut:
+        return SignOut.OUT if server in self.shared else SignOut.WAS_OUT
 
     async def list_consents(self) -> Sequence[McpConsent]:
         return self.consents

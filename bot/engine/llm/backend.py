@@ -136,15 +136,16 @@ class ImageInput:
 class McpServer:
     """An MCP server, started by `command` with `env` or reached at `url` with `headers`.
 
-    `secrets` are values in `env` or `headers` to redact; `readable_paths` are additional paths that
-    its process needs. `files_hash` covers the files of the workspace that it runs, as they were
-    when an owner allowed it. One with a `withheld` notice is not started: people are told that."""
+    `oauth` is a client registered by hand: `client_id`, `client_secret`, `scope`. `secrets` are
+    values to redact, `readable_paths` more paths that its process needs. `files_hash` covers its
+    files in the workspace as an owner allowed them. One with a `withheld` notice is not started."""
 
     name: str
     command: tuple[str, ...] = ()
     url: str = ""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    oauth: Mapping[str, str] = field(default_factory=dict, repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
     readable_paths: tuple[Path, ...] = ()
     files_hash: str = ""
@@ -214,7 +215,7 @@ class RunRequest:
     sent, and the calls at its end are made again through `permit`, which answers those that have
     been made. It is the text that the turn has brought so far.
 
-    While `is_undone`, given the number of calls made, models that write them are held to a call.
+    While `is_undone`, given the calls made, models that write them are held to a call.
     `steering` brings what people say while the run goes on. Model APIs read it with each result of
     a tool; coding CLIs take nothing in during a run.
 

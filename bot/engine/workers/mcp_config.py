@@ -35,12 +35,39 @@ _INVALID_NAME_CHARACTERS = re.compile(r"[^A-Za-z0-9-]+")
 _HTTP_TYPES = {"http", "streamable-http", "streamableHttp"}
 
 HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9-]{1,64}$")]
+OAuthScope = Annotated[str, StringConstraints(pattern=r"^[\x21\x23-\x5b\x5d-\x7e]{1,200}$")]
 HeaderValue = Annotated[str, StringConstraints(pattern=r"^[\x20-\x7e]{0,4096}$")]
 _NoNul = Annotated[str, StringConstraints(pattern=r"^[^\x00]{0,4096}$")]
 
 
 class InvalidMcpConfig(ValueError):
     """The file is unusable; the message says why."""
+
+
+def _split_words(value: Any) -> Any:
+    return value.split() if isinstance(value, str) else value
+
+
+class OAuthClientForm(BaseModel):
+    """A client registered by hand at the server's sign-in, and rights to ask for. Other programs
+    may name neither."""
+
+    model_config = ConfigDict(extra="ignore", defer_build=True)
+
+    clientId: HeaderValue = ""  # noqa: N815 - the file's own keys
+    clientSecret: HeaderValue = ""  # noqa: N815
+    scopes: Annotated[list[OAuthScope], BeforeValidator(_split_words), Field(max_length=50)] = (
+        Field(default_factory=list)
+    )
+
+    def as_mapping(self) -> dict[str, str]:
+        """As `McpServer.oauth`."""
+        given = {
+            "client_id": self.clientId,
+            "client_secret": self.clientSecret if self.clientId else "",
+            "scope": " ".join(self.scopes),
+        }
+        return {name: value for name, value in given.items() if value}
 
 
 class _ServerForm(BaseModel):
@@ -54,6 +81,7 @@ class _ServerForm(BaseModel):
     env: dict[_NoNul, _NoNul] = Field(default_factory=dict)
     url: Annotated[str, StringConstraints(pattern=r"^(https?://\S+)?$")] = ""
     headers: dict[HeaderName, HeaderValue] = Field(default_factory=dict)
+    oauth: OAuthClientForm | None = None
     disabled: bool = False
 
     @model_validator(mode="after")
@@ -109,6 +137,7 @@ def parse_mcp_config(text: str) -> tuple[McpServer, ...]:
                 url=each.url,
                 env=each.env if each.command else {},
                 headers=each.headers if each.url else {},
+                oauth=each.oauth.as_mapping() if each.oauth and each.url else {},
             )
     return tuple(servers.values())
 

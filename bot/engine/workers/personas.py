@@ -25,7 +25,7 @@ from pydantic import (
 
 from bot.config.step_limits import StepSeconds, StepTokens, StepTurns
 from bot.engine.llm.backend import NO_OVERRIDES, LimitOverrides, McpServer, WorkerMode
-from bot.engine.workers.mcp_config import HeaderName, HeaderValue
+from bot.engine.workers.mcp_config import HeaderName, HeaderValue, OAuthClientForm
 from cards.catalog import catalog_for
 from storage.records.people import Language
 from storage.records.workers import (
@@ -357,13 +357,15 @@ class _McpServerForm(BaseModel):
     url: Annotated[str, StringConstraints(pattern=r"^(https?://\S+)?$")] = ""
     env: dict[str, str] = Field(default_factory=dict)
     headers: dict[HeaderName, HeaderValue] = Field(default_factory=dict)
+    oauth: OAuthClientForm | None = None
 
     @model_validator(mode="after")
     def _check_transport(self) -> _McpServerForm:
         if bool(self.command) == bool(self.url):
             raise ValueError("give either a command or a url")
-        if (self.headers and not self.url) or (self.env and not self.command):
-            raise ValueError("env goes with a command, headers go with a url")
+        of_url = self.headers or self.oauth
+        if (of_url and not self.url) or (self.env and not self.command):
+            raise ValueError("env goes with a command, headers and oauth go with a url")
         return self
 
 
@@ -417,6 +419,7 @@ class _PersonaForm(BaseModel):
                     url=each.url,
                     env=each.env,
                     headers=each.headers,
+                    oauth={} if each.oauth is None else each.oauth.as_mapping(),
                 )
                 for name, each in self.servers.items()
             )

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -15,6 +17,11 @@ from typing import Any, TypeVar
 import httpx2
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.exceptions import OAuthFlowError
+from mcp.client.auth.utils import (
+    extract_field_from_www_auth,
+    extract_scope_from_www_auth,
+    union_scopes,
+)
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import (
     AuthorizationCodeResult,
@@ -50,7 +57,14 @@ use the code alone for other things."""
 _CONNECT_SECONDS = 30.0
 _MAX_ERROR_CHARS = 300
 _NOT_FOUND, _NOT_ALLOWED, _MOVED, _FAILED, _UNAUTHORIZED = 404, 405, 300, 400, 401
+_FORBIDDEN = 403
 _MAX_OTHER_SITES = 4
+_MAX_SHOWN_SCOPE = 120
+_MORE_RIGHTS = (
+    "the server wants more rights for this ({scope}); an owner can grant them with /mcp login NAME"
+)
+_SCOPE = re.compile(r"[\x20\x21\x23-\x5b\x5d-\x7e]{1,1000}")
+_SCOPE_FIELD = re.compile(r'(?:,\s*|(?<=\s))scope=(?:"[^"]*"|[^\s,]+)', re.IGNORECASE)
 
 
 @asynccontextmanager
@@ -74,10 +88,11 @@ async def guarded_client(
     *,
     auth: httpx2.Auth | None,
     shows_errors: bool = False,
+    scope: str = "",
 ) -> AsyncGenerator[tuple[httpx2.AsyncClient, str], None]:
     """Yield a client for the server at this URL, and the URL as it is sent. With `auth`, hosts that
-    sign people in are reached too; `shows_errors` passes on their error responses. Raises
-    McpError."""
+    sign people in are reached too; `shows_errors` passes on their error responses, and asks for
+    these rights (`scope`) beside those that the server names. Raises McpError."""
     url = parse_url(url_text)
     if url is None:
         raise McpError("its address is no plain http or https URL")
@@ -93,6 +108,8 @@ async def guarded_client(
         partial(httpx2.AsyncHTTPTransport, verify=verify),
         fetcher=None if auth is None else fetcher,
         shows_errors=shows_errors,
+        scope=scope,
+        file=auth.context.storage if isinstance(auth, OAuthClientProvider) else None,
     )
     client = httpx2.AsyncClient(
         transport=transport,
@@ -119,13 +136,18 @@ class _GuardedTransport(httpx2.AsyncBaseTransport):
         *,
         fetcher: WebFetcher | None,
         shows_errors: bool,
+        scope: str,
+        file: object,
     ) -> None:
-        """`fetcher` checks the addresses of other hosts; without it none is reached."""
+        """`fetcher` checks the addresses of other hosts; without it none is reached. `file` keeps
+        the rights that are missing, if it is a TokenFile."""
         self._url = url
         self._address = address
         self._create = create
         self._fetcher = fetcher
         self._shows_errors = shows_errors
+        self._scope = scope
+        self._file = file if isinstance(file, TokenFile) else None
         self._inner = create()
         self._others: dict[str, httpx2.AsyncHTTPTransport] = {}
         self._resumptions = 0
@@ -208,6 +230,10 @@ class _GuardedTransport(httpx2.AsyncBaseTransport):
         if response.status_code == _NOT_FOUND and "mcp-session-id" in request.headers:
             return _error(request, CLOSED_MESSAGE, CONNECTION_CLOSED)
         status = response.status_code
+        missing = _missing_scope(response)
+        if missing and self._file is not None and not self._shows_errors:
+            await self._file.want_scope(missing)
+            return _error(request, _MORE_RIGHTS.format(scope=missing[:_MAX_SHOWN_SCOPE]))
         if status >= _FAILED and not self._shows_errors:
             if not _is_error_message(body):
                 return _error(request, _describe_status(status))
@@ -218,7 +244,26 @@ class _GuardedTransport(httpx2.AsyncBaseTransport):
             for name, data in response.headers.multi_items()
             if name.lower() not in {"content-length", "transfer-encoding"}
         }
+        if status == _UNAUTHORIZED and self._scope:
+            asked = union_scopes(extract_scope_from_www_auth(response), self._scope)
+            told = headers.get("www-authenticate", "Bearer")
+            headers["www-authenticate"] = _with_scope(told, asked or "")
         return httpx2.Response(status, headers=headers, content=body, request=request)
+
+
+def _missing_scope(response: httpx2.Response) -> str:
+    """The rights that a server asks for in the middle of a session."""
+    error = extract_field_from_www_auth(response, "error")
+    if response.status_code != _FORBIDDEN or error != "insufficient_scope":
+        return ""
+    scope = extract_scope_from_www_auth(response) or ""
+    return scope if _SCOPE.fullmatch(scope) else ""
+
+
+def _with_scope(challenge: str, scope: str) -> str:
+    """The challenge of a server with these rights: the SDK asks for what stands there."""
+    rest = _SCOPE_FIELD.sub("", challenge).rstrip(", ")
+    return f'{rest}{"," if "=" in rest else ""} scope="{scope}"'
 
 
 def _pinned(request: httpx2.Request, url: WebUrl, address: str) -> httpx2.Request:
@@ -291,6 +336,8 @@ def _error(request: httpx2.Request, text: str, code: int = INTERNAL_ERROR) -> ht
 
 _MAX_SIGN_IN_ERROR_CHARS = 200
 _REFUSED = (401, 403)
+_REVOCATION_SECONDS = 15.0
+_FILES_LOCK = threading.Lock()
 
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -298,26 +345,52 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 class TokenFile:
     """One server's tokens and client; satisfies the SDK's `TokenStorage`. What was stored for
-    another URL counts as absent."""
+    another URL, or another client registered by hand, counts as absent."""
 
-    def __init__(self, path: Path, url: str, remember_secret: Callable[[str], None]) -> None:
+    def __init__(
+        self, path: Path, server: McpServer, remember_secret: Callable[[str], None]
+    ) -> None:
         """`remember_secret` is called with each token. Blocking."""
         self._remember_secret = remember_secret
         self._path = path
-        self._url = url
-        self._stored: dict[str, Any] = {}
+        self._url = server.url
+        self._oauth = server.oauth
+        self._is_signing_in = False
         self.provider: OAuthClientProvider | None = None
-        try:
-            stored = json.loads(path.read_bytes())
-            if isinstance(stored, dict) and stored.get("url") == url:
-                self._stored = stored
-        except (OSError, ValueError):
-            pass
+        self._stored = self._read()
         self._remember_tokens()
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            stored = json.loads(self._path.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        is_ours = isinstance(stored, dict) and self._owner.items() <= stored.items()
+        return stored if is_ours else {}
+
+    @property
+    def _owner(self) -> Mapping[str, str]:
+        client = self._oauth.get("client_id", "")
+        return {"url": self._url, **({"client_id": client} if client else {})}
 
     @property
     def has_tokens(self) -> bool:
         return bool(self._stored.get("tokens"))
+
+    @property
+    def scope_to_ask(self) -> str:
+        """The rights that a sign-in asks for beside those that the server names: those of the
+        settings, and where some were missing, those too and what was granted before."""
+        asked, missing = self._oauth.get("scope"), str(self._stored.get("wanted_scope", ""))
+        tokens = _parse(OAuthToken, self._stored.get("tokens"))
+        granted = tokens.scope if tokens and missing else None
+        return union_scopes(union_scopes(asked, granted), missing) or ""
+
+    async def want_scope(self, scope: str) -> None:
+        """Keep the rights that were missing, for the next sign-in."""
+        wanted = union_scopes(str(self._stored.get("wanted_scope", "")), scope) or ""
+        if _SCOPE.fullmatch(wanted) and wanted != self._stored.get("wanted_scope"):
+            await self._save({"wanted_scope": wanted})
 
     def create_provider(
         self,
@@ -325,7 +398,9 @@ class TokenFile:
         show: Callable[[str], Awaitable[None]] | None = None,
         wait_for_code: Callable[[], Awaitable[AuthorizationCodeResult]] | None = None,
     ) -> OAuthClientProvider:
-        """Without `show` nobody is asked: it only uses and refreshes the tokens."""
+        """Without `show` nobody is asked: it only uses and refreshes the tokens. With it they are
+        not used: another person may sign in, or the same one with more rights."""
+        self._is_signing_in = show is not None
         provider = OAuthClientProvider(
             server_url=self._url,
             client_metadata=OAuthClientMetadata(
@@ -335,26 +410,28 @@ class TokenFile:
             redirect_handler=show,
             callback_handler=wait_for_code,
         )
-        # The SDK restores neither, and without them could not refresh after a restart.
-        provider.context.token_expiry_time = self._stored.get("expires_at")
-        provider.context.oauth_metadata = _parse(OAuthMetadata, self._stored.get("metadata"))
+        if not self._is_signing_in:
+            # The SDK restores neither, and without them could not refresh after a restart.
+            provider.context.token_expiry_time = self._stored.get("expires_at")
+            provider.context.oauth_metadata = _parse(OAuthMetadata, self._stored.get("metadata"))
         self.provider = provider
         return provider
 
     async def get_tokens(self) -> OAuthToken | None:
-        return _parse(OAuthToken, self._stored.get("tokens"))
+        return None if self._is_signing_in else _parse(OAuthToken, self._stored.get("tokens"))
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         assert self.provider is not None
         known = self.provider.context
         metadata = known.oauth_metadata
-        self._stored |= {
+        changes = {
             "tokens": tokens.model_dump(mode="json"),
             "expires_at": known.token_expiry_time,
             "metadata": None if metadata is None else metadata.model_dump(mode="json"),
         }
+        # A refresh grants nothing new.
+        await self._save(changes | ({"wanted_scope": ""} if self._is_signing_in else {}))
         self._remember_tokens()
-        await self._save()
 
     def _remember_tokens(self) -> None:
         tokens = _parse(OAuthToken, self._stored.get("tokens"))
@@ -363,18 +440,38 @@ class TokenFile:
                 self._remember_secret(each)
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        return _parse(OAuthClientInformationFull, self._stored.get("client"))
+        if "client_id" not in self._oauth:
+            return _parse(OAuthClientInformationFull, self._stored.get("client"))
+        secret = self._oauth.get("client_secret")
+        metadata = None if self.provider is None else self.provider.context.oauth_metadata
+        known = (metadata and metadata.token_endpoint_auth_methods_supported) or ()
+        # Basic is the default of RFC 8414.
+        post = "client_secret_post" in known and "client_secret_basic" not in known
+        method = "client_secret_post" if post else "client_secret_basic"
+        return OAuthClientInformationFull(
+            client_id=self._oauth["client_id"],
+            client_secret=secret,
+            redirect_uris=None,
+            token_endpoint_auth_method=method if secret else "none",
+        )
+
+    async def settle_client(self) -> None:
+        """Before the code is exchanged: how a client registered by hand says who it is depends on
+        what the sign-in has found out about the server."""
+        if "client_id" in self._oauth and self.provider is not None:
+            self.provider.context.client_info = await self.get_client_info()
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        self._stored["client"] = client_info.model_dump(mode="json")
-        await self._save()
+        await self._save({"client": client_info.model_dump(mode="json")})
 
-    async def _save(self) -> None:
-        body = json.dumps({**self._stored, "url": self._url}).encode()
+    async def _save(self, changes: Mapping[str, Any]) -> None:
+        """Other sessions with the server may have stored something since."""
 
         def write() -> None:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_private_file(self._path, body)
+            with _FILES_LOCK:
+                self._stored = {**self._read(), **changes, **self._owner}
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                write_private_file(self._path, json.dumps(self._stored).encode())
 
         await asyncio.to_thread(write)
 
@@ -386,7 +483,41 @@ def _parse(kind: type[_Model], stored: object) -> _Model | None:
         return None
 
 
-async def sign_in(server: McpServer, provider: OAuthClientProvider, fetcher: WebFetcher) -> None:
+async def revoke(server: McpServer, file: TokenFile, fetcher: WebFetcher) -> bool:
+    """Ask the authorization server to withdraw the tokens (RFC 7009); whether it has."""
+    provider = file.create_provider()
+    context, tokens = provider.context, await file.get_tokens()
+    metadata = context.oauth_metadata
+    if tokens is None or metadata is None or metadata.revocation_endpoint is None:
+        return False
+    context.client_info = client = await file.get_client_info()
+    given = {"refresh_token": tokens.refresh_token, "access_token": tokens.access_token}
+    try:
+        async with (
+            asyncio.timeout(_REVOCATION_SECONDS),
+            guarded_client(server.url, {}, fetcher, auth=provider) as (http, _),
+        ):
+            for hint, token in given.items():
+                if token:
+                    form = {"token": token, "token_type_hint": hint}
+                    form |= {"client_id": client.client_id} if client and client.client_id else {}
+                    form, headers = context.prepare_token_auth(form, {})
+                    response = await http.post(
+                        str(metadata.revocation_endpoint),
+                        data=form,
+                        headers=headers,
+                        auth=httpx2.Auth(),
+                    )
+                    if response.status_code >= _FAILED:
+                        return False
+    except (TimeoutError, OAuthFlowError, httpx2.HTTPError, McpError):
+        return False
+    return True
+
+
+async def sign_in(
+    server: McpServer, provider: OAuthClientProvider, fetcher: WebFetcher, scope: str
+) -> None:
     """Greet the server, which asks for a sign-in. Raises McpError."""
     greeting = {
         "jsonrpc": "2.0",
@@ -400,7 +531,9 @@ async def sign_in(server: McpServer, provider: OAuthClientProvider, fetcher: Web
     }
     headers = {**server.headers, "Accept": "application/json, text/event-stream"}
     try:
-        opened = guarded_client(server.url, headers, fetcher, auth=provider, shows_errors=True)
+        opened = guarded_client(
+            server.url, headers, fetcher, auth=provider, shows_errors=True, scope=scope
+        )
         async with (
             opened as (client, target),
             client.stream("POST", target, json=greeting) as response,

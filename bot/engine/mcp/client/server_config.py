@@ -79,18 +79,19 @@ def find_project(workspace: Path, data_dir: Path) -> Path | None:
 
 
 def fill_variables(server: McpServer, variables: Mapping[str, str]) -> McpServer:
-    """Replace `${NAME}` in `env` and `headers`. Raises McpError if a variable is not set."""
+    """Replace `${NAME}` in its values. Raises McpError if a variable is not set."""
     return replace(
         server,
         env={name: _substitute(data, variables) for name, data in server.env.items()},
         headers={name: _substitute(data, variables) for name, data in server.headers.items()},
+        oauth={name: _substitute(data, variables) for name, data in server.oauth.items()},
         secrets=server_secrets(server, variables),
     )
 
 
 def server_secrets(server: McpServer, variables: Mapping[str, str]) -> tuple[str, ...]:
     """Return the values of referenced variables, longest first, for masking."""
-    named = " ".join((*server.env.values(), *server.headers.values()))
+    named = " ".join((*server.env.values(), *server.headers.values(), *server.oauth.values()))
     given = {variables.get(name, "") for name in _VARIABLE.findall(named)}
     secrets = (each for each in given if len(each) >= _MIN_SECRET_CHARS)
     return tuple(sorted(secrets, key=lambda each: (-len(each), each)))
@@ -288,7 +289,7 @@ def _withheld(state: str, **facts: str) -> McpServer:
 
 def _describe_server(server: McpServer) -> str:
     """Its name, its whole command or URL, and the names of what it is given, without values."""
-    given = {**server.env, **server.headers}
+    given = {**server.env, **server.headers, **server.oauth}
     lines = [server.name, f"  {shlex.join(server.command) or server.url}"]
     for name, value in given.items():
         variables = "".join(f" ← ${{{each}}}" for each in referenced_variables(value))

@@ -41,7 +41,7 @@ from bot.engine.redaction import MASK, redact_tool
 from bot.engine.sandbox.spec import SandboxedCommand, SandboxKind, SandboxLaunch
 from bot.engine.tools.shell_exec import CommandShell
 from bot.engine.workers.mcp_config import McpConfigFile
-from storage.records.workers import McpConsent, McpServerStatus, SignInFailed
+from storage.records.workers import McpConsent, McpServerStatus, SignInFailed, SignOut
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -281,11 +281,18 @@ class McpServerPool:
         await self.restart(server, select=lambda _: True)
         return server
 
-    async def sign_out(self, server: str) -> bool:
-        """Delete the tokens; False if there were none."""
-        gone = self._sign_ins is not None and await self._sign_ins.sign_out(server)
-        await self.restart(server, select=lambda _: gone)
-        return gone
+    async def sign_out(self, server: str) -> SignOut:
+        """Withdraw and delete the tokens."""
+        if self._sign_ins is None:
+            return SignOut.WAS_OUT
+        found = await self._find_at_url(server)
+        try:
+            known = None if found is None else fill_variables(found, self._variables)
+        except McpError:
+            known = None
+        state = await self._sign_ins.sign_out(server, known)
+        await self.restart(server, select=lambda _: state is not SignOut.WAS_OUT)
+        return state
 
     async def _find_at_url(self, name: str) -> McpServer | None:
         used = (each.config for each in self._servers.values())

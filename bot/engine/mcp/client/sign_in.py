@@ -12,6 +12,7 @@ from bot.engine.llm.backend import McpServer
 from bot.engine.mcp.client.server_config import McpError
 from bot.engine.redaction import MASK
 from bot.engine.web import WebFetcher, parse_url
+from storage.records.workers import SignOut
 
 if TYPE_CHECKING:
     import httpx2
@@ -70,7 +71,7 @@ class McpSignIns:
         # Slow to import, and only needed where a server at a URL is used.
         from bot.engine.mcp.client.http_transport import TokenFile
 
-        return TokenFile(self.token_path(server.name), server.url, self._secrets.add)
+        return TokenFile(self.token_path(server.name), server, self._secrets.add)
 
     async def start(self, server: McpServer) -> str:
         """Return the page where the person signs in; an earlier sign-in to this server is given
@@ -125,14 +126,21 @@ class McpSignIns:
         if (pending := self._pending.get(server)) is not None:
             self._forget(server, pending)
 
-    async def sign_out(self, server: str) -> bool:
-        """Delete the tokens; False if there were none."""
-        self.cancel(server)
+    async def sign_out(self, name: str, server: McpServer | None) -> SignOut:
+        """Withdraw the tokens at the authorization server, if that can be asked, and delete them.
+        `server` is the one of this name that is configured now."""
+        self.cancel(name)
+        is_revoked = False
+        if server is not None:
+            from bot.engine.mcp.client import http_transport
+
+            file = await asyncio.to_thread(self._load, server)
+            is_revoked = file.has_tokens and await http_transport.revoke(server, file, self.fetcher)
         try:
-            await asyncio.to_thread(self.token_path(server).unlink)
+            await asyncio.to_thread(self.token_path(name).unlink)
         except FileNotFoundError:
-            return False
-        return True
+            return SignOut.WAS_OUT
+        return SignOut.REVOKED if is_revoked else SignOut.OUT
 
     async def aclose(self) -> None:
         tasks = [each.task for each in self._pending.values() if each.task is not None]
@@ -155,6 +163,7 @@ class McpSignIns:
             url = parse_url(link)
             if url is None or (url.scheme != "https" and url.host not in _OWN_HOSTS):
                 raise ValueError("its page for signing in is not safe to open")
+            await file.settle_client()
             pending.link.set_result(str(url))
 
         async def wait_for_code() -> AuthorizationCodeResult:
@@ -166,4 +175,4 @@ class McpSignIns:
         file = await asyncio.to_thread(self._load, server)
         provider = file.create_provider(self.redirect_uri, show, wait_for_code)
         async with asyncio.timeout(self.patience):
-            await http_transport.sign_in(server, provider, self.fetcher)
+            await http_transport.sign_in(server, provider, self.fetcher, file.scope_to_ask)

@@ -37,6 +37,14 @@ def test_servers_are_read_as_other_programs_write_them(tmp_path: Path) -> None:
                     "url": "https://tracker.example/mcp",
                     "headers": {"Authorization": "Bearer ${TOKEN}"},
                 },
+                "mail": {
+                    "url": "https://mail.example/mcp",
+                    "oauth": {"clientId": "a", "clientSecret": "${KEY}", "scopes": ["r", "w"]},
+                },
+                "plain": {
+                    "url": "https://plain.example/mcp",
+                    "oauth": {"callbackPort": 8080, "scopes": "r w"},
+                },
                 "off": {"command": "x", "disabled": True},
             },
             "other": 1,
@@ -54,6 +62,12 @@ def test_servers_are_read_as_other_programs_write_them(tmp_path: Path) -> None:
             url="https://tracker.example/mcp",
             headers={"Authorization": "Bearer ${TOKEN}"},
         ),
+        McpServer(
+            name="mail",
+            url="https://mail.example/mcp",
+            oauth={"client_id": "a", "client_secret": "${KEY}", "scope": "r w"},
+        ),
+        McpServer(name="plain", url="https://plain.example/mcp", oauth={"scope": "r w"}),
     )
 
 
@@ -69,6 +83,10 @@ def test_servers_are_read_as_other_programs_write_them(tmp_path: Path) -> None:
         ({"mcpServers": {"a": {"url": "file:///etc/passwd"}}}, "mcpServers.a.url"),
         ({"mcpServers": {"a": {"type": "sse", "url": "https://x"}}}, "mcpServers.a.type"),
         ({"mcpServers": {"a": {"command": "x\0y"}}}, "mcpServers.a.command"),
+        (
+            {"mcpServers": {"a": {"url": "https://x", "oauth": {"scopes": ['r"']}}}},
+            "mcpServers.a.oauth.scopes",
+        ),
         ({"mcpServers": {"a b": {"command": "x"}, "a-b": {"command": "x"}}}, "no name of its own"),
         ({"mcpServers": {"../": {"command": "x"}}}, "no name of its own"),
         ({"mcpServers": {f"s{n}": {"command": "x"} for n in range(17)}}, "at most 16"),

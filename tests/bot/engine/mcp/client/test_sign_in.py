@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -21,7 +22,7 @@ from bot.engine.sandbox.spec import Sandbox
 from bot.engine.tools.shell_exec import CommandShell
 from bot.engine.web import WebFetcher, parse_private_hosts
 from bot.engine.workers.mcp_config import McpConfigFile
-from storage.records.workers import SignInFailed
+from storage.records.workers import SignInFailed, SignOut
 from tests.emulators.mcp_http import McpHttpServer, mcp_http_server
 
 
@@ -30,14 +31,19 @@ async def find_sandbox() -> Sandbox:
 
 
 @asynccontextmanager
-async def opened_pool(home: Path, site: McpHttpServer) -> AsyncIterator[McpServerPool]:
-    (home / "mcp.json").write_text(json.dumps({"mcpServers": {"mail": {"url": site.url}}}))
+async def opened_pool(
+    home: Path, site: McpHttpServer, **oauth: Any
+) -> AsyncIterator[McpServerPool]:
+    """`oauth` is a client registered by hand; `${MAIL_SECRET}` is `s3cret-value`."""
+    server = {"url": site.url, **({"oauth": oauth} if oauth else {})}
+    (home / "mcp.json").write_text(json.dumps({"mcpServers": {"mail": server}}))
     fetcher = WebFetcher(private_hosts=parse_private_hosts(["127.0.0.1"]))
     shell = CommandShell(sandbox=find_sandbox, homes=CommandHomes(home / "shell"), env=lambda _: {})
     sign_ins = McpSignIns(
         fetcher=fetcher, folder=home / "tokens", redirect_uri="http://127.0.0.1:1/mcp/callback"
     )
-    pool = McpServerPool(shell, str, fetcher, data_dir=home, variables={}, sign_ins=sign_ins)
+    known = {"MAIL_SECRET": "s3cret-value"}
+    pool = McpServerPool(shell, str, fetcher, data_dir=home, variables=known, sign_ins=sign_ins)
     try:
         yield pool
     finally:
@@ -79,7 +85,9 @@ async def test_after_a_sign_in_runs_use_the_token_until_it_is_forgotten(tmp_path
     assert f"as Bearer {MASK}" in during, "the server says what it was sent"
     assert any(sent.get("authorization") == "Bearer access-1" for _, sent, _ in site.requests)
     assert modes == (0o600, 0o700)
-    assert gone == (True, False)
+    assert gone == (SignOut.REVOKED, SignOut.WAS_OUT)
+    assert [each["token"] for each in site.revoked] == ["refresh-1", "access-1"]
+    assert {each["client_id"] for each in site.revoked} == {"client-1"}
     assert not file.exists()
     assert "HTTP 401" in after
 
@@ -104,6 +112,67 @@ async def test_a_code_alone_is_enough_if_one_sign_in_is_open(tmp_path: Path) -> 
         await pool.start_sign_in("mail")
 
         assert await pool.finish_sign_in(" good ") == "mail"
+
+
+async def test_a_client_registered_by_hand_signs_in_with_its_secret(tmp_path: Path) -> None:
+    oauth = {"clientId": "by-hand", "clientSecret": "${MAIL_SECRET}", "scopes": ["mail:read"]}
+    async with mcp_http_server("private") as site:
+        site.client = ("by-hand", "s3cret-value")
+        async with opened_pool(tmp_path, site) as pool:
+            with pytest.raises(SignInFailed):
+                await pool.start_sign_in("mail")
+        async with opened_pool(tmp_path, site, **oauth) as pool:
+            link = await pool.start_sign_in("mail")
+            assert link is not None
+            await pool.finish_sign_in(address_after(link))
+            said = await call(pool, tmp_path)
+        async with opened_pool(tmp_path, site, **{**oauth, "clientId": "other"}) as pool:
+            other = await call(pool, tmp_path)
+
+    asked = parse_qs(urlsplit(link).query)
+    assert (asked["client_id"], asked["scope"]) == (["by-hand"], ["mail:read"])
+    assert "you said hi" in said
+    assert "s3cret-value" not in (tmp_path / "tokens" / "mail.json").read_text()
+    assert "HTTP 401" in other, "tokens of one client are not used by another"
+
+
+async def test_rights_that_are_missing_in_a_call_are_asked_for_by_the_next_sign_in(
+    tmp_path: Path,
+) -> None:
+    async with mcp_http_server("private") as site, opened_pool(tmp_path, site) as pool:
+        site.granted, site.call_scope = "mail:read", "mail:send"
+        link = await pool.start_sign_in("mail")
+        assert link is not None
+        await pool.finish_sign_in(address_after(link))
+        refused = await call(pool, tmp_path)
+        again = await pool.start_sign_in("mail")
+        assert again is not None
+        scope = parse_qs(urlsplit(again).query)["scope"]
+        site.granted = scope[0]
+        await pool.finish_sign_in(address_after(again))
+        said = await call(pool, tmp_path)
+
+    assert "wants more rights for this (mail:send); an owner can grant them with" in refused
+    assert scope == ["mail:read mail:send"]
+    assert "you said hi" in said
+
+
+@pytest.mark.parametrize("told", ["", "gone"])
+async def test_tokens_that_cannot_be_withdrawn_are_deleted_nevertheless(
+    tmp_path: Path, told: str
+) -> None:
+    async with mcp_http_server("private") as site, opened_pool(tmp_path, site) as pool:
+        link = await pool.start_sign_in("mail")
+        assert link is not None
+        await pool.finish_sign_in(address_after(link))
+        file = tmp_path / "tokens" / "mail.json"
+        stored = json.loads(file.read_text())
+        gone = f"http://127.0.0.1:{site.port}/{told}"
+        stored["metadata"]["revocation_endpoint"] = gone if told else None
+        file.write_text(json.dumps(stored))
+
+        assert await pool.sign_out("mail") is SignOut.OUT
+        assert not file.exists()
 
 
 @pytest.mark.parametrize("kind", ["state", "code", "refused", "nothing", "again"])
