@@ -215,9 +215,8 @@ class RunRequest:
     sent, and the calls at its end are made again through `permit`, which answers those that have
     been made. It is the text that the turn has brought so far.
 
-    While `is_undone`, given the calls made, models that write them are held to a call.
-    `steering` brings what people say while the run goes on. Model APIs read it with each result of
-    a tool; coding CLIs take nothing in during a run.
+    `steering` brings what people say during a run; model APIs read it with each result of a tool.
+    While `is_undone`, given the number of calls made, models that write them are held to a call.
 
     For coding CLIs: `persona` selects the home, `external_id` is the session to resume, and
     `on_external` must be awaited with a new session's ID before the first paid call. `servers` are

@@ -80,6 +80,7 @@ from bot.engine.llm.tool_calls import (
     ERROR_PREFIX,
     READ_ONLY_KINDS,
     AgentTool,
+    CallKind,
     CallVerdict,
     ToolCall,
     build_tool_call,
@@ -119,6 +120,17 @@ _OUT_OF_ORDER = (
 )
 
 
+_NO_CONTENT = (
+    f"{ERROR_PREFIX}not made: that text is what a call before has reported, no content of a file."
+    " If the work is done, say so."
+)
+"""Small models that would report write the result of their last call over the file instead."""
+
+
+def _texts(arguments: Mapping[str, Any]) -> list[str]:
+    return [each.strip() for each in arguments.values() if isinstance(each, str)]
+
+
 class RunToolset:
     """The tools of one run, executed after authorization.
 
@@ -130,6 +142,7 @@ class RunToolset:
         self._pending_calls: dict[str, ToolCall] = {}
         continues = request.resumed_text is not None or bool(request.answers)
         self._repeats = RepeatedCallGuard(request.history if continues else ())
+        self._edit_reports: set[str] = set()
         self.call_count = 0
         self.running = 0
 
@@ -216,9 +229,14 @@ class RunToolset:
         wrong = find_argument_error(tool.schema, arguments)
         if wrong:
             return f"{ERROR_PREFIX}{wrong}"
+        is_edit = tool.kind is CallKind.EDIT
+        if is_edit and not self._edit_reports.isdisjoint(_texts(arguments)):
+            return _NO_CONTENT
         self.running += 1
         answer = await self._run_call(tool, call_id, arguments)
         self.running -= 1  # not reached if the tool raised
+        if is_edit and answer:
+            self._edit_reports.add(answer.strip())
         return answer
 
     async def _run_call(

@@ -78,6 +78,7 @@ _UNSUPPORTED_KEYWORDS = frozenset(
 )
 
 
+_REMINDER = "\n\nIf the work is done now, call {form}; else make the next call."
 _MAX_HELD = 3
 """Replies of a run in which a call is demanded: then the model may report that it can't."""
 
@@ -306,7 +307,7 @@ class TextToolCallModel(WrapperModel):
             ) as stream:
                 yield _GuardedStream(stream)
             return
-        asked = _as_text_messages(messages), model_settings
+        asked = _as_text_messages(messages, given.output_tools), model_settings
         allowed = given.function_tools if await self._must_call(given) else tools
         try:
             bound = _request_parameters(tools, given, allowed)
@@ -481,21 +482,27 @@ def _grammar_schema(schema: Any, *, keep_keys: bool = False) -> Any:
     return [_grammar_schema(each) for each in schema] if isinstance(schema, list) else schema
 
 
-def _as_text_messages(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """Convert tool calls and results to text, as the model produced them."""
+def _as_text_messages(
+    messages: Sequence[ModelMessage], forms: Sequence[ToolDefinition]
+) -> list[ModelMessage]:
+    """Convert tool calls and results to text, as the model produced them. Each result reminds it of
+    the form that ends its work."""
+    form = forms[0].name if forms else ""
     return [
-        replace(message, parts=list(_text_request_parts(message)))
+        replace(message, parts=list(_text_request_parts(message, form)))
         if isinstance(message, ModelRequest)
         else replace(message, parts=[_text_response_part(part) for part in message.parts])
         for message in messages
     ]
 
 
-def _text_request_parts(message: ModelRequest) -> Iterator[ModelRequestPart]:
+def _text_request_parts(message: ModelRequest, form: str) -> Iterator[ModelRequestPart]:
     for part in message.parts:
         match part:
             case ToolReturnPart():
-                yield UserPromptPart(content=f"{part.tool_name}: {part.model_response_str()}")
+                reminds = form and part.tool_name != form
+                end = _REMINDER.format(form=form) if reminds else ""
+                yield UserPromptPart(content=f"{part.tool_name}: {part.model_response_str()}{end}")
             case RetryPromptPart():
                 yield UserPromptPart(content=part.model_response())
             case _:

@@ -13,7 +13,7 @@ from bot.engine.llm.answer_schemas import PlanAnswer, StepAnswer
 from bot.engine.llm.api.access import ApiAccess, ApiProvider, ToolForm
 from bot.engine.llm.api.backend import ApiBackend
 from bot.engine.llm.backend import InvalidAnswer, TextDelta, ToolFinished
-from bot.engine.llm.tool_calls import CallDecision, CallVerdict, ToolCall
+from bot.engine.llm.tool_calls import CallDecision, CallKind, CallVerdict, ToolCall
 from tests.bot.engine.llm.builders import build_request, collect_run, joined_text, recording_tool
 from tests.emulators.models.emulator import ModelEmulator
 from tests.emulators.models.script import ScriptedCall, ScriptedReply
@@ -74,7 +74,8 @@ async def test_a_written_call_is_made_and_a_written_form_is_the_result(
     assert result.value == StepAnswer(**STEP)
     assert [event.succeeded for event in events if isinstance(event, ToolFinished)] == [True]
     assert not any(isinstance(event, TextDelta) for event in events)
-    assert models.requests[1].last_text == "write: Wrote a.md"
+    reminder = "If the work is done now, call final_result; else make the next call."
+    assert models.requests[1].last_text == f"write: Wrote a.md\n\n{reminder}"
     assert models.refused == []
 
 
@@ -119,6 +120,25 @@ async def test_work_that_is_plainly_undone_cannot_be_reported_at_first(
     assert asked == [0, 1, 2]
     systems = {str(each.body["messages"][0]) for each in models.requests}
     assert len(systems) == 1, "the front stays, for the sake of caches"
+
+
+async def test_what_an_edit_has_reported_is_not_written_into_a_file(
+    models: ModelEmulator, small: ApiBackend
+) -> None:
+    """A 1.5B model did, over the text that was asked for."""
+    calls: list[Mapping[str, Any]] = []
+    echo = {"path": "a.md", "content": "Wrote a.md\n"}
+    models.replies(
+        written_reply("write", **FILE),
+        written_reply("write", **echo),
+        written_reply("final_result", **STEP),
+    )
+    tool = replace(recording_tool("Wrote a.md", calls), kind=CallKind.EDIT)
+
+    await collect_run(small, build_request(ApiProvider.OPENAI, tools=(tool,), result=StepAnswer))
+
+    assert calls == [FILE]
+    assert "is what a call before has reported" in models.requests[2].last_text
 
 
 async def test_words_are_an_answer_where_words_will_do(
