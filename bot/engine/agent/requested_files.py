@@ -239,6 +239,7 @@ def find_commands(text: str) -> tuple[str, ...]:
         for sentence in split_sentences(text)
         for mark in _COMMAND.finditer(sentence)
         if _is_asked(sentence[: mark.start()])
+        and (_ASKED_AFTER_ALL.search(sentence) or not sentence.rstrip().endswith(("?", "？")))
     )
 
 

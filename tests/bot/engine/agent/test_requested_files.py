@@ -232,6 +232,8 @@ def test_doubt_means_that_no_file_has_to_change(text: str) -> None:
         ("Explain how to run `make test`", ()),
         ("If the tests fail, run `git bisect`", ()),
         ("Rename `run` to `start`", ()),
+        ("Should we run `make test`?", ()),
+        ("Could you run `make test`?", ("make test",)),
         ("Run the tests", ()),
     ],
 )
