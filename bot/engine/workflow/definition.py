@@ -74,8 +74,8 @@ class WorkflowNode:
     template with the worker's instructions. `auto_wait`: ask a person for approval before the step
     runs. `deliverables`: workspace paths of files that must exist afterwards. `output`: the fields
     of the result that the worker must hand in. `timeout`: seconds per attempt, `limits`: those of
-    each run of its worker. `config` is optional
-    for types with a default; without `retry` the global retry rules apply.
+    each run of its worker. `own_session`: its worker reads nothing of the task's session. `config`
+    is optional for types with a default; without `retry` the global retry rules apply.
     """
 
     id: str
@@ -93,6 +93,7 @@ class WorkflowNode:
     deliverables: tuple[str, ...] = ()
     output: tuple[OutputField, ...] = ()
     limits: LimitOverrides = NO_OVERRIDES
+    own_session: bool = False
 
     @property
     def template(self) -> str:

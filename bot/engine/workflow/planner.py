@@ -313,10 +313,11 @@ def is_joinable(plan: Workflow, instruction: str) -> bool:
 
 
 def one_step_plan(task: Task, reason: str, words: TextCatalog) -> Workflow:
-    """The task itself as its only step."""
+    """The task itself as its only step, in place of a plan that is of no use. Its worker does not
+    read that plan: small models take what it promises for done."""
     detail = escape_placeholders(task.instruction)
     title = escape_placeholders(formats.truncate(" ".join(task.instruction.split()), MAX_TITLE))
-    step = WorkflowNode(id="s1", title=title, detail=detail, type=NodeType.TASK)
+    step = WorkflowNode(id="s1", title=title, detail=detail, type=NodeType.TASK, own_session=True)
     return linear_workflow(words("workflow.one_step", reason=reason), [step])
 
 

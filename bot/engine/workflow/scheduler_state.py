@@ -95,12 +95,16 @@ MAIN_LANE = ""
 
 class SessionLanes:
     """Each branch behind a fork has its own lane, and so has each round that may run in parallel
-    with others. Lanes follow from the graph alone, so a step finds its session after a restart."""
+    with others, or a node with a session of its own. Lanes follow from the graph alone, so a step
+    finds its session after a restart."""
 
     def __init__(self, topology: WorkflowTopology) -> None:
         self._topology = topology
 
     def lane_of(self, activation: ActivationPath) -> str:
+        node = self._topology.nodes.get(activation.node)
+        if node is not None and node.own_session:
+            return node.id
         if self._topology.workflow.parallel == 1:
             return MAIN_LANE
         prefix, scope = "", activation.scope

@@ -516,16 +516,8 @@ class _Transition:
             withheld_reports=withheld,
             replan=replan,
             is_resumed=is_resumed,
-            lane=self._lane_of(place),
+            lane=flow.session_lanes.lane_of(place),
         )
-
-    def _lane_of(self, place: ActivationPath) -> str:
-        """A step that is the task itself stands for a plan that was of no use. Its worker does not
-        read that plan: small models take what it promises for done."""
-        node = self._scheduler.workflow.nodes_by_id[place.node]
-        if node.detail == escape_placeholders(self._state.task.instruction):
-            return place.node
-        return self._scheduler.session_lanes.lane_of(place)
 
     def _replan_request(self) -> ReplanRequest | None:
         """Return why a new plan is needed before the next step, if it is. People's commands come
