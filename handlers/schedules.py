@@ -37,7 +37,6 @@ from handlers.request import CommandRegistry, Reply, Request
 from handlers.workflow_inputs import parse_inputs, split_named_values
 from handlers.workflows import explain_rejection
 from storage.records.schedules import (
-    EXPIRED,
     FiringState,
     MessageBody,
     MissedPolicy,
@@ -352,10 +351,8 @@ def _changing(change: str) -> Callable[[Request, str], Awaitable[Reply]]:
 
 
 def _confirmation(view: ScheduleView) -> str:
-    """The news for somebody who confirms, perhaps too late or twice."""
-    if view.schedule.state is ScheduleState.ACTIVE:
-        return "schedule.confirmed"
-    return EXPIRED if view.schedule.reason == EXPIRED else ""
+    """The news for somebody who confirms, perhaps twice, or so late that there is none."""
+    return "schedule.confirmed" if view.schedule.state is ScheduleState.ACTIVE else ""
 
 
 def _changed_reply(request: Request, view: ScheduleView, news: str) -> Reply:

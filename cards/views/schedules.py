@@ -13,6 +13,7 @@ from cards.actions import AnswerReminder, ControlSchedule, DecideMissedFiring, D
 from cards.catalog import TextCatalog
 from cards.views.timings import timing_text
 from storage.records.schedules import (
+    EXPIRED,
     Firing,
     FiringState,
     MessageBody,
@@ -100,8 +101,9 @@ def schedule_card(
     if buttons:
         blocks.append(model.ButtonsBlock(buttons))
     blocks.append(model.NoteBlock(words("schedule.id_note", id=schedule.id)))
+    state = EXPIRED if schedule.reason == EXPIRED else f"schedule.state_{schedule.state}"
     return model.titled_card(
-        news or words(f"schedule.state_{schedule.state}"),
+        news or words(state),
         *blocks,
         summary=_title(schedule),
     )
