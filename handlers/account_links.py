@@ -75,13 +75,16 @@ async def unlink_named(request: Request, name: str, *, revoke: bool) -> tuple[Ch
     """Take an account apart, or its access away."""
     members = await request.services.people.list_members()
     member, account = _find_account(request, members, name)
-    links, session = request.services.account_links, request.web_session
+    links, web = request.services.account_links, request.services.web_sessions
+    before = {each.id for each in await web.list()}
     if revoke:
-        link = await links.revoke(*account, session=session)
+        link = await links.revoke(*account, session=request.web_session)
     elif account in member.joined:
-        link = await links.unlink(member.joined[account], session=session)
+        link = await links.unlink(member.joined[account])
     else:
         raise UserError("main_account", account=views.account_name(account))
+    for ended in before - {each.id for each in await web.list()}:
+        await web.end(ended)
     await _end_conversations(request, link)
     await link_notifier(request.services).notify()
     return account

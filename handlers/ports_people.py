@@ -31,12 +31,12 @@ class AccountLinkPort(Protocol):
         """Use up a code and ask for confirmation; who has used it gets the same request again.
         NotFound if it is unknown, used or expired. WrongState if both are one person already."""
 
-    async def unlink(self, joined: PersonId, *, session: str = "") -> AccountLink:
-        """Make a joined account a person of its own again. The web session `session` goes on.
-        NotFound if it is not joined."""
+    async def unlink(self, joined: PersonId) -> AccountLink:
+        """Make a joined account a person of its own again. NotFound if it is not joined."""
 
     async def revoke(self, channel: Channel, external_id: str, *, session: str = "") -> AccountLink:
-        """Take access from one of several accounts of a person. WrongState for the only one."""
+        """Take access from one of several accounts of a person. The web session `session` goes on.
+        WrongState for the only account."""
 
     async def list_choices(self, person: PersonId) -> Sequence[tuple[MemoryEntry, MemoryEntry]]:
         """Pairs of memories that exclude each other since accounts were linked: the one that holds,
@@ -62,7 +62,7 @@ class WebSessionPort(Protocol):
         """All that have not ended, the one used last first."""
 
     async def end(self, session_id: str) -> bool:
-        """False if there is no such session, or not any more."""
+        """False if there is no such session, or not any more; its pages are closed anyway."""
 
     async def end_others(self, session_id: str) -> int:
         """End all but this one; returns how many."""

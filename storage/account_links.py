@@ -169,11 +169,10 @@ class AccountLinkRepo:
         await _replace_approver(tx, link.joined, link.kept)
         await self._set(tx, link, state=AccountLinkState.LINKED, linked_at=now, untold=True)
 
-    async def unlink(self, joined: PersonId, *, session: str = "") -> AccountLink:
+    async def unlink(self, joined: PersonId) -> AccountLink:
         """Make a joined account a person of its own again, who gets back what they brought. What
-        came since stays. The conversations of both are closed, and so are the browsers, links and
-        tokens that came since, but for the web session `session`. NotFound if they are not
-        joined."""
+        came since stays. All browsers of both are signed out and their conversations closed, and
+        the links and tokens that came since end. NotFound if they are not joined."""
         now = self.now()
         async with self.db.write() as tx:
             query = select(account_links).where(_C.joined == joined, _LINKED)
@@ -183,7 +182,7 @@ class AccountLinkRepo:
             theirs = await _private_chats(tx, chats.c.brought_by == joined)
             both = await _private_chats(tx, chats.c.person_id == link.kept)
             await _redirect_schedules(tx, link.kept, theirs, but_of=joined)
-            await _end_web_access(tx, link.kept, session, since=link.linked_at)
+            await _end_web_access(tx, link.kept, since=link.linked_at)
             await _revoke_chat_permissions(tx, theirs, now, since=link.linked_at)
             for table, column in OWNED:
                 values = {column: joined, "brought_by": None}
@@ -221,7 +220,7 @@ class AccountLinkRepo:
             stranger = await self._add_stranger(tx, account, now)
             await tx.execute(delete(identities).where(*mine))
             await _redirect_schedules(tx, person, theirs)
-            await _end_web_access(tx, person, session)
+            await _end_web_access(tx, person, but=session)
             await _revoke_chat_permissions(tx, theirs, now)
             await self._close_conversations(tx, every, now)
             left = {"person_id": stranger, "brought_by": None}
@@ -460,14 +459,16 @@ async def _redirect_schedules(
 
 
 async def _end_web_access(
-    tx: Transaction, person: PersonId, session: str, *, since: datetime | None = None
+    tx: Transaction, person: PersonId, *, but: str = "", since: datetime | None = None
 ) -> None:
-    """End what was opened since then, or everything, but the session `session`."""
-    for table in (web_sessions, web_keys):
-        which = [table.c.person_id == person, table.c.id != session]
-        if since is not None:
-            which += [table.c.brought_by.is_(None), table.c.created_at >= since]
-        await tx.execute(delete(table).where(*which))
+    """Sign out all browsers but the session `but`, and end the links and tokens that were made
+    since then, or all."""
+    mine = and_(web_sessions.c.person_id == person, web_sessions.c.id != but)
+    await tx.execute(delete(web_sessions).where(mine))
+    keys = [web_keys.c.person_id == person]
+    if since is not None:
+        keys += [web_keys.c.brought_by.is_(None), web_keys.c.created_at >= since]
+    await tx.execute(delete(web_keys).where(*keys))
 
 
 async def _revoke_chat_permissions(

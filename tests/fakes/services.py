@@ -433,7 +433,7 @@ class FakeAccountLinks:
     async def use_code(self, code: str, person: Person, chat: ChatId) -> Approval:
         raise NotFound("link_code", code)
 
-    async def unlink(self, joined: PersonId, *, session: str = "") -> AccountLink:
+    async def unlink(self, joined: PersonId) -> AccountLink:
         raise NotFound("account", joined)
 
     async def revoke(self, channel: Channel, external_id: str, *, session: str = "") -> AccountLink:

@@ -73,10 +73,14 @@ class WebSessionService:
     async def is_welcome(self, visitor: WebVisitor, token: str) -> bool:
         """Whether a visitor still has the access that they had. `token` is a program's."""
         if visitor.session_id:
-            return await self.is_live(visitor.session_id)
-        now = await self.find_by_token(token)
-        local = visitor.is_local and hmac.compare_digest(token.encode(), self._token.encode())
-        return local or (now is not None and now.person.role is visitor.person.role)
+            now = await self._see(visitor.session_id)
+        elif visitor.is_local and hmac.compare_digest(token.encode(), self._token.encode()):
+            now = await self.get_local_visitor()
+        else:
+            now = await self.find_by_token(token)
+        # Accounts may have been linked or unlinked since.
+        was = visitor.person
+        return now is not None and (now.person.id, now.person.role) == (was.id, was.role)
 
     async def get_local_visitor(self) -> WebVisitor:
         return await self.repo.get_local_visitor()
@@ -89,7 +93,8 @@ class WebSessionService:
 
     async def end(self, session_id: str) -> bool:
         ended = await self.repo.end(session_id)
-        self.on_end(ended)
+        # Also if somebody else has ended it: its pages may be open.
+        self.on_end([session_id])
         return bool(ended)
 
     async def end_others(self, session_id: str) -> int:

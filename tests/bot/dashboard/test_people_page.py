@@ -139,6 +139,8 @@ async def test_accounts_are_linked_and_unlinked_here_and_by_programs(world: Dash
     name = f"{linked['channel']}:{linked['id']}"
     assert (await browser.post(PAGE, data={"order": "unlink", "which": name})).status_code == 303
     assert (await ann.get(api)).json()["id"] == people["ann"].id
+    assert (await browser.get(PAGE)).status_code != 200, "all browsers of both are signed out"
+    browser = await world.browser("olga")
     again = await browser.post(PAGE, data={"order": "unlink", "which": name})
     assert again.status_code == 422
 
