@@ -92,8 +92,8 @@ def memory_choices_card(
     blocks: list[model.Block] = [model.TextBlock(words("link.choices_text"))]
     for number, (holds, other) in enumerate(choices[:_MAX_CHOICES], 1):
         lines = (
-            f"{number}a. {_memory_text(holds)} · *{words('link.choice_holds')}*",
-            f"{number}b. {_memory_text(other)}",
+            f"{number}a. {_memory_text(holds)} `{holds.id}` · *{words('link.choice_holds')}*",
+            f"{number}b. {_memory_text(other)} `{other.id}`",
         )
         buttons = (
             model.CardButton(f"{number}a", ChooseMemory(entry_id=holds.id)),

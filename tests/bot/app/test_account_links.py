@@ -252,7 +252,7 @@ _STEPS = st.lists(
 
 
 # Without shrinking, which takes minutes here.
-@settings(max_examples=5, deadline=None, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=3, deadline=None, phases=(Phase.explicit, Phase.generate))
 @given(steps=_STEPS)
 def test_any_sequence_of_links_keeps_private_what_is(
     steps: Sequence[tuple[str, int, int]],
