@@ -11,6 +11,7 @@ from cards import formats, memory_actions, model
 from cards.catalog import TextCatalog, catalog_for
 from storage.records import memory
 from storage.records.memory import (
+    QUOTE_KEY,
     EntryId,
     FactSupport,
     MemoryEntry,
@@ -20,6 +21,7 @@ from storage.records.memory import (
     MemoryScopeKind,
     MemoryState,
     candidate_digest,
+    doubt_of,
     offered_scope,
     support_from_extra,
 )
@@ -27,6 +29,7 @@ from storage.records.people import Language
 
 _MAX_ENTRY_LINE = 160
 _MAX_NAME = 60
+_MAX_QUOTE = 200
 _SPOKEN_LENGTH_KEY = "said"
 
 
@@ -78,6 +81,24 @@ def _entry_facts(entry: MemoryEntry, words: TextCatalog, zone: ZoneInfo | None) 
         yield words("memory.offered", scope=scope_name(to, words))
     if zone is not None and entry.kind is MemoryKind.CELL:
         yield formats.date_time(entry.said_at, zone)
+    yield from _validity(entry, words, zone)
+    if (doubt := doubt_of(entry)) is not None:
+        yield words(f"memory.doubt.{doubt}")
+
+
+def _validity(entry: MemoryEntry, words: TextCatalog, zone: ZoneInfo | None) -> Iterator[str]:
+    """Since and until when it is so, where that is known."""
+    if entry.valid_from > entry.said_at:
+        yield words("memory.from_day", day=_day(entry.valid_from, zone))
+    until = entry.valid_until
+    if until is None and entry.state is MemoryState.SUPERSEDED:
+        until = entry.invalidated_at
+    if until is not None:
+        yield words("memory.until_day", day=_day(until, zone))
+
+
+def _day(moment: datetime, zone: ZoneInfo | None) -> str:
+    return f"{moment.astimezone(zone or moment.tzinfo):%Y-%m-%d}"
 
 
 EXPORT_DATE_FIELDS = (
@@ -112,6 +133,7 @@ def entry_data(entry: MemoryEntry) -> dict[str, Any]:
         "sender": entry.sender,
         "thread": entry.thread,
         "at": entry.said_at.isoformat(),
+        "valid_from": entry.valid_from.isoformat(),
         "valid_until": entry.valid_until.isoformat() if entry.valid_until else None,
         "superseded_by": entry.superseded_by,
         "used": entry.used,
@@ -478,11 +500,22 @@ def _facts(
     yield "confidence", f"{entry.confidence:.0%}"
     yield "strength", f"{strength:.0f}%"
     yield "used", words("memory.times", n=entry.used) if entry.used else ""
-    yield "until", formats.date_time(entry.valid_until, zone) if entry.valid_until else ""
+    yield "since", formats.date_time(entry.valid_from, zone) if _has_own_start(entry) else ""
+    until = entry.valid_until or entry.invalidated_at
+    yield "until", formats.date_time(until, zone) if until else ""
+    quote = entry.extra.get(QUOTE_KEY)
+    yield "quote", formats.escape_markdown(str(quote), _MAX_QUOTE) if quote else ""
+    doubt = doubt_of(entry)
+    yield "doubt", words(f"memory.doubt.{doubt}") if doubt else ""
     yield "instead", entry.superseded_by or ""
     yield "admission", _admission_text(entry, words)
     yield "evidence", words("memory.turns", n=len(entry.evidence)) if entry.evidence else ""
     yield "revision", str(entry.revision)
+
+
+def _has_own_start(entry: MemoryEntry) -> bool:
+    """Whether it holds since another time than when it was said."""
+    return entry.valid_from != entry.said_at
 
 
 def _admission_text(entry: MemoryEntry, words: TextCatalog) -> str:

@@ -35,6 +35,7 @@ from storage.records.memory import (
     MemoryState,
     MemoryTier,
     candidate_digest,
+    doubt_of,
     offered_scope,
 )
 from storage.records.people import Chat, ChatId, Language, PersonId, PersonRole
@@ -392,7 +393,7 @@ def _card_title(asked: Sequence[MemoryEntry], words: TextCatalog) -> str:
 def _card_detail(asked: Sequence[MemoryEntry], words: TextCatalog) -> str:
     lines = []
     for n, each in enumerate(asked, start=1):
-        line = f"{n}. {_card_line(each)}"
+        line = f"{n}. {_card_line(each)}{_doubt_note(each, words)}"
         by_worker = is_worker_note(each)
         lines.append(words("memory.proposed_by", text=line, task=each.task) if by_worker else line)
     to = offered_scope(asked[0])
@@ -400,6 +401,11 @@ def _card_detail(asked: Sequence[MemoryEntry], words: TextCatalog) -> str:
         return "\n".join([*lines, "", words("memory.ask_hint")])
     hint = words(f"memory.share_hint_{to.kind}", scope=_scope_label(to, words))
     return "\n".join([*lines, "", hint])
+
+
+def _doubt_note(entry: MemoryEntry, words: TextCatalog) -> str:
+    doubt = doubt_of(entry)
+    return "" if doubt is None else f" ({words(f'memory.doubt.{doubt}')})"
 
 
 def _scope_label(scope: MemoryScope, words: TextCatalog) -> str:

@@ -24,12 +24,13 @@ from bot.engine.memory.fact_matching import (
 from bot.engine.memory.promotion import FactPromoter, propose_sharing, retract_proposals, supersede
 from bot.engine.memory.similarity import merge_lines, term_jaccard
 from storage.db import Transaction
-from storage.memory.cells import CellRepo
+from storage.memory.cells import DERIVED_FROM, CellRepo
 from storage.memory.entries import MemoryEntryRepo
 from storage.records.memory import (
     GENERAL_CONTEXT,
     PERSONAL_CATEGORIES,
     FactSupport,
+    GroundingDoubt,
     MemoryEntry,
     MemoryKind,
     MemoryNotSaved,
@@ -221,6 +222,10 @@ class MemoryConsolidator:
     ) -> MemoryEntry | None:
         """Apply a verdict on an extracted fact, revalidated against the current store. Returns the
         resulting entry as it was before promotion."""
+        if fact.doubt:
+            held = await self._hold_doubtful(tx, fact, now=now)
+            result.counts["candidates" if held is not None else "skipped"] += 1
+            return None
         verdict = await self._revalidate(tx, fact, verdict)
         made = await self._apply(tx, fact.to_entry(), verdict, now=now)
         changed = _COUNT_NAMES.get(verdict.decision) if verdict.match else None
@@ -235,6 +240,31 @@ class MemoryConsolidator:
         if to is not None and await propose_sharing(self.entries, tx, made, to, now=now):
             result.counts["candidates"] += 1
         return made
+
+    async def _hold_doubtful(
+        self, tx: Transaction, fact: MemoryFact, *, now: datetime
+    ) -> MemoryEntry | None:
+        """Keep for review what cannot be traced to what was said, once, with the reason. What has
+        no word of it is refused, and only kept to be looked at."""
+        if await self.entries.list_with_same_text(fact.scope, fact.text, tx=tx):
+            return None
+        is_unsaid = fact.doubt == GroundingDoubt.UNSAID
+        made = await self.entries.add(
+            tx,
+            replace(
+                fact.to_entry(),
+                kind=MemoryKind.FACT if is_unsaid else MemoryKind.LONGTERM,
+                state=MemoryState.REJECTED if is_unsaid else MemoryState.CANDIDATE,
+                key="" if is_unsaid else fact.key,
+            ),
+            now=now,
+        )
+        if made is None:
+            return None
+        for cell in fact.cells:
+            # Forgetting the turn then also forgets this entry.
+            await self.cells.link(tx, made, cell, DERIVED_FROM)
+        return None if is_unsaid else made
 
     async def change(
         self, tx: Transaction, held: MemoryEntry, changed: MemoryEntry, *, now: datetime

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
@@ -16,8 +16,10 @@ from bot.engine.memory.noise_filter import NoiseKind, classify_fact_noise, to_st
 from bot.engine.memory.similarity import is_near_duplicate
 from cards.formats import truncate
 from storage.records.memory import (
+    DOUBT_KEY,
     PERSONAL_CATEGORIES,
     PROJECT_KEY,
+    QUOTE_KEY,
     SKILL_KEY,
     MemoryCategory,
     MemoryEntry,
@@ -30,6 +32,9 @@ from storage.records.memory import (
 )
 from storage.records.people import PersonId
 from storage.search.terms import tokenize
+
+if TYPE_CHECKING:
+    from bot.engine.memory.fact_grounding import FactGroundingResult
 
 MAX_FACTS = 5
 MAX_CONVERSATION_CHARS = 8_000
@@ -204,6 +209,8 @@ class MemoryFact:
     valid_until: datetime | None
     utility: float = 0.5
     """The model's estimate of the fact's use in some weeks."""
+    grounding: FactGroundingResult | None = None
+    """The words it rests on, or why it is not believed."""
     share_scope: MemoryScope | None = None
     """Another scope that the fact would serve; sharing it requires the person's approval."""
 
@@ -249,7 +256,19 @@ class MemoryFact:
             task=last.task,
             said_at=last.said_at,
             valid_until=self.valid_until,
+            extra=self._quoted(),
         )
+
+    @property
+    def doubt(self) -> str:
+        """Why it must not be believed as it is; empty if it rests on what was said."""
+        return (self.grounding.doubt or "") if self.grounding is not None else ""
+
+    def _quoted(self) -> Mapping[str, object]:
+        found = self.grounding
+        if found is None or found.cell is None or not found.quote:
+            return {}
+        return {QUOTE_KEY: found.quote, **({DOUBT_KEY: self.doubt} if self.doubt else {})}
 
 
 @dataclass(slots=True)
@@ -343,6 +362,7 @@ def _build_fact(
         is_dynamic,
         personal_key,
     )
+    from bot.engine.memory.fact_grounding import check_grounding
 
     key = _build_key(category, drawn.topic)
     detail = redact(to_storable_text(drawn.detail))[:_MAX_DETAIL]
@@ -364,6 +384,7 @@ def _build_fact(
         dynamic=is_dynamic(text, category),
         valid_until=infer_valid_until(text, category, last.said_at, zone),
         utility=drawn.utility,
+        grounding=check_grounding(text, category, on, zone, of_work=of_work),
         share_scope=serves if private and serves != last.scope else None,
     )
 

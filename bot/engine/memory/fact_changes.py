@@ -100,8 +100,11 @@ def denied_by(key: str) -> EndedClaim | None:
 
 def is_negated_fact(entry: MemoryEntry) -> bool:
     """Whether the entry says that something is not so, or no longer."""
-    told = entry.text.rpartition(": ")[2] if "no longer" not in entry.text else entry.text
-    return _NEGATED_FACT.search(told) is not None
+    return says_it_is_not_so(entry.text)
+
+
+def says_it_is_not_so(text: str) -> bool:
+    return _NEGATED_FACT.search(text) is not None
 
 
 def same_words(what: str, text: str) -> bool:

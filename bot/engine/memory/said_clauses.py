@@ -32,7 +32,7 @@ class SaidClause:
 
     @property
     def is_first_person(self) -> bool:
-        return _OF_SPEAKER.match(self.plain) is not None
+        return _OF_SPEAKER.match(self.plain) is not None and _OF_ANOTHER.match(self.plain) is None
 
 
 def said_clauses(

@@ -60,9 +60,13 @@ async def memory(tmp_path: Path) -> AsyncGenerator[WritingSetup, None]:
         yield made
 
 
-async def talked(memory: WritingSetup, *said: str, mark: str = "") -> None:
-    for text in said or TALK:
-        await memory.record_turn(text, "Very well.", source=f"{mark}:{text}")
+async def talked(
+    memory: WritingSetup, *said: str, mark: str = "", told: str = "", turns: int = 1
+) -> None:
+    """`told` is said with the first `turns` turns: facts must rest on what was said."""
+    for number, text in enumerate(said or TALK):
+        spoken = f"{text}. {told}" if told and number < turns else text
+        await memory.record_turn(spoken, "Very well.", source=f"{mark}:{text}")
 
 
 async def test_facts_are_drawn_once_enough_was_said(memory: WritingSetup) -> None:
@@ -295,7 +299,7 @@ async def test_what_does_not_hold_up_is_not_kept(memory: WritingSetup) -> None:
 
 
 async def test_of_a_game_nothing_lasting_is_kept(memory: WritingSetup) -> None:
-    await talked(memory)
+    await talked(memory, told="We played a game about kings, I rule a kingdom")
     memory.model.answers = [
         extraction_of(
             extracted_fact("Rules a kingdom", category="profile", topic="job"),
@@ -309,7 +313,7 @@ async def test_of_a_game_nothing_lasting_is_kept(memory: WritingSetup) -> None:
 
 
 async def test_the_same_fact_twice_in_one_answer_is_one(memory: WritingSetup) -> None:
-    await talked(memory)
+    await talked(memory, told="The server Juno runs the shop, and Helix is nicer than vim")
     memory.model.answers = [
         extraction_of(
             extracted_fact("The server Juno runs the shop", category="events"),
@@ -324,7 +328,7 @@ async def test_the_same_fact_twice_in_one_answer_is_one(memory: WritingSetup) ->
 
 
 async def test_secrets_are_not_kept_in_facts(memory: WritingSetup) -> None:
-    await talked(memory)
+    await talked(memory, told="The password is hunter2")
     memory.model.answers = [
         extraction_of(extracted_fact("The password is hunter2", category="entities"))
     ]
@@ -335,7 +339,7 @@ async def test_secrets_are_not_kept_in_facts(memory: WritingSetup) -> None:
 
 async def test_in_a_group_whose_taste_it_is_is_told_and_never_mixed(memory: WritingSetup) -> None:
     for number, person in enumerate((BOSS, MATE, BOSS, MATE)):
-        text = f"Point {number}: I have a taste of my own"
+        text = f"Point {number}: I drink {'coffee' if number % 2 else 'tea'} and water"
         await memory.record_turn(text, "Ah.", person=person, chat=GROUP)
     memory.model.answers = [
         extraction_of(
@@ -429,10 +433,10 @@ async def test_what_a_person_wrote_is_never_touched(memory: WritingSetup) -> Non
 
 
 async def test_a_model_decides_where_rules_cannot_tell(memory: WritingSetup) -> None:
-    await talked(memory, mark="one")
+    await talked(memory, mark="one", told="The green tea here is nice")
     memory.model.answers = [extraction_of(extracted_fact("Drinks green tea", topic="drinks"))]
     await memory.run_jobs()
-    await talked(memory, mark="two")
+    await talked(memory, mark="two", told="The black tea here is nice as well")
     merged = ModelVerdict(index=1, decision="merge", match=1, merged="Drinks green and black tea")
     memory.model.answers = [
         extraction_of(extracted_fact("Drinks black tea as well", topic="drinks")),
@@ -447,11 +451,11 @@ async def test_a_model_decides_where_rules_cannot_tell(memory: WritingSetup) -> 
 
 
 async def test_merging_ends_before_an_entry_grows_for_ever(memory: WritingSetup) -> None:
-    await talked(memory, mark="0")
+    await talked(memory, mark="0", told="Tea of sort 0 is nice")
     memory.model.answers = [extraction_of(extracted_fact("Drinks tea sort 0", topic="drinks"))]
     await memory.run_jobs()
     for number in range(1, 8):
-        await talked(memory, mark=str(number))
+        await talked(memory, mark=str(number), told=f"Tea of kind {number}, lately brewed")
         verdict = ModelVerdict(
             index=1, decision="merge", match=1, merged=f"Drinks tea, enjoys kind {number} brewed"
         )
@@ -464,12 +468,13 @@ async def test_merging_ends_before_an_entry_grows_for_ever(memory: WritingSetup)
 
 
 async def test_nonsense_of_a_verdict_changes_nothing_that_is_there(memory: WritingSetup) -> None:
-    await talked(memory, mark="one")
+    server = "Juno is the server of the shop and of the bakery"
+    await talked(memory, mark="one", told=server)
     memory.model.answers = [
         extraction_of(extracted_fact("Juno is a server of the shop", category="events"))
     ]
     await memory.run_jobs()
-    await talked(memory, mark="two")
+    await talked(memory, mark="two", told=server)
     verdicts = [
         ModelVerdict(index=1, decision="obliterate", match=1),
         ModelVerdict(index=77, decision="supersede", match=-5),
@@ -487,7 +492,7 @@ async def test_nonsense_of_a_verdict_changes_nothing_that_is_there(memory: Writi
 
 
 async def test_what_ends_is_known_to_end_for_events_only(memory: WritingSetup) -> None:
-    await talked(memory)
+    await talked(memory, told="The fair opens next week. Nuts make me ill", turns=2)
     memory.model.answers = [
         extraction_of(
             extracted_fact("The fair opens next week", category="events", turns=[2]),
@@ -504,7 +509,9 @@ async def test_what_ends_is_known_to_end_for_events_only(memory: WritingSetup) -
 
 
 async def test_what_a_group_learned_at_a_project_is_the_projects(memory: WritingSetup) -> None:
-    task = await memory.world.create_task("Mend the build", chat_id=GROUP.id)
+    task = await memory.world.create_task(
+        "Mend the build, and keep the reports short", chat_id=GROUP.id
+    )
     work = FinishedTaskRecord(
         task=task.id,
         person=BOSS,
@@ -560,7 +567,7 @@ async def test_what_a_group_learned_with_a_skill_is_the_skills_and_taste_stays_i
 
 
 async def rises_again(memory: WritingSetup, number: int, **changes: object) -> None:
-    await talked(memory, mark=str(number))
+    await talked(memory, mark=str(number), told="Tables are easier than prose")
     fact = extracted_fact("Prefers tables to prose", topic="reports", **changes)
     memory.model.answers = [extraction_of(fact)]
     await memory.run_jobs()
@@ -598,7 +605,7 @@ async def test_what_is_nearly_that_is_proposed_once(memory: WritingSetup) -> Non
 
 async def test_what_holds_for_a_while_does_not_rise(memory: WritingSetup) -> None:
     for number in range(6):
-        await talked(memory, mark=str(number))
+        await talked(memory, mark=str(number), told="Tables for the moment")
         fact = extracted_fact("Prefers tables for the moment", topic="reports", confidence=0.95)
         memory.model.answers = [extraction_of(fact)]
         await memory.run_jobs()

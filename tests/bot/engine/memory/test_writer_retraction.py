@@ -172,7 +172,7 @@ async def test_of_people_nothing_goes_to_all_who_do_the_same_work(memory: Writin
         task=task.id,
         person=BOSS,
         chat=GROUP,
-        instruction="Mend the build, I am at the doctor's till noon",
+        instruction="Mend the build, I am at the doctor's till noon. Reviews wait, my back hurts",
         outcome="The build needs node 22",
         project="/srv/shop",
         source=f"task:{task.id}:1",

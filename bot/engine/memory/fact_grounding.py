@@ -1,0 +1,208 @@
+"""Checks by code that an extracted fact rests on words that were said: a model may name a real turn
+for a fact that it made up.
+
+A paraphrase passes: `MIN_SHARE` of the fact's own words must be in the turns it names, not all.
+Words that models add to any fact ("the user prefers") do not count, and common things are the same
+in both languages. What cannot be put in other words must all have been said: numbers and names. The
+clause that says most of it must be a plain statement: no question, supposition, jest or quote, and
+of a personal fact not about somebody else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, tzinfo
+
+from bot.engine.memory.fact_changes import canonical_terms, says_it_is_not_so
+from bot.engine.memory.said_clauses import SaidClause, said_clauses
+from bot.engine.memory.self_statements import is_quoted_or_fictional, split_sentences
+from storage.records.memory import (
+    PERSONAL_CATEGORIES,
+    GroundingDoubt,
+    MemoryCategory,
+    MemoryEntry,
+)
+from storage.search.dates import find_dates
+
+MIN_SHARE = 0.5
+_MAX_QUOTE = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactGroundingResult:
+    """`quote` is the sentence that the fact rests on most, in the turn `cell`."""
+
+    doubt: GroundingDoubt | None
+    quote: str = ""
+    cell: MemoryEntry | None = None
+
+
+def check_grounding(
+    text: str,
+    category: MemoryCategory,
+    cells: Sequence[MemoryEntry],
+    zone: tzinfo,
+    *,
+    of_work: bool,
+) -> FactGroundingResult:
+    """Whether `text` rests on the user's words in these turns; of work, also on what came of it."""
+    said = [
+        (cell, each)
+        for cell in cells
+        for each in split_sentences(cell.text if of_work else cell.user_text)
+    ]
+    words = _telling_terms(text, cells)
+    best_cell, best = max(
+        said, key=lambda pair: len(words & canonical_terms(pair[1])), default=(cells[0], "")
+    )
+    known = {term for _, each in said for term in canonical_terms(each)}
+    shared = words & known
+    doubt = _find_doubt(text, words, shared, said, zone, of_work=of_work)
+    if doubt is None and not of_work:
+        doubt = _doubt_of_kind(text, category, words, best_cell)
+    return FactGroundingResult(
+        doubt=doubt, quote=" ".join(best.split())[:_MAX_QUOTE], cell=best_cell
+    )
+
+
+def _find_doubt(
+    text: str,
+    words: set[str],
+    shared: set[str],
+    said: Sequence[tuple[MemoryEntry, str]],
+    zone: tzinfo,
+    *,
+    of_work: bool,
+) -> GroundingDoubt | None:
+    if not words:
+        return None
+    if not shared:
+        return GroundingDoubt.UNSAID
+    whole = "\n".join(each for _, each in said)
+    if not _numbers_were_said(text, whole, said, zone):
+        return GroundingDoubt.NUMBERS
+    if not all(_is_named(each, whole, said) for each in _names(text)):
+        return GroundingDoubt.NAMES
+    if len(shared) / len(words) < (MIN_SHARE / 2 if of_work else MIN_SHARE):
+        return GroundingDoubt.WORDS
+    return None
+
+
+def _doubt_of_kind(
+    text: str, category: MemoryCategory, words: set[str], cell: MemoryEntry
+) -> GroundingDoubt | None:
+    """How the clauses that say it say it. Texts with quotes and long ones are not judged."""
+    clauses = [] if is_quoted_or_fictional(cell.user_text) else list(said_clauses(cell.user_text))
+    shared = [(len(words & canonical_terms(each.text)), each) for each in clauses]
+    most = max((count for count, _ in shared), default=0)
+    best = [each for count, each in shared if count == most and count]
+    if not best:
+        return None
+    if all(each.is_asked or each.is_unreal for each in best):
+        return GroundingDoubt.UNREAL
+    if category in PERSONAL_CATEGORIES and all(map(_is_of_another, best)):
+        return GroundingDoubt.OF_ANOTHER
+    denied = {says_it_is_not_so(each.text) for each in best}
+    # One clause may deny what another says.
+    return GroundingDoubt.OPPOSITE if denied == {not says_it_is_not_so(text)} else None
+
+
+def _is_of_another(clause: SaidClause) -> bool:
+    return clause.of_another and not clause.is_first_person
+
+
+def _telling_terms(text: str, cells: Sequence[MemoryEntry]) -> set[str]:
+    """The fact's words without those that are said of any fact, its speaker's name and numbers.
+    Chinese counts by the character: paraphrases join them otherwise."""
+    speakers = {term for cell in cells for term in canonical_terms(cell.sender)}
+    plain = _COMMON_WORDS.sub(" ", text)
+    for mention in reversed(find_dates(plain, date.min)):
+        plain = f"{plain[: mention.start]} {plain[mention.end :]}"
+    terms = canonical_terms(_NUMBER.sub(" ", plain)) - speakers
+    return {each for each in terms if each.isascii() or len(each) == 1}
+
+
+def _numbers_were_said(
+    text: str, whole: str, said: Sequence[tuple[MemoryEntry, str]], zone: tzinfo
+) -> bool:
+    """Dates may be said as "yesterday", and their year not at all."""
+    days = [(cell.said_at.astimezone(zone).date(), each) for cell, each in said]
+    told = {part for day, each in days for part in _date_parts(each, day)}
+    told |= {str(day.year) for day, _ in days}
+    plain = text
+    for mention in reversed(find_dates(text, days[-1][0])):
+        plain = f"{plain[: mention.start]} {plain[mention.end :]}"
+    known = set(_numbers(whole))
+    if not set(_date_parts(text, days[-1][0], with_relative=False)) <= told | known:
+        return False
+    return set(_numbers(plain)) <= known
+
+
+def _date_parts(text: str, day: date, *, with_relative: bool = True) -> Iterator[str]:
+    for mention in find_dates(text, day):
+        if mention.is_relative and not with_relative:
+            continue
+        for token in mention.tokens:
+            yield from map(_plain_number, token.lstrip("=").split("-"))
+
+
+def _numbers(text: str) -> Iterator[str]:
+    for found in _NUMBER.finditer(text):
+        yield _plain_number(found[0])
+
+
+def _plain_number(word: str) -> str:
+    word = word.casefold()
+    return _NUMBER_WORDS.get(word, word.lstrip("0") or "0")
+
+
+def _names(text: str) -> Iterator[str]:
+    """Words that only a name is written like: with a capital inside a sentence, or Latin letters
+    inside Chinese."""
+    for found in _NAME.finditer(text):
+        if _NO_NAMES.fullmatch(found[0]) is None:
+            yield found[0]
+
+
+def _is_named(name: str, whole: str, said: Sequence[tuple[MemoryEntry, str]]) -> bool:
+    folded = name.casefold()
+    if folded in whole.casefold() or any(folded in cell.sender.casefold() for cell, _ in said):
+        return True
+    terms = canonical_terms(name)
+    return bool(terms) and terms <= canonical_terms(whole)
+
+
+_ENGLISH_NUMBERS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
+    " sixteen seventeen eighteen nineteen twenty"
+)
+_NUMBER_WORDS = {
+    **{word: str(n) for n, word in enumerate(_ENGLISH_NUMBERS.split())},
+    **{word: str(n) for n, word in enumerate("零一二三四五六七八九十")},
+    "两": "2",
+    "thirty": "30",
+    "forty": "40",
+    "fifty": "50",
+    "hundred": "100",
+}
+_NUMBER = re.compile(
+    r"\d+|\b(?:zero|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|forty"
+    r"|fifty|hundred)\b|[两二三四五六七八九十](?=[个只位年月岁天周小条口本辆间套])",
+    re.IGNORECASE,
+)
+_NAME = re.compile(r"(?<=[\w,;] )[A-Z][\w'’-]+|(?<=[\u3400-\u9fff])[A-Za-z][\w.+-]{2,}")
+_NO_NAMES = re.compile(
+    r"(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|may|june|july|august"
+    r"|september|october|november|december|boss|user|english|chinese|i",
+    re.IGNORECASE,
+)
+_COMMON_WORDS = re.compile(
+    r"\b(?:the user|user|users|person|people|boss|prefers?|preference|likes?|wants?|needs?|enjoys?"
+    r"|loves?|is|has|have|uses?|works?|lives?|does|regularly|currently|always|usually|often"
+    r"|favou?rite|dislikes?|hates?|avoids?|called|named|name|not|never|no|longer|their|his|her|they"
+    r"|he|she|who|that|this|which|because|when|from|by|about|says?|said|told|mentioned|it|diet)\b"
+    r"|用户|老板|本人|他|她|喜欢|偏好|偏爱|希望|需要|想要|习惯|使用|经常|通常|目前|现在|一直|不|没有"
+    r"|表示|提到|认为|自己|这个|那个|一个|有|名叫|叫做|叫|饮食",
+    re.IGNORECASE,
+)
