@@ -221,6 +221,12 @@ class MemoryPort(Protocol):
         """By words and meaning; what is not in use only by its words. `kind` and `scope` are those
         of `list`."""
 
+    async def list_about(
+        self, person: Person, chat: Chat, name: str
+    ) -> Sequence[memory.EntityEntries]:
+        """Entries that name a person, project or place, also those that are no longer so: one group
+        for each of that name. `name` may end with what tells them apart."""
+
     async def show(self, person: Person, chat: Chat, entry_id: str) -> memory.MemoryDetail: ...
 
     async def add(

@@ -254,6 +254,12 @@ def add(text: TextArguments, scope: ScopeOption = "", as_json: JsonOption = Fals
     )
 
 
+@cli.command("about")
+def about(text: TextArguments, as_json: JsonOption = False) -> None:
+    """Show what is known about a person, project or place."""
+    execute(command_line("memory", "about", " ".join(text)), as_json=as_json)
+
+
 _ENTRY = required("entry_id", WordArgument)
 
 add_chat_command(cli, "off", "memory off", help="Remember and use nothing in the shell's chat.")

@@ -510,6 +510,15 @@ class MemoryMatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EntityEntries:
+    """What is known about one of those with a name; `description` tells them apart, and is empty
+    for the only one and for what does not say whom it is about."""
+
+    description: str
+    entries: Sequence[MemoryEntry]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UsedMemory:
     """An entry as it was shown to a model; `entry` is None once forgotten. `block` is its place in
     the context (`handbook`, `profile`, `longterm`, `similar`, `recent`); `confirmed` says it was

@@ -11,6 +11,7 @@ from storage.records.memory import (
     AnswerMemories,
     ConsentRequest,
     ConsentWish,
+    EntityEntries,
     EntryId,
     ImportLineError,
     MemoryCategory,
@@ -147,6 +148,10 @@ class FakeMemory:
             return self.found
         found = [each for each in self._visible(person, chat) if query in each.text]
         return [MemoryMatch(entry=each, score=1.0) for each in found[:limit]]
+
+    async def list_about(self, person: Person, chat: Chat, name: str) -> Sequence[EntityEntries]:
+        found = [each for each in self._visible(person, chat) if name in each.text]
+        return [EntityEntries(description="", entries=found)] if found else []
 
     async def show(self, person: Person, chat: Chat, entry_id: str) -> MemoryDetail:
         return MemoryDetail(

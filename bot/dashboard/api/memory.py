@@ -38,6 +38,9 @@ class MemoryModel(ApiModel):
     text: str
     category: str
     state: str
+    about: str = Field(default="", description="which of several of one name, if asked `about`")
+    valid_from: datetime
+    valid_until: datetime | None
     pinned: bool
     created_at: datetime
     updated_at: datetime
@@ -53,6 +56,9 @@ class MemoryList(ApiModel):
 
 class MemoryQuery(PageQuery):
     text: Line = Field(default="", description="search by words and meaning; without it, a list")
+    about: Line = Field(
+        default="", description="what names a person, project or place, the past included"
+    )
     kind: MemoryListFilter = MemoryListFilter.KNOWN
     scope: Line = ""
 
@@ -77,6 +83,14 @@ class MemoryBody(ApiModel):
 async def list_memories(call: ApiCall, query: MemoryQuery) -> MemoryList:
     """Memories, newest first, or those that a search finds"""
     request, memory = call.request, call.request.services.memory
+    if query.about.strip():
+        groups = await memory.list_about(request.person, request.chat, query.about)
+        named = [
+            MemoryModel.model_validate(each).model_copy(update={"about": group.description})
+            for group in groups
+            for each in group.entries
+        ]
+        return MemoryList(memories=named, total=len(named))
     if query.text.strip():
         found = await memory.search(
             request.person, request.chat, query.text, kind=query.kind, scope=query.scope, limit=50

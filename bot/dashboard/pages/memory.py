@@ -12,6 +12,7 @@ from bot.dashboard.request import DashboardRequest, form_source, form_text, new_
 from cards import formats
 from cards.render.web import render
 from cards.views.memory import entry_card, localized_chapter, scope_name, spoken_text
+from cards.views.memory_about import memory_about_card
 from handlers.errors import UserError
 from handlers.memory import switch_memory
 from handlers.ports_workers import HistoryLine, MemoryRequestRejected
@@ -29,6 +30,8 @@ from storage.records.people import ChatMemory
 PATH = "/dashboard/memory"
 _MESSAGES = "messages"
 """Searches what was said, instead of what is remembered."""
+_ABOUT = "about"
+"""Shows what is known about a name."""
 _SCOPES = ("me", "chat", "global")
 _MAX_SEARCH = 200
 _MAX_FOUND = 40
@@ -38,16 +41,21 @@ _MAX_TITLE = 80
 
 async def show_memories(request: DashboardRequest) -> Response:
     query, memory = request.http.query_params, request.services.memory
-    kinds = (*map(str, MemoryListFilter), _MESSAGES)
+    kinds = (*map(str, MemoryListFilter), _ABOUT, _MESSAGES)
     kind = query.get("kind", "") if query.get("kind", "") in kinds else str(MemoryListFilter.KNOWN)
     scope = query.get("scope", "") if query.get("scope", "") in _SCOPES else ""
     text = formats.clean_line(query.get("text", ""))[:_MAX_SEARCH].strip()
     rows: list[dict[str, Any]] = []
     messages: list[dict[str, Any]] = []
-    total, later, page = 0, "", max(1, request.number("page"))
+    about, total, later, page = "", 0, "", max(1, request.number("page"))
     if kind == _MESSAGES:
         messages = [_message(each) for each in await _search_messages(request, text)]
         total = len(messages)
+    elif kind == _ABOUT:
+        groups = await memory.list_about(request.person, request.chat, text)
+        total = sum(len(each.entries) for each in groups)
+        card = memory_about_card(groups, text, request.words, zone=request.deps.zone)
+        about = render(card, request.words).html if text else ""
     elif text:
         wanted = MemoryListFilter(kind)
         found = await memory.search(
@@ -72,6 +80,7 @@ async def show_memories(request: DashboardRequest) -> Response:
         text=text,
         rows=rows,
         messages=messages,
+        about=about,
         total=total,
         later=later,
         new_source=new_source(),

@@ -10,7 +10,8 @@ from functools import lru_cache
 
 
 class FactRelation(StrEnum):
-    """What a fact says about its object. `MY` is about something of the person's, by its name."""
+    """What a fact says about its object. `MY` is about something of the person's, by its name;
+    `ANY` is not known."""
 
     HOME = "home"
     WORK = "work"
@@ -29,6 +30,7 @@ class FactRelation(StrEnum):
     RELATIONSHIP = "relationship"
     STATE = "state"
     MY = "my"
+    ANY = "any"
 
 
 _EndingPattern = tuple[FactRelation, re.Pattern[str], Mapping[str, bool]]
@@ -61,6 +63,7 @@ _EN_VERBS = {
         r"using|running|coding in",
         r"",
     ),
+    FactRelation.JOB: (r"work as|be", r"working as|being", r""),
     FactRelation.SMOKES: (r"smoke|vape", r"smoking|vaping", r""),
     FactRelation.PLAYS: (
         r"play|practise|practice|do|go to|go|ski|dance|swim",
@@ -92,6 +95,7 @@ def _en_patterns() -> Iterator[_EndingPattern]:
             rf"{_I}{_NOT} (?:{base}){with_prep} {_OBJECT}",
             rf"{_BE_NOT} (?:{doing}){with_prep} {_OBJECT}",
             rf"{_HAVE}{_STOPPED} (?:{doing}){with_prep} {_OBJECT}",
+            rf"i(?:'m| am) (?:done|finished|through)(?: with)? (?:{doing}){with_prep} {_OBJECT}",
         ):
             yield relation, re.compile(pattern), {}
         yield (
@@ -121,6 +125,29 @@ _RETURNING = frozenset(
         FactRelation.LEARNS,
     }
 )
+CESSATION = re.compile(
+    r"\b(?:no longer|any ?more|any longer|(?:have not|haven't) been \w+ing"
+    r"|(?:have not|haven't) .{1,40} (?:since|for|in)\b|stopped \w+ing|\w+[- ]free\b)\b"
+    r"|不(?!要|错|同|过(?!敏)|仅|但|是|知|能不)[^，]{0,12}了$|[吃喝用住]不(?:了|起|惯)"
+    r"|没(?!事|问题|关系)(?:再)?[^，]{0,10}了$|不再|再也[不没]|(?:好久|早就|早已|很久)(?:不|没)",
+    re.IGNORECASE,
+)
+"""Words that say of what else a clause does that it is over."""
+
+GIVEN_UP = re.compile(
+    r"\b(?:no more|gave up|given up|quit|ditched|dropped|lost (?:all )?interest in"
+    r"|lost my taste for"
+    r"|fed up with|swore off|sworn off|cut out|through with|done with|said goodbye to|got rid of"
+    r"|gotten rid of|cancelled|canceled|uninstalled|walked away from|thing of the past"
+    r"|(?:not|no longer) my thing|(?:is|are|was) (?:over|history|gone)|gone off|went off"
+    r"|can't stand"
+    r"|stay(?:ing)? away from)\b"
+    r"|戒|放弃|滴酒不沾|告别|停[了掉]|停止|不沾|断了|退了|卸载|注销|被裁|被.{1,10}裁|辞[了职]|离职"
+    r"|搬离|搬走|没兴趣|腻了",
+    re.IGNORECASE,
+)
+"""Words that say so of a thing, whatever is done with it."""
+
 _SpecialPatterns = tuple[tuple[FactRelation, str, Mapping[str, bool]], ...]
 _EN_SPECIAL: _SpecialPatterns = (
     (FactRelation.ALLERGY, rf"{_BE_NOT} allergic to {_OBJECT}", {}),
@@ -242,7 +269,18 @@ _EN_SPECIAL: _SpecialPatterns = (
         + _OBJECT,
         {},
     ),
-    (FactRelation.STATE, rf"{_BE_NOT} (?:a |an |the )?{_OBJECT}", {}),
+    (FactRelation.STATE, rf"{_BE_NOT} (?:a |an |the |at )?{_OBJECT}", {}),
+    (
+        FactRelation.WORK,
+        rf"{_OBJECT} (?:has |had )?(?:let me go|fired me|laid me off|sacked me|made me redundant)",
+        {},
+    ),
+    (FactRelation.FEARS, rf"{_OBJECT} (?:do not|don't|no longer) (?:scare|frighten|bother) me", {}),
+    (
+        FactRelation.OWNS,
+        rf"{_I}(?:had to )?(?:put|have put) (?:my|our) {_OBJECT} (?:down|to sleep)",
+        {},
+    ),
     (FactRelation.STATE, rf"{_I}used to be (?:a |an |the )?{_OBJECT}", {"was_so": True}),
     (
         FactRelation.STATE,
@@ -398,7 +436,8 @@ _ZH_SPECIAL: _SpecialPatterns = (
 )
 _ZH_SWITCHES = (
     (
-        rf"{_ZH_I}(?:现在|已经|最近)*(?:已经)?从{_ZH_OBJECT}(?:换|改|转|切换|跳槽|搬|迁移|换用)(?:成"
+        rf"{_ZH_I}(?:现在|已经|最近)*(?:已经)?从{_ZH_OBJECT}(?:换|改|转|切换|跳槽|搬|迁移"
+        rf"|换用)(?:成"
         rf"|到|为|用|去)+(?:了)?(?P<to>.+)"
     ),
     rf"{_ZH_I}(?:现在|已经|最近)*(?:已经)?把{_ZH_OBJECT}(?:换|改)(?:成|为)(?:了)?(?P<to>.+)",

@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 
-from bot.engine.memory.ending_patterns import FactRelation, ending_patterns, switch_patterns
+from bot.engine.memory.ending_patterns import (
+    CESSATION,
+    GIVEN_UP,
+    FactRelation,
+    ending_patterns,
+    switch_patterns,
+)
 from bot.engine.memory.preference_statements import preferred_slot
 from bot.engine.memory.said_clauses import SaidClause, said_clauses
 from bot.engine.memory.said_dates import DatedSpan
@@ -30,6 +36,8 @@ class EndedClaim:
     is_negative: bool = False
     was_so: bool = False
     topic: str = ""
+    is_thing: bool = False
+    """Whether the words give up a thing, whatever was done with it."""
     since: DatedSpan | None = None
     """When it ended, if that was said."""
 
@@ -48,15 +56,34 @@ def find_endings(
         if clause.of_another and not clause.is_first_person:
             continue
         found += _read_clause(clause)
+        given_up = GIVEN_UP.search(clause.plain) is not None
+        if (given_up or CESSATION.search(clause.plain)) and _SPEAKER.search(clause.sentence):
+            found.append(
+                EndedClaim(
+                    relation=FactRelation.ANY,
+                    what=clause.sentence,
+                    clause=clause.text,
+                    since=clause.until or clause.since,
+                    is_thing=given_up,
+                )
+            )
     return found
+
+
+_SPEAKER = re.compile(r"\b(?:i|i'm|i've|my|me|mine|we|our|us)\b|我|咱|本人", re.IGNORECASE)
+_DEICTIC = re.compile(r"(?:there|here|that|it|them|那儿|那里|那边|这儿|这里|那|这|它)")
 
 
 def ends_fact(ended: EndedClaim, entry: MemoryEntry) -> bool:
     """Whether the entry states what has ended."""
     if entry.kind not in _ENDED_KINDS or entry.category in _HISTORY_CATEGORIES:
         return False
-    if _ends_diet(ended, entry):
-        return True
+    if ended.relation is FactRelation.ANY:
+        return _is_named_over(ended, entry)
+    return _ends_diet(ended, entry) or _is_claimed(ended, entry)
+
+
+def _is_claimed(ended: EndedClaim, entry: MemoryEntry) -> bool:
     if is_negated_fact(entry) != ended.is_negative:
         return False
     related = _COMPATIBLE.get(ended.relation, (ended.relation,))
@@ -65,6 +92,40 @@ def ends_fact(ended: EndedClaim, entry: MemoryEntry) -> bool:
     if ended.topic and not same_words(ended.topic, f"{entry.key} {entry.text}"):
         return False
     return _is_about_it(ended, entry)
+
+
+def _is_named_over(ended: EndedClaim, entry: MemoryEntry) -> bool:
+    """Of words that only say that something is over: whether the sentence names all that the fact
+    is about, and the clause speaks of nothing else than the fact does."""
+    about = _value_terms(entry)
+    if is_negated_fact(entry) or not about <= canonical_terms(ended.what):
+        return False
+    spoken = relations_in(ended.clause)
+    if not about:
+        return any(each in _SINGLE_RELATIONS and _relation_in(each, entry) for each in spoken)
+    related = {near for each in spoken for near in _COMPATIBLE.get(each, (each,))}
+    if not spoken:
+        return ended.is_thing
+    return any(_relation_in(each, entry) for each in related)
+
+
+def _value_terms(entry: MemoryEntry) -> frozenset[str]:
+    """What a fact is about, without the words that say how."""
+    topic = entry.key.partition(":")[2].split("@")[0]
+    for name in _KEY_RELATIONS:
+        if topic.startswith(f"{name} ") and name not in {"prefers", "favourite"}:
+            return _reduced(canonical_terms(topic.removeprefix(name)))
+    text = entry.text.removeprefix(f"{entry.sender}: ")
+    for pattern in _FACT_PATTERNS.values():
+        text = pattern.sub(" ", text)
+    return _reduced(canonical_terms(text))
+
+
+def _reduced(terms: frozenset[str]) -> frozenset[str]:
+    """Without the characters that are in pairs: one alone is a word."""
+    pairs = {each for each in terms if len(each) > 1 and not each.isascii()}
+    inside = {letter for each in pairs for letter in each}
+    return frozenset(each for each in terms if each not in inside)
 
 
 def _is_about_it(ended: EndedClaim, entry: MemoryEntry) -> bool:
@@ -109,11 +170,7 @@ def says_it_is_not_so(text: str) -> bool:
 
 def same_words(what: str, text: str) -> bool:
     """Whether the text has all words of `what`, in either language for the most common things."""
-    wanted = canonical_terms(what)
-    # The characters of Chinese words are in their pairs; one alone is a word.
-    pairs = {each for each in wanted if len(each) > 1 and not each.isascii()}
-    inside = {letter for each in pairs for letter in each}
-    wanted = frozenset(each for each in wanted if each not in inside)
+    wanted = _reduced(canonical_terms(what))
     return bool(wanted) and wanted <= canonical_terms(text)
 
 
@@ -326,7 +383,7 @@ def _read_clause(clause: SaidClause) -> Iterator[EndedClaim]:
         topic = groups.get("topic") or ""
         yield EndedClaim(
             relation=relation,
-            what=what.strip(),
+            what="" if _DEICTIC.fullmatch(what.strip()) else what.strip(),
             clause=clause.text,
             topic=topic.strip(),
             since=clause.until or clause.since,

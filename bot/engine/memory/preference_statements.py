@@ -143,7 +143,7 @@ _WHAT_ZH = r"(?P<what>[\w.+#]{1,10}?)"
 _HOW_OFTEN = (
     r"(?:,? (?:every (?:day|morning|evening|night|week)|daily|a lot|in the mornings?"
     r"|most days|with .{1,30}|all day|the most|best|more|very much"
-    r"|for (?:work|coding|everything)))*"
+    r"|for (?:work|coding|everything|calls|meetings|my .{1,20}|the .{1,20}|\w+ing)))*"
 )
 _ADVERBS = (
     r"(?:(?:really|absolutely|actually|just|still|always|usually|mostly|only|mainly|do"
@@ -212,6 +212,8 @@ _RULES = (
         "更喜欢{what}",
         rf"i(?:'d)? {_ADVERBS}prefer {_WHAT}(?:,? (?:to|over|rather than|instead of|and not"
         rf"|not) .{{1,40}})?{_HOW_OFTEN}",
+        rf"i(?:'d| would) rather (?:have|use|drink|take|get|sit (?:at|by)|go by)? ?(?:an? "
+        rf"|the )?{_WHAT}",
         rf"i {_ADVERBS}(?:like|love) {_WHAT} (?:more|better|best|most)(?: than .{{1,40}})?",
         rf"{_I_ZH}?{_ADVERBS_ZH}(?:偏好|偏爱|习惯用|更喜欢|更爱)(?:用|喝|吃|坐|看|写"
         rf"|使用)?{_WHAT_ZH}(?:而?不(?:是|喜欢|用|喝).{{1,12}}|一些|多一点|一点)?",

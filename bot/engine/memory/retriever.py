@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 _MIN_KEYWORD_OVERLAP = 0.3
 _SAME_TASK_WEIGHT = 0.5
 _SAME_DAY_WEIGHT = 0.3
+_SAME_NAME_WEIGHT = 0.6
+_DIFFERENT = 2
 _DAY = timedelta(hours=24)
 _MIN_DAY_WEIGHT = 0.05
 _HOP_DAMPING = 0.5
@@ -463,6 +465,14 @@ def find_strongest_links(entry: MemoryEntry, others: Sequence[MemoryEntry]) -> S
 
 
 def _candidate_links(one: MemoryEntry, other: MemoryEntry) -> Iterator[tuple[float, str]]:
+    # Imported on first use: its many patterns cost the start.
+    from bot.engine.memory.entities import describe, names_in
+
+    for name in names_in(one.text) & names_in(other.text):
+        said = {describe(name, one.text), describe(name, other.text)} - {""}
+        # Two of one name are kept apart.
+        if len(said) < _DIFFERENT:
+            yield _SAME_NAME_WEIGHT, "entity"
     alike = jaccard(_keywords(one), _keywords(other))
     if alike >= _MIN_KEYWORD_OVERLAP:
         yield alike, "keywords"

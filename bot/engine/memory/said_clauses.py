@@ -22,6 +22,7 @@ class SaidClause:
 
     text: str
     plain: str
+    sentence: str
     is_asked: bool
     is_unreal: bool
     is_for_now: bool
@@ -62,6 +63,7 @@ def said_clauses(
             yield SaidClause(
                 text=_OPENING.sub("", said).strip(),
                 plain=plain,
+                sentence=sentence,
                 is_asked=asked,
                 is_unreal=supposed or _UNREAL.search(said) is not None,
                 is_for_now=_FOR_NOW.search(_FROM_TODAY.sub("", said)) is not None,
@@ -106,7 +108,9 @@ def _plain(said: str, today: date | None, *, month_first: bool) -> tuple[str, Se
         before = plain
         plain = _OPENING.sub("", plain).strip()
         plain = _TRAILING.sub("", plain).strip()
+    plain = _ADVERBS.sub(r"\1 ", _LEADING.sub("", plain))
     if not plain.isascii():
+        plain = _ADVERBS_ZH.sub(r"\1", plain)
         plain = re.sub(r"(?<=[\u3400-\u9fff]) | (?=[\u3400-\u9fff])", "", plain)
     return plain, spans
 
@@ -138,14 +142,16 @@ _SUPPOSED = re.compile(
     re.IGNORECASE,
 )
 _UNREAL = re.compile(
-    r"\b(?:maybe|perhaps|probably|possibly|might|may(?= (?:have|be|not))|would|could|should|wish"
+    r"\b(?:maybe|perhaps|probably|possibly|might|may(?= (?:have|be|not))|would(?! rather)|could"
+    r"|should|wish"
     r"|hope|guess|i think|i thought|i believe"
     r"|not sure|whether|try(?:ing)? to|tried to|want to|wanted to|wanna|thinking (?:of|about)"
     r"|considering|almost|nearly|dream(?:t|ed)?|pretend|(?:do not|don['’]t) think|as a kid"
     r"|no way|not that|it['’]?s not that|imagine)\b"
     r"|可能|也许|或许|大概|好像|似乎|应该是|应该|差点|是不是|会不会|有没有|要不要|难道|怎么"
     r"|为什么|什么|谁(?!都)|哪|梦见|梦到|做梦"
-    r"|想要不|试着|尝试|考虑|犹豫|恨不得|想(?!再)(?:不|戒|停|搬|换|辞)|并不是说|不是说|幸好|听说"
+    r"|想要不|试着|尝试|考虑|犹豫|恨不得|建议|劝|叫我|让我|想(?!再)(?:不|戒|停|搬|换|辞)|并不是说"
+    r"|不是说|幸好|听说"
     r"|据说|估计|恐怕",
     re.IGNORECASE,
 )
@@ -183,8 +189,16 @@ _TIMES = re.compile(
     r"\b(?:last|this|next|past) (?:week|month|year|spring|summer|autumn|fall|winter|night)\b"
     r"|\byesterday\b"
 )
+_CONFIRMED = (
+    r"(?:it turn(?:s|ed) out|(?:my|the) (?:doctor|allergist|test|tests|results?) (?:confirmed|found"
+    r"|shows?|showed|proved)"
+    r"|i(?:'m| am) (?:happy|glad|sad|sorry|proud) to (?:say|report|announce)"
+    r"|i can (?:now )?confirm)(?: that)? "
+)
 _OPENING = re.compile(
-    r"^(?:(?:hi|hey|hello|btw|by the way|fyi|also|and|so|well|oh|ok|okay|yes|no|nope|yeah|yep"
+    rf"^{_CONFIRMED}|"
+    r"^(?:(?:hi|hey|hello|btw|by the way|fyi|also|and|so|well|oh|ok|okay|yes|no(?=[,:;])|nope"
+    r"|yeah|yep"
     r"|actually|sorry|please|but|then|now|today|then again|in fact|turns out|it turns out"
     r"|honestly|frankly|anyway"
     r"|update|correction|small correction|just so you know|for the record|to be clear"
@@ -197,7 +211,8 @@ _OPENING = re.compile(
     r"|outdated|not right|no longer true|not true any ?more)|you(?: still)? (?:think|believe"
     r"|remember)(?: that)?|scratch that|my bad|my mistake|as you know|you should know(?: that)?"
     r"|one more thing|(?:a )?(?:little|quick|small) (?:update|note|thing))\b[:, -]*)+"
-    r"|^(?:(?:请|麻烦|帮我|你要?|一定要?|务必)*(?:记住|记一下|记下来?|记得|别忘了)|对了|其实|另外"
+    r"|^(?:医生|大夫|检查结果)(?:说|告诉我|确认|证实|显示)(?=我)|^(?:(?:请|麻烦|帮我|你要?"
+    r"|一定要?|务必)*(?:记住|记一下|记下来?|记得|别忘了)|对了|其实|另外"
     r"|不对|不是|更正(?:一下)?|纠正(?:一下)?|哦|噢|啊|嗯|那个|话说|说起来|说实话|老实说|事实上"
     r"|实际上|最近|现在|目前|如今|后来|已经|终于|刚刚|刚(?!才)|最终|结果"
     r"|顺便(?:说|提)一?[下句]|跟你说(?:一下|个事)?|告诉你(?:一声|个事)?|提醒(?:你)?一下|更新一下"
@@ -206,7 +221,8 @@ _OPENING = re.compile(
     re.IGNORECASE,
 )
 _TRAILING = re.compile(
-    r"(?:[ ,]+(?:any ?more|any longer|these days|nowadays|now|at all|by the way|btw|actually"
+    r"(?:[ ,]+(?:after all|any ?more|any longer|these days|nowadays|now|at all|by the way|btw"
+    r"|actually"
     r"|though|either|too|as well|anyway|sadly|unfortunately|thankfully|finally|for good|forever"
     r"|permanently|completely|altogether|entirely|lately|recently|you know|please|instead"
     r"|at some point|for health reasons|for good now|since then|already|just so you know|fyi)"
@@ -217,6 +233,20 @@ _TRAILING = re.compile(
     r"|to (?=save|be|lose|stay|get|protect|help)|with (?=the|my|no)|where |not .*even).*)$"
     r"|(?:了)?(?:真的|哈|啊|呀|哦|喔|啦|咯|呢|嘛|吧|哟|唉)$",
     re.IGNORECASE,
+)
+_LEADING = re.compile(
+    r"^(?:after|since|thanks to|because of|due to|on|in|for|with|following|at) (?!i\b|we\b)"
+    r"[^,]{1,40}?\b(?=i\b|my\b)"
+)
+_ADVERBS = re.compile(
+    r"^(i|i'm|i am|i've|i have|we|we're|we've)(?: (?:actually|really|finally|just|recently|now|also"
+    r"|already|sadly|officially|totally|completely|definitely|certainly|currently|honestly|simply"
+    r"|fully|truly))+ "
+)
+_ADVERBS_ZH = re.compile(
+    r"^(我们?|咱们?)(?:最近|现在|已经|早就|目前|其实|终于|刚刚|刚(?!才)|后来|真的|也|都|就|如今"
+    r"|早已|前阵子"
+    r"|前段时间|已)+"
 )
 _OF_SPEAKER = re.compile(r"(?:i\b|i'|we\b|we'|my (?!\w+ (?:said|says|thinks|told))|我|本人|咱)")
 _KIN = (

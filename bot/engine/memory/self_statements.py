@@ -108,7 +108,11 @@ def _without_times(
         each
         for each in find_spans(sentence, today, month_first=month_first, ahead=ahead)
         if each.first is not None
-        and (ahead or _SHORT_TIME.search(sentence[each.start : each.end]) is None)
+        and (
+            ahead
+            or _CHANGED.search(sentence)
+            or _SHORT_TIME.search(sentence[each.start : each.end]) is None
+        )
     ]
     if ahead:
         if not spans or spans[0].first is None or spans[0].first <= today:
@@ -290,7 +294,7 @@ _CITY_ZH = (
     r"|洛杉矶|旧金山|硅谷"
     r"|西雅图|波士顿|芝加哥|多伦多|温哥华|悉尼|墨尔本|莫斯科|迪拜)"
 )
-_SURNAME = (
+SURNAMES_ZH = (
     r"(?:欧阳|司马|上官|诸葛|司徒|东方|皇甫|尉迟|公孙|慕容|令狐|夏侯"
     r"|[王李张刘陈杨黄赵吴周徐孙马朱胡郭何林罗郑梁"
     r"谢宋唐许韩冯邓曹彭曾肖田董袁潘蒋蔡余杜叶程苏魏吕丁任沈姚卢姜崔钟谭陆汪范廖石贾韦夏付方邹熊"
@@ -299,7 +303,8 @@ _SURNAME = (
 )
 _INTRODUCED = re.compile(
     rf"(?:我|本人|在下)(?:的名字)?(?:就|名)?叫(?:做)?"
-    rf"(?P<name>{_SURNAME}[\u4e00-\u9fff]{{1,2}}|[小阿]{_SURNAME}|(?-i: ?[A-Z][a-z]{{1,15}}))",
+    rf"(?P<name>{SURNAMES_ZH}[\u4e00-\u9fff]{{1,2}}|[小阿]{SURNAMES_ZH}"
+    r"|(?-i: ?[A-Z][a-z]{1,15}))",
     re.IGNORECASE,
 )
 _NOT_A_PERSON = re.compile(
@@ -315,11 +320,17 @@ _AND_I = re.compile(
     r"|对|不吃)"
 )
 _ALSO = re.compile(r"^(?:也|还|同时|另外)+")
-_ELIDED = re.compile(r"(?:也|还|同时)*(?:住|在.{1,12}(?:工作|上班)|对.{1,12}过敏|不吃|吃素|怕)")
+_ELIDED = re.compile(
+    r"(?:现在|目前|如今|最近|也|还|同时)*(?:住|定居|搬到|搬去|常驻|在.{1,12}(?:工作|上班)"
+    r"|对.{1,12}过敏|不吃|吃素|怕)"
+)
 _SHORT_TIME = re.compile(
     r"\b(?:today|tonight|this|next|tomorrow|yesterday|days?|week\w*|weeks?)\b|[今明昨]|后天|下|这"
     r"|本|天|周|星期|礼拜",
     re.IGNORECASE,
+)
+_CHANGED = re.compile(
+    r"\b(?:moved|relocated|joined|switched|left)\b|搬|入职|跳槽|加入|定居", re.IGNORECASE
 )
 _TIME_IS_TOLD = re.compile(r"birthday|born|生日|出生|生的|生$|过生", re.IGNORECASE)
 _WILL_MOVE = re.compile(
@@ -330,7 +341,8 @@ _WILL_MOVE = re.compile(
     re.IGNORECASE,
 )
 _OPENING_WORDS = re.compile(
-    r"^(?:(?:hi|hey|hello|btw|by the way|fyi|also|and|so|well|oh|ok|okay|yes|actually|please"
+    r"^(?:现在|如今|目前)(?=我)|^(?:(?:correction|update|sorry|hi|hey|hello|btw|by the way|fyi"
+    r"|also|and|so|well|oh|ok|okay|yes|actually|please"
     r"|just so you know|for the record|(?:please )?(?:note|remember|keep in mind)(?: that)?"
     r"|don['’]t forget(?: that)?)\b[:, ]*)+"
     r"|^(?:(?:请|麻烦|帮我|你要?|一定要?|务必)*(?:记住|记一下|记下来?|记得|别忘了)|对了|其实|另外"
@@ -387,9 +399,10 @@ _SELF_STATEMENT_RULES = (
         "住在{what}",
         rf"i (?:now |currently )?live in {_PROPER_NAME}{_TRAILING_CLAUSE}",
         rf"{_I_AM} based in {_PROPER_NAME}{_TRAILING_CLAUSE}",
-        rf"i(?:['’]ve| have)? (?:just )?moved to {_PROPER_NAME}{_TRAILING_CLAUSE}",
+        rf"i(?:['’]ve| have)? (?:just )?(?:moved|relocated) to {_PROPER_NAME}{_TRAILING_CLAUSE}",
         rf"我(?:现在|目前|一直|平时|人|家)?住(?P<what>{_CITY_ZH}[\w·]{{0,6}}?)(?:了|这边)?",
-        rf"我(?:现在|目前|一直|平时|人)?(?:住在|家在|定居在?|常驻|常住|搬到了?|搬去了?){_PLACE_ZH}"
+        rf"我(?:现在|目前|一直|平时|人|刚刚?|已经|已)?(?:从[\w·]{{1,8}})?(?:住在|家在|定居在?"
+        rf"|常驻|常住|搬到了?|搬去了?){_PLACE_ZH}"
         r"(?:了|这边)?",
         fits=_is_place,
     ),
@@ -407,7 +420,7 @@ _SELF_STATEMENT_RULES = (
         "surname",
         "Surname: {what}",
         "姓{what}",
-        rf"(?:我|本人|免贵)姓(?P<what>{_SURNAME})",
+        rf"(?:我|本人|免贵)姓(?P<what>{SURNAMES_ZH})",
     ),
     *_build_rules(
         "zodiac",
@@ -507,7 +520,8 @@ _NOT_A_PLACE = re.compile(
     re.IGNORECASE,
 )
 _NOT_A_WORKPLACE = re.compile(
-    r"家|馆|店|室|楼|外|里$|里面|晚|早上|夜|白天|周|节|假|地铁|路上|边$|办公|远程|线上|线下|哪"
+    r"家|馆|店|室|楼|外|(?<!阿)里$|里面|晚|早上|夜|白天|周|节|假|地铁|路上|边$|办公|远程|线上"
+    r"|线下|哪"
     r"|附近|一起|努力|认真"
     r"|准时|正常|打卡|开始|准备|坚持|轮流|单独|一个人|安心|着急|赶|等|想|要|看|做|写|说|催|忙|着"
     r"|床|车|路|国$|村$"

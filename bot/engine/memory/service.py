@@ -36,6 +36,7 @@ from storage.records.memory import (
     AnswerMemories,
     ConsentRequest,
     ConsentWish,
+    EntityEntries,
     MemoryCleanReport,
     MemoryDetail,
     MemoryEntry,
@@ -85,6 +86,7 @@ def _query_terms(query: str, now: datetime, zone: tzinfo) -> frozenset[str]:
 _MAX_ID_LENGTH = 16
 _MAX_CHAPTERS = 50
 _MAX_SEARCHED = 1_000
+_MAX_ABOUT = 200
 _OWNERLESS_KINDS = {
     MemoryScopeKind.PROJECT,
     MemoryScopeKind.SKILL,
@@ -239,6 +241,39 @@ class MemoryService:
             return [MemoryMatch(entry=each, score=0.0) for each in named[:limit]]
         found = await self.retriever.search_scopes(scopes, query, limit, kinds=kinds or ALL_KINDS)
         return mark_near_matches(found, query, now=self.now(), zone=self.zone)
+
+    async def list_about(self, person: Person, chat: Chat, name: str) -> Sequence[EntityEntries]:
+        # Imported on first use: its many patterns cost the start.
+        from bot.engine.memory.entities import MAX_NAME, group_by_entity
+
+        scopes = (await self._editor_for(person, chat)).scopes or ()
+        name = " ".join(name.split())[:MAX_NAME]
+        if found := await self._list_naming(scopes, name):
+            return group_by_entity(name, found)
+        shorter, _, description = name.rpartition(" ")
+        groups = group_by_entity(shorter, await self._list_naming(scopes, shorter))
+        return [each for each in groups if description.casefold() in each.description.split()]
+
+    async def _list_naming(self, scopes: Sequence[MemoryScope], name: str) -> Sequence[MemoryEntry]:
+        """What holds first, then what held, then turns; the newest first."""
+        from bot.engine.memory.entities import mentions_name
+
+        hits = await self.retriever.index.search(
+            scopes,
+            dict.fromkeys(tokenize(name), 1.0),
+            _MAX_ABOUT,
+            states=(MemoryState.ACTIVE, MemoryState.SUPERSEDED),
+        )
+        found = await self.entries.list_by_numbers([hit.number for hit in hits], scopes)
+        named = [each for each in found if mentions_name(name, each.text)]
+        return sorted(
+            named,
+            key=lambda each: (
+                each.kind is MemoryKind.CELL,
+                each.state is not MemoryState.ACTIVE,
+                -each.said_at.timestamp(),
+            ),
+        )
 
     async def show(self, person: Person, chat: Chat, entry_id: str) -> MemoryDetail:
         by = await self._editor_for(person, chat)

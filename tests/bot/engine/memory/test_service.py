@@ -606,3 +606,31 @@ async def test_of_a_long_file_all_is_brought_in_that_can_be_and_the_rest_is_told
         assert brought.line_errors == {251: "too_long", 252: "empty"}
         assert told == [(100, 253), (200, 253)]
         assert await memory.entries.count([MY_SCOPE]) == 250
+
+
+async def test_what_is_known_about_a_name_is_shown_for_each_of_that_name(tmp_path: Path) -> None:
+    async with build_service(tmp_path) as (book, memory):
+        for said in (
+            "Remember that my sister Anna lives in Porto",
+            "Remember that Anna from accounting approves the invoices",
+            "Remember that my sister Anna likes sailing",
+            "记住我同事小王负责支付项目",
+        ):
+            await memory.record_turn(said, "Noted.")
+        await memory.record_turn("Remember that Anna has a boat", chat=GROUP)
+        await memory.record_turn("Remember that Annabel sells boats", person=MATE, chat=MATE_CHAT)
+
+        several = await book.list_about(BOSS, CHAT, "anna")
+        one = await book.list_about(BOSS, CHAT, "Anna sister")
+        [chinese] = await book.list_about(BOSS, CHAT, "小王")
+
+        assert [each.description for each in several] == ["sister", "accounting"]
+        assert {each.text for each in several[1].entries} == {
+            "Anna from accounting approves the invoices",
+            "Remember that Anna from accounting approves the invoices\n\nNoted.",
+        }
+        assert [each.description for each in one] == ["sister"]
+        assert chinese.description == "同事"
+        # Neither of the group's, in private, nor of others.
+        assert all("boat" not in entry.text for each in several for entry in each.entries)
+        assert await book.list_about(MATE, MATE_CHAT, "Anna") == []
