@@ -13,6 +13,7 @@ from cards.model import Card, FileBlock
 from storage.records import memory, task_logs, workflows
 from storage.records.approvals import StandingPermission, ToolCallRecord
 from storage.records.memory import ConsentRequest, ConsentWish, MemoryEntry, MemoryListFilter
+from storage.records.memory_evidence import EntityEntries
 from storage.records.people import Chat, ChatId, Language, Person, PersonId
 from storage.records.skills import LoadedSkill, Skill, SkillCatalog, SkillDraft, SkillListing
 from storage.records.system import ModelChoice
@@ -221,9 +222,7 @@ class MemoryPort(Protocol):
         """By words and meaning; what is not in use only by its words. `kind` and `scope` are those
         of `list`."""
 
-    async def list_about(
-        self, person: Person, chat: Chat, name: str
-    ) -> Sequence[memory.EntityEntries]:
+    async def list_about(self, person: Person, chat: Chat, name: str) -> Sequence[EntityEntries]:
         """Entries that name a person, project or place, also those that are no longer so: one group
         for each of that name. `name` may end with what tells them apart."""
 

@@ -11,7 +11,6 @@ from cards import formats, memory_actions, model
 from cards.catalog import TextCatalog, catalog_for
 from storage.records import memory
 from storage.records.memory import (
-    QUOTE_KEY,
     EntryId,
     FactSupport,
     MemoryEntry,
@@ -21,10 +20,10 @@ from storage.records.memory import (
     MemoryScopeKind,
     MemoryState,
     candidate_digest,
-    doubt_of,
     offered_scope,
     support_from_extra,
 )
+from storage.records.memory_evidence import QUOTE_KEY, doubt_of
 from storage.records.people import Language
 
 _MAX_ENTRY_LINE = 160

@@ -8,7 +8,8 @@ from zoneinfo import ZoneInfo
 from cards import formats, model
 from cards.catalog import TextCatalog
 from cards.views.memory import entry_line, folded_rows
-from storage.records.memory import QUOTE_KEY, EntityEntries, MemoryEntry, MemoryKind
+from storage.records.memory import MemoryEntry, MemoryKind
+from storage.records.memory_evidence import QUOTE_KEY, EntityEntries
 
 _MAX_NAME = 60
 _MAX_SHOWN = 12

@@ -261,29 +261,6 @@ USER_TEXT_LENGTH_KEY, PROJECT_KEY, SKILL_KEY = "said", "project", "skill"
 """Keys in a cell's `extra`: how many of its characters the user said, and the project and skill of
 the work."""
 
-
-class GroundingDoubt(StrEnum):
-    """Why a fact is not believed. UNSAID facts share nothing with what was said."""
-
-    UNSAID = "unsaid"
-    WORDS = "words"
-    NUMBERS = "numbers"
-    NAMES = "names"
-    OPPOSITE = "opposite"
-    UNREAL = "unreal"
-    OF_ANOTHER = "of_another"
-
-
-QUOTE_KEY, DOUBT_KEY = "quote", "doubt"
-"""Keys in a fact's `extra`: the sentence that it rests on, and why it is not believed."""
-
-
-def doubt_of(entry: MemoryEntry) -> GroundingDoubt | None:
-    named = entry.extra.get(DOUBT_KEY)
-    known = {each.value: each for each in GroundingDoubt}
-    return known.get(named) if isinstance(named, str) else None
-
-
 OFFERED_TO_KEY = "offered_to"
 """Key in a candidate's `extra`: the scope that a copy of it would get."""
 
@@ -507,15 +484,6 @@ class MemoryMatch:
     parts: Mapping[str, float] = field(default_factory=dict)
     is_indirect: bool = False
     ended_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntityEntries:
-    """What is known about one of those with a name; `description` tells them apart, and is empty
-    for the only one and for what does not say whom it is about."""
-
-    description: str
-    entries: Sequence[MemoryEntry]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,6 @@ from storage.records.memory import (
     AnswerMemories,
     ConsentRequest,
     ConsentWish,
-    EntityEntries,
     EntryId,
     ImportLineError,
     MemoryCategory,
@@ -32,6 +31,7 @@ from storage.records.memory import (
     MemoryStrength,
     MemoryTier,
 )
+from storage.records.memory_evidence import EntityEntries
 from storage.records.people import Chat, ChatKind, Person
 from storage.records.tasks import Task
 from tests.builders import NOW

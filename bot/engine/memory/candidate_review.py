@@ -35,9 +35,9 @@ from storage.records.memory import (
     MemoryState,
     MemoryTier,
     candidate_digest,
-    doubt_of,
     offered_scope,
 )
+from storage.records.memory_evidence import doubt_of
 from storage.records.people import Chat, ChatId, Language, PersonId, PersonRole
 
 ENTRIES_KEY = "entries"

@@ -30,7 +30,6 @@ from storage.records.memory import (
     GENERAL_CONTEXT,
     PERSONAL_CATEGORIES,
     FactSupport,
-    GroundingDoubt,
     MemoryEntry,
     MemoryKind,
     MemoryNotSaved,
@@ -42,6 +41,7 @@ from storage.records.memory import (
     support_from_extra,
     text_hash,
 )
+from storage.records.memory_evidence import GroundingDoubt
 from storage.search.inverted_index import InvertedIndex
 from storage.search.terms import tokenize
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from bot.engine.memory.self_statements import SURNAMES_ZH, contains_han
-from storage.records.memory import EntityEntries, MemoryEntry
+from storage.records.memory import MemoryEntry
+from storage.records.memory_evidence import EntityEntries
 
 MAX_NAME = 60
 

@@ -16,10 +16,8 @@ from bot.engine.memory.noise_filter import NoiseKind, classify_fact_noise, to_st
 from bot.engine.memory.similarity import is_near_duplicate
 from cards.formats import truncate
 from storage.records.memory import (
-    DOUBT_KEY,
     PERSONAL_CATEGORIES,
     PROJECT_KEY,
-    QUOTE_KEY,
     SKILL_KEY,
     MemoryCategory,
     MemoryEntry,
@@ -30,6 +28,7 @@ from storage.records.memory import (
     MemoryTier,
     NewMemoryEntry,
 )
+from storage.records.memory_evidence import DOUBT_KEY, QUOTE_KEY
 from storage.records.people import PersonId
 from storage.search.terms import tokenize
 

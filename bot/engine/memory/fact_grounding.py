@@ -17,12 +17,8 @@ from datetime import date, tzinfo
 from bot.engine.memory.fact_changes import canonical_terms, says_it_is_not_so
 from bot.engine.memory.said_clauses import SaidClause, said_clauses
 from bot.engine.memory.self_statements import is_quoted_or_fictional, split_sentences
-from storage.records.memory import (
-    PERSONAL_CATEGORIES,
-    GroundingDoubt,
-    MemoryCategory,
-    MemoryEntry,
-)
+from storage.records.memory import PERSONAL_CATEGORIES, MemoryCategory, MemoryEntry
+from storage.records.memory_evidence import GroundingDoubt
 from storage.search.dates import find_dates
 
 MIN_SHARE = 0.5

@@ -36,7 +36,6 @@ from storage.records.memory import (
     AnswerMemories,
     ConsentRequest,
     ConsentWish,
-    EntityEntries,
     MemoryCleanReport,
     MemoryDetail,
     MemoryEntry,
@@ -56,6 +55,7 @@ from storage.records.memory import (
     is_offer,
 )
 from storage.records.memory import candidate_digest as wording_of
+from storage.records.memory_evidence import EntityEntries
 from storage.records.people import Chat, Language, Person, PersonRole
 from storage.records.tasks import Task
 from storage.search.terms import query_terms, tokenize
