@@ -197,16 +197,18 @@ class MemoryConsolidator:
     ) -> Sequence[MemoryEntry]:
         """Facts with other keys that cannot hold beside this statement."""
         from bot.engine.memory.fact_changes import denied_by, ends_fact, excludes
+        from bot.engine.memory.preference_statements import SWITCHED
 
         if not new.key:
             return ()
         denied = denied_by(new.key)
+        is_switch = new.extra.get("value") == SWITCHED
         return [
             each
             for each in await self._list_of_person(tx, cell)
             if each.key != new.key
             and (
-                excludes(new.key, new.text, each)
+                excludes(new.key, new.text, each, is_switch=is_switch)
                 or (denied is not None and ends_fact(denied, each))
             )
         ]

@@ -127,17 +127,22 @@ _RETURNING = frozenset(
 )
 CESSATION = re.compile(
     r"\b(?:no longer|any ?more|any longer|(?:have not|haven't) been \w+ing"
-    r"|(?:have not|haven't) .{1,40} (?:since|for|in)\b|stopped \w+ing|\w+[- ]free\b)\b"
+    r"|(?:have not|haven't) .{1,40} (?:since|for|in)\b|stopped \w+ing|\w+[- ]free\b|(?:non"
+    r"|ex)-?smoker)\b"
     r"|不(?!要|错|同|过(?!敏)|仅|但|是|知|能不)[^，]{0,12}了$|[吃喝用住]不(?:了|起|惯)"
     r"|没(?!事|问题|关系)(?:再)?[^，]{0,10}了$|不再|再也[不没]|(?:好久|早就|早已|很久)(?:不|没)",
     re.IGNORECASE,
 )
 """Words that say of what else a clause does that it is over."""
 
+NOT_SINCE = re.compile(r"\b(?:have not|haven't) \w+")
+"""The same, where the clause says since when."""
+
 GIVEN_UP = re.compile(
     r"\b(?:no more|gave up|given up|quit|ditched|dropped|lost (?:all )?interest in"
     r"|lost my taste for"
-    r"|fed up with|swore off|sworn off|cut out|through with|done with|said goodbye to|got rid of"
+    r"|fed up with|(?:tired|sick|bored) of|swore off|sworn off|cut out|through with|done with"
+    r"|said goodbye to|got rid of"
     r"|gotten rid of|cancelled|canceled|uninstalled|walked away from|thing of the past"
     r"|(?:not|no longer) my thing|(?:is|are|was) (?:over|history|gone)|gone off|went off"
     r"|can't stand"
@@ -275,6 +280,15 @@ _EN_SPECIAL: _SpecialPatterns = (
         rf"{_OBJECT} (?:has |had )?(?:let me go|fired me|laid me off|sacked me|made me redundant)",
         {},
     ),
+    (
+        FactRelation.WORK,
+        (
+            rf"my (?:job|contract|time|internship) (?:at|with) {_OBJECT} (?:has |is )?(?:ended|over"
+            rf"|expired|finished)"
+        ),
+        {},
+    ),
+    (FactRelation.OWNS, rf"{_HAVE}(?:gave|given) (?:my|our|the) {_OBJECT} away", {}),
     (FactRelation.FEARS, rf"{_OBJECT} (?:do not|don't|no longer) (?:scare|frighten|bother) me", {}),
     (
         FactRelation.OWNS,
@@ -319,6 +333,8 @@ _ZH_I = r"(?:我|咱)?(?:们)?"
 _ZH_NOT = r"(?:不(?:再|会再|想再|愿再|能再|怎么|太|大)?|再也不|已不|没再|没有再|不打算再)"
 _ZH_END = r"(?:了|啦|咯)?"
 _ZH_SPECIAL: _SpecialPatterns = (
+    (FactRelation.WORK, rf"{_ZH_I}不在{_ZH_OBJECT}了", {}),
+    (FactRelation.HOME, rf"{_ZH_I}不在{_ZH_OBJECT}了", {}),
     (
         FactRelation.ALLERGY,
         rf"{_ZH_I}对{_ZH_OBJECT}(?:已经|现在|早就|早)?(?:不再|不会再|不)过敏{_ZH_END}",
@@ -384,7 +400,7 @@ _ZH_SPECIAL: _SpecialPatterns = (
     (
         FactRelation.WORK,
         (
-            rf"{_ZH_I}(?:已经|刚|刚刚|上个月)*(?:辞职|离职|失业|退休|被裁|被裁员|被辞退"
+            rf"{_ZH_I}(?:已经|刚|刚刚|上个月)*(?:辞职|离职|失业|跳槽|换工作|退休|被裁|被裁员|被辞退"
             rf"|裸辞){_ZH_END}(?P<what>)"
         ),
         {},
@@ -398,7 +414,7 @@ _ZH_SPECIAL: _SpecialPatterns = (
     (
         FactRelation.OWNS,
         (
-            rf"(?:我|我家|我们家)?(?:的)?{_ZH_OBJECT}(?:已经|刚|都)*(?:卖|死|去世|丢|没|送人|走丢"
+            rf"(?:我们家|我家|我)?(?:的)?{_ZH_OBJECT}(?:已经|刚|都)*(?:卖|死|去世|丢|没|送人|走丢"
             rf"|被偷|报废)(?:掉)?(?:了|啦)"
         ),
         {},

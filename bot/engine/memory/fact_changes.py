@@ -13,11 +13,12 @@ from functools import lru_cache
 from bot.engine.memory.ending_patterns import (
     CESSATION,
     GIVEN_UP,
+    NOT_SINCE,
     FactRelation,
     ending_patterns,
     switch_patterns,
 )
-from bot.engine.memory.preference_statements import preferred_slot
+from bot.engine.memory.preference_statements import named_slot, preferred_slot
 from bot.engine.memory.said_clauses import SaidClause, said_clauses
 from bot.engine.memory.said_dates import DatedSpan
 from bot.engine.memory.self_statements import contains_han, is_quoted_or_fictional
@@ -57,7 +58,10 @@ def find_endings(
             continue
         found += _read_clause(clause)
         given_up = GIVEN_UP.search(clause.plain) is not None
-        if (given_up or CESSATION.search(clause.plain)) and _SPEAKER.search(clause.sentence):
+        is_over = given_up or CESSATION.search(clause.plain) is not None
+        if clause.since is not None and NOT_SINCE.search(clause.plain):
+            is_over = True
+        if is_over and _SPEAKER.search(clause.sentence):
             found.append(
                 EndedClaim(
                     relation=FactRelation.ANY,
@@ -100,7 +104,8 @@ def _is_named_over(ended: EndedClaim, entry: MemoryEntry) -> bool:
     about = _value_terms(entry)
     if is_negated_fact(entry) or not about <= canonical_terms(ended.what):
         return False
-    spoken = relations_in(ended.clause)
+    # "Got tired of it" is about no thing that one has.
+    spoken = relations_in(ended.clause) - {FactRelation.OWNS}
     if not about:
         return any(each in _SINGLE_RELATIONS and _relation_in(each, entry) for each in spoken)
     related = {near for each in spoken for near in _COMPATIBLE.get(each, (each,))}
@@ -136,15 +141,18 @@ def _is_about_it(ended: EndedClaim, entry: MemoryEntry) -> bool:
     return same_words(ended.what, entry.text)
 
 
-def excludes(key: str, text: str, entry: MemoryEntry) -> bool:
+def excludes(key: str, text: str, entry: MemoryEntry, *, is_switch: bool = False) -> bool:
     """Whether a new statement with this key replaces the entry, which has another key: only one
-    home, diet, or preferred thing of its kind is true at a time."""
+    home, diet, or preferred thing of its kind is true at a time. `is_switch`: of what was used,
+    this is used instead."""
     if entry.kind not in _ENDED_KINDS or entry.category in _HISTORY_CATEGORIES:
         return False
     topic = key.partition(":")[2].split("@")[0]
     relation = _SINGLE_BY_TOPIC.get(topic)
     if relation is not None:
         return not is_negated_fact(entry) and _relation_in(relation, entry)
+    if is_switch and (slot := named_slot(text)) and _relation_in(FactRelation.USES, entry):
+        return named_slot(entry.text) == slot
     slot = preferred_slot(text)
     return bool(slot) and topic.startswith("prefers") and preferred_slot(entry.text) == slot
 
@@ -311,14 +319,16 @@ _FACT_WORDS = {
     FactRelation.JOB: r"\b(?:works? as|job|profession|occupation|is an?|am an?)\b|职业|是一?名|当",
     FactRelation.DIET: r"\b(?:diet|vegetarian|vegan|pescatarian|keto|halal|kosher|gluten|lactose)\b"
     r"|素|清真|饮食|生酮|乳糖|麸质",
-    FactRelation.EATS: r"\b(?:eats?|eating|food|meals?)\b|吃",
-    FactRelation.DRINKS: r"\b(?:drinks?|drinking|cups?)\b|喝",
+    FactRelation.EATS: r"\b(?:eats?|ate|eaten|eating|food|meals?)\b|吃",
+    FactRelation.DRINKS: r"\b(?:drinks?|drank|drunk|drinking|cups?)\b|喝",
     FactRelation.ALLERGY: r"\ballerg\w+\b|过敏",
-    FactRelation.LIKES: r"\b(?:likes?|loves?|enjoys?|prefers?|preferred|fond|fan|favou?rite|adores?"
+    FactRelation.LIKES: r"\b(?:likes?|liked|loves?|loved|enjoys?|prefers?|preferred|fond|fan"
+    r"|favou?rite|adores?"
     r"|preference|wants?|keen|into|dislikes?|hates?)\b|喜欢|爱|偏好|偏爱|习惯|讨厌|迷",
-    FactRelation.USES: r"\b(?:uses?|using|editor|runs?|works? with)\b|用",
+    FactRelation.USES: r"\b(?:uses?|used(?! to)|using|editor|runs?|works? with)\b|用",
     FactRelation.SMOKES: r"\b(?:smok\w+|cigarettes?|vap\w+)\b|烟",
-    FactRelation.PLAYS: r"\b(?:plays?|playing|practis\w+|practic\w+|goes?|does|runs?|running|swims?"
+    FactRelation.PLAYS: r"\b(?:plays?|played|playing|practis\w+|practic\w+|goes?|does|runs?"
+    r"|running|swims?"
     r"|trains?|gym|yoga)\b|打|踢|弹|玩|跑|游泳|健身|练|拉|吹",
     FactRelation.LEARNS: r"\b(?:learn\w*|stud(?:y|ies|ying)|lessons?|courses?|class(?:es)?)\b|学"
     r"|课",

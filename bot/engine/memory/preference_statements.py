@@ -32,11 +32,20 @@ def find_preferences(
             yield found
 
 
+SWITCHED = "switched"
+"""The value of a statement that one thing is used instead of another."""
+
+
 def preferred_slot(text: str) -> str:
     """The kind of thing that a text prefers one of, empty if unknown or if it names several."""
-    folded = text.casefold()
-    named = {slot for slot, pattern in _SLOTS if pattern.search(folded)}
-    return named.pop() if len(named) == 1 and _PREFERS.search(folded) else ""
+    return named_slot(text) if _PREFERS.search(text.casefold()) else ""
+
+
+def named_slot(text: str) -> str:
+    """The kind of thing that a text names one of."""
+    apart = _SCRIPT_EDGE.sub(" ", text.casefold())
+    named = {slot for slot, pattern in _SLOTS if pattern.search(apart)}
+    return named.pop() if len(named) == 1 else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +54,7 @@ class _PreferenceRule:
     key: str
     templates: tuple[str, str]
     category: MemoryCategory = MemoryCategory.PREFERENCES
+    is_switch: bool = False
     things: re.Pattern[str] | None = None
     """What it may be about, where the words alone do not tell."""
 
@@ -60,7 +70,7 @@ def _read(clause: SaidClause) -> ExplicitStatement | None:
             continue
         if not what or (rule.things is not None and not rule.things.fullmatch(what)):
             continue
-        slot = _slot_of(what) if rule.key == "prefers {slot}" else ""
+        slot = named_slot(what) if rule.key == "prefers {slot}" else ""
         groups = {name: each or "" for name, each in found.groupdict().items()}
         key = rule.key.format(**{**groups, "what": what, "slot": slot or what})
         en, zh = rule.templates
@@ -72,13 +82,9 @@ def _read(clause: SaidClause) -> ExplicitStatement | None:
             confidence=0.9,
             is_request=False,
             since=clause.since,
+            value=SWITCHED if rule.is_switch else "",
         )
     return None
-
-
-def _slot_of(what: str) -> str:
-    named = {slot for slot, pattern in _SLOTS if pattern.search(what)}
-    return named.pop() if len(named) == 1 else ""
 
 
 def _as_said(what: str, said: str) -> str:
@@ -88,6 +94,7 @@ def _as_said(what: str, said: str) -> str:
 
 
 _PREFERS = re.compile(r"\b(?:prefer\w*|favou?rite)\b|更?喜欢|偏好|偏爱|习惯|最爱")
+_SCRIPT_EDGE = re.compile(r"(?<=[\u3400-\u9fff])(?=[a-z0-9])|(?<=[a-z0-9])(?=[\u3400-\u9fff])")
 _SLOTS = tuple(
     (slot, re.compile(pattern))
     for slot, pattern in (
@@ -165,7 +172,8 @@ _THINGS_USED = re.compile(
         for slot, pattern in _SLOTS
         if slot in {"editor", "system", "browser", "shell", "package manager", "language of code"}
     )
-    + r"|iphones?|android|notion|obsidian|figma|docker|postgres(?:ql)?|mysql|pixel|ipad|gmail"
+    + r"|iphones?|android|notion|obsidian|figma|docker|postgres(?:ql)?|mysql|pixel|ipad|slack"
+    r"|teams|zoom|jira|trello|asana|excel|photoshop|evernote|spotify|gmail"
     r"|outlook"
 )
 _DRINKS = re.compile(
@@ -194,6 +202,7 @@ def _rules(
     *patterns: str,
     things: re.Pattern[str] | None = None,
     category: MemoryCategory = MemoryCategory.PREFERENCES,
+    is_switch: bool = False,
 ) -> Iterator[_PreferenceRule]:
     for each in patterns:
         yield _PreferenceRule(
@@ -202,6 +211,7 @@ def _rules(
             templates=(en, zh),
             things=things,
             category=category,
+            is_switch=is_switch,
         )
 
 
@@ -225,7 +235,8 @@ _RULES = (
         "prefers {slot}",
         "Prefers {what}",
         "更喜欢{what}",
-        rf"i(?:'ve| have)? {_ADVERBS}(?:switched|changed|moved|migrated|gone|went"
+        rf"i(?:'ve| have)? {_ADVERBS}(?:switched|changed|moved|migrated|gone(?: back)?"
+        rf"|went(?: back)?"
         rf"|converted)(?: over)?(?: from .{{1,40}}?)? to {_WHAT}(?:(?: instead| now"
         rf"| for .{{1,30}}))*",
         rf"{_I_ZH}?{_ADVERBS_ZH}(?:已经)?(?:从.{{1,12}}?)?(?:换成|换到|换用|改成|改用|改喝|改吃"
@@ -233,6 +244,7 @@ _RULES = (
         rf"{_I_ZH}?不(?:再)?(?:用|喝|吃).{{1,12}}?(?:了)?(?:改|换)(?:用|喝|吃"
         rf"|成)?{_WHAT_ZH}(?:了)?",
         things=re.compile("|".join(pattern.pattern for _, pattern in _SLOTS)),
+        is_switch=True,
     ),
     *_rules(
         "favourite {topic}",

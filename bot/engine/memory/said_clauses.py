@@ -74,6 +74,11 @@ def said_clauses(
             )
 
 
+def without_beginning(text: str) -> str:
+    """Without "as of today" and the like, which change nothing of what is said."""
+    return _FROM_TODAY.sub(" ", text)
+
+
 def _sentences(text: str) -> Sequence[str]:
     return [
         each for each in re.split(r"(?<=[。!！?？\n;；])|(?<=\.)(?=\s|$)", text) if each.strip()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from bot.engine.memory.noise_filter import classify_fact_noise
+from bot.engine.memory.said_clauses import without_beginning
 from bot.engine.memory.said_dates import DatedSpan, find_spans
 from storage.records.memory import MemoryCategory
 
@@ -101,6 +102,7 @@ def _without_times(
 ) -> tuple[str, Sequence[DatedSpan]]:
     """The sentence without times that say since or until when it is so. Those for a short while
     stay, and so do those of a birth."""
+    sentence = without_beginning(sentence).strip()
     if _TIME_IS_TOLD.search(sentence):
         return sentence, ()
     ahead = _WILL_MOVE.search(sentence) is not None
@@ -399,7 +401,8 @@ _SELF_STATEMENT_RULES = (
         "住在{what}",
         rf"i (?:now |currently )?live in {_PROPER_NAME}{_TRAILING_CLAUSE}",
         rf"{_I_AM} based in {_PROPER_NAME}{_TRAILING_CLAUSE}",
-        rf"i(?:['’]ve| have)? (?:just )?(?:moved|relocated) to {_PROPER_NAME}{_TRAILING_CLAUSE}",
+        rf"(?:i|we)(?:['’]ve| have)? (?:just )?(?:moved"
+        rf"|relocated) to {_PROPER_NAME}{_TRAILING_CLAUSE}",
         rf"我(?:现在|目前|一直|平时|人|家)?住(?P<what>{_CITY_ZH}[\w·]{{0,6}}?)(?:了|这边)?",
         rf"我(?:现在|目前|一直|平时|人|刚刚?|已经|已)?(?:从[\w·]{{1,8}})?(?:住在|家在|定居在?"
         rf"|常驻|常住|搬到了?|搬去了?){_PLACE_ZH}"

@@ -264,7 +264,7 @@ def test_traits_do_not_end(category: MemoryCategory) -> None:
 async def test_a_model_is_told_the_day_that_it_was_for_whoever_said_it(tmp_path: Path) -> None:
     async with build_writing(tmp_path, zone=SHANGHAI) as memory:
         memory.world.clock.time = datetime(2026, 5, 4, 23, 0, tzinfo=UTC)
-        await memory.record_turn("记住：昨天我们搬到了新的办公室", "好的。")
+        await memory.record_turn("记住：他们明天下午搬家", "好的。")
         memory.model.answers = [
             extraction_of(extracted_fact("他们明天下午搬家", category="events"))
         ]
