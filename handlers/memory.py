@@ -13,7 +13,6 @@ from typing import assert_never
 from cards import formats, memory_actions
 from cards.model import CardTone, TextBlock, notice_card
 from cards.views import memory as views
-from cards.views.memory_about import memory_about_card
 from handlers import memory_reports
 from handlers.errors import UsageError, UserError
 from handlers.flags import parse_flags
@@ -341,24 +340,6 @@ async def search_command(request: Request, rest: str) -> Reply:
     return Reply(card=card, data=data)
 
 
-async def about_command(request: Request, rest: str) -> Reply:
-    """What is known about a person, project or place, with when and from where."""
-    name = rest.strip()
-    if not name:
-        raise UserError("memory_how_about")
-    groups = await request.services.memory.list_about(request.person, request.chat, name)
-    data = {
-        "about": [
-            {
-                "description": each.description,
-                "memories": [views.entry_data(entry) for entry in each.entries],
-            }
-            for each in groups
-        ]
-    }
-    return Reply(card=memory_about_card(groups, name, request.words, zone=request.zone), data=data)
-
-
 async def _remaining_candidates(request: Request, decision: Reply) -> Reply | None:
     page = await _fetch_page(request, MemoryListFilter.CANDIDATES)
     if not page.entries:
@@ -441,7 +422,7 @@ _SUBCOMMANDS: Mapping[str, Callable[[Request, str], Awaitable[Reply]]] = {
     "list": _list_command,
     "add": add_command,
     "search": search_command,
-    "about": about_command,
+    "about": memory_reports.show_about,
     "show": _show_entry,
     "edit": edit_command,
     "forget": forget_command,

@@ -8,6 +8,7 @@ from cards.memory_actions import MarkMemoriesHelpful
 from cards.model import CardTone, notice_card
 from cards.views import memory_reports as views
 from cards.views.memory import entry_data, used_entry_data
+from cards.views.memory_about import memory_about_card
 from handlers.errors import UserError
 from handlers.flags import parse_flags
 from handlers.parsing import find_task, parse_number
@@ -157,3 +158,21 @@ async def restore_backup(request: Request, rest: str) -> Reply:
         "bad": dict(report.line_errors),
     }
     return Reply(card=views.memory_import_card(report, request.words), data=data)
+
+
+async def show_about(request: Request, rest: str) -> Reply:
+    """What is known about a person, project or place, with when and from where."""
+    name = rest.strip()
+    if not name:
+        raise UserError("memory_how_about")
+    groups = await request.services.memory.list_about(request.person, request.chat, name)
+    data = {
+        "about": [
+            {
+                "description": each.description,
+                "memories": [entry_data(entry) for entry in each.entries],
+            }
+            for each in groups
+        ]
+    }
+    return Reply(card=memory_about_card(groups, name, request.words, zone=request.zone), data=data)
