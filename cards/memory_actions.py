@@ -40,13 +40,14 @@ class ForgetMemory(CardAction):
     """Forget an entry together with `also`.
 
     `revisions` are those shown, for all of them: changed entries are skipped. `among` is the search
-    query to show remaining matches for.
+    query to show remaining matches for; `noted` are the others on a card of what was noted.
     """
 
     entry_id: str
     also: tuple[str, ...] = ()
     revisions: tuple[int, ...] = ()
     among: str = ""
+    noted: tuple[str, ...] = ()
     typed: ClassVar[str] = "/memory forget {self.entry_id}"
     kind: Literal["forget_memory"] = "forget_memory"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
@@ -274,9 +275,11 @@ async def _perform_press(  # noqa: C901 - one line for each action of the closed
         case memory_actions.ShowMemory(entry_id=entry_id):
             return await _show_entry(request, entry_id or value)
         case memory_actions.ForgetMemory(
-            entry_id=entry_id, among=among, also=also, revisions=revisions
+            entry_id=entry_id, among=among, also=also, revisions=revisions, noted=noted
         ):
             reply = await forget_entries(request, (entry_id, *also), revisions)
+            if noted:
+                reply = await _noted_left(request, noted, reply)
             if among:
                 reply = await choose_what_to_forget(request, among, forgotten=reply) or reply
         case memory_actions.PinMemory(entry_id=entry_id, pinned=pinned):
@@ -367,6 +370,18 @@ async def choose_what_to_forget(
         entries, query, request.words, zone=request.zone, forgotten_text=_card_text(forgotten)
     )
     return Reply(card=card, data={"memories": [views.search_hit_data(each) for each in matches]})
+
+
+async def _noted_left(request: Request, ids: Sequence[str], forgotten: Reply) -> Reply:
+    """What is left of a card of noted facts."""
+    memory, left = request.services.memory, []
+    for each in ids:
+        with suppress(MemoryRequestRejected):
+            left.append((await memory.show(request.person, request.chat, each)).entry)
+    card = views.noted_card(
+        left, request.words, zone=request.zone, forgotten_text=_card_text(forgotten)
+    )
+    return replace(forgotten, card=card)
 
 
 async def _search_entries(

@@ -40,6 +40,7 @@ from bot.engine.memory.markdown_sync.sync_service import (
     MarkdownSyncService,
     ScopeNames,
 )
+from bot.engine.memory.noted_facts import NotedFactNotifier, NotedFacts, NoticeMode
 from bot.engine.memory.promotion import FactPromoter, QualityMetrics
 from bot.engine.memory.retriever import (
     AssociationLinker,
@@ -143,6 +144,7 @@ def build_memory_writing(
         feed=memory.feed,
         redact=redact,
         zone=settings.zone,
+        noted=_build_noted(settings, store),
         extraction_delay=timedelta(seconds=chosen.extract_after_seconds),
     )
     task_recorder = FinishedTaskRecorder(
@@ -196,6 +198,14 @@ def _build_writer(
     )
 
 
+def _build_noted(settings: Settings, store: RepositorySet) -> NotedFacts:
+    return NotedFacts(
+        key_values=store.key_values,
+        entries=store.memory.entries,
+        mode=NoticeMode(settings.memory.notice),
+    )
+
+
 def _build_extraction(
     settings: Settings,
     store: RepositorySet,
@@ -228,6 +238,7 @@ def _build_extraction(
         max_calls_per_hour=settings.memory.extract_per_hour,
         admission=AdmissionPreset(settings.memory.admission),
         matcher=matcher,
+        noted=_build_noted(settings, store),
         zone=settings.zone,
     )
 
@@ -321,7 +332,15 @@ def build_memory_services(
     sync = _build_markdown_sync(
         settings, store, clock, writer=writing.writer, courier=courier, language=language
     )
-    return sync, requester, page_edits, *writing.services
+    notifier = NotedFactNotifier(
+        db=store.db,
+        noted=_build_noted(settings, store),
+        courier=courier,
+        language_of=language_of,
+        zone=settings.zone,
+        now=clock.now,
+    )
+    return sync, requester, page_edits, notifier, *writing.services
 
 
 def build_eraser(

@@ -64,6 +64,7 @@ class MemorySettings(BaseModel):
     extract_after_seconds: float = Field(default=90, ge=0)
     extract_per_hour: int = Field(default=30, ge=1, le=600)
     extract_model: str = ""
+    notice: Literal["line", "daily", "off"] = "line"
     episodes_by_model: bool = False
     admission: Literal["off", "balanced", "conservative", "high-recall"] = "off"
 

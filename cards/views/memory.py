@@ -294,6 +294,30 @@ def forget_choice_card(
     return model.titled_card(title, *blocks)
 
 
+def noted_card(
+    entries: Sequence[MemoryEntry], words: TextCatalog, *, zone: ZoneInfo, forgotten_text: str = ""
+) -> model.Card:
+    """What a model has noted of late, each with a button that undoes it."""
+    blocks: list[model.Block] = [model.TextBlock(forgotten_text)] if forgotten_text else []
+    if entries:
+        ids = [each.id for each in entries]
+        buttons = [
+            model.CardButton(
+                words("memory.button.undo", n=number),
+                memory_actions.ForgetMemory(
+                    entry_id=each.id,
+                    revisions=(each.revision,),
+                    noted=tuple(other for other in ids if other != each.id),
+                ),
+            )
+            for number, each in enumerate(entries, start=1)
+        ]
+        blocks.append(model.TextBlock(_numbered(entries, words, zone)))
+        blocks.append(model.ButtonsBlock(tuple(buttons)))
+    blocks.append(model.NoteBlock(words("memory.noted_hint")))
+    return model.titled_card(words("memory.noted_title"), *blocks)
+
+
 def forget_button(
     entry: MemoryEntry,
     words: TextCatalog,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -14,6 +15,7 @@ from cards.memory_actions import (
     SubmitMemoryEdit,
 )
 from cards.model import ButtonsBlock, Card, CollapsibleBlock, FormBlock, SelectBlock, TextBlock
+from cards.views.memory import noted_card
 from handlers.memory import topic_to_forget
 from storage.records.memory import (
     ConsentRequest,
@@ -25,6 +27,7 @@ from storage.records.memory import (
     MemoryScopeKind,
     MemoryState,
 )
+from storage.records.messages import DeliveryUrgency
 from storage.records.people import ChatId, Language
 from tests.fakes.memory import make_memory
 from tests.handlers.router_harness import RouterHarness, text_of
@@ -394,3 +397,19 @@ async def test_a_backup_is_put_back_by_owners_who_name_it(desk: RouterHarness) -
     assert "Only an owner" in text_of(refused)
     assert "/memory restore FILE" in text_of(unnamed)
     assert "1 memory added" in text_of(done)
+
+
+async def test_undo_on_the_card_of_noted_facts_leaves_the_others_on_it(desk: RouterHarness) -> None:
+    words = catalog_for(Language.ENGLISH)
+    card = noted_card([ANNS, TEAMS], words, zone=ZoneInfo("UTC"))
+    await desk.world.post.send(
+        ChatId("c1"), card, key="noted:c1:2026-11-26", urgency=DeliveryUrgency.NOTICE
+    )
+    [undo] = [each for each in (await shown(desk)).blocks if isinstance(each, ButtonsBlock)]
+
+    reply = await desk.press(undo.items[0].token)
+
+    assert ANNS.id not in desk.world.memory.entries
+    assert f"{ANNS.id} is forgotten permanently" in text_of(reply).replace("`", "")
+    assert TEAMS.text in text_of(reply)
+    assert ANNS.text not in text_of(reply)

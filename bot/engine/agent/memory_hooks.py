@@ -299,10 +299,12 @@ _ANSWERS = TypeAdapter(ChatAnswer)
 
 @dataclass(slots=True)
 class _RecordedTurn:
-    """The scopes that one turn was recorded in and the statements noted from it."""
+    """The scopes that one turn was recorded in, the statements noted from it, and what a model has
+    noted from earlier ones."""
 
     scopes: list[MemoryScope] = field(default_factory=list)
     noted: list[NotedStatement] = field(default_factory=list)
+    noted_before: Sequence[MemoryEntry] = ()
 
     def clear(self) -> None:
         self.scopes.clear()
@@ -355,7 +357,7 @@ class RecordedConversation:
         answered = await self._with_consent_note(question, answered, words)
         if question.chat.settings.incognito:
             answered = replace(answered, notes=(*answered.notes, words("memory.incognito_note")))
-        return _with_notes(answered, heard.noted, words)
+        return _with_notes(answered, heard, words)
 
     async def _with_consent_note(
         self, question: ChatQuestion, answered: ChatAnswer, words: TextCatalog
@@ -405,7 +407,10 @@ class RecordedConversation:
                     await also(tx)
                 await self._record(tx, question, _recordable_answer(answered), heard)
                 if not question.is_continuation:
-                    told = _with_notes(answered, heard.noted, catalog_for(question.language))
+                    heard.noted_before = await self._recorder.noted.take_for_answer(
+                        tx, question.chat.id
+                    )
+                    told = _with_notes(answered, heard, catalog_for(question.language))
                     await self._store_answer(tx, question, told)
 
             return kept
@@ -480,13 +485,15 @@ def _recordable_answer(answered: ChatAnswer) -> str:
     return "" if answered.model == OFFLINE else answered.text
 
 
-def _with_notes(
-    answered: ChatAnswer, taken: Sequence[NotedStatement], words: TextCatalog
-) -> ChatAnswer:
-    """Add a note on each noted statement and how to undo it.
+def _with_notes(answered: ChatAnswer, heard: _RecordedTurn, words: TextCatalog) -> ChatAnswer:
+    """Add a note on each noted statement and how to undo it, and one on what was noted before.
 
-    The notes replace the offline backend's “cannot answer” text."""
-    notes = tuple(_noted_lines(taken, words))
+    The notes on statements replace the offline backend's “cannot answer” text."""
+    if before := heard.noted_before:
+        told = (f"{formats.escape_markdown(e.text, _MAX_NOTE_CHARS)} (`{e.id}`)" for e in before)
+        line = words("memory.noted_before", texts=" · ".join(told))
+        answered = replace(answered, notes=(*answered.notes, line))
+    notes = tuple(_noted_lines(heard.noted, words))
     if not notes:
         return answered
     helpless = words("offline.cannot_answer")

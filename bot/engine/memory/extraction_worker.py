@@ -38,6 +38,7 @@ from bot.engine.memory.fact_matching import (
     decide_by_rules,
     render_verdict_prompt,
 )
+from bot.engine.memory.noted_facts import NotedFacts
 from bot.engine.memory.ports import BackgroundModel, BackgroundQuery
 from bot.engine.memory.promotion import QualityCounts
 from storage.db import STORE_RETRY_SECONDS, Database, Transaction
@@ -79,6 +80,7 @@ class ExtractionWorker:
     admission: AdmissionPreset
     matcher: SemanticMatcher | None
     """Without it, facts are compared by words only."""
+    noted: NotedFacts
     zone: tzinfo
     _seal_at: datetime = field(default=datetime.min.replace(tzinfo=UTC), init=False)
     _call_times: deque[datetime] = field(default_factory=deque, init=False)
@@ -269,6 +271,8 @@ class ExtractionWorker:
                 if not await self._is_unchanged(tx, fact):
                     continue
                 entry = await self.consolidator.add_fact(tx, fact, verdict, kept, now=now)
+                if entry is not None and entry.created_at == now and fact.last_cell.chat:
+                    await self.noted.add(tx, fact.last_cell.chat, [entry])
                 if entry is not None and id(fact) in judgements:
                     await self.auditor.record_admitted(tx, entry, judgements[id(fact)], now=now)
             for each in audits:

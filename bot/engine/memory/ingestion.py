@@ -21,6 +21,7 @@ from bot.engine.memory.noise_filter import (
     strip_workflow_scaffold,
     to_storable_text,
 )
+from bot.engine.memory.noted_facts import NotedFacts
 from cards.failure_texts import without_failure_texts
 from cards.formats import truncate
 from storage.db import STORE_RETRY_SECONDS, Database, Transaction
@@ -89,6 +90,7 @@ class MemoryRecorder:
     feed: MemoryChangeFeed
     redact: Callable[[str], str]
     zone: tzinfo
+    noted: NotedFacts
     extraction_delay: timedelta = timedelta()
 
     async def record_turn(

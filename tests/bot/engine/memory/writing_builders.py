@@ -22,6 +22,7 @@ from bot.engine.memory.extraction import ConversationRegister, ExtractedFact, Fa
 from bot.engine.memory.extraction_worker import ExtractionWorker
 from bot.engine.memory.fact_matching import FactEmbedder, SemanticMatcher
 from bot.engine.memory.ingestion import ConversationTurn, MemoryRecorder
+from bot.engine.memory.noted_facts import NotedFacts, NoticeMode
 from bot.engine.memory.ports import BackgroundAnswer, BackgroundQuery
 from bot.engine.memory.promotion import FactPromoter, QualityMetrics
 from bot.engine.memory.writer import MemoryWriter
@@ -222,6 +223,9 @@ async def build_writing(
                 kinds=EXTRACTED_KINDS,
                 now=world.clock,
             )
+        noted = NotedFacts(
+            key_values=KeyValueStore(world.db), entries=entries, mode=NoticeMode.LINE
+        )
         yield WritingSetup(
             world=world,
             feed=changed,
@@ -246,6 +250,7 @@ async def build_writing(
                 jobs=jobs,
                 feed=changed,
                 redact=redact,
+                noted=noted,
             ),
             jobs=jobs,
             quality=quality,
@@ -264,6 +269,7 @@ async def build_writing(
                 max_calls_per_hour=30,
                 admission=admission,
                 matcher=sense,
+                noted=noted,
                 zone=zone,
             ),
             vectors=vectors,
