@@ -390,7 +390,13 @@ async def test_memory_is_added_searched_edited_and_forgotten(world: DashboardWor
     edited = await olga.put(path, json={"text": "The cat is Otto", "revision": revision})
     stale = await olga.put(path, json={"text": "x", "revision": revision})
     gone = await olga.delete(path)
+    await olga.put(f"{API}/memory/mode", json={"mode": "incognito"})
+    mode = (await olga.get(f"{API}/memory/mode")).json()
+    unknown = await olga.put(f"{API}/memory/mode", json={"mode": "maybe"})
+    await olga.put(f"{API}/memory/mode", json={"mode": "on"})
 
+    assert mode == {"mode": "incognito"}
+    check_problem(unknown, 422)
     assert added[0] == added[1], "a repeat changes nothing, the revision neither"
     assert narrowed == [1, 0, 0, 0]
     assert [each["id"] for each in found] == [added[0]["id"]]
