@@ -5,15 +5,23 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import ModuleType
 
 _M_ARENA_MAX = -8
 """As in glibc's malloc.h."""
-_UNUSED = {
-    "uvicorn.main": ("Server", "main", "run"),
-    "apscheduler.executors.pool": ("ThreadPoolExecutor", "ProcessPoolExecutor"),
+
+
+class _UnusedServer:
+    """sse_starlette, which comes with MCP, puts itself before its handler of signals."""
+
+    handle_exit = None
+
+
+_UNUSED: Mapping[str, Mapping[str, object]] = {
+    "uvicorn.main": {"Server": _UnusedServer, "main": None, "run": None},
+    "apscheduler.executors.pool": {"ThreadPoolExecutor": None, "ProcessPoolExecutor": None},
 }
 """What other modules import from them. Who wants uvicorn's server has it from `uvicorn.server`."""
 
@@ -41,7 +49,7 @@ def _leave_out() -> None:
     sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # None is "not there"
     for name, exported in _UNUSED.items():
         module = ModuleType(name)
-        module.__dict__.update(dict.fromkeys(exported))
+        module.__dict__.update(exported)
         sys.modules.setdefault(name, module)
 
 
