@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 
 from bot.engine.llm import workspace_files as folder
@@ -237,7 +238,7 @@ def find_commands(text: str) -> tuple[str, ...]:
     return tuple(
         mark["command"]
         for sentence in split_sentences(text)
-        for mark in _COMMAND.finditer(sentence)
+        for mark in islice(_COMMAND.finditer(sentence), MAX_FILES)
         if _is_asked(sentence[: mark.start()])
         and (_ASKED_AFTER_ALL.search(sentence) or not sentence.rstrip().endswith(("?", "？")))
     )
