@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from bot.engine.agent.requested_files import RequestedFiles
 from bot.engine.agent.requested_values import find_value_changes, find_wrong_values, mark_files
+from cards.catalog import catalog_for
+from storage.records.people import Language
 
 SETTINGS = "[server]\nhost = localhost\nport = 8080\nother = 18080\n"
 ASKED = "In settings.ini change the port from 8080 to 9090"
@@ -75,3 +78,14 @@ def test_where_the_old_value_does_not_stand_nothing_is_judged(tmp_path: Path) ->
     (tmp_path / "settings.ini").write_text("port = 1\n")
     assert mark_files(tmp_path, [ASKED]) == {}
     assert mark_files(tmp_path, ["Change the port from 1 to 2 in ../settings.ini"]) == {}
+
+
+async def test_an_answer_in_a_chat_is_checked_too(tmp_path: Path) -> None:
+    (tmp_path / "settings.ini").write_text(SETTINGS)
+    asked = await RequestedFiles.before(tmp_path, ASKED, since=None)
+
+    (tmp_path / "settings.ini").write_text(SETTINGS.replace(" 8080", " 8081"))
+
+    problems = await asked.find_problems("Done.")
+    (note,) = problems.describe(catalog_for(Language.ENGLISH))
+    assert note == "⚠️ The new value is not in the file: settings.ini (9090)."
