@@ -51,7 +51,9 @@ RUN = (
 )
 LATER = {
     "bot.dashboard.app",
+    "bot.engine.agent.request_check",
     "bot.engine.agent.requested_files",
+    "bot.engine.agent.requested_values",
     "bot.engine.llm.offline.backend",
     "bot.engine.memory.explicit_statements",
     "bot.engine.memory.self_statements",

@@ -16,7 +16,8 @@ NAMES = frozenset({
     "npm", "auto", "true", "false", "skill_load", "model", "backend", "offline", "anthropic",
     "openai", "acp", "webhook", "Python", "SQLite", "English", "haiku", "PATH", "cron",
     "Markdown", "Brave", "Tavily", "SearXNG", "OpenTelemetry", "MiB",
-    "App", "Secret", "feishu", "larksuite", "cn", "com",
+    "App", "Secret", "feishu", "larksuite", "cn", "com", "NTP", "DNS", "http", "https", "telegram",
+    "ou_x", "Asia", "Shanghai",
 })  # fmt: skip
 """Names of products and formats, and words that are typed or written just so."""
 

@@ -71,7 +71,7 @@ from storage.records.workers import ModelSession
 from storage.sessions import SessionRepo, chat_session_key
 
 if TYPE_CHECKING:
-    from bot.engine.agent.requested_files import RequestedFiles
+    from bot.engine.agent.request_check import RequestedFiles
 
 _PROPOSAL_SCHEMA: Mapping[str, Any] = object_schema(
     "title",
@@ -576,7 +576,7 @@ async def _look_at_files(
 ) -> RequestedFiles:
     goes_on = question.is_continuation or can_resume(session, _turn_key(question))
     since = None if goes_on else begun
-    from bot.engine.agent.requested_files import RequestedFiles  # many patterns: on first use
+    from bot.engine.agent.request_check import RequestedFiles  # many patterns: on first use
 
     return await RequestedFiles.before(workspace, question.text, since=since)
 

@@ -33,7 +33,7 @@ from storage.subagents import SubagentRepo
 from storage.tools import ToolCallRepo, cut_off_session_calls
 
 if TYPE_CHECKING:
-    from bot.engine.agent.requested_files import RequestedFiles
+    from bot.engine.agent.request_check import RequestedFiles
 
 log = logging.getLogger(__name__)
 
@@ -182,7 +182,7 @@ class SubagentRun:
 
     async def _work(self) -> None:
         # Imported on first use: its many patterns cost the start.
-        from bot.engine.agent.requested_files import RequestedFiles
+        from bot.engine.agent.request_check import RequestedFiles
 
         deps, helper = self._deps, self._helper
         workspace = await deps.parents.workspace(helper)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.agent.requested_files import RequestedFiles
+from bot.engine.agent.request_check import RequestedFiles
 from bot.engine.agent.requested_values import find_value_changes, find_wrong_values, mark_files
 from cards.catalog import catalog_for
 from storage.records.people import Language
