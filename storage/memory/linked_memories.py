@@ -206,29 +206,29 @@ class LinkedMemoryRepo:
             _M.state == MemoryState.ACTIVE.value,
             _M.kind.in_([kind.value for kind in _STATED]),
         )
-        held = [entry_from_row(row) for row in (await tx.execute(query)).all()]
-        came = {*numbers}
-        own = [each for each in held if each.number not in came]
-        taken: set[int] = set()
+        came, held = {*numbers}, [entry_from_row(row) for row in (await tx.execute(query)).all()]
+        by_text: dict[str, MemoryEntry] = {}
+        by_key: defaultdict[str, list[MemoryEntry]] = defaultdict(list)
+        for own in held:
+            if own.number not in came:
+                by_text[text_hash(own.text)] = own
+                by_key[own.key].append(own)
         for each in held:
             if each.number not in came:
                 continue
-            for other in own:
-                same = text_hash(each.text) == text_hash(other.text)
-                if other.number in taken or not (same or _excludes(each, other)):
-                    continue
-                loser, winner = sorted((each, other), key=_precedence)
-                if same:
-                    loser, winner = each, other
+            if (twin := by_text.get(text_hash(each.text))) is not None:
+                await self._replace(tx, each, twin, now)
+                continue
+            rivals = [other for other in by_key[each.key] if _excludes(each, other)]
+            winner = max((each, *rivals), key=_precedence)
+            for loser in rivals if winner is each else [each]:
                 await self._replace(tx, loser, winner, now)
-                taken.add(loser.number)
-                if not same:
-                    link = MemoryLink(
-                        one=winner.number, other=loser.number, kind=CHOICE_LINK, weight=0.0
-                    )
-                    await self._links.add(tx, [link])
-                if loser is each:
-                    break
+                by_text.pop(text_hash(loser.text), None)
+                pair = {"one": winner.number, "other": loser.number}
+                await self._links.add(tx, [MemoryLink(**pair, kind=CHOICE_LINK, weight=0.0)])
+            if winner is each:
+                # What is replaced is no rival of what follows.
+                by_key[each.key] = [other for other in by_key[each.key] if other not in rivals]
 
     async def _replace(
         self, tx: Transaction, loser: MemoryEntry, winner: MemoryEntry, now: datetime
@@ -256,8 +256,10 @@ class LinkedMemoryRepo:
         query = select(memories).where(both, tied)
         found = [entry_from_row(row) for row in (await tx.execute(query)).all()]
         named = {each for entry in found for each in (entry.superseded_by, entry.supersedes)}
-        ids = select(_M.id, _M.number).where(_M.id.in_([each for each in named if each]))
-        number_of = {row.id: row.number for row in await tx.execute(ids)}
+        number_of: dict[str, int] = {}
+        for part in in_chunks([each for each in named if each], _BATCH_SIZE):
+            ids = select(_M.id, _M.number).where(_M.id.in_(part))
+            number_of |= {row.id: row.number for row in await tx.execute(ids)}
 
         def crosses(entry: MemoryEntry, other: EntryId | None) -> bool:
             number = number_of.get(other) if other else None
