@@ -261,6 +261,9 @@ USER_TEXT_LENGTH_KEY, PROJECT_KEY, SKILL_KEY = "said", "project", "skill"
 """Keys in a cell's `extra`: how many of its characters the user said, and the project and skill of
 the work."""
 
+UNREAD_DATE_KEY = "unread_date"
+"""Key in a fact's `extra`: it was said with a date of a calendar that is not understood."""
+
 OFFERED_TO_KEY = "offered_to"
 """Key in a candidate's `extra`: the scope that a copy of it would get."""
 

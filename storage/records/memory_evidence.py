@@ -25,6 +25,14 @@ QUOTE_KEY, DOUBT_KEY = "quote", "doubt"
 """Keys in a fact's `extra`: the sentence that it rests on, and why it is not believed."""
 
 
+ENDING_PREFIX = "ended "
+"""Begins the source of an entry that says only that something is no longer so."""
+
+
+def is_ending(entry: MemoryEntry) -> bool:
+    return (entry.source or "").startswith(ENDING_PREFIX)
+
+
 def doubt_of(entry: MemoryEntry) -> GroundingDoubt | None:
     named = entry.extra.get(DOUBT_KEY)
     known = {each.value: each for each in GroundingDoubt}

@@ -52,7 +52,14 @@ from storage.key_value import KeyValueStore
 from storage.memory.conversation_archive import ArchiveAccess
 from storage.memory.entries import MemoryEntryRepo
 from storage.memory.withheld_turns import WithheldTurnRepo
-from storage.records.memory import EntryId, MemoryEntry, MemoryKind, MemoryScope, MemoryState
+from storage.records.memory import (
+    UNREAD_DATE_KEY,
+    EntryId,
+    MemoryEntry,
+    MemoryKind,
+    MemoryScope,
+    MemoryState,
+)
 from storage.records.people import Chat, ChatId
 from storage.records.tasks import TaskId
 from storage.tasks import TaskVisibility
@@ -518,3 +525,5 @@ def _noted_lines(taken: Sequence[NotedStatement], words: TextCatalog) -> Iterato
         text = formats.escape_markdown(each.entry.text, _MAX_NOTE_CHARS)
         key = "memory.stands" if each.blocked_by_manual else "memory.noted"
         yield words(key, text=text, id=each.entry.id)
+        if UNREAD_DATE_KEY in each.entry.extra:
+            yield words("memory.unread_date")

@@ -230,6 +230,8 @@ class MemoryConsolidator:
             return None
         verdict = await self._revalidate(tx, fact, verdict)
         made = await self._apply(tx, fact.to_entry(), verdict, now=now)
+        if made is not None:
+            made = await self._end_by_fact(tx, fact, made, now=now)
         changed = _COUNT_NAMES.get(verdict.decision) if verdict.match else None
         result.counts["skipped" if made is None else changed or "created"] += 1
         if made is None:
@@ -241,6 +243,25 @@ class MemoryConsolidator:
         to = fact.share_scope
         if to is not None and await propose_sharing(self.entries, tx, made, to, now=now):
             result.counts["candidates"] += 1
+        return made
+
+    async def _end_by_fact(
+        self, tx: Transaction, fact: MemoryFact, made: MemoryEntry, *, now: datetime
+    ) -> MemoryEntry:
+        """What a model has drawn may say too that something is no longer so."""
+        from bot.engine.memory.fact_changes import ends_fact, find_told_endings
+
+        endings = find_told_endings(fact.text)
+        if not endings or made.state is not MemoryState.ACTIVE:
+            return made
+        for each in await self._list_of_person(tx, fact.last_cell):
+            is_older = each.id != made.id and each.said_at <= fact.last_cell.said_at
+            if (
+                is_older
+                and not each.is_protected
+                and any(ends_fact(told, each) for told in endings)
+            ):
+                made = await supersede(self.entries, tx, each, made, now=now)
         return made
 
     async def _hold_doubtful(

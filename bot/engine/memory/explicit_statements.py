@@ -24,6 +24,7 @@ from bot.engine.memory.self_statements import (
 from cards.formats import truncate
 from storage.records.memory import (
     PERSONAL_CATEGORIES,
+    UNREAD_DATE_KEY,
     MemoryCategory,
     MemoryEntry,
     MemoryKind,
@@ -31,6 +32,7 @@ from storage.records.memory import (
     MemoryTier,
     NewMemoryEntry,
 )
+from storage.records.memory_evidence import ENDING_PREFIX
 
 MAX_STATEMENT_CHARS = 260
 _MAX_CHARS_READ = 4000
@@ -381,7 +383,14 @@ def build_statement_entry(
         task=cell.task,
         said_at=cell.said_at,
         valid_from=first_moment(plain.since, zone),
-        extra={"value": plain.value} if plain.value else {},
+        extra={
+            **({"value": plain.value} if plain.value else {}),
+            **(
+                {UNREAD_DATE_KEY: True}
+                if _is_unread(plain.since) or _is_unread(plain.until)
+                else {}
+            ),
+        },
     )
 
 
@@ -401,11 +410,16 @@ def build_ending_entry(
         key=old.key,
         kind=MemoryKind.PROFILE if old.category in PERSONAL_CATEGORIES else MemoryKind.FACT,
         category=old.category,
-        source=f"ended {old.id}:{cell.source}",
+        source=f"{ENDING_PREFIX}{old.id}:{cell.source}",
         dynamic=False,
         valid_from=since if since is not None and since < cell.said_at else None,
+        extra={UNREAD_DATE_KEY: True} if _is_unread(ended.since) else {},
         valid_until=None,
     )
+
+
+def _is_unread(span: DatedSpan | None) -> bool:
+    return span is not None and span.first is None
 
 
 def first_moment(span: DatedSpan | None, zone: tzinfo) -> datetime | None:

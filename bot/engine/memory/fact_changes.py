@@ -74,6 +74,20 @@ def find_endings(
     return found
 
 
+def find_told_endings(fact: str) -> Sequence[EndedClaim]:
+    """The same of a fact that a model has put into words: "no longer lives in Berlin"."""
+    told = _USER.sub("", fact)
+    if contains_han(told):
+        return find_endings(f"我{told}")
+    return find_endings(_THIRD_PERSON.sub(r"\1", f"I {told}"))
+
+
+_USER = re.compile(r"^(?:the user|user|boss|they|用户|他|她)\s*", re.IGNORECASE)
+_THIRD_PERSON = re.compile(
+    r"(?<=no longer )(live|work|drink|eat|like|love|enjoy|prefer|use|smoke|play|learn|own)s\b"
+    r"|(?<=no longer )(?:is )",
+    re.IGNORECASE,
+)
 _SPEAKER = re.compile(r"\b(?:i|i'm|i've|my|me|mine|we|our|us)\b|我|咱|本人", re.IGNORECASE)
 _DEICTIC = re.compile(r"(?:there|here|that|it|them|那儿|那里|那边|这儿|这里|那|这|它)")
 

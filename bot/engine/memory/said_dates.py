@@ -41,6 +41,8 @@ def find_spans(
         if "\0" not in taken[start:end]:
             found.append(_span(text, start, end, days))
             taken = taken[:start] + "\0" * (end - start) + taken[end:]
+    # "Since March 3rd, 2024" would be read as "since March".
+    taken = _BEFORE_DAY.sub(lambda each: " " * len(each[0]), taken)
     for mention in find_dates(taken, today):
         days = _days_of(mention.tokens, today, ahead=ahead)
         if days is not None:
@@ -161,7 +163,7 @@ def _zh_number(text: str) -> int:
 
 
 _ZH_DIGITS = {digit: at for at, digit in enumerate("零一二三四五六七八九")} | {"元": 1}
-_ZH_COUNT = r"[\d零一二三四五六七八九十百元]{1,4}"
+_ZH_COUNT = r"[\d零一二三四五六七八九十百元]{1,6}"
 _MINGUO = re.compile(
     rf"(?:中华|中華)?(?:民国|民國)\s*(?P<year>{_ZH_COUNT})\s*年(?:\s*(?P<month>{_ZH_COUNT})\s*月)?"
     rf"(?:\s*(?P<day>{_ZH_COUNT})\s*[日号號])?"
@@ -192,6 +194,10 @@ _FOREIGN = re.compile(
     r"|(?:\d{1,2}\s+)?(?<![a-z])(?:ramadan|muharram|shawwal|safar|rajab|sha['’]?ban|dhu al-\w+"
     r"|nisan|tishrei|adar|nowruz)(?![a-z])(?:\s+\d{4})?"
     r"|\d{4}年?\s*(?:hijri|佛历|回历)",
+    re.IGNORECASE,
+)
+_BEFORE_DAY = re.compile(
+    r"\b(?:since|in|of|during|by|until|early|late|mid)(?=\s+[a-z]{3,9}\.?\s+\d{1,2}(?:st|nd|rd|th)?\b)",
     re.IGNORECASE,
 )
 _BEFORE = re.compile(

@@ -109,12 +109,10 @@ def _without_times(
     spans = [
         each
         for each in find_spans(sentence, today, month_first=month_first, ahead=ahead)
-        if each.first is not None
-        and (
-            ahead
-            or _CHANGED.search(sentence)
-            or _SHORT_TIME.search(sentence[each.start : each.end]) is None
-        )
+        if ahead
+        or each.first is None
+        or _CHANGED.search(sentence)
+        or _SHORT_TIME.search(sentence[each.start : each.end]) is None
     ]
     if ahead:
         if not spans or spans[0].first is None or spans[0].first <= today:

@@ -39,6 +39,7 @@ from storage.records.memory import (
     candidate_source,
     offer_source,
 )
+from storage.records.memory_evidence import is_ending
 
 _TEXT_BOUND_KEYS = frozenset(
     {"said", "value", "merges", "admission", "support", "support_all", "context"}
@@ -124,17 +125,24 @@ class MemoryWriter:
         in_transaction: TransactionHook | None = None,
     ) -> int:
         """Delete permanently, with superseded versions and everything derived from it or that it
-        alone was derived from, so that the text cannot resurface. Runs `in_transaction` as well.
+        alone was derived from, so that the text cannot resurface. What it had only ended holds
+        again. Runs `in_transaction` as well.
         Returns the number of entries."""
 
         async def write(tx: Transaction) -> int:
             held = await self._load_writable(tx, entry.id, editor)
             gone = {held.id: held}
             before = await self.entries.list_predecessors(tx, held)
+            ended = [each for each in before if is_ending(held) and each.superseded_by == held.id]
+            if ended:
+                # What it had ended holds again.
+                before = []
             for each in (held, *before, *await self._find_copies(tx, held)):
                 kin = [each, *await self.cells.list_restatements(tx, each)]
                 gone |= {near.id: near for near in kin if editor.may_write(near.scope)}
             await self.entries.forget(tx, *gone.values(), now=self.now())
+            for each in ended:
+                await self.entries.restore(tx, each, now=self.now())
             if AUTO_PROMOTED_KEY in held.extra:
                 await self.candidate_review.count_undone(tx, held)
             if in_transaction is not None:

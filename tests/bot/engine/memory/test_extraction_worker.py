@@ -298,6 +298,20 @@ async def test_what_does_not_hold_up_is_not_kept(memory: WritingSetup) -> None:
     assert (figures.facts, figures.filtered, figures.suspicious) == (5, 5, 2)
 
 
+async def test_what_a_model_draws_as_over_ends_what_it_drew_before(memory: WritingSetup) -> None:
+    await talked(memory, told="Lisbon is where my flat and home is", mark="one")
+    memory.model.answers = [
+        extraction_of(extracted_fact("Lives in Lisbon", category="profile", topic="city"))
+    ]
+    await memory.run_jobs()
+    await talked(memory, told="Lisbon is not where my home is since the flat burnt", mark="two")
+    fact = extracted_fact("The user no longer lives in Lisbon", category="profile", topic="move")
+    memory.model.answers = [extraction_of(fact)]
+    await memory.run_jobs()
+
+    assert await memory.texts(*DRAWN) == ["The user no longer lives in Lisbon"]
+
+
 async def test_of_a_game_nothing_lasting_is_kept(memory: WritingSetup) -> None:
     await talked(memory, told="We played a game about kings, I rule a kingdom")
     memory.model.answers = [

@@ -16,8 +16,8 @@ from bot.engine.memory.retriever import MemoryRetriever, make_term_extractor
 from storage.db import Transaction
 from storage.records.memory import EntryId, MemoryEntry, MemoryKind, MemoryState
 from tests.bot.engine.memory.change_cases import CASES, ChangeCase
-from tests.bot.engine.memory.writing_builders import WritingSetup, build_writing
-from tests.engine_harness import BOSS, CHAT
+from tests.bot.engine.memory.writing_builders import BY_BOSS, WritingSetup, build_writing
+from tests.engine_harness import BOSS, CHAT, GROUP, MATE
 
 _FACTS = (MemoryKind.FACT, MemoryKind.PROFILE)
 
@@ -142,3 +142,42 @@ async def test_what_is_planned_is_valid_from_then_and_falls_with_the_plan(
     assert "Lives in Tokyo" not in before
     assert "Lives in Tokyo" in after
     assert "Lives in Berlin" not in after
+
+
+async def test_what_was_ended_by_mistake_holds_again_once_those_words_are_forgotten(
+    memory: WritingSetup,
+) -> None:
+    await memory.record_turn("I'm allergic to peanuts")
+    await memory.record_turn("I'm not allergic to peanuts any more")
+    [ending] = await memory.list_entries(*_FACTS)
+
+    await memory.writer.forget(ending, BY_BOSS)
+
+    [held] = await memory.list_entries(*_FACTS)
+    assert (held.text, held.valid_until) == ("Allergic to peanuts", None)
+
+
+async def test_an_edit_keeps_since_when_it_is_so_and_what_is_said_later_changes_it_no_more(
+    memory: WritingSetup,
+) -> None:
+    await memory.record_turn("I moved to Munich in May 2025")
+    [home] = await memory.list_entries(*_FACTS)
+
+    edited = await memory.writer.edit(home, "Lives in Munich, near the zoo", BY_BOSS)
+    await memory.record_turn("I moved to Porto")
+    await memory.record_turn("I don't live in Munich any more. " + "This goes on. " * 5_000)
+
+    [held] = await memory.list_entries(*_FACTS)
+    assert (held.id, held.text) == (home.id, "Lives in Munich, near the zoo")
+    assert held.valid_from == edited.valid_from == home.valid_from
+
+
+async def test_what_one_says_in_a_group_ends_nothing_of_anothers(memory: WritingSetup) -> None:
+    await memory.record_turn("I'm a vegetarian", person=BOSS, chat=GROUP)
+    await memory.record_turn("I'm a vegetarian", source="2", person=MATE, chat=GROUP)
+    await memory.record_turn("I'm not vegetarian any more", person=MATE, chat=GROUP)
+
+    assert [each.text for each in await memory.list_entries(*_FACTS)] == [
+        "Boss: Diet: vegetarian",
+        "Mate: I'm not vegetarian any more",
+    ]
