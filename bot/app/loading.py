@@ -5,25 +5,18 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from types import ModuleType
 
 _M_ARENA_MAX = -8
 """As in glibc's malloc.h."""
-
-
-class _UnusedServer:
-    """sse_starlette, which comes with MCP, puts itself before its handler of signals."""
-
-    handle_exit = None
-
-
-_UNUSED: Mapping[str, Mapping[str, object]] = {
-    "uvicorn.main": {"Server": _UnusedServer, "main": None, "run": None},
-    "apscheduler.executors.pool": {"ThreadPoolExecutor": None, "ProcessPoolExecutor": None},
+_UNUSED = {
+    "uvicorn.main": ("main", "run"),
+    "apscheduler.executors.pool": ("ThreadPoolExecutor", "ProcessPoolExecutor"),
 }
-"""What other modules import from them. Who wants uvicorn's server has it from `uvicorn.server`."""
+"""What other modules import from them."""
 
 
 @contextmanager
@@ -49,8 +42,16 @@ def _leave_out() -> None:
     sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # None is "not there"
     for name, exported in _UNUSED.items():
         module = ModuleType(name)
-        module.__dict__.update(exported)
+        module.__dict__.update(dict.fromkeys(exported))
         sys.modules.setdefault(name, module)
+    # sse-starlette, which comes with MCP, wants the server from here.
+    sys.modules["uvicorn.main"].__dict__.setdefault("__getattr__", _find_server)
+
+
+def _find_server(name: str) -> object:
+    if name != "Server":
+        raise AttributeError(name)
+    return import_module("uvicorn.server").Server
 
 
 def _share_arena() -> None:
