@@ -12,6 +12,7 @@ import pytest
 from cards.actions import DecideApproval, UnlinkAccount
 from cards.card_json import load_card
 from cards.model import ButtonsBlock
+from handlers.account_link_notices import AccountLinkNotifier
 from handlers.request import Reply
 from storage.memory.linked_memories import person_scope
 from storage.records.memory import MemoryKind, NewMemoryEntry
@@ -78,6 +79,25 @@ async def test_two_members_are_one_person_after_a_code_and_a_confirmation(
     news = await told(house, "linked")
     assert {*news} == {MEMBER, OTHER}
     assert all("Accounts linked" in text and "Telegram 3" in text for text in news.values())
+
+
+async def test_both_are_told_at_the_start_if_a_crash_came_before(house: RouterOnStorage) -> None:
+    used = await house.say(f"/link {await make_code(house, MEMBER)}", OTHER)
+    assert used.data is not None
+    room = house.post.room
+    request = await room.approvals.get(str(used.data["approval"]))
+    by = await who(house, OTHER)
+    await room.approvals.decide(request, approve=True, by=by, source="press before the crash")
+    assert await told(house, "linked") == {}
+
+    for _ in range(2):
+        links = AccountLinkNotifier(
+            links=room.account_links, people=room.people, courier=house.post.courier
+        )
+        await links.notify()
+
+    assert {*await told(house, "linked")} == {MEMBER, OTHER}
+    assert not await room.account_links.list_untold()
 
 
 async def test_an_owner_confirms_that_a_member_gets_their_rights(house: RouterOnStorage) -> None:

@@ -99,9 +99,9 @@ class LinkWorld:
         assert person is not None
         return person
 
-    async def mark(self, at: int) -> None:
-        """Leave a private mark from this account."""
-        store, who, chat = self.store, await self.person(at), self.chats[at]
+    async def mark(self, at: int, *, by: Person | None = None) -> None:
+        """Leave a private mark from this account, or what somebody began `by` whom it was."""
+        store, who, chat = self.store, by or await self.person(at), self.chats[at]
         word, now = f"mark{len(self.marks)}x", self.store.clock.now()
         reader = MemoryReader(chat=await store.chats.get(chat.id), person=who.id)
         assert reader.write_scope is not None
@@ -224,6 +224,19 @@ def test_every_column_that_names_a_person_is_sorted_out() -> None:
     moved = {(table.name, column) for table, column in OWNED} | {("memories", "person_id")}
     named = {(table, column) for table, columns in NAMED_ONLY.items() for column in columns}
     assert found == moved | named
+
+
+async def test_what_began_before_a_link_reaches_who_they_are_now(tmp_path: Path) -> None:
+    async with link_world(tmp_path, 2) as world:
+        former = await world.person(1)
+        await world.link(0, 1)
+        await world.mark(1, by=former)
+
+        await world.store.account_links.gather()
+
+        await world.check()
+        assert (await world.store.people.get(former.id)).id == world.people[0]
+        assert await world.store.people.has_access(former.id)
 
 
 async def test_nobody_sees_what_is_private_to_others_after_linking(tmp_path: Path) -> None:
