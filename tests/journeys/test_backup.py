@@ -119,7 +119,8 @@ async def test_a_restored_home_ignores_events_that_feishu_repeats(tmp_path: Path
             lambda m: "production.txt" in m.text and "Approve" in str(m.buttons)
         )
         await owner.says(chat, "/run wait 10 minutes")
-        running = await chat.wait_for(lambda m: "🔄" in m.header and bool(labels(m, "Pause")))
+        # The other task's card shows 🔄, too, until it shows that it waits.
+        running = await chat.wait_for(lambda m: "🔄 wait" in m.header and bool(labels(m, "Pause")))
         pause = button_action(running, label(running, "Pause"), {})["value"]
         status, said = await here.program.run_to_end("backup", str(tmp_path / "to"), "--json")
         assert status == 0, said
