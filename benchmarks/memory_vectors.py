@@ -17,6 +17,7 @@ from pathlib import Path
 from benchmarks.figures import Figure, LeftOut, Measurement, Scale
 from benchmarks.memory import (
     MEMORY_BANK_MISSING,
+    NOW,
     POOL,
     Person,
     Ranked,
@@ -30,6 +31,7 @@ from benchmarks.memory import (
 from benchmarks.vector_server import HASHED, PACKAGES
 from bot.engine.memory.change_feed import MemoryChangeFeed
 from bot.engine.memory.embeddings import EmbeddingClient, EmbeddingIndex, InferenceEndpoint
+from bot.engine.memory.ports import TextEmbedder
 from bot.engine.memory.retriever import FusionSettings, MemoryRetriever, make_term_extractor
 from storage.db import Database
 from storage.ids import IdGenerator
@@ -45,9 +47,12 @@ _FUSIONS = {
         f"vector_weight {weight:g}": FusionSettings(vector_weight=weight)
         for weight in (0.2, 0.3, 0.4, 0.5, 1.0)
     },
+    "vector_weight 0.4, vague 3": FusionSettings(vague_vector_weight=3),
     "vectors alone": FusionSettings(vector_weight=1e6),
     "the older 0.7 and 0.3": FusionSettings(kind="weights"),
 }
+_EACH = 8
+_PARAPHRASES = Path(__file__).with_name("paraphrases.txt")
 _TIMEOUT_SECONDS = 600.0
 
 
@@ -58,11 +63,37 @@ async def measure(scale: Scale) -> list[Measurement]:
     interpreter = os.environ.get("MEMORY_VECTORS", sys.executable)
     if scale is Scale.SMALL:
         return await _measure_model(sys.executable, HASHED, {"invented talks": a_few_questions()})
-    sets = {MEMORY_BANK_MISSING.name: memorybank(), "invented talks": invented()}
+    sets = {
+        **{f"paraphrases, {each.name}": [each] for each in _paraphrases()},
+        MEMORY_BANK_MISSING.name: memorybank(),
+        "invented talks": invented(),
+    }
     measured: list[Measurement] = []
     for model in PACKAGES:
         measured += await _measure_model(interpreter, model, sets)
     return measured
+
+
+def _paraphrases() -> list[Person]:
+    """One person a language, who has also said each eighth turn of the invented talks."""
+    talks = invented()
+    others = [text for talk in talks for text in talk.texts][::_EACH]
+    senders = [sender for talk in talks for sender in talk.senders][::_EACH]
+    days = [day for talk in talks for day in talk.days][::_EACH]
+    people = []
+    for part in _PARAPHRASES.read_text("utf-8").split("\n== ")[1:]:
+        language, *lines = part.splitlines()
+        pairs = [line.split(" | ") for line in lines]
+        people.append(
+            Person(
+                language,
+                [NOW.isoformat()] * len(pairs) + days,
+                [fact for fact, _ in pairs] + others,
+                [(asked, NOW, frozenset({at})) for at, (_, asked) in enumerate(pairs)],
+                [""] * len(pairs) + senders,
+            )
+        )
+    return people
 
 
 async def _measure_model(
@@ -106,7 +137,7 @@ async def _fused(url: str, model: str, name: str, people: Sequence[Person]) -> l
             aclosing(InferenceEndpoint("", timeout=_TIMEOUT_SECONDS)) as web,
         ):
             index = InvertedIndex(db)
-            embeddings = _embedding_index(db, web, EmbeddingClient(web, url, model))
+            embeddings = _embedding_index(db, EmbeddingClient(web, url, model))
             for person in people:
                 await keep(db, index, MemoryScope(MemoryScopeKind.CUSTOM, person.name), person)
             while await embeddings.embed_next_batch():
@@ -123,14 +154,11 @@ async def _fused(url: str, model: str, name: str, people: Sequence[Person]) -> l
     return measured
 
 
-def _embedding_index(
-    db: Database, service: InferenceEndpoint, embedder: EmbeddingClient
-) -> EmbeddingIndex:
+def _embedding_index(db: Database, embedder: TextEmbedder) -> EmbeddingIndex:
     return EmbeddingIndex(
         db=db,
         vectors=VectorRepo(db),
         embedder=embedder,
-        endpoint=service,
         feed=MemoryChangeFeed(),
         sleep=asyncio.sleep,
         clock=time.monotonic,

@@ -21,6 +21,7 @@ from bot.engine.autonomy.doctor import (
     describe_backups,
     describe_buttons,
     describe_disk,
+    describe_embeddings,
     describe_sandbox,
 )
 from bot.engine.llm.backend import OFFLINE_NAME
@@ -89,12 +90,15 @@ def _model_probes(store: RepositorySet, engine: EngineServices, by: Person) -> S
 def _host_probes(
     settings: Settings, store: RepositorySet, clock: Clock, engine: EngineServices
 ) -> Sequence[SelfCheck]:
+    index = engine.memory.embedding_index
+    embedder = None if index is None else index.embedder
     state = partial(
         get_backup_state, settings.backup_folder, settings.backup_hours, store.key_values
     )
     return (
         HostProbe(home=settings.home, version=version("shiftboss")),
         RemarkProbe(name="sandbox", read=partial(describe_sandbox, engine.workers.sandbox)),
+        RemarkProbe(name="memory", read=partial(describe_embeddings, embedder)),
         RemarkProbe(name="backups", read=partial(describe_backups, state, clock.now)),
         RemarkProbe(
             name="disk",

@@ -448,7 +448,7 @@ def build_memory_port(
     retrieval: MemoryRetrieval,
 ) -> MemoryService:
     """The handlers' memory port."""
-    db, entries = store.db, store.memory.entries
+    db, entries, index = store.db, store.memory.entries, retrieval.embedding_index
     progress, quality = CommandProgressLog(store.key_values), QualityMetrics(store.key_values)
     transfer = MemoryTransfer(
         entries=entries,
@@ -496,7 +496,7 @@ def build_memory_port(
         quality_report=report_quality,
         now=clock.now,
         zone=settings.zone,
-        embedding_model=settings.embedding_model,
+        embedding_model=index.embedder.model if index is not None else "",
     )
 
 

@@ -18,6 +18,8 @@ from bot.engine.memory.change_feed import MemoryChangeFeed
 from bot.engine.memory.context_builder import MemoryContextBuilder
 from bot.engine.memory.decay import UsageTracker
 from bot.engine.memory.embeddings import EmbeddingIndex
+from bot.engine.memory.local_embeddings import LocalEmbedder
+from bot.engine.memory.ports import TextEmbedder
 from bot.engine.memory.retriever import (
     FusionSettings,
     MemoryRetriever,
@@ -40,6 +42,8 @@ _NUMPY_MISSING = (
     "EMBEDDING_MODEL is set, but numpy is not installed: memories are found by words only."
     " To find them by meaning: pip install 'shiftboss[embeddings]', then restart."
 )
+_LOCAL_VAGUE_WEIGHT = 3.0
+"""Measured for the local model (docs/reference/memory.md)."""
 _EMBED_TIMEOUT = 30.0
 """Seconds for a batch; queries have a shorter timeout."""
 _RERANK_TIMEOUT = 5.0
@@ -83,7 +87,10 @@ def build_retriever(
         extract_terms=make_term_extractor(settings.zone),
         now=clock.now,
         fusion=FusionSettings(
-            kind=chosen.fusion, vector_weight=chosen.vector_weight, min_share=chosen.recall_cut
+            kind=chosen.fusion,
+            vector_weight=chosen.vector_weight,
+            vague_vector_weight=_vague_vector_weight(settings),
+            min_share=chosen.recall_cut,
         ),
         vector_retriever=embedding_index,
         associations=SpreadingActivation(MemoryLinkRepo(db)),
@@ -91,28 +98,39 @@ def build_retriever(
     )
 
 
+def _vague_vector_weight(settings: Settings) -> float | None:
+    chosen = settings.memory.vague_vector_weight
+    return _LOCAL_VAGUE_WEIGHT if chosen is None and settings.embeds_locally else chosen
+
+
 def build_embedding_index(
     settings: Settings, db: Database, memory: MemoryRepositories
 ) -> EmbeddingIndex | None:
-    """None without a configured embedding service or without numpy."""
-    if not (settings.embedding_base_url and settings.embedding_model):
+    """None without a configured model or without numpy."""
+    if not (settings.embedding_model and (settings.embedding_base_url or settings.embeds_locally)):
         return None
     if find_spec("numpy") is None:
         log.warning(_NUMPY_MISSING)
         return None
-    key = settings.embedding_api_key.get_secret_value()
-    endpoint = embeddings.InferenceEndpoint(key, timeout=_EMBED_TIMEOUT)
-    base_url, model, chosen = settings.embedding_base_url, settings.embedding_model, settings.memory
-    prefixes = embeddings.resolve_prefixes(model, chosen.query_prefix, chosen.passage_prefix)
     return EmbeddingIndex(
         db=db,
         vectors=VectorRepo(db),
-        embedder=embeddings.EmbeddingClient(endpoint, base_url, model, prefixes),
-        endpoint=endpoint,
+        embedder=_build_embedder(settings),
         feed=memory.feed,
         sleep=asyncio.sleep,
         clock=time.monotonic,
     )
+
+
+def _build_embedder(settings: Settings) -> TextEmbedder:
+    if settings.embeds_locally:
+        return LocalEmbedder()
+    chosen, model = settings.memory, settings.embedding_model
+    endpoint = embeddings.InferenceEndpoint(
+        settings.embedding_api_key.get_secret_value(), timeout=_EMBED_TIMEOUT
+    )
+    prefixes = embeddings.resolve_prefixes(model, chosen.query_prefix, chosen.passage_prefix)
+    return embeddings.EmbeddingClient(endpoint, settings.embedding_base_url, model, prefixes)
 
 
 def build_local_retriever(

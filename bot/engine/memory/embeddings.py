@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from bot.engine.memory.change_feed import MemoryChangeFeed
-from bot.engine.memory.ports import EmbeddingFailed, embedding_text
+from bot.engine.memory.ports import EmbeddingFailed, TextEmbedder, embedding_text
 from bot.engine.memory.retriever import min_max_normalise
 from storage.db import Database
 from storage.errors import StoreUnavailable
@@ -140,6 +140,9 @@ class EmbeddingClient:
         [vector] = await self._vectors(self._prefixes.query, [query])
         return vector
 
+    async def aclose(self) -> None:
+        await self._endpoint.aclose()
+
     async def _vectors(self, prefix: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         body = {
             "model": self._model_name,
@@ -228,8 +231,7 @@ class EmbeddingIndex:
 
     db: Database
     vectors: VectorRepo
-    embedder: EmbeddingClient
-    endpoint: InferenceEndpoint
+    embedder: TextEmbedder
     feed: MemoryChangeFeed
     sleep: Callable[[float], Awaitable[None]]
     clock: Callable[[], float]
@@ -239,7 +241,7 @@ class EmbeddingIndex:
     _paused_until: float = field(default=0.0, init=False)
 
     async def start(self, stack: AsyncExitStack) -> None:
-        stack.push_async_callback(self.endpoint.aclose)
+        stack.push_async_callback(self.embedder.aclose)
 
     async def run(self) -> None:
         """Embed all entries without a vector of this model, then follow changes."""

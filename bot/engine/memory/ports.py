@@ -87,6 +87,23 @@ class EmbeddingFailed(Exception):
         super().__init__(reason)
 
 
+class TextEmbedder(Protocol):
+    """`model` is stored with every vector: those of different models are not comparable."""
+
+    @property
+    def model(self) -> str: ...
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """One vector of length 1 per text, in order. Raises EmbeddingFailed."""
+        ...
+
+    async def embed_query(self, query: str) -> Sequence[float]:
+        """Raises EmbeddingFailed."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
 def embedding_text(said_at: datetime, sender: str, text: str) -> str:
     """Text with day and sender, since queries mention both."""
     head = " ".join(filter(None, (f"[{said_at:%Y-%m-%d}]", sender)))

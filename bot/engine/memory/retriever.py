@@ -129,6 +129,8 @@ DECAYING_KINDS = frozenset({MemoryKind.FACT, MemoryKind.PROFILE, MemoryKind.LONG
 """Kinds that age; records of what was said do not."""
 
 _CANDIDATE_POOL = 40
+_TELLING_RELEVANCE = 1.25
+"""A little more than that of one word of the query that no other entry has."""
 _RERANK_FACTOR = 2
 """Candidates for the reranker, as a multiple of the limit."""
 _ASSOCIATION_SEEDS = 3
@@ -143,10 +145,12 @@ _MAX_PAST_SHOWN = 4
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FusionSettings:
     """`weights` is score fusion (0.7 to 0.3) instead of rank fusion. `vector_weight` is relative to
-    1 for words; matches below `min_share` of the best are dropped."""
+    1 for words, and `vague_vector_weight` where the words of the best match tell little;
+    matches below `min_share` of the best are dropped."""
 
     kind: Literal["ranks", "weights"] = "ranks"
     vector_weight: float = 0.4
+    vague_vector_weight: float | None = None
     min_share: float = 0.0
 
 
@@ -264,10 +268,15 @@ class MemoryRetriever:
     ) -> dict[int, float]:
         if self.fusion.kind == "weights":
             return weighted_score_fusion(_by_number(by_meaning), _by_number(by_words))
-        lists = [(1.0, by_words), (self.fusion.vector_weight, by_meaning)]
+        lists = [(1.0, by_words), (self._vector_weight(by_words), by_meaning)]
         return reciprocal_rank_fusion(
             [(weight, [hit.number for hit in hits]) for weight, hits in lists]
         )
+
+    def _vector_weight(self, by_words: Sequence[SearchHit]) -> float:
+        weight, vague_weight = self.fusion.vector_weight, self.fusion.vague_vector_weight
+        is_vague = max((hit.relevance for hit in by_words), default=0.0) < _TELLING_RELEVANCE
+        return vague_weight if is_vague and vague_weight is not None else weight
 
     async def _load_retrievable(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC
@@ -25,7 +25,7 @@ from bot.engine.memory.embeddings import (
 from bot.engine.memory.ports import EmbeddingFailed
 from bot.engine.memory.retriever import FusionSettings, MemoryRetriever, make_term_extractor
 from storage.records.memory import MemoryState
-from storage.search.inverted_index import InvertedIndex
+from storage.search.inverted_index import InvertedIndex, SearchHit
 from storage.search.vectors import VectorRepo
 from tests.bot.engine.memory.retrieval_builders import (
     GROUP_READER,
@@ -55,7 +55,6 @@ class EmbeddingSetup:
         service = InferenceEndpoint(KEY, timeout=5)
         return replace(
             self.meanings,
-            endpoint=service,
             embedder=EmbeddingClient(service, f"{self.server.url}/v1", model),
         )
 
@@ -71,7 +70,6 @@ async def build_embeddings(
             db=it.world.db,
             vectors=VectorRepo(it.world.db),
             embedder=EmbeddingClient(service, f"{server.url}/v1/", "small"),
-            endpoint=service,
             feed=MemoryChangeFeed(),
             sleep=asyncio.sleep,
             clock=lambda: it.world.clock().timestamp(),
@@ -112,6 +110,27 @@ async def test_words_and_meanings_are_fused(tmp_path: Path) -> None:
 
         assert (await my.found("dog"))[0] == "A dog barks"
         assert set((await my.found("dog"))[:2]) == {"A dog barks", "The puppy sleeps"}
+
+
+@pytest.mark.parametrize(("vague", "first"), [(None, "garden"), (3.0, "automobile")])
+async def test_meanings_lead_where_words_tell_little(
+    tmp_path: Path, vague: float | None, first: str
+) -> None:
+    async with build_embeddings(tmp_path, fusion=FusionSettings(vague_vector_weight=vague)) as my:
+        meant = await my.it.keep("The automobile is red")
+        for text in ("The garden is big", "A garden party", "Our old garden"):
+            await my.it.keep(text)
+
+        class Meanings:
+            async def find_nearest(self, *_: object) -> Sequence[SearchHit]:
+                return [SearchHit(number=meant.number, score=0.9)]
+
+        recall = replace(my.recall, vector_retriever=Meanings())
+        vague_question, *_ = await recall.search(PRIVATE_READER, "car in the garden", 5)
+        telling_question, *_ = await recall.search(PRIVATE_READER, "party in the garden", 5)
+
+        assert first in vague_question.entry.text
+        assert "party" in telling_question.entry.text
 
 
 async def test_the_older_fusion_can_be_chosen(tmp_path: Path) -> None:
@@ -201,7 +220,7 @@ async def test_another_model_has_everything_embedded_anew_and_nothing_mixed(
         assert done == 1
         assert len(after) == 1
         assert await my.meanings.vectors.count("small") == 0
-        await other.endpoint.aclose()
+        await other.embedder.aclose()
 
 
 async def test_a_text_that_the_service_does_not_want_holds_up_no_other(tmp_path: Path) -> None:
@@ -268,7 +287,7 @@ async def test_a_model_is_told_questions_from_texts_as_it_wants_it(tmp_path: Pat
         meanings = my.of("intfloat/multilingual-e5-small")
         await meanings.embed_next_batch()
         await meanings.find_nearest(PRIVATE_READER.scopes, "automobile", 5, EMBEDDED_KINDS)
-        await meanings.endpoint.aclose()
+        await meanings.embedder.aclose()
 
         told = [text for texts in my.server.embedding_requests for text in texts]
 
