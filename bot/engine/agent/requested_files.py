@@ -1,5 +1,5 @@
-"""Finds the files that a message asks to be written or changed, and the commands to be run; checks
-the language of files."""
+"""Finds the files that a message asks to be written or changed, the commands to be run and the
+numbers to be told; checks the language of files."""
 
 from __future__ import annotations
 
@@ -237,6 +237,32 @@ def find_commands(text: str) -> tuple[str, ...]:
         if _is_asked(sentence[: mark.start()])
         and (_ASKED_AFTER_ALL.search(sentence) or not sentence.rstrip().endswith(("?", "？")))
     )
+
+
+_NUMBER_ASKED = re.compile(
+    r"\b(?:report|tell|say|state|give|return)\b(?:(?!\b(?:whether|if)\b)[^.\n]){0,30}?"
+    r"\b(?:the|their|its) (?:total|sum|count|average|mean|median|(?:total )?(?:number|amount) of)\b"
+    r"|\bhow (?:many|much)\b|多少|总数|总额|总和|总计|平均值",
+    re.IGNORECASE,
+)
+_NUMBER_TOLD = re.compile(
+    r"\d|\b(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozens?|hundreds?"
+    r"|thousands?|millions?|no|none|nothing|empty|half|all|not)\b"
+    r"|[零一二三四五六七八九十百千万两半无没空全]",
+    re.IGNORECASE,
+)
+
+
+def lacks_number(report: str, text: str) -> bool:
+    """Whether the text plainly asks to be told a number, and the report tells none."""
+    asked = any(
+        _is_asked(sentence[: mark.start()])
+        for sentence in split_sentences(text)
+        if (mark := _NUMBER_ASKED.search(sentence)) is not None
+    )
+    # File names and what stands in backticks have digits of their own.
+    told = _NAMES_FILE.sub(" ", report[:MAX_TEXT])
+    return asked and _NUMBER_TOLD.search(told) is None
 
 
 def split_sentences(text: str) -> Iterator[str]:

@@ -258,7 +258,7 @@ class StepExecutor:
         workspace: Path,
     ) -> StepAttempt:
         # Imported on first use: its many patterns cost the start.
-        from bot.engine.agent.requested_files import find_named_files
+        from bot.engine.agent.requested_files import find_named_files, lacks_number
 
         answer = reply.result.value
         claimed: tuple[str, ...] = ()
@@ -273,6 +273,8 @@ class StepExecutor:
                 faults = await self._find_faults(step, workspace, claimed, named)
                 not_run = await self._commands_not_run(step, worker, context)
                 faults["commands_not_run"] = not_run
+                is_silent = any(lacks_number(answer.summary, text) for text in _own_texts(step))
+                faults["number_missing"] = (answer.summary,) if is_silent else ()
             else:
                 since = step.run.started_at
                 is_idle = await self._has_only_talked(step, worker, context, since=since)

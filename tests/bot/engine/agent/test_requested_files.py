@@ -9,6 +9,7 @@ from bot.engine.agent.requested_files import (
     find_commands,
     find_files_to_change,
     find_named_files,
+    lacks_number,
 )
 
 ASKED: dict[str, tuple[str, ...]] = {
@@ -241,3 +242,24 @@ def test_a_command_that_is_to_be_run_stands_in_backticks(
     text: str, commands: tuple[str, ...]
 ) -> None:
     assert find_commands(text) == commands
+
+
+@pytest.mark.parametrize(
+    ("text", "report", "lacks"),
+    [
+        ("Read sales.txt and report the total", "Read sales.txt and reported the total.", True),
+        ("Read sales.txt and report the total", "The total is 4711.", False),
+        ("Read 2024.txt and report the total", "I reported the total of 2024.txt.", True),
+        ("Report the number of lines", "There are thirty-seven.", False),
+        ("Report the number of lines", "I counted them.", True),
+        ("Report the number of lines", "There are no lines.", False),
+        ("How many files are there?", "I counted the files.", True),
+        ("统计行数，告诉我有多少行", "统计完成。", True),
+        ("统计行数，告诉我有多少行", "共三行。", False),
+        ("Explain how to report the total", "Use a sum.", False),
+        ("Report whether the total is right", "It is right.", False),
+        ("Write the total into total.txt", "Done.", False),
+    ],
+)
+def test_a_number_that_was_asked_for_is_told(text: str, report: str, lacks: bool) -> None:
+    assert lacks_number(report, text) is lacks

@@ -100,6 +100,20 @@ async def test_a_workflow_declares_deliverables_with_placeholders(tmp_path: Path
     assert "these files are missing: may.csv" in asked[1]
 
 
+async def test_a_number_that_was_asked_for_has_to_be_told(tmp_path: Path) -> None:
+    reports = iter(("I reported the total.", "It is 4711."))
+    backend = FakeBackend(
+        steps=("Add them up",),
+        on_step=lambda _: StepAnswer(status="done", summary=next(reports)),
+    )
+    async with run_engine(tmp_path, backend) as world:
+        task = await world.create_task("Read sales.txt and report the total")
+        view = await world.until(task, TaskStatus.COMPLETED)
+
+    assert view.task.summary == "It is 4711."
+    assert "does not tell the number" in backend.requests[-1].prompt
+
+
 async def test_an_honest_error_is_not_called_a_lie(tmp_path: Path) -> None:
     failed = StepAnswer(status="blocked", summary="I may not write here.")
     backend = FakeBackend(steps=("Write it",), on_step=lambda _: failed)
