@@ -14,7 +14,13 @@ from storage.db import Database, Transaction
 from storage.dialect import upsert
 from storage.memory_schema import context_items, message_texts, summaries, summary_sources
 from storage.messages.inbox import inbox_row_from
-from storage.records.messages import InboxId, InboxRow, InboxState, OutboxState
+from storage.records.messages import (
+    InboxId,
+    InboxRow,
+    InboxState,
+    IncomingMessage,
+    OutboxState,
+)
 from storage.records.people import ChatId
 from storage.records.tasks import TaskId, TaskStatus
 
@@ -216,6 +222,20 @@ class WithheldTurnRepo:
         key = await tx.scalar(card.where(placed.chat_id == chat, placed.message_id == message_id))
         number = (key or "").removeprefix("reply:")
         return await self.get_message(tx, int(number)) if number.isdecimal() else None
+
+    async def list_versions(self, tx: Transaction, row: InboxRow) -> Sequence[InboxRow]:
+        """This message as it was before and after edits."""
+        said = row.incoming
+        if not isinstance(said, IncomingMessage) or not said.message_id:
+            return [row]
+        message_id = _I.incoming["message_id"].as_string()
+        query = sa.select(schema.inbox).where(
+            _I.chat_id == row.chat_id,
+            _I.incoming["kind"].as_string() == "message",
+            message_id == said.message_id,
+            (_I.id == row.id) | _I.incoming["edited"].as_boolean() | sa.literal(said.edited),
+        )
+        return [inbox_row_from(each) for each in await tx.execute(query)]
 
     async def list_joined(self, tx: Transaction, row: InboxRow) -> Sequence[InboxRow]:
         """The messages that were answered together with this one."""

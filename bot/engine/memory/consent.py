@@ -42,10 +42,15 @@ class MemoryConsent:
 
     async def withhold_this(self, chat: Chat, source: str) -> None:
         """Not to keep this message and its answer. Call it before they are worked on."""
+        gone: Sequence[MemoryEntry] = ()
         async with self.db.write() as tx:
             row = await self._find_row(tx, source)
             if row is not None:
-                await self.withheld.add(tx, chat.id, [row], (row.received_at, None))
+                rows = await self.withheld.list_versions(tx, row)
+                since = min(each.received_at for each in rows)
+                await self.withheld.add(tx, chat.id, rows, (since, None))
+                gone = await self._forget(tx, rows)
+        self.feed.publish(*{each.scope for each in gone})
 
     async def withhold_before(self, chat: Chat, source: str, reply_to: str) -> bool:
         """Not to keep the message replied to, or else the sender's last one, nor what was drawn
@@ -56,7 +61,8 @@ class MemoryConsent:
             said = None if row is None else await self._find_said_before(tx, row, reply_to)
             if row is None or said is None:
                 return False
-            rows = [said, *await self.withheld.list_joined(tx, said)]
+            versions = await self.withheld.list_versions(tx, said)
+            rows = [*versions, *await self.withheld.list_joined(tx, said)]
             session = await self.sessions.find_open(f"chat:{chat.id}", tx=tx)
             since = min(each.received_at for each in rows)
             until = None

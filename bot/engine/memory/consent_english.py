@@ -143,6 +143,7 @@ _NO_SLIPS = {"forgot", "forged", "massage"}
 
 
 _NEUTRAL = """
+ignore disregard
 something someone trust allowed permitted
 circumstances case condition place places point means account clear copy
 writing typing sending promise swear love god sake supposed see heard bother
@@ -229,6 +230,10 @@ _KEPT = (
     r"|noted(?: down)?|written down|taken down|jotted down|committed|preserved|documented"
     r"|held on to|filed(?: away)?|captured|put|added)"
 )
+_PERSONAL = (
+    r"(?:name|address|birthday|birthdate|phone|mobile|email|password|pin|passcode|passport|salary"
+    r"|income|wage|age|weight|diagnosis|illness|disease|religion|orientation|ssn|iban|account|card)"
+)
 _KEEP_ACT = re.compile(
     rf"{_NOT}(?: to)? (?:store|save|record|log|keep|note)(?: (?:please|ok|okay|thanks))*$"
     rf"|{_NOT}(?: to)?(?P<midst>{_MIDST}) (?:{_STRONG}(?! to\b)"
@@ -236,7 +241,8 @@ _KEEP_ACT = re.compile(
     r"(?P<about>(?!my (?:last|previous|next)\b|i (?:just )?(?:said|told)).+)"
     r"|(?: (?:anything|something|things|stuff|details))? (?:about|of|on) my (?!last|previous"
     r"|next).+"
-    rf")?|{_KEEP}(?: that (?=(?:i|my|we|our)\b)(?P<about2>.+)|(?= .*{_OBJECT}))"
+    rf")?|{_KEEP}(?: that (?=(?:i|my|we|our)\b)(?P<about2>.+)|(?= .*{_OBJECT})"
+    rf"| my (?:[a-z]+ ){{0,2}}{_PERSONAL}(?: number)?$)"
     r"|(?:make|making|take|taking|keep|keeping|leave|build|build up|form|create|have|retain)(?: "
     r"(?:a|any|an))? (?:notes?|records?|memory|memo"
     r"|copy|log|trace|traces|copies|memories)(?: out)? (?:of|about|on|from)"

@@ -19,16 +19,17 @@ from tests.bot.engine.memory.writing_builders import MY_SCOPE, WritingSetup, bui
 from tests.engine_harness import BOSS, CHAT
 
 
-async def say(memory: WritingSetup, number: int, text: str) -> None:
+async def say(memory: WritingSetup, number: int, text: str, *, edits: int = 0) -> None:
     now = memory.world.clock()
     place = ChatAddress(channel=Channel.WEB, chat="c", kind=ChatKind.PRIVATE)
     said = IncomingMessage(
         place=place,
         sender=MessageSender(external_id="boss"),
-        message_id=f"m{number}",
+        message_id=f"m{edits or number}",
         text=text,
         addressed=True,
         sent_at=now,
+        edited=bool(edits),
     )
     row = {
         "id": number,
@@ -45,22 +46,42 @@ async def say(memory: WritingSetup, number: int, text: str) -> None:
     )
     async with memory.world.db.write() as tx:
         await tx.execute(insert(inbox).values(row))
-        if not text.startswith("forget"):
+        if not (text.startswith("forget") or edits):
             await memory.recorder.record_turn(tx, turn, [])
+
+
+def build_consent(memory: WritingSetup) -> MemoryConsent:
+    db = memory.world.db
+    return MemoryConsent(
+        db=db,
+        entries=memory.entries,
+        cells=memory.cells,
+        withheld=WithheldTurnRepo(db),
+        sessions=SessionRepo(db),
+        feed=memory.feed,
+        now=memory.world.clock,
+    )
+
+
+async def test_a_message_that_is_edited_to_forbid_it_goes_as_it_was_too(tmp_path: Path) -> None:
+    async with build_writing(tmp_path) as memory:
+        await say(memory, 1, "Remember that my cat is called Findus")
+        await say(memory, 2, "Remember that my code is 4711")
+        await say(memory, 3, "Don't remember that my code is 4711", edits=2)
+
+        await build_consent(memory).withhold_this(CHAT, "inbox:3")
+
+        left = await memory.entries.list((MY_SCOPE,), states=tuple(MemoryState))
+        assert not [each for each in left if "4711" in each.text]
+        assert [each for each in left if "Findus" in each.text]
+        withheld = await WithheldTurnRepo(memory.world.db).get(CHAT.id)
+        assert withheld is not None
+        assert withheld.inbox == (2, 3)
 
 
 async def test_what_the_forbidden_words_replaced_holds_again(tmp_path: Path) -> None:
     async with build_writing(tmp_path) as memory:
-        db = memory.world.db
-        consent = MemoryConsent(
-            db=db,
-            entries=memory.entries,
-            cells=memory.cells,
-            withheld=WithheldTurnRepo(db),
-            sessions=SessionRepo(db),
-            feed=memory.feed,
-            now=memory.world.clock,
-        )
+        consent = build_consent(memory)
         await say(memory, 1, "Remember that my city is Paris")
         await say(memory, 2, "Remember that my city is Berlin")
         await say(memory, 3, "forget what I just said")
