@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, tzinfo
 
-from bot.engine.memory.fact_changes import canonical_terms, says_it_is_not_so
+from bot.engine.memory.fact_changes import canonical_terms, relations_in, says_it_is_not_so
 from bot.engine.memory.said_clauses import SaidClause, said_clauses
 from bot.engine.memory.self_statements import is_quoted_or_fictional, split_sentences
 from storage.records.memory import PERSONAL_CATEGORIES, MemoryCategory, MemoryEntry
@@ -100,8 +100,15 @@ def _doubt_of_kind(
     if category in PERSONAL_CATEGORIES and all(map(_is_of_another, best)):
         return GroundingDoubt.OF_ANOTHER
     denied = {says_it_is_not_so(each.text) for each in best}
-    # One clause may deny what another says.
-    return GroundingDoubt.OPPOSITE if denied == {not says_it_is_not_so(text)} else None
+    # One clause may deny what another says. "Peanuts make me ill" is no denial of "cannot eat
+    # peanuts", as it does not say the same of them.
+    told = relations_in(text)
+    alike = any(
+        told & relations_in(each.text) if told else words <= canonical_terms(each.text)
+        for each in best
+    )
+    is_opposite = alike and denied == {not says_it_is_not_so(text)}
+    return GroundingDoubt.OPPOSITE if is_opposite else None
 
 
 def _is_of_another(clause: SaidClause) -> bool:

@@ -271,7 +271,7 @@ _RULES = (
         "喜欢{what}",
         rf"i {_ADVERBS}(?:like|love|enjoy|adore) {_WHAT}{_HOW_OFTEN}",
         rf"i(?:'m| am) (?:a (?:big |huge )?fan of|fond of|crazy about|really into|into) {_WHAT}",
-        rf"{_I_ZH}{_ADVERBS_ZH}(?:喜欢|爱|热爱|爱好)(?:吃|喝|用|看|听|玩|打)?{_WHAT_ZH}",
+        rf"{_I_ZH}{_ADVERBS_ZH}(?:喜欢|爱|热爱|爱好)上?(?:吃|喝|用|看|听|玩|打)?{_WHAT_ZH}了?",
     ),
     *_rules(
         "drinks {what}",
@@ -315,9 +315,9 @@ _RULES = (
     ),
     *_rules(
         "owns {what}",
-        "Has a {what}{name}",
+        "Has {count}{what}{name}",
         "养了{what}{name}",
-        rf"(?:i|we) (?:now |also )?(?:have|got|keep|own) (?:an? |one |two "
+        rf"(?:i|we) (?:now |also )?(?:have|got|keep|own) (?P<count>an? |one |two "
         rf"|three )(?:\w+ )?(?P<what>{_PETS})(?P<name> (?:named|called) \w+)?",
         rf"{_I_ZH}(?:家|现在|们家)*(?:养了?|有)(?:一|两|三|1|2)?(?:只|条|匹)(?P<what>猫|狗|兔子"
         rf"|鹦鹉|仓鼠|乌龟|金毛|泰迪|柯基)(?P<name>，?叫\w{{1,6}})?",

@@ -400,7 +400,7 @@ _SELF_STATEMENT_RULES = (
         rf"i (?:now |currently )?live in {_PROPER_NAME}{_TRAILING_CLAUSE}",
         rf"{_I_AM} based in {_PROPER_NAME}{_TRAILING_CLAUSE}",
         rf"(?:i|we)(?:['’]ve| have)? (?:just )?(?:moved"
-        rf"|relocated) to {_PROPER_NAME}{_TRAILING_CLAUSE}",
+        rf"|relocated)(?: from [\w ]{{2,30}}?)? to {_PROPER_NAME}{_TRAILING_CLAUSE}",
         rf"我(?:现在|目前|一直|平时|人|家)?住(?P<what>{_CITY_ZH}[\w·]{{0,6}}?)(?:了|这边)?",
         rf"我(?:现在|目前|一直|平时|人|刚刚?|已经|已)?(?:从[\w·]{{1,8}})?(?:住在|家在|定居在?"
         rf"|常驻|常住|搬到了?|搬去了?){_PLACE_ZH}"

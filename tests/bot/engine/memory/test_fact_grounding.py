@@ -20,6 +20,7 @@ GROUNDED = [
     ("My sister Anna moved to Lisbon last year", "Anna, the user's sister, lives in Lisbon"),
     ("We deploy with Kubernetes on Thursdays", "The team deploys on Thursdays with Kubernetes"),
     ("Our son was born yesterday!", "The user's son was born on 2026-02-28"),
+    ("Peanuts make me ill, so never plan a lunch with them", "Cannot eat peanuts"),
     ("I can't stand olives", "Dislikes olives"),
     ("I don't eat pork for religious reasons", "Does not eat pork, for religious reasons"),
     ("I've been running marathons for ten years", "Has run marathons for 10 years"),
