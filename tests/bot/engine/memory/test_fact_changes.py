@@ -28,7 +28,7 @@ async def memory(tmp_path: Path) -> AsyncGenerator[WritingSetup, None]:
         yield made
 
 
-async def test_98_in_100_sentences_change_what_they_mean_to_and_nothing_else(memory: WritingSetup) -> None:
+async def test_98_in_100_sentences_change_what_they_mean_to(memory: WritingSetup) -> None:
     async with memory.world.db.write() as tx:
         wrong = [each for each in CASES if not await _is_right(memory, tx, each)]
 
