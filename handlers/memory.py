@@ -372,7 +372,7 @@ async def choose_what_to_forget(
 
 
 async def _noted_left(request: Request, ids: Sequence[str], forgotten: Reply) -> Reply:
-    """What is left of a card of noted facts."""
+    """The rest of a card of noted facts."""
     memory, left = request.services.memory, []
     for each in ids:
         with suppress(MemoryRequestRejected):

@@ -161,7 +161,7 @@ async def restore_backup(request: Request, rest: str) -> Reply:
 
 
 async def show_about(request: Request, rest: str) -> Reply:
-    """What is known about a person, project or place, with when and from where."""
+    """Facts about a person, project or place, with when and from where."""
     name = rest.strip()
     if not name:
         raise UserError("memory_how_about")

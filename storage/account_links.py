@@ -1,7 +1,7 @@
 """Links the accounts of one person, takes them apart again, and takes access from an account.
 
-All that is a person's names them; a link renames what `joined` has to `kept`, and each row
-remembers in `brought_by` whose it was, so that it can go back."""
+Every row that belongs to a person has their ID. A link gives the rows of `joined` to `kept`, and
+each remembers in `brought_by` whose it was, so that it can go back."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ OWNED: Sequence[tuple[Table, str]] = (
     (web_sessions, "person_id"),
     (web_keys, "person_id"),
 )
-"""What is a person's, with the column that names them."""
+"""The tables of what belongs to a person, with the column that has their ID."""
 
 _C = account_links.c
 _LINKED = _C.state == AccountLinkState.LINKED.value

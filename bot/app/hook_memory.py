@@ -31,14 +31,14 @@ from storage.messages.chats import ChatRepo
 
 
 async def answer_hook(settings: Settings, message: Any, scopes: Sequence[str]) -> Any:
-    """As the running program does. The caller must hold the data directory and have called
+    """Answers as the running program does. The caller must hold the data directory and have called
     `prepare_home`."""
     async with AsyncExitStack() as stack:
         db = await Database.open(settings.database, stack)
         clock, ids = SystemClock(), IdGenerator()
         chat = await ChatRepo(db, ids).find(LOCAL_PLACE)
         if chat is None:
-            # Whoever stores a memory has this chat.
+            # Without this chat nothing was ever remembered.
             return protocol.result_message(message["id"], {"text": ""})
         memory = MemoryRepositories.create(db, ids, settings.zone)
         masker = SecretMasker((*settings.secret_values, *filter(None, [read_token(settings.home)])))

@@ -1,4 +1,4 @@
-"""Says how each setting that applies while the program runs does so."""
+"""Maps each setting that can change while the program runs to the function that applies it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bot.transports.quota import MonthlyQuota
 
 
 def check_usable(settings: Settings) -> None:
-    """Check what is otherwise found where it is used. Raises BadSettings."""
+    """Build the parts that check their settings, before anything changes. Raises BadSettings."""
     build_policy(settings)
     build_fetcher(settings)
     build_search(settings)

@@ -72,7 +72,7 @@ class ChannelSetupService:
     _names: dict[str, str] = field(default_factory=dict, init=False)
     """Of bots that were asked for before they have connected."""
     _findings: dict[str, tuple[HealthFinding, ...]] = field(default_factory=dict, init=False)
-    """What the platform said last, by the revision of the channel's settings."""
+    """The last answer of the platform, by the revision of the channel's settings."""
 
     async def get_channels(self) -> Sequence[ChannelState]:
         chats = [

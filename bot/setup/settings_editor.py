@@ -108,7 +108,7 @@ class SettingsEditor:
             self._reloader.restart()
 
     async def _read(self) -> tuple[Settings, SettingList]:
-        """What the next start would have, or while the files cannot be used what is in force."""
+        """The settings of the next start, or those in force while the files cannot be used."""
         in_force = self._reloader.in_force
         faults, origins = tuple[str, ...](), dict[str, tuple[SettingSource, str]]()
         try:

@@ -89,9 +89,7 @@ def _validity(entry: MemoryEntry, words: TextCatalog, zone: ZoneInfo | None) -> 
     """Since and until when it is so, where that is known."""
     if entry.valid_from > entry.said_at:
         yield words("memory.from_day", day=_day(entry.valid_from, zone))
-    until = entry.valid_until
-    if until is None and entry.state is MemoryState.SUPERSEDED:
-        until = entry.invalidated_at
+    until = entry.held_until
     if until is not None:
         yield words("memory.until_day", day=_day(until, zone))
 
@@ -297,7 +295,7 @@ def forget_choice_card(
 def noted_card(
     entries: Sequence[MemoryEntry], words: TextCatalog, *, zone: ZoneInfo, forgotten_text: str = ""
 ) -> model.Card:
-    """What a model has noted of late, each with a button that undoes it."""
+    """Facts that a model has noted of late, each with a button that undoes it."""
     blocks: list[model.Block] = [model.TextBlock(forgotten_text)] if forgotten_text else []
     if entries:
         ids = [each.id for each in entries]
@@ -524,7 +522,7 @@ def _facts(
     yield "strength", f"{strength:.0f}%"
     yield "used", words("memory.times", n=entry.used) if entry.used else ""
     yield "since", formats.date_time(entry.valid_from, zone) if _has_own_start(entry) else ""
-    until = entry.valid_until or entry.invalidated_at
+    until = entry.held_until
     yield "until", formats.date_time(until, zone) if until else ""
     quote = entry.extra.get(QUOTE_KEY)
     yield "quote", formats.escape_markdown(str(quote), _MAX_QUOTE) if quote else ""

@@ -103,7 +103,7 @@ class LinkedMemoryRepo:
     async def list_choices(
         self, person: PersonId, *, tx: Transaction | None = None
     ) -> Sequence[tuple[MemoryEntry, MemoryEntry]]:
-        """What the person has not chosen between yet: the entry that holds, and the other."""
+        """Pairs of which the person has not chosen one yet: the entry that holds, and the other."""
         mine = memories.alias()
         other = memories.alias()
         query = (
@@ -188,7 +188,7 @@ class LinkedMemoryRepo:
         await self._postings.add(tx, (new, block), added)
 
     async def _copy_tombstones(self, tx: Transaction, old: MemoryScope, new: MemoryScope) -> None:
-        """What one side was told to forget must not come back on the other."""
+        """A fact that one side was told to forget must not come back on the other."""
         query = select(_T.hash, _T.at).where(_T.scope == str(old))
         rows = [
             {"scope": str(new), "hash": row.hash, "at": row.at} for row in await tx.execute(query)

@@ -78,7 +78,7 @@ class CliSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WithheldTraces:
-    """What the messages left outside the database; they were worked on in these `windows`."""
+    """Traces of the messages outside the database; they were worked on in these `windows`."""
 
     turns: WithheldTurns
     tasks: Sequence[TaskId]

@@ -214,6 +214,14 @@ class MemoryEntry:
     extra: Mapping[str, object]
 
     @property
+    def held_until(self) -> datetime | None:
+        """When it ceased or will cease to be so: by its own words, or because another replaced
+        it."""
+        if self.valid_until is None and self.state is MemoryState.SUPERSEDED:
+            return self.invalidated_at
+        return self.valid_until
+
+    @property
     def is_protected(self) -> bool:
         """Manual and pinned entries are never changed or removed automatically."""
         return self.pinned or self.origin is MemoryOrigin.MANUAL

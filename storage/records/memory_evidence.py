@@ -41,7 +41,7 @@ def doubt_of(entry: MemoryEntry) -> GroundingDoubt | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityEntries:
-    """What is known about one of those with a name; `description` tells them apart, and is empty
+    """Facts about one of those with a name; `description` tells them apart, and is empty
     for the only one and for what does not say whom it is about."""
 
     description: str

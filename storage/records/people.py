@@ -99,7 +99,7 @@ class AccountLink:
 
 
 class ChatMemory(StrEnum):
-    """Whether a chat has memory; `INCOGNITO` ends with its conversation."""
+    """Whether a chat has memory; `INCOGNITO` ends with `/new` or `/incognito off`."""
 
     ON = "on"
     OFF = "off"

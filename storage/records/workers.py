@@ -176,7 +176,7 @@ class McpServerStatus:
 
 
 class SignOut(StrEnum):
-    """What a sign-out from an MCP server has done: there was nothing, it is deleted here, or it is
+    """The result of a sign-out from an MCP server: there was nothing, it is deleted here, or it is
     withdrawn at the server's side, too."""
 
     WAS_OUT = "was_out"

@@ -12,7 +12,7 @@ from bot.engine.llm.backend import BackendError, SelectedBackend
 @dataclass(frozen=True)
 class OnlyBackend:
     """Selects this one backend, and nothing in its place; satisfies
-    `llm.failover.BackendSelector`."""
+    `llm.backend_registry.BackendSelector`."""
 
     backend: Any
     model: str = ""

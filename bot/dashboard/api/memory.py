@@ -130,7 +130,7 @@ async def show_memory_mode(call: ApiCall) -> MemoryModeModel:
 
 @routes("PUT", "/memory/mode")
 async def switch_memory_mode(call: ApiCall, body: MemoryModeModel) -> MemoryModeModel:
-    """Turn memory on or off in your chat, or go incognito until its conversation ends"""
+    """Turn memory on or off in your chat, or go incognito until a new conversation is begun"""
     await switch_memory(call.command, body.mode)
     return body
 

@@ -189,7 +189,7 @@ class CodingClis(Protocol):
 
 
 class BackendRegistry:
-    """Satisfies `handlers.ports.ModelPort` and `llm.failover.BackendSelector`; a service that loads
+    """Satisfies `handlers.ports.ModelPort` and `BackendSelector`; a service that loads
     the default's libraries."""
 
     def __init__(

@@ -43,7 +43,7 @@ def is_english_aside(clause: str) -> bool:
 
 
 def _about_me(pattern: re.Pattern[str], said: str) -> str:
-    """What "don't remember this my PIN is 4711" says besides the wish."""
+    """The text without the wish: "my PIN is 1" of "don't remember this my PIN is 1"."""
     if pattern is not _KEEP_ACT or not (found := _RUN_ON.match(said)):
         return ""
     return found["about"]

@@ -248,7 +248,7 @@ class MemoryConsolidator:
     async def _end_by_fact(
         self, tx: Transaction, fact: MemoryFact, made: MemoryEntry, *, now: datetime
     ) -> MemoryEntry:
-        """What a model has drawn may say too that something is no longer so."""
+        """Also a fact that a model has drawn may say that something is no longer so."""
         from bot.engine.memory.fact_changes import ends_fact, find_told_endings
 
         endings = find_told_endings(fact.text)

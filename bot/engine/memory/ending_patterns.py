@@ -10,8 +10,8 @@ from functools import lru_cache
 
 
 class FactRelation(StrEnum):
-    """What a fact says about its object. `MY` is about something of the person's, by its name;
-    `ANY` is not known."""
+    """The relation between the speaker and the object of a fact. `MY` is about something of the
+    person's, by its name; `ANY` is not known."""
 
     HOME = "home"
     WORK = "work"

@@ -28,8 +28,8 @@ from storage.search.terms import tokenize
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedClaim:
-    """What no longer holds: `relation` to `what`, empty for whatever it was. `is_negative`: it was
-    the negation that held ("I eat meat again"). `was_so` says only that it was so in the past."""
+    """A claim that no longer holds: `relation` to `what`, empty for whatever it was.
+    `is_negative`: it was the negation that held ("I eat meat again"). `was_so` says only that it was so in the past."""
 
     relation: FactRelation
     what: str
@@ -52,9 +52,7 @@ def find_endings(
         return ()
     found: list[EndedClaim] = []
     for clause in said_clauses(text, today, month_first=month_first):
-        if clause.is_asked or clause.is_unreal or clause.is_for_now or clause.is_future:
-            continue
-        if clause.of_another and not clause.is_first_person:
+        if not clause.holds_now:
             continue
         found += _read_clause(clause)
         given_up = GIVEN_UP.search(clause.plain) is not None
@@ -129,7 +127,7 @@ def _is_named_over(ended: EndedClaim, entry: MemoryEntry) -> bool:
 
 
 def _value_terms(entry: MemoryEntry) -> frozenset[str]:
-    """What a fact is about, without the words that say how."""
+    """The subject of a fact, without the words that say how."""
     topic = entry.key.partition(":")[2].split("@")[0]
     for name in _KEY_RELATIONS:
         if topic.startswith(f"{name} ") and name not in {"prefers", "favourite"}:
@@ -172,7 +170,7 @@ def excludes(key: str, text: str, entry: MemoryEntry, *, is_switch: bool = False
 
 
 def denied_by(key: str) -> EndedClaim | None:
-    """What a new statement with this key ends: that it was not so."""
+    """The opposite claim, which a new statement with this key ends."""
     topic = key.partition(":")[2].split("@")[0]
     for name, relation in _KEY_RELATIONS.items():
         if name not in {"not eaten", "prefers"} and (topic == name or topic.startswith(f"{name} ")):

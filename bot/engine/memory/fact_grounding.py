@@ -88,7 +88,8 @@ def _find_doubt(
 def _doubt_of_kind(
     text: str, category: MemoryCategory, words: set[str], cell: MemoryEntry
 ) -> GroundingDoubt | None:
-    """How the clauses that say it say it. Texts with quotes and long ones are not judged."""
+    """The doubt that the form of its clauses raises: a question, a supposition, a jest, somebody
+    else. Texts with quotes and long ones are not judged."""
     clauses = [] if is_quoted_or_fictional(cell.user_text) else list(said_clauses(cell.user_text))
     shared = [(len(words & canonical_terms(each.text)), each) for each in clauses]
     most = max((count for count, _ in shared), default=0)

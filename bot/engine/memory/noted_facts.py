@@ -38,7 +38,7 @@ class NoticeMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedFacts:
-    """What was noted and is not told yet, by chat. All state is in the store."""
+    """Tells, by chat, what was noted and is not told yet. All state is in the store."""
 
     key_values: KeyValueStore
     entries: MemoryEntryRepo
@@ -54,7 +54,7 @@ class NotedFacts:
         await self.key_values.write(tx, _UNTOLD, untold)
 
     async def take_for_answer(self, tx: Transaction, chat: ChatId) -> Sequence[MemoryEntry]:
-        """What to tell with an answer that is stored in this transaction; it is not told again."""
+        """Facts to tell with an answer that is stored in this transaction; it is not told again."""
         if self.mode is not NoticeMode.LINE:
             return ()
         untold = await self._read(tx)
@@ -66,7 +66,7 @@ class NotedFacts:
     async def list_due(
         self, tx: Transaction, *, now: datetime
     ) -> dict[ChatId, Sequence[MemoryEntry]]:
-        """What to tell each chat on a card; none had one within a day."""
+        """Facts to tell each chat on a card; none had one within a day."""
         return {
             ChatId(chat): await self._list_active(known["ids"], tx)
             for chat, known in (await self._read(tx)).items()

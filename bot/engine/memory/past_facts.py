@@ -1,4 +1,4 @@
-"""What was true once: which questions ask for it, and how an entry's times are said."""
+"""Facts of the past: which questions ask for them, and how an entry's times are said."""
 
 from __future__ import annotations
 
@@ -49,9 +49,7 @@ def validity_mark(entry: MemoryEntry, ended_at: datetime | None, zone: tzinfo) -
     told = []
     if ended_at is not None:
         return f"no longer so since {ended_at.astimezone(zone):%Y-%m-%d}"
-    until = entry.valid_until
-    if until is None and entry.state is MemoryState.SUPERSEDED:
-        until = entry.invalidated_at
+    until = entry.held_until
     if entry.valid_from > entry.said_at:
         told.append(f"from {entry.valid_from.astimezone(zone):%Y-%m-%d}")
     elif entry.valid_from < entry.said_at and entry.valid_from != until:

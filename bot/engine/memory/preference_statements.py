@@ -23,9 +23,7 @@ def find_preferences(
     if is_quoted_or_fictional(text):
         return
     for clause in said_clauses(text, today, month_first=month_first):
-        if clause.is_asked or clause.is_unreal or clause.is_for_now or clause.is_future:
-            continue
-        if clause.of_another and not clause.is_first_person:
+        if not clause.holds_now:
             continue
         found = _read(clause)
         if found is not None:
@@ -56,7 +54,7 @@ class _PreferenceRule:
     category: MemoryCategory = MemoryCategory.PREFERENCES
     is_switch: bool = False
     things: re.Pattern[str] | None = None
-    """What it may be about, where the words alone do not tell."""
+    """Kinds of things it may be about, where the words alone do not tell."""
 
 
 def _read(clause: SaidClause) -> ExplicitStatement | None:

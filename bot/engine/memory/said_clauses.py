@@ -32,6 +32,12 @@ class SaidClause:
     until: DatedSpan | None = None
 
     @property
+    def holds_now(self) -> bool:
+        """Whether the speaker states it, about themselves and for now and later."""
+        is_stated = not (self.is_asked or self.is_unreal or self.is_for_now or self.is_future)
+        return is_stated and (self.is_first_person or not self.of_another)
+
+    @property
     def is_first_person(self) -> bool:
         return _OF_SPEAKER.match(self.plain) is not None and _OF_ANOTHER.match(self.plain) is None
 
@@ -39,8 +45,8 @@ class SaidClause:
 def said_clauses(
     text: str, today: date | None = None, *, month_first: bool = False
 ) -> Iterator[SaidClause]:
-    """Clauses in order. Without `today`, no days are read. None for texts that are too long to be
-    talk, or in jest as a whole."""
+    """Clauses in order. Without `today`, no days are read. Yields nothing for texts that are too
+    long to be talk, or in jest as a whole."""
     if len(text) > _MAX_CHARS_READ or _JEST.search(text):
         return
     of_another = False

@@ -255,7 +255,7 @@ class MemoryService:
         return [each for each in groups if description.casefold() in each.description.split()]
 
     async def _list_naming(self, scopes: Sequence[MemoryScope], name: str) -> Sequence[MemoryEntry]:
-        """What holds first, then what held, then turns; the newest first."""
+        """Facts that hold first, then past ones, then turns; the newest first."""
         from bot.engine.memory.entities import mentions_name
 
         hits = await self.retriever.index.search(

@@ -42,12 +42,12 @@ class StartedStep:
 
     `node` is the step as it is done this time: its id is the path of this activation, and its
     texts are filled in. `runs` has every run by its path, and by a node's id the one that counts
-    for this step. `messages` is what people told the worker since the task was made; the numbers
-    of the subagents' reports among these that other steps are told are `withheld_reports`.
+    for this step. `messages` is what people told the worker since the task was made.
+    `withheld_reports` are the numbers of those that are reports of subagents for other steps.
     `replan` asks for a new plan before the step is tried. `is_resumed` says that its session ends
     with tool calls that somebody has decided about. `lane` is the session it shares with other
-    steps. `sound_files` of its workspace could be parsed before its first attempt, in `value_files`
-    it is to change a value."""
+    steps. `sound_files` of its workspace could be parsed before its first attempt; in
+    `value_files` it is to change a value."""
 
     task: Task
     workflow: Workflow
@@ -109,7 +109,7 @@ class StartedStep:
 
     @property
     def last_report(self) -> str:
-        """What the worker reported in its previous attempt, maybe cut; empty for the first."""
+        """The report of the worker in its previous attempt, maybe cut; empty for the first."""
         run = self.runs.get(self.node.id)
         return "" if run is None else str(run.output.get("summary", ""))
 

@@ -24,14 +24,14 @@ class CliHook(StrEnum):
 
 
 async def answer_hook_message(
-    message: Any, shelf: McpMemoryAccess, redact: Callable[[str], str]
+    message: Any, memory: McpMemoryAccess, redact: Callable[[str], str]
 ) -> Any:
     params = message.get("params") or {}
     try:
         hook = CliHook(str(params.get("hook")))
     except ValueError:
         return protocol.error_message(message["id"], protocol.INVALID_PARAMS, "no such hook")
-    said = await hook_context(hook, shelf, str(params.get("text") or ""))
+    said = await hook_context(hook, memory, str(params.get("text") or ""))
     return protocol.result_message(message["id"], {"text": await asyncio.to_thread(redact, said)})
 
 

@@ -1,5 +1,4 @@
-"""The MCP server: memory and conversation search for external agents, with its tools and hook
-context."""
+"""The MCP server: memory and conversation search for external agents, with its tools."""
 
 from __future__ import annotations
 
@@ -39,8 +38,6 @@ from storage.records.memory import (
     MemoryTier,
 )
 from storage.records.people import Chat
-
-# Defines the memory tools and hook context that the MCP server offers to external agents.
 
 NOTHING_YET = "No memories stored yet."
 NOTHING_FITS = "No matching memories found."
