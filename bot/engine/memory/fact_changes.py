@@ -29,7 +29,8 @@ from storage.search.terms import tokenize
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedClaim:
     """A claim that no longer holds: `relation` to `what`, empty for whatever it was.
-    `is_negative`: it was the negation that held ("I eat meat again"). `was_so` says only that it was so in the past."""
+    `is_negative`: the negation held ("I eat meat again"). `was_so` says only that it was so in the
+    past."""
 
     relation: FactRelation
     what: str
