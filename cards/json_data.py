@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from storage.records.approvals import Approval
 from storage.records.messages import ReceivedEvent
+from storage.records.people import ChatMemory
 from storage.records.system import BackendReport, SystemStatus
 from storage.records.task_logs import LogEntry
 from storage.records.tasks import (
@@ -223,8 +224,10 @@ def approvals_data(waiting: Iterable[Approval]) -> JsonObject:
     return {"approvals": [approval_data(each) for each in waiting]}
 
 
-def status_data(status: SystemStatus) -> JsonObject:
+def status_data(status: SystemStatus, memory: ChatMemory) -> JsonObject:
+    """`memory` is that of the chat that asks."""
     return {
+        "memory": memory.value,
         "version": status.version,
         "pid": status.pid,
         "started_at": iso_timestamp(status.started_at),

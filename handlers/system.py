@@ -32,7 +32,7 @@ async def show_status(request: Request) -> Reply:
         )
     memory = request.chat.settings.memory
     card = status_card(facts, request.words, now=request.now, zone=request.zone, memory=memory)
-    return Reply(card=card, data={**status_data(facts), "memory": memory.value})
+    return Reply(card=card, data=status_data(facts, memory))
 
 
 _RECEIVED_SHOWN, _MAX_RECEIVED = 10, 50

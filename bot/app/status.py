@@ -20,6 +20,7 @@ from bot.engine.upkeep import get_backup_state
 from bot.setup.live_models import LiveModels, build_sandbox_detector
 from bot.transports.alerts import ChannelAlerts
 from bot.transports.ports import Clock, SystemClock
+from bot.transports.web.ports import LOCAL_PLACE
 from cards.catalog import catalog_for
 from cards.json_data import JsonObject, status_data
 from cards.model import Card
@@ -33,7 +34,7 @@ from storage.messages.chats import ChatRepo
 from storage.messages.outbox import OutboxRepo
 from storage.migrate import sqlite_path
 from storage.people import LOCAL_WEB_OWNER, PeopleRepo
-from storage.records.people import Language
+from storage.records.people import ChatMemory, Language
 from storage.records.system import DiskUse, ModelChoice
 from storage.tasks import TaskRepo
 
@@ -82,7 +83,8 @@ async def read_status(settings: Settings) -> tuple[Card, JsonObject]:
     async with AsyncExitStack() as stack:
         db = await Database.open(settings.database, stack)
         ids = IdGenerator()
-        people = PeopleRepo(db, ids, ChatRepo(db, ids))
+        chats = ChatRepo(db, ids)
+        people = PeopleRepo(db, ids, chats)
         local = catalog_for(settings.fixed_language or Language.ENGLISH)("welcome.local_owner")
         await people.ensure_owners((), now=clock.now(), local_name=local)
         owner = await people.find_by_account(*LOCAL_WEB_OWNER)
@@ -104,9 +106,11 @@ async def read_status(settings: Settings) -> tuple[Card, JsonObject]:
         status = replace(
             await system.status(by=owner), pid=0, started_at=None, memory_bytes=0, channels=()
         )
+        here = await chats.find(LOCAL_PLACE)
+        memory = here.settings.memory if here else ChatMemory.ON
         words = catalog_for(settings.fixed_language or owner.language or Language.ENGLISH)
-        card = status_card(status, words, now=clock.now(), zone=settings.zone)
-        return card, status_data(status)
+        card = status_card(status, words, now=clock.now(), zone=settings.zone, memory=memory)
+        return card, status_data(status, memory)
 
 
 async def _measure_disk(settings: Settings) -> tuple[DiskUse, ...]:
