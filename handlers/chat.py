@@ -16,7 +16,7 @@ from cards.views import chat as views
 from cards.views.backends import backends_card, setup_hint
 from cards.views.skills import suggestion_card
 from handlers.errors import UsageError, UserError
-from handlers.memory import switch_memory
+from handlers.memory_consent import switch_memory
 from handlers.parsing import MessageDirectives, choice_directives
 from handlers.ports import ChatAnswer, ChatQuestion, TaskProposal
 from handlers.ports_workers import HistoryLine

@@ -16,18 +16,17 @@ from cards.views import memory as views
 from handlers import memory_reports
 from handlers.errors import UsageError, UserError
 from handlers.flags import parse_flags
+from handlers.memory_consent import switch_memory
 from handlers.memory_phrases import asks_what_is_known, topic_to_forget
 from handlers.parsing import parse_number, split_first_word
 from handlers.ports_workers import MemoryRequestRejected
-from handlers.request import CommandRegistry, Reply, Request, check_may_choose
+from handlers.request import CommandRegistry, Reply, Request
 from storage.records.memory import (
-    ConsentRequest,
     MemoryEntry,
     MemoryListFilter,
     MemoryMatch,
     MemoryPage,
 )
-from storage.records.messages import DeliveryUrgency, IncomingMessage
 from storage.records.people import ChatMemory
 
 _MAX_LINE = 200
@@ -453,77 +452,6 @@ _SUBCOMMANDS: Mapping[str, Callable[[Request, str], Awaitable[Reply]]] = {
     "off": partial(_switch_command, memory=ChatMemory.OFF),
     "on": partial(_switch_command, memory=ChatMemory.ON),
 }
-
-
-async def heed_consent(request: Request, said: IncomingMessage) -> Reply | None:
-    """Withhold what the message asks not to remember, before anything else is done with it. None
-    if it says more, or nothing of this kind. What is forwarded was asked of somebody else."""
-    memory, chat = request.services.memory, request.chat
-    wish = None if said.forwarded else memory.find_consent_request(request.args)
-    if wish is None:
-        if chat.settings.memory_off:
-            await memory.withhold(chat, ConsentRequest.THIS, source=request.source)
-        return None
-    if wish.wanted is ConsentRequest.CHAT:
-        # Whoever decides about the chat, these words are their own.
-        await memory.withhold(chat, ConsentRequest.THIS, source=request.source)
-        if not chat.settings.memory_off:
-            await switch_memory(request, ChatMemory.OFF)
-    done = await memory.withhold(chat, wish.wanted, source=request.source, reply_to=said.reply_to)
-    if wish.says_more:
-        return None
-    text = request.words(f"memory.withheld_{wish.wanted}" if done else "memory.withheld_none")
-    return Reply(card=notice_card("", text))
-
-
-async def withhold_where_off(request: Request) -> None:
-    """Where memory is off, commands and presses leave with the conversation too."""
-    if request.chat.settings.memory_off:
-        await request.services.memory.withhold(
-            request.chat, ConsentRequest.THIS, source=request.source
-        )
-
-
-async def heed_consent_in_task(request: Request) -> None:
-    """Withhold the words of a task that ask not to be remembered, and say what becomes of it."""
-    memory = request.services.memory
-    if memory.find_consent_request(request.args) is None:
-        return
-    await memory.withhold(request.chat, ConsentRequest.THIS, source=request.source)
-    await request.services.courier.send(
-        request.chat.id,
-        notice_card("", request.words("memory.withheld_task")),
-        key=f"{request.answer_ref.key}:withheld",
-        urgency=DeliveryUrgency.ANSWER,
-    )
-
-
-async def switch_memory(request: Request, memory: ChatMemory) -> Reply:
-    """Set whether the chat has memory; in a group only owners may. An incognito chat begins and
-    ends with a conversation of its own."""
-    await check_may_choose(request)
-    now, conversations = request.chat.settings.memory, request.services.conversations
-    if ChatMemory.INCOGNITO in {now, memory} and now is not memory:
-        conversations.interrupt(request.chat.id)
-        await conversations.reset(request.chat.id)
-    await request.services.people.update_chat_settings(
-        request.chat,
-        memory_off=memory is not ChatMemory.ON,
-        incognito=memory is ChatMemory.INCOGNITO,
-    )
-    key = "incognito_ended" if now is ChatMemory.INCOGNITO is not memory else f"turned_{memory}"
-    return Reply(
-        card=notice_card("", request.words(f"memory.{key}")), data={"memory": memory.value}
-    )
-
-
-@commands("incognito", aliases=("无痕", "隐身"), immediate=True)
-async def switch_incognito(request: Request) -> Reply:
-    word = request.args.strip().casefold()
-    if word and word not in _SUBCOMMAND_WORDS:
-        raise UsageError("incognito")
-    off = _SUBCOMMAND_WORDS.get(word) == "off"
-    return await switch_memory(request, ChatMemory.ON if off else ChatMemory.INCOGNITO)
 
 
 async def answer_memory_request(request: Request) -> Reply | None:

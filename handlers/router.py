@@ -22,6 +22,7 @@ from handlers import (
     approvals,
     chat,
     memory,
+    memory_consent,
     people,
     personas,
     reports,
@@ -472,7 +473,7 @@ class Router:
             case IncomingChatOpen():
                 return people.welcome_reply(request)
             case IncomingPress(token=token, value=value, form=form):
-                await memory.withhold_where_off(request)
+                await memory_consent.withhold_where_off(request)
                 return await handle_press(request, token, arrival.row.id, form, value=value)
             case IncomingMessage(told=note) if note:
                 # A note from Shiftboss to the chat's worker: it is answered without proposals.
@@ -490,12 +491,12 @@ class Router:
         )
         if isinstance(meaning, CommandMessage):
             command_request = _with_directives(request, meaning.args, meaning.directives)
-            await memory.withhold_where_off(command_request)
+            await memory_consent.withhold_where_off(command_request)
             if meaning.command.name == "run":
-                await memory.heed_consent_in_task(command_request)
+                await memory_consent.heed_consent_in_task(command_request)
             return await meaning.command.handler(command_request)
         message_request = _with_directives(request, meaning.text, meaning.directives)
-        reply = await memory.heed_consent(message_request, incoming)
+        reply = await memory_consent.heed_consent(message_request, incoming)
         async with approvals.requesting_budget(message_request):
             if by_name := await skills.use_by_slash(message_request, tasks.run_task):
                 return by_name

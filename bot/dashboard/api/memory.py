@@ -18,7 +18,7 @@ from bot.dashboard.api.routing import (
     make_cursor,
     read_cursor,
 )
-from handlers.memory import switch_memory
+from handlers.memory_consent import switch_memory
 from handlers.ports_workers import MemoryRequestRejected
 from storage.records.memory import MAX_ENTRY_TEXT, MemoryListFilter
 from storage.records.people import ChatMemory

@@ -14,7 +14,7 @@ from cards.render.web import render
 from cards.views.memory import entry_card, localized_chapter, scope_name, spoken_text
 from cards.views.memory_about import memory_about_card
 from handlers.errors import UserError
-from handlers.memory import switch_memory
+from handlers.memory_consent import switch_memory
 from handlers.ports_workers import HistoryLine, MemoryRequestRejected
 from storage.records.memory import (
     MAX_ENTRY_TEXT,
