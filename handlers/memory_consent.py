@@ -6,7 +6,7 @@ from __future__ import annotations
 from cards.model import notice_card
 from handlers.errors import UsageError
 from handlers.request import CommandRegistry, Reply, Request, check_may_choose
-from storage.records.memory import ConsentRequest
+from storage.records.memory_consent import ConsentRequest
 from storage.records.messages import DeliveryUrgency, IncomingMessage
 from storage.records.people import ChatMemory
 

@@ -12,7 +12,8 @@ from typing import Protocol, TypeAlias
 from cards.model import Card, FileBlock
 from storage.records import memory, task_logs, workflows
 from storage.records.approvals import StandingPermission, ToolCallRecord
-from storage.records.memory import ConsentRequest, ConsentWish, MemoryEntry, MemoryListFilter
+from storage.records.memory import MemoryEntry, MemoryListFilter
+from storage.records.memory_consent import ConsentRequest, ConsentWish
 from storage.records.memory_evidence import EntityEntries
 from storage.records.people import Chat, ChatId, Language, Person, PersonId
 from storage.records.skills import LoadedSkill, Skill, SkillCatalog, SkillDraft, SkillListing

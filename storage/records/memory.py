@@ -455,22 +455,6 @@ class MemoryListFilter(StrEnum):
 MEMORY_PAGE_SIZE = 20
 
 
-class ConsentRequest(StrEnum):
-    """The part of a talk that is forbidden: this message, the one before it, or all of the chat."""
-
-    THIS = "this"
-    BEFORE = "before"
-    CHAT = "chat"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsentWish:
-    """`says_more`: the message also says something else, which is to be answered."""
-
-    wanted: ConsentRequest
-    says_more: bool
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPage:
     """One page of entries. `has_more` says that older entries exist,

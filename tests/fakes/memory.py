@@ -9,8 +9,6 @@ from handlers.ports_workers import MemoryRequestRejected, ProgressCallback
 from storage.records.memory import (
     GLOBAL_SCOPE,
     AnswerMemories,
-    ConsentRequest,
-    ConsentWish,
     EntryId,
     ImportLineError,
     MemoryCategory,
@@ -31,6 +29,7 @@ from storage.records.memory import (
     MemoryStrength,
     MemoryTier,
 )
+from storage.records.memory_consent import ConsentRequest, ConsentWish
 from storage.records.memory_evidence import EntityEntries
 from storage.records.people import Chat, ChatKind, Person
 from storage.records.tasks import Task

@@ -18,8 +18,6 @@ from cards.model import ButtonsBlock, Card, CollapsibleBlock, FormBlock, SelectB
 from cards.views.memory import noted_card
 from handlers.memory_phrases import topic_to_forget
 from storage.records.memory import (
-    ConsentRequest,
-    ConsentWish,
     MemoryCleanReport,
     MemoryKind,
     MemoryMatch,
@@ -27,6 +25,7 @@ from storage.records.memory import (
     MemoryScopeKind,
     MemoryState,
 )
+from storage.records.memory_consent import ConsentRequest, ConsentWish
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import ChatId, Language
 from tests.fakes.memory import make_memory

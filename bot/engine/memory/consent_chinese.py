@@ -8,7 +8,7 @@ import re
 from functools import cache
 
 from bot.engine.memory.consent_english import ConsentMatch
-from storage.records.memory import ConsentRequest
+from storage.records.memory_consent import ConsentRequest
 
 _MAX_WORD = 6
 

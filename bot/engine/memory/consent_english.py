@@ -9,7 +9,7 @@ import re
 from functools import cache
 from typing import TypeAlias
 
-from storage.records.memory import ConsentRequest
+from storage.records.memory_consent import ConsentRequest
 
 ConsentMatch: TypeAlias = tuple[ConsentRequest | None, str]
 """The request in a clause, and what else the clause says."""

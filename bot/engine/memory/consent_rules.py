@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from bot.engine.memory.consent_chinese import is_chinese_aside, match_chinese
 from bot.engine.memory.consent_english import ConsentMatch, is_english_aside, match_english
-from storage.records.memory import ConsentRequest, ConsentWish
+from storage.records.memory_consent import ConsentRequest, ConsentWish
 
 _MAX_CHARS_READ = 8000
 _MAX_CLAUSE = 200

@@ -34,8 +34,6 @@ from storage.records.memory import (
     MAX_ENTRY_TEXT,
     MEMORY_PAGE_SIZE,
     AnswerMemories,
-    ConsentRequest,
-    ConsentWish,
     MemoryCleanReport,
     MemoryDetail,
     MemoryEntry,
@@ -55,6 +53,7 @@ from storage.records.memory import (
     is_offer,
 )
 from storage.records.memory import candidate_digest as wording_of
+from storage.records.memory_consent import ConsentRequest, ConsentWish
 from storage.records.memory_evidence import EntityEntries
 from storage.records.people import Chat, Language, Person, PersonRole
 from storage.records.tasks import Task

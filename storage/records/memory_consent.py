@@ -1,0 +1,22 @@
+"""What a person does not want remembered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ConsentRequest(StrEnum):
+    """The part of a talk that is forbidden: this message, the one before it, or all of the chat."""
+
+    THIS = "this"
+    BEFORE = "before"
+    CHAT = "chat"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsentWish:
+    """`says_more`: the message also says something else, which is to be answered."""
+
+    wanted: ConsentRequest
+    says_more: bool
