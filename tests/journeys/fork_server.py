@@ -1,10 +1,10 @@
-"""Programs begun as forks of a process that has loaded the modules and done nothing else.
+"""Programs begun as forks of a process that has loaded the modules and run once (`warm_run`).
 
 Loading them is most of what a start costs, and the gate has hundreds of starts. Everything that
-the program does is done by each fork for itself, from its command line on. What loading itself
-may get wrong is seen by all who begin a program anew: SHIFTBOSS_THOROUGH=1, the benchmarks,
-`tests/test_imports.py`, the tests of `memory search --batch`, and whoever gives it an environment
-that only a new interpreter reads.
+the program does is done by each fork for itself, from its command line on, with caches that are
+filled already. What loading and a first use may get wrong is seen by all who begin a program anew:
+SHIFTBOSS_THOROUGH=1, the benchmarks, `tests/test_imports.py`, the tests of `memory search --batch`,
+and whoever gives it an environment that only a new interpreter reads.
 """
 
 from __future__ import annotations
@@ -214,6 +214,8 @@ def _serve(listener: socket.socket) -> dict[str, object] | None:
         if listener in ready:
             if not doors:
                 _preload()
+                # An event loop has taken it meanwhile.
+                signal.set_wakeup_fd(wakes)
             doors.append(listener.accept()[0])
         for door in [each for each in doors if each in ready]:
             told, given = b"", list[int]()
@@ -285,10 +287,13 @@ def _end(status: int) -> NoReturn:
 
 
 def _preload() -> None:
+    from tests.journeys.warm_run import warm_up
+
     with loading_modules():
         for name in _PRELOADED:
             __import__(name)
         _build_command_line()
+        warm_up()
 
 
 def _build_command_line() -> None:
