@@ -295,6 +295,10 @@ class _TaskRun:
             elif self._is_too_fine(reply, plan):
                 why = self._words("workflow.too_fine")
                 plan = one_step_plan(self._task, why, self._words)
+            if reply.result.writes_calls:
+                # A small model answers beside its steps, before anything is done.
+                nodes = tuple(replace(node, own_session=True) for node in plan.nodes)
+                plan = replace(plan, nodes=nodes)
             risk_words = self._deps.step_approvals.rules.words
             plan = defer_first_questions(plan, prompt, risk_words)
             # Its steps share the session that contains the task and the plan.

@@ -52,6 +52,19 @@ async def test_a_short_task_of_a_model_that_writes_its_calls_runs_as_one_step(
         assert first.history
 
 
+async def test_no_step_of_a_model_that_writes_its_calls_reads_what_the_plan_promised(
+    tmp_path: Path,
+) -> None:
+    steps = [PlanStep(title="Count them")]
+    promise = PlanAnswer(plan="As asked.", steps=steps, answer="There are ten.")
+    backend = FakeBackend(on_plan=lambda: promise, writes_calls=True)
+    async with run_engine(tmp_path, backend) as world:
+        await world.until(await world.create_task(TASK), TaskStatus.COMPLETED)
+
+    assert backend.started_steps == ["Count them"]
+    assert not backend.requests[1].history
+
+
 async def test_a_worker_is_not_told_of_an_outage_of_its_model(tmp_path: Path) -> None:
     """A small model takes it for its own error, and reports that it cannot go on."""
     answers = iter(
