@@ -25,7 +25,7 @@ def check_usable(settings: Settings) -> None:
     build_search(settings)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LiveSettings:
     """The parts that follow changed settings while the program runs; channels follow apart."""
 

@@ -63,7 +63,7 @@ class SettingsReloader:
     name = "settings"
 
     in_force: Settings
-    appliers: Mapping[str, SettingApplier]
+    appliers: Mapping[str, SettingApplier] = field(repr=False)
     check_usable: Callable[[Settings], None]
     owners: OwnerCardSender
     now: Callable[[], datetime]

@@ -1,4 +1,4 @@
-"""What a person does not want remembered."""
+"""Records of what a person does not want remembered."""
 
 from __future__ import annotations
 

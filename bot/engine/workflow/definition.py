@@ -466,6 +466,8 @@ def dump_workflow(workflow: Workflow) -> dict[str, Any]:
             del node["output"]
         if not any(value is not None for value in node["limits"].values()):
             del node["limits"]
+        if not node["own_session"]:
+            del node["own_session"]
     if dumped["source"] is None:
         del dumped["source"]
     return dumped
