@@ -119,7 +119,8 @@ async def test_older_messages_come_above_and_the_reader_stays_where_they_are(
     await world.start()
     await expect(cards).to_have_count(100)
     await expect(older).to_be_visible()
-    assert visitor.console_errors == []
+    # While nobody answers, the page asks in vain.
+    assert all("ERR_CONNECTION_REFUSED" in each for each in visitor.console_errors)
     await visitor.context.close()
 
 
