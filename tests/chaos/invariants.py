@@ -179,10 +179,14 @@ def _endings(told: FinishedRun) -> Iterator[str]:
 
 
 def _answers(told: FinishedRun) -> Iterator[str]:
-    """Every message is there once and has one answer: its own, or the card of its task."""
+    """Every message is there once and has one answer: its own, that of the message it was joined
+    to, or the card of its task."""
+    # A file's row, without a text of its own, has none.
+    has_text = "outcome LIKE 'joined %' AND trim(json_extract(incoming, '$.text')) <> ''"
+    answered = f"CASE WHEN {has_text} THEN CAST(substr(outcome, 8) AS INTEGER) ELSE id END"
     heard = [
         (number, json.loads(incoming) if isinstance(incoming, str) else incoming, chat)
-        for number, incoming, chat in told.rows("SELECT id, incoming, chat_id FROM inbox")
+        for number, incoming, chat in told.rows(f"SELECT {answered}, incoming, chat_id FROM inbox")
     ]
     messages = [each for each in heard if each[1]["kind"] == "message"]
     people = [each for each in messages if not each[1].get("told")]
