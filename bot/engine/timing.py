@@ -341,6 +341,11 @@ class DueTimer:
             await source.run_due()
             due = await source.next_due()
             delay = None if due is None else min(LONGEST_WAIT, max(timedelta(), due - self._now()))
+        except asyncio.CancelledError:
+            if self._scheduler is None or self._scheduler.running:
+                raise
+            # APScheduler ends what runs when the program stops, and would log that as a fault.
+            return
         except StoreUnavailable as error:
             log.warning("%s: what is due cannot be looked up now: %s", name, error)
             delay = timedelta(seconds=STORE_RETRY_SECONDS)

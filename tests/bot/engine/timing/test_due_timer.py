@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+
+import pytest
 
 from storage.errors import StoreUnavailable
 from tests.due_timer import run_timer
@@ -105,3 +109,21 @@ async def test_the_clock_that_a_source_goes_by_decides_not_the_machines() -> Non
         await wait_until(lambda: later.runs and due.runs > 100)
 
     assert later.runs == 1
+
+
+async def test_a_source_that_runs_as_the_program_stops_is_no_fault(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Slow(FakeSource):
+        async def run_due(self) -> None:
+            self.runs += 1
+            await asyncio.Event().wait()
+
+    source = Slow(now())
+    async with run_timer(source, now=now):
+        await wait_until(lambda: source.runs == 1)
+    # The scheduler ends it in a later turn of the loop, and logs in one after that.
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+    assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
