@@ -85,8 +85,8 @@ async def _notes(boss: ScriptedUser) -> None:
     await says("From now on the garden has its pond")
     await says("From now on the garden has its shed too")
     for turn in ("first", "second", "third"):
-        await says(f"I write the {turn} letter in vim", jobs_more=0)
-    await says("I write the fourth letter in vim")
+        await says(f"I edit everything, also the {turn} letter, in vim", jobs_more=0)
+    await says("I edit everything, also the fourth letter, in vim")
     await says("No, that's wrong, the harbour desk should be on 9191")
     await boss.channel.send_message("Which port does the desk of the harbour use?")
     await boss.wait_for_row("SELECT 1 FROM memory_uses WHERE confirmed_at IS NOT NULL")
@@ -110,17 +110,18 @@ def _noted(home: Path) -> Iterable[str]:
     }
     yield from differs(home, wanted, gone=[_PEANUTS, _POND, _SHED])
     sauna = "SELECT kind, state FROM memories WHERE text = ? ORDER BY state"
-    if (found := rows(home, sauna, _SAUNA)) != [("profile", "active"), ("longterm", "rejected")]:
+    # Dropped, and with it the fact below.
+    if (found := rows(home, sauna, _SAUNA)) != [("longterm", "rejected")]:
         yield f"{_SAUNA} is {found}"
     cells = "SELECT count(*) FROM memories WHERE kind = 'cell'"
-    # Two of them went with the peanuts.
+    # Two went with the peanuts, two with the sauna.
     # A message may be put aside after its turn was kept, and is then said again.
     aside = rows(home, "SELECT count(*) FROM inbox WHERE state = 'failed'")[0][0]
     if not _CELLS <= (cell_count := rows(home, cells)[0][0]) <= _CELLS + aside:
         yield f"{cell_count} turns are kept, not {_CELLS}"
 
 
-_CELLS = 16
+_CELLS = 14
 
 
 def differs(

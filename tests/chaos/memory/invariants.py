@@ -51,9 +51,12 @@ def _doubles(rows: Rows) -> Iterator[str]:
 
 
 def _buried(rows: Rows) -> Iterator[str]:
-    """Forgotten entries have not come back."""
+    """Forgotten entries have not come back. A dropped candidate stays, so that it is not proposed
+    again."""
     join = "JOIN memory_tombstones t ON t.scope = m.scope AND t.hash = m.hash"
-    for number, text in rows(f"SELECT m.id, m.text FROM memories m {join}"):
+    for number, text in rows(
+        f"SELECT m.id, m.text FROM memories m {join} WHERE m.state <> 'rejected'"
+    ):
         yield f"{number} was forgotten and is back: {text!r}"
 
 
