@@ -29,7 +29,7 @@ from storage.account_schema import account_links
 from storage.approvals import NewApproval, add_approval, newest_approval_of_subject
 from storage.db import Database, Transaction, record_from, records_from, row_from
 from storage.errors import ConcurrentUpdate, NotFound, TooManyAttempts, WrongState
-from storage.ids import IdGenerator
+from storage.ids import IdGenerator, normalize_code
 from storage.key_value import KeyValueStore
 from storage.memory.linked_memories import LinkedMemoryRepo
 from storage.messages.chats import chat_from_row
@@ -374,9 +374,7 @@ class AccountLinkRepo:
 
 
 def _hash_code(code: str) -> str:
-    """Case, spaces and dashes do not count."""
-    typed = "".join(char for char in code.upper() if char.isalnum())
-    return hashlib.sha256(typed.encode()).hexdigest()
+    return hashlib.sha256(normalize_code(code).encode()).hexdigest()
 
 
 def _outranks(one: Member, other: Member) -> bool:

@@ -48,6 +48,11 @@ class IdGenerator:
         return self(PAIRING_CODE_LENGTH).upper()
 
 
+def normalize_code(typed: str) -> str:
+    """A code of `pairing_code` as a person typed it: case, spaces and dashes do not count."""
+    return "".join(char for char in typed.upper() if char.isalnum())
+
+
 def parse_id_prefix(noun: str, prefix: str) -> str:
     """An id or the beginning of one as a person typed it. Raises NotFound if it cannot be one."""
     wanted = prefix.strip().lower()

@@ -13,7 +13,7 @@ from storage.account_schema import account_links
 from storage.approvals import NewApproval, add_approval, newest_approval_of_subject
 from storage.db import Database, Transaction, record_from, row_from
 from storage.errors import NotFound, TooManyAttempts
-from storage.ids import IdGenerator
+from storage.ids import IdGenerator, normalize_code
 from storage.key_value import KeyValueStore
 from storage.messages.chats import ChatRepo
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
@@ -365,7 +365,7 @@ class PairingRepo:
     async def find(self, code: str, *, now: datetime) -> PairingRequest:
         """Case, spaces and dashes are ignored. NotFound if unknown, decided or expired;
         TooManyAttempts, a NotFound, after five wrong codes within an hour by anyone."""
-        wanted = "".join(char for char in code.upper() if char.isalnum())
+        wanted = normalize_code(code)
         async with self.db.read() as view:
             stored = await self.key_values.read(view, _WRONG_CODES_KEY)
             misses = recent_times(stored, WRONG_CODE_WINDOW, now)

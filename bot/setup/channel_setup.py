@@ -22,7 +22,7 @@ from bot.transports.quota import MonthlyQuota
 from handlers.errors import UserError
 from storage.db import Database
 from storage.errors import NotFound
-from storage.ids import IdGenerator
+from storage.ids import IdGenerator, normalize_code
 from storage.key_value import KeyValueStore
 from storage.messages.chats import ChatRepo
 from storage.people import PeopleRepo
@@ -164,7 +164,7 @@ class ChannelSetupService:
         stored = await self.key_values.get(key)
         if not stored or not await self._is_open(place.channel, stored, now):
             return False
-        given = "".join(each for each in code.upper() if each.isalnum())
+        given = normalize_code(code)
         async with self.db.write() as tx:
             stored = await self.key_values.read(tx, key)
             if not hmac.compare_digest(given.encode(), str(stored["code"]).encode()):
