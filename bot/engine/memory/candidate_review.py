@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from bot.engine.memory.change_feed import MemoryChangeFeed
+from bot.engine.memory.change_feed import DeferredPublisher, MemoryChangeFeed
 from bot.engine.memory.promotion import QualityCounts, QualityMetrics, supersede
 from bot.engine.memory.worker_proposals import is_worker_note
 from cards import formats
@@ -50,21 +50,14 @@ _REVIEW_KEYS = frozenset({ASKED_KEY, ASK_AGAIN_KEY, OFFERED_TO_KEY})
 
 
 @dataclass(slots=True, kw_only=True)
-class CandidateReview:
+class CandidateReview(DeferredPublisher):
     """Applies decisions on candidates in the caller's transaction, after the caller has checked
     permissions."""
 
     entries: MemoryEntryRepo
     cells: CellRepo
     quality: QualityMetrics
-    feed: MemoryChangeFeed
     now: Callable[[], datetime]
-    _changed_scopes: set[MemoryScope] = field(default_factory=set, init=False)
-
-    def publish_changes(self) -> None:
-        """Call this after a decision is committed."""
-        scopes, self._changed_scopes = self._changed_scopes, set()
-        self.feed.publish(*scopes)
 
     async def apply_approval(self, tx: Transaction, approval: Approval) -> None:
         """Confirm or reject every candidate that is still open; an expired request leaves them

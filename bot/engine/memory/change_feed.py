@@ -30,6 +30,19 @@ class MemoryChangeFeed:
         return listener
 
 
+@dataclass(slots=True, kw_only=True)
+class DeferredPublisher:
+    """Collects the scopes that a caller's transaction changes, for after its commit."""
+
+    feed: MemoryChangeFeed
+    _changed_scopes: set[MemoryScope] = field(default_factory=set, init=False)
+
+    def publish_changes(self) -> None:
+        """Call this after the transaction is committed."""
+        scopes, self._changed_scopes = self._changed_scopes, set()
+        self.feed.publish(*scopes)
+
+
 class MemoryChangeSubscription:
     def __init__(self) -> None:
         self._pending: set[MemoryScope] = set()

@@ -8,11 +8,11 @@ import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from bot.engine.memory.access import MemoryReader
-from bot.engine.memory.change_feed import MemoryChangeFeed
+from bot.engine.memory.change_feed import DeferredPublisher, MemoryChangeFeed
 from bot.engine.memory.noise_filter import NoiseKind, classify_fact_noise, to_storable_text
 from bot.engine.memory.promotion import QualityCounts, QualityMetrics
 from cards.formats import single_line, strip_invisible
@@ -270,19 +270,12 @@ class WorkerProposals:
 
 
 @dataclass(slots=True, kw_only=True)
-class PageEditDecisions:
+class PageEditDecisions(DeferredPublisher):
     """Applies a yes in the transaction that records it."""
 
     entries: MemoryEntryRepo
     cells: CellRepo
-    feed: MemoryChangeFeed
     now: Callable[[], datetime]
-    _changed_scopes: set[MemoryScope] = field(default_factory=set, init=False)
-
-    def publish_changes(self) -> None:
-        """Call this after a decision is committed."""
-        scopes, self._changed_scopes = self._changed_scopes, set()
-        self.feed.publish(*scopes)
 
     async def apply_approval(self, tx: Transaction, approval: Approval) -> None:
         """Raises ConcurrentUpdate if the section is not as it was shown any more."""
