@@ -49,7 +49,7 @@ class FileProblems:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RequestedFiles:
+class RequestCheck:
     """The request of `text` in a workspace, whose files `sound` could be parsed before; `values`
     marks those in which it is to change a value. Without `since`, when it was asked, it is
     not known what is unchanged."""
@@ -61,7 +61,7 @@ class RequestedFiles:
     values: Mapping[str, tuple[int, int, str]] = field(default_factory=dict)
 
     @classmethod
-    async def before(cls, workspace: Path, text: str, *, since: datetime | None) -> RequestedFiles:
+    async def before(cls, workspace: Path, text: str, *, since: datetime | None) -> RequestCheck:
         """Look at the workspace before anybody works in it."""
         sound = await asyncio.to_thread(SyntaxScanner().find_sound, workspace, text)
         values = await asyncio.to_thread(mark_files, workspace, [text])

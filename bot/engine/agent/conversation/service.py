@@ -71,7 +71,7 @@ from storage.records.workers import ModelSession
 from storage.sessions import SessionRepo, chat_session_key
 
 if TYPE_CHECKING:
-    from bot.engine.agent.request_check import RequestedFiles
+    from bot.engine.agent.request_check import RequestCheck
 
 _PROPOSAL_SCHEMA: Mapping[str, Any] = object_schema(
     "title",
@@ -573,16 +573,16 @@ def _answer_notes(
 
 async def _look_at_files(
     question: ChatQuestion, session: ModelSession, workspace: Path, begun: datetime
-) -> RequestedFiles:
+) -> RequestCheck:
     goes_on = question.is_continuation or can_resume(session, _turn_key(question))
     since = None if goes_on else begun
-    from bot.engine.agent.request_check import RequestedFiles  # many patterns: on first use
+    from bot.engine.agent.request_check import RequestCheck  # many patterns: on first use
 
-    return await RequestedFiles.before(workspace, question.text, since=since)
+    return await RequestCheck.before(workspace, question.text, since=since)
 
 
 async def _file_notes(
-    reply: ModelReply, shown: AnswerSoFar, requested: RequestedFiles
+    reply: ModelReply, shown: AnswerSoFar, requested: RequestCheck
 ) -> tuple[str, ...]:
     """Say which files an answer was to write and did not, unless it goes on later."""
     if reply.result.suspended or shown.proposals:

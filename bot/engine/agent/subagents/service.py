@@ -33,7 +33,7 @@ from storage.subagents import SubagentRepo
 from storage.tools import ToolCallRepo, cut_off_session_calls
 
 if TYPE_CHECKING:
-    from bot.engine.agent.request_check import RequestedFiles
+    from bot.engine.agent.request_check import RequestCheck
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +151,7 @@ class _InterruptedAfterChange(Exception):
 
 
 class SubagentRun:
-    _requested: RequestedFiles
+    _requested: RequestCheck
 
     def __init__(self, deps: SubagentDeps, helper: Subagent, language: Language) -> None:
         self._deps = deps
@@ -182,7 +182,7 @@ class SubagentRun:
 
     async def _work(self) -> None:
         # Imported on first use: its many patterns cost the start.
-        from bot.engine.agent.request_check import RequestedFiles
+        from bot.engine.agent.request_check import RequestCheck
 
         deps, helper = self._deps, self._helper
         workspace = await deps.parents.workspace(helper)
@@ -191,7 +191,7 @@ class SubagentRun:
                 return
             team = await self._create_team()
             worker = await team.assign_lead(helper.persona)
-            self._requested = await RequestedFiles.before(
+            self._requested = await RequestCheck.before(
                 workspace, helper.prompt, since=helper.created_at
             )
             if not await self._mark_started(worker):

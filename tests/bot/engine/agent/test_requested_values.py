@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.agent.request_check import RequestedFiles
+from bot.engine.agent.request_check import RequestCheck
 from bot.engine.agent.requested_values import find_value_changes, find_wrong_values, mark_files
 from cards.catalog import catalog_for
 from storage.records.people import Language
@@ -82,7 +82,7 @@ def test_where_the_old_value_does_not_stand_nothing_is_judged(tmp_path: Path) ->
 
 async def test_an_answer_in_a_chat_is_checked_too(tmp_path: Path) -> None:
     (tmp_path / "settings.ini").write_text(SETTINGS)
-    asked = await RequestedFiles.before(tmp_path, ASKED, since=None)
+    asked = await RequestCheck.before(tmp_path, ASKED, since=None)
 
     (tmp_path / "settings.ini").write_text(SETTINGS.replace(" 8080", " 8081"))
 
