@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import DatabaseError
 
-from storage import schema, web_schema
+from storage import bitable_schema, schema, web_schema
 from storage.account_schema import account_links
 from storage.backup_archive import (
     DATABASE,
@@ -118,12 +118,22 @@ def settle_restored(
             tx.execute(sa.delete(web_schema.web_keys))
             usable = [AccountLinkState.OPEN.value, AccountLinkState.ASKED.value]
             tx.execute(sa.delete(account_links).where(account_links.c.state.in_(usable)))
+            _settle_bitable(tx)
             marks = schema.marks
             tx.execute(sa.delete(marks).where(marks.c.name == _MARK))
             tx.execute(sa.insert(marks).values(name=_MARK, value=_dump(record)))
     finally:
         engine.dispose()
     return record
+
+
+def _settle_bitable(tx: sa.Connection) -> None:
+    """Rows made after the backup exist in the tables, but not in the store: they are looked for
+    before anything is made there."""
+    bases = bitable_schema.bitable_bases
+    for row in tx.execute(sa.select(bases.c.id, bases.c.progress)).all():
+        progress = {**row.progress, "needs_scan": True}
+        tx.execute(sa.update(bases).where(bases.c.id == row.id).values(progress=progress))
 
 
 def _settle_outbox(tx: sa.Connection, now: datetime) -> int:

@@ -15,6 +15,7 @@ from sqlalchemy import Engine, create_engine, event
 from storage import (  # noqa: F401 - add their tables to the metadata
     account_schema,
     autonomy_schema,
+    bitable_schema,
     memory_schema,
     web_schema,
 )

@@ -15,7 +15,7 @@ from bot.config.settings import RetentionSettings
 from bot.engine.llm.acp.agent_config import BUILT_IN_AGENTS
 from bot.engine.tasks.system_status import measure_disk_use
 from bot.engine.upkeep import RetentionService
-from storage import account_schema, autonomy_schema, web_schema  # noqa: F401 - add their tables
+from storage import account_schema, autonomy_schema, bitable_schema, web_schema  # noqa: F401 - add their tables
 from storage.db import Database
 from storage.records.tasks import Task
 from storage.retention import RetentionRepo
@@ -305,6 +305,7 @@ BOUNDED = {
     "memory's own decay": {
         *("memories", "memory_postings", "memory_blocks", "memory_vectors", "memory_links")
     },
+    "a row for each of a table, which holds 20,000": {"bitable_bases", "bitable_rows"},
     "what was forgotten stays forgotten": {"memory_tombstones"},
 }
 
