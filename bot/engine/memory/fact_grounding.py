@@ -52,7 +52,7 @@ def check_grounding(
     best_cell, best = max(
         said, key=lambda pair: len(words & canonical_terms(pair[1])), default=(cells[0], "")
     )
-    known = {term for _, each in said for term in canonical_terms(each)}
+    known = {term for _, each in said for term in _terms_with_plain_units(each)}
     shared = words & known
     doubt = _find_doubt(text, words, shared, said, zone, of_work=of_work)
     if doubt is None and not of_work:
@@ -123,8 +123,13 @@ def _telling_terms(text: str, cells: Sequence[MemoryEntry]) -> set[str]:
     plain = _COMMON_WORDS.sub(" ", text)
     for mention in reversed(find_dates(plain, date.min)):
         plain = f"{plain[: mention.start]} {plain[mention.end :]}"
-    terms = canonical_terms(_NUMBER.sub(" ", plain)) - speakers
+    terms = canonical_terms(_FREE_NUMBER.sub(" ", plain)) - speakers
     return {each for each in terms if each.isascii() or len(each) == 1}
+
+
+def _terms_with_plain_units(text: str) -> frozenset[str]:
+    """The words of `text`, those stuck to a number ("15km") also without it."""
+    return canonical_terms(text) | canonical_terms(_FREE_NUMBER.sub(" ", text))
 
 
 def _numbers_were_said(
@@ -162,16 +167,17 @@ def _plain_number(word: str) -> str:
 
 
 def _names(text: str) -> Iterator[str]:
-    """Words that only a name is written like: with a capital inside a sentence, or Latin letters
-    inside Chinese."""
+    """Words that only a name is written like: with a capital inside a sentence, Latin letters
+    inside Chinese, or letters with a number behind them."""
     for found in _NAME.finditer(text):
         if _NO_NAMES.fullmatch(found[0]) is None:
             yield found[0]
 
 
 def _is_named(name: str, whole: str, said: Sequence[tuple[MemoryEntry, str]]) -> bool:
-    folded = name.casefold()
-    if folded in whole.casefold() or any(folded in cell.sender.casefold() for cell, _ in said):
+    sources = [whole, *(cell.sender for cell, _ in said)]
+    joined = [each.casefold().translate(_NAME_JOINTS) for each in (name, *sources)]
+    if any(joined[0] in each for each in joined[1:]):
         return True
     terms = canonical_terms(name)
     return bool(terms) and terms <= canonical_terms(whole)
@@ -195,7 +201,12 @@ _NUMBER = re.compile(
     r"|fifty|hundred)\b|[两二三四五六七八九十](?=[个只位年月岁天周小条口本辆间套])",
     re.IGNORECASE,
 )
-_NAME = re.compile(r"(?<=[\w,;] )[A-Z][\w'’-]+|(?<=[\u3400-\u9fff])[A-Za-z][\w.+-]{2,}")
+# Digits behind a letter belong to a name: "web01", "iPhone15".
+_FREE_NUMBER = re.compile(rf"(?<![A-Za-z\d])(?:{_NUMBER.pattern})", re.IGNORECASE)
+_NAME = re.compile(
+    r"(?<=[\w,;] )[A-Z][\w'’-]+|(?<=[\u3400-\u9fff])[A-Za-z][\w.+-]{2,}|\b[A-Za-z]+\d[\w.+-]*"
+)
+_NAME_JOINTS = str.maketrans("", "", " -")
 _NO_NAMES = re.compile(
     r"(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|may|june|july|august"
     r"|september|october|november|december|boss|user|english|chinese|i",

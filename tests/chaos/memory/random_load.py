@@ -164,7 +164,7 @@ async def _live(channel: ChannelClient, home: Path, load: MemoryLoad, boss: Memo
                 while (said and not rows(home, _ANSWERED, said)) or channel.count_unacknowledged():
                     await asyncio.sleep(_LOOK_EVERY)
                 boss.told.add(_noted(number))
-                said = f"From now on: item{number} has its own shelf{number}"
+                said = f"From now on: {_noted(number)}"
                 await channel.send_message(said)
             case 2:
                 boss.written.add(f"note {number} by hand")

@@ -15,6 +15,9 @@ PREFERENCES, PROFILE, ENTITIES = (
 )
 
 GROUNDED = [
+    ("From now on: item0 has shelf0 of hall0", "item0 has shelf0 of hall0"),
+    ("the backups go from web01 to nas2", "Backups go from web01 to nas2"),
+    ("I run 15km every Sunday", "Runs 15 km on Sundays"),
     ("I always drink green tea in the morning, never coffee.", "Drinks green tea in the morning"),
     ("I always drink green tea in the morning.", "The user prefers green tea in the mornings"),
     ("My sister Anna moved to Lisbon last year", "Anna, the user's sister, lives in Lisbon"),
@@ -44,6 +47,7 @@ GROUNDED = [
 ]
 
 INVENTED = [
+    ("the backups go from web01 to nas2", "Backups go from web02 to nas2"),
     # Nothing of it, or only a part, was said.
     ("Can you sort this list for me?", "Prefers dark chocolate"),
     ("I drink tea", "Drinks tea and plays the violin in an orchestra"),
