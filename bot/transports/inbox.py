@@ -186,8 +186,10 @@ class InboxService:
         row, settings = await self._store(cleaned, dedupe, state)
         if row is None:
             return None
-        if state is InboxState.HELD:
+        if state is InboxState.HELD or isinstance(incoming, IncomingChatOpen):
+            # An open chat gets what it was closed to, also if there is no answer.
             self.courier.wake()
+        if state is InboxState.HELD:
             return row.id
         self._track_fragments(row.incoming)
         if self._queues.is_closed:

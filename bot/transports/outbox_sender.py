@@ -25,7 +25,12 @@ from cards.model import Card, TextBlock
 from storage.db import STORE_RETRY_SECONDS, Database, retry_until_stored
 from storage.errors import StoreUnavailable
 from storage.messages.outbox import DeliveryAttempt, NextDelivery, OutboxRepo
-from storage.records.messages import DeliveryUrgency, MessagePlacement, OutboxId
+from storage.records.messages import (
+    UNREACHABLE_ERROR,
+    DeliveryUrgency,
+    MessagePlacement,
+    OutboxId,
+)
 from storage.records.people import Channel, Chat, Language
 
 log = logging.getLogger(__name__)
@@ -177,7 +182,7 @@ class ChannelSender:
                 )
             case ports.ChatUnreachable():
                 await self._write_until_stored(lambda: self.on_chat_closed(tried))
-                await self._give_up(tried, f"unreachable: {error}")
+                await self._give_up(tried, f"{UNREACHABLE_ERROR}: {error}")
             case ports.PlatformUnavailable() | ports.DeliveryUncertain():
                 self._count_failure()
                 doubt = isinstance(error, ports.DeliveryUncertain)

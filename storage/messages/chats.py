@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, bindparam, exists, insert, literal, select, update
+from sqlalchemy import Row, bindparam, exists, insert, literal, or_, select, update
 
 from storage.db import Database, Transaction, record_from, row_from
 from storage.errors import NotFound
 from storage.ids import IdGenerator
-from storage.records.messages import ChatAddress, MessageSender, OutboxState
+from storage.records.messages import (
+    UNREACHABLE_ERROR,
+    ChatAddress,
+    MessageSender,
+    OutboxState,
+)
 from storage.records.people import (
     Channel,
     Chat,
@@ -97,9 +102,27 @@ _GIVE_ADDRESS = (
     .values(external_id=bindparam("address"))
 )
 
+# What was given up as the chat was closed is sent when its person opens it, unless it is older.
+_MAX_UNREAD_AGE = timedelta(days=30)
+# A delivery in progress is told by its `attempts` that the chat was opened meanwhile.
 _SEND_AGAIN = (
     update(outbox)
-    .where(outbox.c.chat_id == bindparam("to_chat"), outbox.c.state == OutboxState.DEAD.value)
+    .where(
+        outbox.c.state.in_([OutboxState.DEAD.value, OutboxState.QUEUED.value]),
+        outbox.c.due_at >= bindparam("since"),
+        outbox.c.attempts > 0,
+        or_(
+            outbox.c.state == OutboxState.QUEUED.value,
+            outbox.c.error.startswith(UNREACHABLE_ERROR),
+        ),
+        outbox.c.chat_id.in_(
+            select(chats.c.id).where(
+                chats.c.channel == bindparam("at_channel"),
+                chats.c.external_id == bindparam("at_chat"),
+                chats.c.kind == ChatKind.PRIVATE.value,
+            )
+        ),
+    )
     .values(state=OutboxState.QUEUED.value, attempts=0, due_at=bindparam("at"))
 )
 
@@ -141,12 +164,13 @@ class ChatRepo:
         self, tx: Transaction, address: ChatAddress, sender: MessageSender, now: datetime
     ) -> Chat:
         """The chat at this address, created if missing; updates its title, kind and private
-        partner. A private chat that was opened under its partner's account gets its address, and
-        what could not be sent to the account is tried again."""
+        partner. A private chat that was opened under its partner's account gets its address. What
+        was given up because a private chat was closed to us is sent again if its partner has
+        access: wake the outbox after the commit."""
         facts = _address_values(address) | {"who": sender.external_id}
         row = (await tx.execute(_WITH_SENDER, facts)).one_or_none()
         if row is None and address.kind is ChatKind.PRIVATE:
-            row = await self._give_address(tx, address, sender, now)
+            row = await self._give_address(tx, address, sender)
         if row is None:
             chat = await self._create(tx, address, now)
             row = (await tx.execute(_WITH_SENDER, facts)).one()
@@ -155,6 +179,8 @@ class ChatRepo:
         partner = None
         if address.kind is ChatKind.PRIVATE:
             partner = await _sender_person(tx, row, sender)
+        if partner is not None:
+            await _send_again(tx, address, now)
         seen = replace(
             chat,
             kind=address.kind,
@@ -198,15 +224,12 @@ class ChatRepo:
         await tx.execute(_SET_PARTNER, facts)
 
     async def _give_address(
-        self, tx: Transaction, address: ChatAddress, sender: MessageSender, now: datetime
+        self, tx: Transaction, address: ChatAddress, sender: MessageSender
     ) -> Row[Any] | None:
         who = {"who": sender.external_id}
         at = {"at_channel": address.channel.value, "in_thread": address.thread}
-        given = await tx.execute(_GIVE_ADDRESS, at | who | {"address": address.chat})
-        row = (await tx.execute(_WITH_SENDER, _address_values(address) | who)).one_or_none()
-        if row is not None and given.rowcount:
-            await tx.execute(_SEND_AGAIN, {"to_chat": row.id, "at": now})
-        return row
+        await tx.execute(_GIVE_ADDRESS, at | who | {"address": address.chat})
+        return (await tx.execute(_WITH_SENDER, _address_values(address) | who)).one_or_none()
 
     async def _create(self, tx: Transaction, place: ChatAddress, now: datetime) -> Chat:
         chat = Chat(
@@ -228,6 +251,11 @@ async def _sender_person(tx: Transaction, row: Row[Any], sender: MessageSender) 
     if row.partner and sender.name and row.partner_name == sender.external_id:
         await tx.execute(update(people).where(people.c.id == row.partner).values(name=sender.name))
     return PersonId(row.partner) if row.partner else None
+
+
+async def _send_again(tx: Transaction, address: ChatAddress, now: datetime) -> None:
+    facts = {"at_channel": address.channel.value, "at_chat": address.chat}
+    await tx.execute(_SEND_AGAIN, facts | {"at": now, "since": now - _MAX_UNREAD_AGE})
 
 
 def _address_values(address: ChatAddress) -> dict[str, str]:

@@ -12,10 +12,8 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
-    exists,
     func,
     insert,
-    literal,
     or_,
     select,
     update,
@@ -164,14 +162,12 @@ _RETRY_NOW = (
     .values(due_at=bindparam("now", type_=outbox.c.due_at.type))
 )
 
-# A chat that was given its address while the old one refused the message gets it there.
-_HAS_MOVED = exists(
-    select(literal(1)).where(
-        chats.c.id == outbox.c.chat_id, chats.c.external_id != bindparam("address")
-    )
-)
+# A person who opened the chat while it refused the message has had its attempts begin anew.
 _MARK_DEAD = _UPDATE.where(outbox.c.revision == bindparam("tried")).values(
-    state=case((_HAS_MOVED, OutboxState.QUEUED.value), else_=OutboxState.DEAD.value),
+    state=case(
+        (outbox.c.attempts == bindparam("attempted"), OutboxState.DEAD.value),
+        else_=OutboxState.QUEUED.value,
+    ),
     tried_revision=0,
     error=bindparam("why"),
 )
@@ -450,11 +446,12 @@ class OutboxRepo:
             await tx.execute(_RETRY_NOW, {"channel": channel.value, "now": now})
 
     async def mark_dead(self, attempt: DeliveryAttempt, *, error: str) -> None:
-        """Give up on this revision, unless its chat has another address by now. A newer one is
+        """Give up on this revision, unless its person opened the chat meanwhile. A newer one is
         tried again."""
-        facts = {"which": attempt.row.id, "tried": attempt.row.revision, "why": error}
+        row = attempt.row
+        facts = {"which": row.id, "tried": row.revision, "attempted": row.attempts, "why": error}
         async with self._db.write() as tx:
-            await tx.execute(_MARK_DEAD, facts | {"address": attempt.chat.external_id})
+            await tx.execute(_MARK_DEAD, facts)
 
 
 async def _keep_adopted(

@@ -158,6 +158,10 @@ class OutboxState(StrEnum):
     DEAD = "dead"
 
 
+UNREACHABLE_ERROR = "unreachable"
+"""Begins the error of a message that was given up because its chat was closed to us."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedEvent:
     """An incoming event and how far its answer got. `answer` is the state of the card that answers

@@ -51,7 +51,11 @@ async def test_a_changed_token_is_used_at_once_and_what_waited_is_sent_by_it(
             telegram.world.token = SECOND
             telegram.restore_token()
             waited = not [m for m in chat.from_bot if "Task finished" in m.text]
+            del telegram.world.chats[boss.id]  # Nobody has opened a chat with the other bot.
             write_settings(SECOND)
+            await telegram.wait_for_call("sendMessage", lambda call: call.status == 403)
+            chat = telegram.private_chat(boss)
+            await boss.says(chat, "/start")
             await chat.wait_for(lambda m: m.from_bot and "Task finished" in m.text)
             await boss.says(chat, "/status")
             await chat.wait_for(lambda m: m.from_bot and "Slots" in m.text)

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from tests.emulators.telegram.chats import TelegramMessage
-from tests.emulators.telegram.errors import forbidden
+from tests.emulators.telegram.errors import bad_request
 from tests.emulators.telegram.faults import RefusalFault
 from tests.journeys.platform_world import PlatformWorld, platform_world
 from tests.waiting import wait_until
@@ -79,13 +79,16 @@ async def test_a_broken_file_is_told_once_looked_into_and_its_end_is_told(
     assert "– now" not in await world.ask("/self history")
 
 
-async def test_what_was_given_up_is_sent_again_once_the_chat_is_back(world: PlatformWorld) -> None:
+async def test_what_was_given_up_is_sent_again_once_the_platform_takes_it(
+    world: PlatformWorld,
+) -> None:
     boss, chat, home = world.telegram_owner, world.telegram_chat, world.program.home
-    blocked = RefusalFault(error=forbidden("bot was blocked by the user"))
-    world.telegram.inject_fault("sendMessage", blocked)
+    refusal = bad_request("this message cannot be sent")
+    for _ in ("the card", "its plain text"):
+        world.telegram.inject_fault("sendMessage", RefusalFault(error=refusal))
     await boss.says(chat, "/cost")
     await wait_until(lambda: count_dead(home) >= 1)
-    # This answer shows that the chat is back.
+    # This answer shows that messages are taken again.
     await world.ask("/self history")
 
     await boss.says(chat, "/self check")

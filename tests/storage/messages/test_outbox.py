@@ -12,10 +12,18 @@ from hypothesis import strategies as st
 
 from storage.errors import StoreUnavailable
 from storage.messages.outbox import DeliveryAttempt, OutgoingCard
-from storage.records.messages import ChatAddress, DeliveryUrgency, MessagePlacement, OutboxId
-from storage.records.people import Channel, ChatKind
+from storage.records.messages import (
+    UNREACHABLE_ERROR,
+    ChatAddress,
+    DeliveryUrgency,
+    MessagePlacement,
+    OutboxId,
+)
+from storage.records.people import Channel, Chat, ChatKind
 from tests.migrated_database import open_database
 from tests.storage.message_store import MessageStore, group, place, sender
+
+CLOSED = f"{UNREACHABLE_ERROR}: the chat is closed"
 
 
 async def begin(room: MessageStore, outbox_id: OutboxId) -> DeliveryAttempt:
@@ -307,15 +315,64 @@ async def test_giving_up_an_old_revision_spares_a_newer_one(room: MessageStore) 
 
 async def test_giving_up_an_old_address_spares_the_new_one(room: MessageStore) -> None:
     account = sender("ou_1")
+    await room.person("ou_1", channel=Channel.FEISHU)
     unopened = ChatAddress(channel=Channel.FEISHU, chat="ou_1", kind=ChatKind.PRIVATE)
     chat = await room.chat(unopened, account)
     posted = await room.put(chat, "one")
     tried = await begin(room, posted.id)
     await room.chat(replace(unopened, chat="oc_1"), account)
 
-    await room.outbox.mark_dead(tried, error="out of reach")
+    await room.outbox.mark_dead(tried, error=CLOSED)
 
     assert (await begin(room, posted.id)).chat.external_id == "oc_1"
+
+
+async def give_up(room: MessageStore, chat: Chat, error: str = CLOSED) -> OutboxId:
+    posted = await room.put(chat, "one")
+    await room.outbox.mark_dead(await begin(room, posted.id), error=error)
+    assert await heads(room) == []
+    return posted.id
+
+
+async def test_what_a_closed_chat_refused_is_due_when_its_person_opens_it(
+    room: MessageStore,
+) -> None:
+    await room.person()
+    given_up = await give_up(room, await room.chat(place(thread="7")))
+
+    room.advance(days=29)
+    await room.chat()
+
+    assert await heads(room) == [given_up]
+
+
+async def test_a_person_who_opens_the_chat_during_a_delivery_gets_it_again(
+    room: MessageStore,
+) -> None:
+    await room.person()
+    posted = await room.put(await room.chat(), "one")
+    tried = await begin(room, posted.id)
+    await room.chat()
+
+    await room.outbox.mark_dead(tried, error=CLOSED)
+
+    assert await heads(room) == [posted.id]
+
+
+@pytest.mark.parametrize(
+    ("who", "error", "days"), [("42", "refused", 0), ("", CLOSED, 0), ("42", CLOSED, 31)]
+)
+async def test_refused_and_old_messages_and_those_of_strangers_stay_given_up(
+    room: MessageStore, who: str, error: str, days: int
+) -> None:
+    if who:
+        await room.person(who)
+    await give_up(room, await room.chat(), error)
+
+    room.advance(days=days)
+    await room.chat()
+
+    assert await heads(room) == []
 
 
 async def test_a_card_is_found_by_the_message_that_shows_it(room: MessageStore) -> None:
