@@ -30,21 +30,11 @@ def guess_language(text: str) -> Language | None:
     return Language.ENGLISH if len(words) >= _MIN_WORDS else None
 
 
-def language_from_hint(hint: str) -> Language | None:
-    """The language of a platform's hint such as `zh-hans` or `en-GB`."""
-    match hint.casefold().replace("_", "-").partition("-")[0]:
-        case "zh":
-            return Language.CHINESE
-        case "en":
-            return Language.ENGLISH
-        case _:
-            return None
-
-
 async def language_of_chat(people: PeoplePort, chat: Chat) -> Language | None:
     """The language of the chat's reader; None if not known yet."""
     partner = await people.get(chat.person_id) if chat.person_id else None
-    return (partner.language if partner else None) or chat.settings.language
+    own = partner.language if partner else None
+    return own or chat.settings.language or chat.settings.client_language
 
 
 class ChatLanguageResolver:
@@ -79,8 +69,8 @@ class CardLanguageResolver:
 
 
 class TaskLanguageResolver:
-    """The language of a task's cards: `fixed` if given, otherwise the chat's, the creator's, or
-    that of the instruction."""
+    """The language of a task's cards: `fixed` if given, otherwise the chat's, the creator's, that
+    of the instruction, or of the creator's app."""
 
     def __init__(self, people: PeoplePort, fixed: Language | None) -> None:
         self._people = people
@@ -90,14 +80,15 @@ class TaskLanguageResolver:
         return await self.resolve(task.chat_id, task.created_by, task.instruction)
 
     async def resolve(self, chat_id: ChatId, person_id: PersonId, text: str) -> Language:
-        """For anything that a person has asked for in a chat, with this text."""
+        """For anything that a person has asked for in a chat, with this text, if any."""
         if self._fixed is not None:
             return self._fixed
-        chat = await self._people.get_chat(chat_id)
-        if chat.settings.language is not None:
-            return chat.settings.language
+        chosen = (await self._people.get_chat(chat_id)).settings
+        if chosen.language is not None:
+            return chosen.language
         person = await self._people.get(person_id)
-        return person.language or guess_language(text) or Language.ENGLISH
+        told = person.language or guess_language(text)
+        return told or chosen.client_language or Language.ENGLISH
 
 
 def _language_of_card(card: Card) -> Language | None:

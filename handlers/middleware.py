@@ -14,7 +14,7 @@ from cards import formats
 from cards.catalog import TextCatalog, catalog_for
 from cards.model import Card, CardTone, error_card, notice_card
 from handlers.errors import ActionForbidden, BackendFailure, UsageError, UserError
-from handlers.language import guess_language, language_from_hint
+from handlers.language import guess_language
 from handlers.ports import InterruptedMessage, PeoplePort
 from handlers.request import Reply
 from storage import errors
@@ -108,7 +108,7 @@ def identify_sender(
             fixed
             or (person.language if person else None)
             or guess
-            or language_from_hint(incoming.sender.language)
+            or Language.from_tag(incoming.sender.language)
             or fallback
         )
         return await call_next(replace(arrival, person=person, words=catalog_for(language)))

@@ -35,7 +35,7 @@ from handlers import (
 from handlers.chat import WaitingMessages
 from handlers.command_table import COMMANDS, refuse_misspelt
 from handlers.errors import UserError
-from handlers.language import guess_language, language_from_hint
+from handlers.language import guess_language
 from handlers.middleware import (
     MAX_TOAST,
     InboundEvent,
@@ -452,7 +452,7 @@ class Router:
 
     def _guess_catalog(self, incoming: Incoming) -> TextCatalog:
         text = incoming.text if isinstance(incoming, IncomingMessage) else ""
-        hint = guess_language(text) or language_from_hint(incoming.sender.language)
+        hint = guess_language(text) or Language.from_tag(incoming.sender.language)
         return catalog_for(self._fixed_language or hint or self._fallback)
 
     async def _route(self, arrival: InboundEvent) -> Reply:

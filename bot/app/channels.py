@@ -41,6 +41,7 @@ from bot.transports.web.access import VISITOR, get_bearer_token, has_bearer_toke
 from bot.transports.web.chat_service import WebChatHistory, WebChatSender
 from bot.transports.web.files import FILES_FOLDER, WebFileStore
 from bot.transports.web.pages import WebPages, negotiate_language
+from bot.transports.web.ports import LOCAL_PLACE
 from bot.transports.web.transport import WebTransport
 from cards import formats
 from cards.catalog import catalog_for
@@ -196,6 +197,7 @@ def _build_web(settings: Settings, core: Container, inbox: InboxService) -> WebT
         stopping=stopping,
         language=settings.fixed_language,
         on_guessing=partial(_tell_owners_of_guessing, core),
+        on_language=partial(store.chats.set_client_language, LOCAL_PLACE),
     )
     endpoint.get_key = lambda: web.token
     return web

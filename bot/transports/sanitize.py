@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from cards.catalog import catalog_for
-from handlers.language import guess_language, language_from_hint
+from handlers.language import guess_language
 from storage.records.messages import (
     ChatAddress,
     Incoming,
@@ -73,7 +73,7 @@ def sanitize_name(text: str) -> str:
 def detect_language(incoming: Incoming) -> Language | None:
     """Language of the text, or otherwise the platform's setting."""
     text = incoming.text if isinstance(incoming, IncomingMessage) else ""
-    return guess_language(text) or language_from_hint(incoming.sender.language)
+    return guess_language(text) or Language.from_tag(incoming.sender.language)
 
 
 def truncate_text(message: IncomingMessage) -> IncomingMessage:

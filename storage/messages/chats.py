@@ -186,9 +186,13 @@ class ChatRepo:
             kind=address.kind,
             title=address.title or chat.title,
             person_id=partner or chat.person_id,
+            settings=_with_client_language(chat, sender) if partner else chat.settings,
         )
         if seen != chat:
-            values = {"kind": seen.kind.value, "title": seen.title, "person_id": seen.person_id}
+            values: dict[str, Any] = {"kind": seen.kind.value, "title": seen.title}
+            values["person_id"] = seen.person_id
+            if seen.settings != chat.settings:
+                values["settings"] = row_from(seen.settings)
             if partner:
                 values["brought_by"] = row.partner_brought_by
             await tx.execute(update(chats).where(chats.c.id == chat.id).values(values))
@@ -203,6 +207,12 @@ class ChatRepo:
                 update(chats).where(chats.c.id == chat_id).values(settings=row_from(settings))
             )
         return await self.get(chat_id)
+
+    async def set_client_language(self, address: ChatAddress, language: Language) -> None:
+        """Of a chat that exists."""
+        chat = await self.find(address)
+        if chat is not None and chat.settings.client_language is not language:
+            await self.update_settings(chat.id, client_language=language)
 
     async def list_private(self, role: PersonRole) -> Sequence[Chat]:
         """One private chat per channel for each person with exactly this role."""
@@ -253,6 +263,11 @@ async def _sender_person(tx: Transaction, row: Row[Any], sender: MessageSender) 
     return PersonId(row.partner) if row.partner else None
 
 
+def _with_client_language(chat: Chat, sender: MessageSender) -> ChatSettings:
+    found = Language.from_tag(sender.language)
+    return replace(chat.settings, client_language=found) if found else chat.settings
+
+
 async def _send_again(tx: Transaction, address: ChatAddress, now: datetime) -> None:
     facts = {"at_channel": address.channel.value, "at_chat": address.chat}
     await tx.execute(_SEND_AGAIN, facts | {"at": now, "since": now - _MAX_UNREAD_AGE})
@@ -270,6 +285,7 @@ def chat_from_row(row: Row[Any], prefix: str = "") -> Chat:
     """The chat in a row of its table, or of a query with JOINED_CHAT."""
     stored = getattr(row, f"{prefix}settings")
     known = {name: value for name, value in stored.items() if name in _SETTINGS}
-    if known.get("language"):
-        known["language"] = Language(known["language"])
+    for name in ("language", "client_language"):
+        if known.get(name):
+            known[name] = Language(known[name])
     return record_from(Chat, row, prefix, settings=ChatSettings(**known))

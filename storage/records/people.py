@@ -42,6 +42,12 @@ class Language(StrEnum):
     CHINESE = "zh"
     ENGLISH = "en"
 
+    @staticmethod
+    def from_tag(tag: str) -> Language | None:
+        """The language of a tag such as `zh-hans` or `en_GB`; None for any other."""
+        primary = tag.strip().casefold().replace("_", "-").partition("-")[0]
+        return next((each for each in Language if each == primary), None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
@@ -113,6 +119,7 @@ class ChatSettings:
     `project` is the working folder of its tasks, `persona` the worker, `queue` the effect of a new
     message on a running answer: `cut` it short or `wait` for its end. With `memory_off` nothing is
     remembered here, and no memories are used; `incognito`: until the conversation ends.
+    `client_language` is that of the reader's app or page, for want of a better one.
     """
 
     model: str = ""
@@ -123,6 +130,7 @@ class ChatSettings:
     queue: str = ""
     memory_off: bool = False
     incognito: bool = False
+    client_language: Language | None = None
 
     @property
     def memory(self) -> ChatMemory:

@@ -66,7 +66,7 @@ class SubagentReportDelivery:
             return await self.language_of(await self.store.tasks.get(helper.task_id))
         chat = await self.people.get_chat(helper.chat_id)
         person = await self.people.get(helper.person_id)
-        spoken = chat.settings.language or person.language
+        spoken = chat.settings.language or person.language or chat.settings.client_language
         return self.fixed_language or spoken or Language.ENGLISH
 
     async def is_needed(self, helper: Subagent) -> bool:

@@ -167,8 +167,8 @@ class _UploadGone(Exception):
 
 @dataclass(kw_only=True)
 class PageConnectionHandler:
-    """State shared by the sockets of all pages. `store_failing` means that the last message could
-    not be stored."""
+    """State shared by the sockets of all pages. `on_language` is told each page's language.
+    `store_failing` means that the last message could not be stored."""
 
     inbox: InboxPort
     history: WebHistoryReader
@@ -177,6 +177,7 @@ class PageConnectionHandler:
     files: WebFileStore
     sessions: WebSessionService
     default_language: Language | None
+    on_language: Callable[[Language], Awaitable[None]]
     now: Callable[[], datetime]
     sleep: Callable[[float], Awaitable[None]]
     spawn: Callable[[Coroutine[object, object, None]], None]
@@ -249,6 +250,10 @@ class PageConnectionHandler:
         if not past.items:
             opened = IncomingChatOpen(place=LOCAL_PLACE, sender=_sender(tab))
             await self.inbox.accept(opened, dedupe="entry")
+        try:
+            await self.on_language(tab.words.language)
+        except StorageError as problem:
+            _log.warning("the language of a page cannot be stored: %s", problem)
 
     async def _receive_frames(self, tab: WebTab, socket: WebSocket) -> None:
         while True:

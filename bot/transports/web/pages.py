@@ -36,16 +36,16 @@ LANGUAGE_COOKIE = "shiftboss_lang"
 def negotiate_language(connection: HTTPConnection, default: Language | None) -> Language:
     """Language in the order: the page's URL (`?language=`), the person's choice, the configured
     one, the browser's preference, English."""
-    shown = _match_language(connection.query_params.get("language", ""))
+    shown = Language.from_tag(connection.query_params.get("language", ""))
     if shown:
         return shown
-    switched = _match_language(connection.cookies.get(LANGUAGE_COOKIE, ""))
+    switched = Language.from_tag(connection.cookies.get(LANGUAGE_COOKIE, ""))
     return switched or default or _accepted_language(connection.headers.get("accept-language", ""))
 
 
 def _accepted_language(header: str) -> Language:
     wishes = sorted(map(_parse_preference, header.split(",")[:20]), key=lambda wish: -wish[0])
-    found = (_match_language(tag) for _weight, tag in wishes)
+    found = (Language.from_tag(tag) for _weight, tag in wishes)
     return next((language for language in found if language), Language.ENGLISH)
 
 
@@ -55,11 +55,6 @@ def _parse_preference(part: str) -> tuple[float, str]:
         return float(weight.strip().removeprefix("q=") or 1), tag
     except ValueError:
         return 0.0, tag
-
-
-def _match_language(tag: str) -> Language | None:
-    primary = tag.strip().lower().partition("-")[0]
-    return next((language for language in Language if language == primary), None)
 
 
 _TYPES = {"app.js": "text/javascript", "app.css": "text/css", "icon.svg": "image/svg+xml"}

@@ -185,7 +185,8 @@ class WebTransport:
     only. `routes` are additional pages behind the same access control. `language` None follows the
     browser. `public_url` is the address for other devices, empty for none. `stopping` ends
     requests of `routes` that last. `on_guessing` tells
-    owners that somebody at this address guesses the token."""
+    owners that somebody at this address guesses the token; `on_language` is told the language of
+    each page of the chat."""
 
     channel = Channel.WEB
 
@@ -200,6 +201,7 @@ class WebTransport:
     alerts: WebAlertReader
     sessions: WebSessionService
     on_guessing: Callable[[str], Coroutine[object, object, None]]
+    on_language: Callable[[Language], Awaitable[None]]
     routes: Sequence[BaseRoute] = ()
     public_url: str = ""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -223,6 +225,7 @@ class WebTransport:
             files=self._files,
             sessions=self.sessions,
             default_language=self.language,
+            on_language=self.on_language,
             now=self.now,
             sleep=self.sleep,
             spawn=self._spawn,

@@ -231,9 +231,10 @@ class SuspendedChatResumer:
     async def _language_for(self, call: ToolCallRecord) -> Language:
         if self._language is not None or call.chat_id is None or call.person_id is None:
             return self._language or Language.ENGLISH
-        spoken = (await self._people.get_chat(call.chat_id)).settings.language
+        chosen = (await self._people.get_chat(call.chat_id)).settings
         person = await self._people.get(call.person_id)
-        return spoken or person.language or Language.ENGLISH
+        spoken = chosen.language or person.language or chosen.client_language
+        return spoken or Language.ENGLISH
 
 
 def _group_by_session(

@@ -154,6 +154,7 @@ class WebHarness:
         self.alerts = FakeWebAlerts()
         self.port = 0
         self.guessers: list[str] = []
+        self.languages: list[Language] = []
         self.settings: dict[str, Any] = {}
         self._clock = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
         self.transport: WebTransport
@@ -168,6 +169,9 @@ class WebHarness:
 
     async def hear_of_guessing(self, address: str) -> None:
         self.guessers.append(address)
+
+    async def hear_language(self, language: Language) -> None:
+        self.languages.append(language)
 
     async def prepare(self, stack: AsyncExitStack) -> None:
         """A transport that is not started yet."""
@@ -186,6 +190,7 @@ class WebHarness:
             alerts=self.alerts,
             sessions=self.sessions,
             on_guessing=self.hear_of_guessing,
+            on_language=self.hear_language,
             now=self.now,
             **wanted,
         )

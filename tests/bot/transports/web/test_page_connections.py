@@ -19,6 +19,7 @@ from cards.model import ButtonsBlock, Card, CardButton, FormBlock, TextBlock
 from storage.records.messages import IncomingChatOpen, OutboxId
 from storage.records.people import Language
 from tests.bot.transports.web.builders import CHAT, WebHarness, letter
+from tests.waiting import wait_until
 
 WORDS = catalog_for(Language.ENGLISH)
 
@@ -248,6 +249,8 @@ async def test_the_language_that_a_page_shows_counts_more_than_its_handshakes_he
     async with world.tab("en", shown="zh") as chinese, world.tab("zh", shown="xx") as unknown:
         assert (await chinese.next("alerts"))["lines"] == ["zh: the token is wrong"]
         assert (await unknown.next("alerts"))["lines"] == ["zh: the token is wrong"]
+        await wait_until(lambda: len(world.languages) == 2)
+    assert world.languages == [Language.CHINESE] * 2
 
 
 async def test_the_page_speaks_the_readers_language(world: WebHarness) -> None:
