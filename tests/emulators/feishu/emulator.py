@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
+from tests.emulators.feishu.bitable import FIELDS_CHANGED, RECORDS_CHANGED, Bitable
 from tests.emulators.feishu.callbacks import CardCallbacks
 from tests.emulators.feishu.cardkit import CardKit
 from tests.emulators.feishu.events import FeishuEvents
@@ -27,12 +28,18 @@ class AppConfiguration:
 
     scopes: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(
-            ("im:message", "im:message:send_as_bot", "im:resource", "cardkit:card:write"), 1
+            (
+                *("im:message", "im:message:send_as_bot", "im:resource", "cardkit:card:write"),
+                "bitable:app",
+            ),
+            1,
         )
     )
     may_read: bool = True
     event_mode: str = "websocket"
-    events: list[str] = field(default_factory=lambda: ["im.message.receive_v1"])
+    events: list[str] = field(
+        default_factory=lambda: ["im.message.receive_v1", RECORDS_CHANGED, FIELDS_CHANGED]
+    )
     callback_mode: str = "websocket"
     callbacks: list[str] = field(default_factory=lambda: ["card.action.trigger"])
     version: str = "oav_1"
@@ -93,6 +100,7 @@ class FeishuEmulator:
             self.world, self.clock, self.rates, bot_id=self.bot_id, app_id=app_id
         )
         self.media = FeishuMedia(self.world)
+        self.bitable = Bitable(self)
         self.cardkit = CardKit(self.world, self.clock, self.rates)
         self.presses = CardCallbacks(self.world, self.clock, self.events, self.long)
         self.registration = AppRegistration(fs=self)

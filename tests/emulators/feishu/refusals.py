@@ -146,8 +146,8 @@ class RateLimits:
     def entity(self, card_id: str) -> None:
         self._hit("card", card_id, 10, rate_limited)
 
-    def api(self, name: str) -> None:
-        self._hit("api", name, 50, rate_limited)
+    def api(self, name: str, per_second: int = 50) -> None:
+        self._hit("api", name, per_second, rate_limited)
 
     def _hit(
         self, kind: str, subject: str, limit: int, error: Callable[[], FeishuApiError]

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tests.emulators.feishu.bitable import bitable_routes
 from tests.emulators.feishu.http_server import CutConnection, HttpRequest, HttpResponse
 from tests.emulators.feishu.refusals import ConnectionCut, FeishuApiError, InjectedFault
 from tests.emulators.feishu.registration import PATH as REGISTRATION_PATH
@@ -56,6 +57,7 @@ class FeishuRoutes:
                 fault.hits += 1
                 await _apply_fault(fault)
             response, code = self._answer(request), 0
+            await self._fs.bitable.settle(request.path)
         except FeishuApiError as error:
             response, code = _refusal(error), error.code
         except _RawResponse as raw:
@@ -189,4 +191,5 @@ def _routes(fs: FeishuEmulator) -> list[tuple[str, str, RouteHandler]]:
         ("PATCH", f"{kit}/{{}}/elements/{{}}", data(cards.element)),
         ("DELETE", f"{kit}/{{}}/elements/{{}}", data(cards.element)),
         ("POST", "/open-apis/interactive/v1/card/update", data(fs.presses.delayed_update)),
+        *bitable_routes(fs.bitable, data),
     ]
