@@ -199,17 +199,9 @@ class TableService(Protocol):
     limits, repeat calls that were refused as busy, and raise only subclasses of
     `TableServiceError`. Reads may lag behind writes by some seconds."""
 
-    async def create_base(self, name: str) -> BaseSummary: ...
-
     async def get_base(self, base: BaseId) -> BaseSummary: ...
 
     async def list_tables(self, base: BaseId) -> tuple[TableSummary, ...]: ...
-
-    async def create_table(
-        self, base: BaseId, name: str, fields: Sequence[NewTableField], *, view: str
-    ) -> TableId:
-        """The first field becomes the primary one and must be a text; `view` names the grid."""
-        ...
 
     async def list_fields(self, ref: TableRef) -> tuple[TableField, ...]:
         """In the order of the table. Always read from the platform."""
@@ -219,14 +211,6 @@ class TableService(Protocol):
 
     async def update_field(self, ref: TableRef, field: TableField) -> TableField:
         """Set name and options. Options that are left out are deleted, with the cells' values."""
-        ...
-
-    async def list_views(self, ref: TableRef) -> tuple[str, ...]:
-        """The names of the table's views."""
-        ...
-
-    async def create_view(self, ref: TableRef, name: str, *, kind: str) -> None:
-        """`kind`: grid, kanban, gallery or gantt."""
         ...
 
     async def search(
@@ -260,12 +244,35 @@ class TableService(Protocol):
         """Rows that do not exist (any more) are no error."""
         ...
 
-    async def share_with(self, base: BaseId, open_id: str) -> None:
-        """Let a person manage the base; harmless if they can already."""
-        ...
-
     async def subscribe_changes(self, base: BaseId) -> None:
         """Have the platform announce changes of this base; harmless if it does already."""
+        ...
+
+
+class BaseSetupService(TableService, Protocol):
+    """The calls that only the setup of a base needs. They are not repeated by themselves: what a
+    lost answer has created is found by reading."""
+
+    async def create_base(self, name: str) -> BaseSummary: ...
+
+    async def create_table(
+        self, base: BaseId, name: str, fields: Sequence[NewTableField], *, view: str
+    ) -> TableId:
+        """The first field becomes the primary one and must be a text; `view` names the grid."""
+        ...
+
+    async def delete_table(self, ref: TableRef) -> None: ...
+
+    async def list_views(self, ref: TableRef) -> tuple[str, ...]:
+        """The names of the table's views."""
+        ...
+
+    async def create_view(self, ref: TableRef, name: str, *, kind: str) -> None:
+        """`kind`: grid, kanban, gallery or gantt."""
+        ...
+
+    async def share_with(self, base: BaseId, open_id: str) -> None:
+        """Let a person manage the base; harmless if they can already."""
         ...
 
 
