@@ -12,8 +12,9 @@ from zoneinfo import ZoneInfo
 from cards.catalog import TextCatalog
 from storage.records.tasks import UsageTotals
 
-# Finds and escapes invisible characters, which can hide instructions, reverse text and control
-# terminals. Line ends and parts of emoji and scripts do not count.
+# --- invisible characters
+# They can hide instructions, reverse text and control terminals. Line ends and parts of emoji and
+# scripts do not count.
 
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e"
@@ -37,7 +38,7 @@ def escape_by_number(text: str) -> str:
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
-# Formats durations, ages, money and sizes in both languages, and cleans text for display.
+# --- durations, ages, money and sizes
 
 # Escape sequences would control a reader's terminal; \n and \t stay.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")

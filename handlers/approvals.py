@@ -40,7 +40,7 @@ from storage.records.approvals import (
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import Chat, ChatId, ChatKind, Language, PersonRole
 
-# Sends approval cards and updates every copy of them.
+# --- approval cards and all their copies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +167,7 @@ def card_key(approval: Approval, chat: ChatId) -> str:
     return f"{card_key_prefix(approval)}{chat}"
 
 
-# Handles approval decisions by button, command or reply, standing permissions and tool calls.
+# --- decisions
 
 commands = CommandRegistry("approvals")
 

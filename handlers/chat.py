@@ -33,7 +33,7 @@ from storage.records.people import ChatId, ChatMemory, ChatSettings
 from storage.records.system import AUTO_MODEL, BackendHealth, ModelChoice
 from storage.records.workers import SessionInfo
 
-# Handles conversation: answers, proposals, models, backends, the worker context and the history.
+# --- the conversation
 
 
 async def check_backend_ready(request: Request, name: str) -> None:
@@ -461,7 +461,7 @@ def _session_data(each: SessionInfo) -> dict[str, Any]:
     }
 
 
-# Handles messages that arrive while an answer is being written, and their queue.
+# --- messages that arrive while an answer is written
 
 MAX_SHOWN = 20
 """Waiting messages of one chat that are shown their position; further ones wait as well."""

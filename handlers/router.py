@@ -66,7 +66,7 @@ from storage.records.messages import (
 from storage.records.people import Channel, ChatId, ChatKind, Language, Person
 from storage.records.tasks import TaskPriority
 
-# Handles presses of buttons, choices of options and submitted forms.
+# --- presses of buttons, chosen options, submitted forms
 
 _OPTION_INDEX = re.compile(r"#(\d{1,3})")
 _LABELLED_LINE = re.compile(r"\s*([^:：]{1,60})[:：](.*)")
@@ -321,7 +321,7 @@ def _option_value(field: FormField, text: str) -> str:
     return text
 
 
-# Routes stored events to handlers and returns their replies.
+# --- the router
 
 _LATE = timedelta(hours=1)
 _BACKLOG_AGE = timedelta(seconds=30)

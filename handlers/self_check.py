@@ -27,7 +27,7 @@ from handlers.prompts import evolve
 from handlers.request import CommandRegistry, Reply, Request
 from storage.records.autonomy import DriveStatus, GoalName, GoalState
 
-# Handles /self: how Shiftboss is, its self-check, and its drive.
+# --- /self
 
 commands = CommandRegistry("system")
 
@@ -167,8 +167,7 @@ _SUBCOMMANDS: dict[str, Callable[[Request, str], Awaitable[Reply]]] = {
 }
 
 
-# Handles /doctor and /reload: looks at everything that Shiftboss needs, proves that buttons
-# arrive, and reads the settings again.
+# --- /doctor and /reload
 
 _FIX = frozenset({"fix", "修复"})
 

@@ -36,7 +36,8 @@ from storage.async_engine import AsyncConnection, AsyncEngine, create_async_engi
 from storage.dialect import dump_json, psycopg_url, translate_database_errors
 from storage.errors import ConcurrentUpdate, StoreUnavailable
 
-# Wraps aiosqlite to cross to the database thread once per statement instead of once per call.
+# --- the connection
+# aiosqlite, with one crossing to the database's thread per statement instead of one per call.
 
 QueuedStatement: TypeAlias = tuple[str, Sequence[Any], bool]
 """A statement, its parameters, and whether it must change a row."""
@@ -248,8 +249,7 @@ def _deliver(answer: asyncio.Future[Any], settle: Callable[[Any], None], value: 
         answer.get_loop().call_soon_threadsafe(lambda: None if answer.done() else settle(value))
 
 
-# Opens a database, gives serialized write transactions and consistent reads on it, and converts
-# between its rows and records.
+# --- the database: serialized writes, consistent reads, rows ⇄ records
 
 log = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from storage.records.prompt_versions import (
 )
 from storage.records.tasks import TaskId, TaskStatus
 
-# Stores versions of texts and which of them each task and attempt used.
+# --- versions, and who used them
 
 _V = autonomy_schema.prompt_versions.c
 _A = autonomy_schema.attempt_versions.c
@@ -215,7 +215,7 @@ async def _move(tx: Transaction, version: PromptVersion, **changes: Any) -> None
         raise ConcurrentUpdate
 
 
-# Stores the signals that fired, and reads the latest tasks that they are found in.
+# --- signals, and the latest tasks that they are found in
 
 _S = autonomy_schema.evolution_signals.c
 _G = schema.task_graphs.c

@@ -53,8 +53,8 @@ from storage.store_identity import (
     write_marker,
 )
 
-# Makes a database from a backup safe to start: work that was unfinished when the backup was
-# taken is neither sent nor done again.
+# --- a database from a backup, safe to start
+# Work that was unfinished when the backup was taken is neither sent nor done again.
 
 RESTORED_ERROR = "restored from a backup"
 """The error of messages that a restore left unsent: they may have been sent before."""
@@ -264,8 +264,7 @@ def _parse(value: Any) -> RestoreRecord | None:
     return RestoreRecord(**value | times | {"tasks": tasks})
 
 
-# Puts a backup into a data directory, in steps that can be repeated after a crash.
-#
+# --- the restore, in steps that can be repeated after a crash
 # Everything is unpacked, verified and migrated in a folder inside the directory first. Only then
 # are entries renamed: the old ones aside, the new ones into place. A file says how far this has
 # come; while it exists, nothing else starts, and the next restore goes on from there.

@@ -46,7 +46,7 @@ from storage.records.tasks import (
     TaskStatus,
 )
 
-# Stores tasks: creation, search, listing, locking and updates.
+# --- tasks
 
 _T = schema.tasks.c
 _USED = autonomy_schema.attempt_versions.c
@@ -302,7 +302,7 @@ def all_threads(chat: ChatId) -> Select[tuple[str]]:
     return select(_CHAT.id).join(_CURRENT_CHAT, same).where(_CURRENT_CHAT.c.id == chat)
 
 
-# Stores versions of task plans, the runs of their nodes, and step durations.
+# --- plans, runs of nodes, durations of steps
 
 _G = schema.task_graphs.c
 _R = schema.node_runs.c
@@ -444,7 +444,7 @@ _FINISHED_RUNS = (
 )
 
 
-# Stores the commands people give for tasks and the events that follow.
+# --- commands and events
 
 _C = schema.commands.c
 

@@ -21,8 +21,7 @@ from storage.db import STORE_RETRY_SECONDS
 from storage.errors import StoreUnavailable
 from storage.records.schedules import CronTiming, DayFilter, Interval, OneTime, Timing
 
-# When timings fire: single times, intervals and cron expressions, read in local time; which days
-# people work, and parts of a day.
+# --- single times, intervals, cron expressions, and parts of a day
 
 if TYPE_CHECKING:
     from holidays import HolidayBase
@@ -252,7 +251,7 @@ class DayHours:
         return found
 
 
-# The process's timer: wakes each source of due rows when its earliest row is due.
+# --- the process's timer
 
 if TYPE_CHECKING:
     from apscheduler.schedulers.asyncio import AsyncIOScheduler

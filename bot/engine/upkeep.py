@@ -32,7 +32,7 @@ from storage.retention import RetentionRepo
 from storage.store_identity import MARKER_FILE
 from storage.traces import SpanRepo
 
-# Deletes data older than its retention, once a day.
+# --- retention
 
 log = logging.getLogger(__name__)
 
@@ -171,7 +171,7 @@ def _modified(path: Path) -> float:
         return float("inf")
 
 
-# Backs up at regular times, keeps the newest, and notifies the owners once if that fails.
+# --- backups
 
 _FAILURE = "backup.failure"
 _BACKUP_START_DELAY = 60.0
@@ -263,7 +263,7 @@ def _time_of(path: Path) -> datetime | None:
         return None
 
 
-# Notifies the owners, once each, of work that a restore left undone and of failing backups.
+# --- notices to owners, once each
 
 
 @dataclass(kw_only=True, eq=False)

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote, urlencode, urljoin, urlsplit
 
-# Parses the http and https URLs that may be fetched, and defines the fetched page.
+# --- URLs that may be fetched
 
 MAX_URL_CHARS = 2_000
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -124,8 +124,7 @@ class WebPage:
         return self.status == _OK
 
 
-# Fetches one web page with limits on addresses, redirects, size and time.
-#
+# --- fetching one page
 # Host names are resolved once, all addresses are checked, and the connection uses one of them,
 # which prevents DNS rebinding.
 
@@ -412,7 +411,7 @@ def _is_same_site(one: WebUrl, other: WebUrl) -> bool:
     return is_safe and same and (one.port == other.port)
 
 
-# Searches the web with the service that the operator has set up.
+# --- search
 
 MAX_RESULTS = 10
 _MAX_QUERY_CHARS = 400

@@ -26,7 +26,7 @@ from storage.records.schedules import Firing, FiringState
 from storage.records.tasks import Task
 from storage.records.usage import SpendingCap
 
-# Cards of the self-check and of drive.
+# --- the self-check and drive
 
 _MAX_FACT = 200
 _MAX_TITLE = 60
@@ -356,7 +356,7 @@ def _task_row(task: Task, words: TextCatalog) -> str:
     return f"- `{task.id}` {title} · {words(f'status.{task.status}')}"
 
 
-# The card of the doctor: one line for each subject, fine or what to do.
+# --- the doctor: one line for each subject, fine or what to do
 
 
 def doctor_card(report: HealthReport, words: TextCatalog, *, zone: ZoneInfo) -> model.Card:

@@ -42,7 +42,7 @@ from storage.records.tasks import (
     TaskView,
 )
 
-# Provides the buttons, symbols and tones of tasks on all cards.
+# --- buttons, symbols and tones
 
 STATUS_ICONS = {
     TaskStatus.PENDING: "🕐",
@@ -227,8 +227,7 @@ def logs_button(task: Task, words: TextCatalog, label: str = "") -> CardButton:
     return CardButton(label or words("button.logs"), actions.ShowLogs(task_id=task.id))
 
 
-# Renders a plan as checklist lines with branches, rounds, waits and estimates, and a task's sub-
-# agents.
+# --- plans and sub-agents
 
 _MAX_SUBAGENT_LABEL = 60
 _MAX_SUBAGENTS = 10

@@ -15,7 +15,7 @@ from storage.records.approvals import StandingPermission, ToolCallRecord, ToolCa
 from storage.records.people import PersonId
 from storage.records.workers import McpConsent, McpServerState, McpServerStatus
 
-# Renders standing permissions and tool calls.
+# --- standing permissions and tool calls
 
 _MAX_LISTED = 30
 _MAX_TOOL = 40
@@ -128,7 +128,7 @@ def calls_data(
     }
 
 
-# Renders the MCP servers. All that servers say of themselves is untrusted.
+# --- MCP servers
 
 _MAX_SERVERS = 20
 _MAX_TOOLS = 12

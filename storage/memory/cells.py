@@ -36,7 +36,7 @@ from storage.records.tasks import EventKind, TaskId
 from storage.schema import events, tool_calls
 from storage.search.terms import NEIGHBOUR_WEIGHTS
 
-# Stores conversation cells (verbatim turns) and their links to extracted facts.
+# --- cells and their links to facts
 
 DERIVED_FROM = "from"
 """Links a fact to a cell it was extracted from."""
@@ -260,7 +260,7 @@ def _is_chat_cell() -> ColumnElement[bool]:
     )
 
 
-# Stores memory jobs: fact extraction, session compaction, and processing of finished tasks.
+# --- memory jobs: extraction, compaction, finished tasks
 
 _J = memory_jobs.c
 _EXTRACT = "extract"

@@ -11,7 +11,7 @@ from typing import Any
 from storage.records.people import ChatId, Person, PersonId, PersonRole
 from storage.records.tasks import TaskId
 
-# Defines approval requests.
+# --- requests
 
 
 class ApprovalKind(StrEnum):
@@ -64,7 +64,7 @@ class Approval:
         return person.id in self.approvers if self.approvers else person.role is PersonRole.OWNER
 
 
-# Defines tool calls and standing permissions.
+# --- tool calls and standing permissions
 
 
 class ToolCallState(StrEnum):

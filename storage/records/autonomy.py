@@ -14,8 +14,7 @@ from storage.records.schedules import Firing
 from storage.records.tasks import NodeStatus, Task, TaskId, TaskStatus, UsageTotals
 from storage.records.usage import SpendingCap
 
-# Defines the results of self-checks, the problems they have found, and the goals that the
-# program pursues by itself.
+# --- self-checks and the program's goals
 
 FULL_SCORE = 100
 _WARN_FROM = 80
@@ -247,7 +246,7 @@ class DriveStatus:
         return any(each.state is GoalState.STOPPED for each in self.goals)
 
 
-# Defines runs of the heartbeat and what came of them.
+# --- the heartbeat
 
 
 class WakeReason(StrEnum):
@@ -347,7 +346,7 @@ class HeartbeatStatus:
     cap_micros: int
 
 
-# Defines reports on past work and what is read to compute them.
+# --- reports
 
 
 class ReportPeriod(StrEnum):

@@ -15,7 +15,7 @@ from storage.errors import StorageError
 from storage.records.people import ChatId, PersonId
 from storage.records.tasks import TaskId
 
-# Defines memory entries, extraction jobs, candidates and the evidence for facts.
+# --- entries, jobs, candidates, evidence
 
 EntryId = NewType("EntryId", str)
 
@@ -450,7 +450,7 @@ class MemoryListFilter(StrEnum):
     REJECTED = "rejected"
 
 
-# Defines the memory views shown to people.
+# --- views for people
 
 MEMORY_PAGE_SIZE = 20
 

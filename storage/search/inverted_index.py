@@ -22,8 +22,8 @@ from storage.memory_schema import memories, memory_blocks, memory_postings, memo
 from storage.records.memory import MemoryKind, MemoryScope, MemoryState
 from storage.search.terms import ASKS_ASSISTANT, ASKS_SELF, is_assistant, sender_terms, tokenize
 
-# Computes BM25 over packed postings: rare words first, frequent words only where they can
-# matter.
+# --- BM25 over packed postings
+# Rare words first, frequent words only where they can matter.
 
 OFFSET_BITS = 11
 BLOCK_SIZE = 1 << OFFSET_BITS

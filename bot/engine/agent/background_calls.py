@@ -32,9 +32,6 @@ from storage.records.tasks import Task, TaskId
 from storage.records.workers import ModelSession
 from storage.subagents import SubagentRepo
 
-# Calls models for background work and session summaries, without showing or remembering the
-# calls.
-
 _LIMITS = RunLimits(turns=2, output_tokens=3_000, seconds=60.0)
 
 

@@ -64,8 +64,7 @@ from storage.records.people import Chat, ChatId
 from storage.records.tasks import TaskId
 from storage.tasks import TaskVisibility
 
-# Supplies workers with memories and earlier conversations: context blocks, lookup, usage
-# tracking.
+# --- memories and earlier conversations for workers
 
 MEMORY_PREFIX = "memory:"
 _UNDECIDED = {MemoryState.CANDIDATE, MemoryState.REJECTED}
@@ -298,7 +297,8 @@ class WorkerHistory:
         return ArchiveAccess(chat=visible.chat, person=visible.person, task_visibility=visible)
 
 
-# Records chat turns in memory, in the transaction that stores each turn.
+# --- chat turns into memory
+# Each in the transaction that stores the turn.
 
 _MAX_NOTE_CHARS = 120
 _ANSWERS = TypeAdapter(ChatAnswer)

@@ -45,8 +45,7 @@ from storage.records.usage import BudgetScope, PendingModelCall, UsageRecord
 from storage.records.workers import ModelSession
 from storage.sessions import SessionRepo
 
-# Stores a session's turn reply by reply, and continues one that was cut off.
-#
+# --- the turn that grows
 # The transcript grows with each reply of the model; the results of its calls are in `tool_calls`
 # until the next reply arrives with them. A session whose process died ends in a reply: its calls
 # are made again under their IDs, and `permissions.service` answers those that were made.
@@ -145,7 +144,7 @@ def open_turn_id(turn_key: str) -> str:
     return hashlib.sha256(turn_key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-# The records of a model call: its request, the call while it runs, and its reply.
+# --- the call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

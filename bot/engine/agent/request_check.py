@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from bot.engine.agent.requested_files import find_files_to_change, find_named_files, says_unchanged
-from bot.engine.agent.requested_values import find_wrong_values, mark_files
+from bot.engine.agent.requested_values import FileMark, find_wrong_values, mark_files
 from bot.engine.llm.file_syntax import SyntaxScanner, describe_faults
 from bot.engine.llm.workspace_files import find_file, find_missing, find_unchanged
 
@@ -58,7 +58,7 @@ class RequestCheck:
     text: str
     since: datetime | None
     sound: frozenset[str] = field(default=frozenset())
-    values: Mapping[str, tuple[int, int, str]] = field(default_factory=dict)
+    values: Mapping[str, FileMark] = field(default_factory=dict)
 
     @classmethod
     async def before(cls, workspace: Path, text: str, *, since: datetime | None) -> RequestCheck:

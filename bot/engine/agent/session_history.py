@@ -23,7 +23,7 @@ from storage.data_directory import ExportFile
 from storage.records.workers import ModelSession, SessionInfo, TranscriptRow
 from storage.sessions import SessionRepo, TranscriptRepo
 
-# Exports session transcripts as JSON lines, in one format for all backends.
+# --- transcripts as JSON lines, one format for all backends
 
 TextMask: TypeAlias = Callable[[str], str]
 TranscriptLine: TypeAlias = dict[str, Any]
@@ -165,8 +165,7 @@ class TranscriptService:
         return len(lines)
 
 
-# Builds the history sent to a model: summaries, then messages with old tool results shortened.
-#
+# --- the history that a model is sent
 # Stored messages never change. Pruning depends only on the stored history and moves in steps of
 # several turns, so the prefix of successive calls stays identical and cached.
 

@@ -20,7 +20,7 @@ from storage.file_trees import walk_folders
 from storage.records.people import Chat, ChatId, ChatKind, Person, PersonId, PersonRole
 from storage.records.workers import ContextPart, ContextPartState
 
-# Reads the Boss's instruction files and a project's AGENTS.md or CLAUDE.md into prompt blocks.
+# --- instruction files: the Boss's, and a project's AGENTS.md or CLAUDE.md
 
 MAX_FILE_CHARS = 20_000
 """Characters per file."""
@@ -260,7 +260,7 @@ def _printable_name(name: str) -> str:
     return "".join(c if c.isprintable() and c not in '"<>' else "_" for c in name)[-200:]
 
 
-# Builds the project-related part of a worker's system prompt.
+# --- the system prompt's part about the project
 
 _LANGUAGES = {
     "Python": "py pyi",

@@ -18,7 +18,7 @@ from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import BackendPreference, WorkerSpec
 from storage.records.workers import ModelSession
 
-# Builds a worker's context: persona, tools, authorizer and prompt blocks.
+# --- the context of one run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +163,7 @@ def is_tool_allowed(persona: Persona, tool: str) -> bool:
     return not persona.tools or any(fnmatchcase(tool, pattern) for pattern in persona.tools)
 
 
-# Assigns personas, backends and sessions to the steps of one task.
+# --- which persona, backend and session a step gets
 
 _ALWAYS_NEW = -1
 

@@ -23,8 +23,8 @@ from pydantic import (
     model_validator,
 )
 
-# Reads plans as models write them: steps as Markdown lists, headings or tags, and objects with
-# other field names than asked for.
+# --- plans as models write them
+# Steps as Markdown lists, headings or tags, and objects with other field names than asked for.
 
 _MAX_LINES = 4_000
 _MAX_STEPS = 200
@@ -237,8 +237,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-# Schemas of structured model answers, whose docstrings and descriptions models read; and repair
-# of almost valid JSON as models write it.
+# --- schemas of answers, and repair of almost valid JSON
 
 PROPOSE_TASK = "propose_task"
 """The tool with which the chat model proposes a task."""

@@ -28,8 +28,7 @@ from bot.engine.llm.backend import (
 )
 from storage.records.system import AUTO_MODEL, BackendHealth, BackendReport, ModelChoice
 
-# Chains of backends: which errors pass work to the next backend, and how long a failed one is
-# skipped.
+# --- errors and cooldowns
 
 DENIAL_SECONDS = 600.0
 """A refused key or an empty account needs a person to change it."""
@@ -127,7 +126,7 @@ class BackendSelector(Protocol):
         ...
 
 
-# Resolves model names, selects backends with fallbacks and reports their health.
+# --- the registry
 
 if TYPE_CHECKING:
     from bot.engine.llm.offline.backend import OfflineBackend

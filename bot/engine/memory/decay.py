@@ -31,7 +31,7 @@ from storage.records.memory import (
 from storage.records.people import ChatId
 from storage.records.tasks import TaskId
 
-# Memory decay by Ebbinghaus' forgetting curve, reinforcement by use, and tiers.
+# --- the forgetting curve, reinforcement and tiers
 
 FULL_STRENGTH = 100.0
 ARCHIVE_BELOW = 10.0
@@ -229,7 +229,7 @@ def _days_between(since: datetime, until: datetime) -> float:
     return max(0.0, (until - since).total_seconds() / _DAY_SECONDS)
 
 
-# Tracks which memories a model saw and which of them its answer used.
+# --- which memories a model saw, and which its answer used
 
 _RUN = re.compile(r"[\u3400-\u9fff]+|[^\W_]+(?:[-'’.][^\W_]+)*")
 _HAN = re.compile(r"[\u3400-\u9fff]")

@@ -40,8 +40,8 @@ from storage.records.memory import (
 )
 from storage.search.inverted_index import in_chunks
 
-# Progress of memory commands that span several transactions, so that a command repeated after a
-# crash reports its whole result.
+# --- progress of commands that span several transactions
+# A command repeated after a crash reports its whole result.
 
 _PROGRESS_MARK = "memory:orders"
 _KEPT_COMMANDS = 20
@@ -102,8 +102,7 @@ class ForgetCommandLog:
         return source in (await self._key_values.get(_FORGET_MARK) or ())
 
 
-# Memory maintenance: archives and deletes stale entries, updates tiers, and cleans up noise and
-# duplicates.
+# --- the daily maintenance
 
 log = logging.getLogger(__name__)
 

@@ -33,8 +33,7 @@ from storage.records.memory import (
     support_from_extra,
 )
 
-# Daily quality counts of memory extraction, and the pollution check that stops automatic
-# promotion.
+# --- quality counts, and the pollution check that stops automatic promotion
 
 WINDOW_DAYS = 7
 """Days considered for the pollution check."""
@@ -138,9 +137,10 @@ def _parse_counts(counts: Mapping[str, int]) -> QualityCounts:
     return QualityCounts(**{name: n for name, n in counts.items() if name in known})
 
 
-# Promotion of extracted facts (L0) and profile entries (L1) to long-term memory (L2), at once or
-# by a candidate for review, and offers of lessons to other scopes; what a successor and a change
-# do to these proposals.
+# --- promotion
+# Extracted facts (L0) and profile entries (L1) become long-term memories (L2), at once or by a
+# candidate for review; lessons are offered to other scopes. A successor and a change act on these
+# proposals.
 
 log = logging.getLogger(__name__)
 

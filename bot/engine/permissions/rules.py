@@ -20,10 +20,9 @@ from typing import Any
 from bot.engine.llm.tool_calls import CallKind, ToolCall
 from bot.engine.web import WebUrl, parse_url
 
-# Parses and matches permission rules of the form `tool` or `tool(glob)`.
-#
-# Deny and ask rules match loosely, ignoring case and Unicode variants; allow rules match
-# exactly, and only if the glob covers any value of unknown parts.
+# --- rules of the form `tool` or `tool(glob)`
+# Deny and ask rules match loosely, ignoring case and Unicode variants; allow rules match exactly,
+# and only if the glob covers any value of unknown parts.
 
 UNKNOWN_TEXT = "\ue000"
 """Placeholder for text that is only known when the command runs."""
@@ -214,7 +213,7 @@ def protected_by(rules: PermissionRules) -> ReadProtectedFiles:
     return ReadProtectedFiles(patterns=tuple(dict.fromkeys(found)))
 
 
-# Maps a tool call to our equivalent tool and extracts its command, paths or URL.
+# --- which of our tools a call stands for, and its command, paths or URL
 
 
 class CallEffect(StrEnum):

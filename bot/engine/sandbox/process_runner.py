@@ -1,11 +1,12 @@
-"""Runs a command to its end and kills everything it started; keeps the home folders of commands,
-one per workspace or server."""
+"""Starts confined processes, runs a command to its end, and kills everything it started; keeps the
+home folders of commands, one per workspace or server."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
+import subprocess
 import threading
 import time
 from collections import Counter, deque
@@ -20,7 +21,7 @@ from bot.engine.sandbox.spec import SandboxLaunch
 from storage.data_directory import user_mask
 from storage.file_trees import delete_tree
 
-# Manages the home folders of commands, one per workspace or server, and removes unused ones.
+# --- home folders of commands, one per workspace or server
 
 MAX_UNUSED_DAYS = 30
 """Homes contain tools' caches and settings, which are recreated when needed."""
@@ -84,7 +85,7 @@ class CommandHomes:
         return True
 
 
-# Runs a command to its end and kills everything it started.
+# --- processes, and one command to its end
 
 MAX_PROCESSES = 1_000
 MAX_OUTPUT_BYTES = 100_000_000
@@ -171,7 +172,7 @@ async def run_process(
     On cancellation it kills all processes first."""
     began = time.monotonic()
     printed = _OutputBuffer(kept_bytes)
-    async with _start(launch) as process:
+    async with _running(launch) as process:
         ending = asyncio.create_task(_read_output(process, printed, max_output))
         watching = asyncio.create_task(_watch_process_count(process.pid, max_processes))
         both = (ending, watching)
@@ -198,22 +199,43 @@ async def run_process(
     )
 
 
-@asynccontextmanager
-async def _start(launch: SandboxLaunch) -> AsyncGenerator[asyncio.subprocess.Process, None]:
-    """Start the process and clean up everything it started."""
+async def start_process(
+    launch: SandboxLaunch, *, stdin: int, stderr: int, max_line: int = _CHUNK
+) -> asyncio.subprocess.Process:
+    """Start the process in a group of its own, with its stdout in a pipe. Raises ProcessStartError.
+
+    `stdin` and `stderr` are constants of `subprocess`; `max_line` limits a line read, in bytes."""
     try:
-        process = await asyncio.create_subprocess_exec(
+        return await asyncio.create_subprocess_exec(
             *launch.argv,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
             cwd=launch.cwd,
             env=launch.env,
             start_new_session=True,
             umask=user_mask(),
+            limit=max_line,
         )
     except (OSError, ValueError) as error:
         raise ProcessStartError(str(error)) from error
+
+
+async def kill_process(process: asyncio.subprocess.Process) -> None:
+    """Kill its group and its descendants; a cancellation waits until that is done."""
+    await asyncio.shield(asyncio.to_thread(_kill, process.pid))
+
+
+def close_pipes(process: asyncio.subprocess.Process) -> None:
+    """Close our ends although an escaped process still holds the others: asyncio then never notices
+    the end, and there is no public API."""
+    process._transport.close()  # type: ignore[attr-defined] # noqa: SLF001 - see above
+
+
+@asynccontextmanager
+async def _running(launch: SandboxLaunch) -> AsyncGenerator[asyncio.subprocess.Process, None]:
+    """Start the process and clean up everything it started."""
+    process = await start_process(launch, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT)
     try:
         yield process
     finally:
@@ -251,16 +273,14 @@ async def _terminate(process: asyncio.subprocess.Process, ending: asyncio.Task[E
 async def _shut_down(process: asyncio.subprocess.Process) -> None:
     assert process.stdout is not None
     if process.returncode is None or not process.stdout.at_eof():
-        # A thread is not interrupted by a second cancellation.
-        await asyncio.shield(asyncio.to_thread(_kill, process.pid))
+        await kill_process(process)
     # Drain the pipe first; otherwise asyncio doesn't notice the end.
     with suppress(TimeoutError):
         async with asyncio.timeout(_KILL_DELAY):
             while await process.stdout.read(_CHUNK):
                 pass
             await process.wait()
-    # If an escaped process still holds the pipe, there is no public API to close it.
-    process._transport.close()  # type: ignore[attr-defined] # noqa: SLF001 - see above
+    close_pipes(process)
 
 
 def _kill(pid: int) -> None:

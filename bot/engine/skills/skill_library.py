@@ -46,7 +46,7 @@ from storage.records.skills import (
 )
 from storage.skills import SkillRepo
 
-# Renders skills for prompts, with a notice that they grant no rights.
+# --- skills in prompts, with a notice that they grant no rights
 
 MAX_TEXT = 30_000
 MAX_LISTED_SKILLS = 60
@@ -130,7 +130,7 @@ def _single_line(text: str) -> str:
     return _SKILL_TAG.sub("‹", " ".join(text.split()))[:_MAX_DESCRIPTION]
 
 
-# Lists, enables, loads and saves skills according to the owners' decisions.
+# --- the library
 
 _MAX_TEXT = 2_000
 """Characters that are searched for triggers."""
@@ -398,7 +398,7 @@ def _skill_change(seen: EnabledSkillSnapshot, skill: Skill) -> SkillChanges:
     )
 
 
-# Notifies owners once of each skill that was added or changed.
+# --- notices: once for each skill that was added or changed
 
 SCAN_SECONDS = 3.0
 """Polling interval, because no event reports copied folders; a scan takes 2 ms."""

@@ -28,8 +28,8 @@ from storage.records.skills import (
     SkillSource,
 )
 
-# Reads a skill's folder without following links, and writes all its files into one for review.
-# Blocking.
+# --- one skill's folder
+# Read without following links. Blocking.
 
 SKILL_FILE_NAMES = ("SKILL.md", "skill.md")
 MAX_FILE = 2_000_000
@@ -230,7 +230,8 @@ def _readable(data: bytes) -> bytes:
     return data
 
 
-# Finds skills in their folders and checks their requirements; blocking.
+# --- where skills are, and what they need
+# Blocking.
 
 _PLATFORM_ALIASES = {
     **dict.fromkeys(("macos", "mac", "osx"), "darwin"),

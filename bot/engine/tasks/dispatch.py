@@ -38,8 +38,9 @@ from storage.task_queue import folders_overlap
 from storage.tools import cut_off_task_calls, list_running_kinds
 from storage.usage import UsageRepo
 
-# Recovers interrupted tasks: requeues them, asks about them, or offers to resume them. Parked
-# tasks resume automatically until their `wake_at`; after that the user is asked.
+# --- recovery of interrupted tasks
+# They are queued again, asked about, or offered. Parked tasks resume by themselves until their
+# `wake_at`; after that the person is asked.
 
 log = logging.getLogger(__name__)
 
@@ -186,7 +187,7 @@ async def offer_stale_parked(
         await store.queue.clear_wake_times(tx)
 
 
-# The dispatcher of one process with one SQLite file, and its choice of tasks to preempt.
+# --- the dispatcher, and which task it preempts
 
 _RENEW_INTERVAL = LEASE_DURATION.total_seconds() / 3
 _CANCEL_SECONDS = 5.0

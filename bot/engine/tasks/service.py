@@ -37,9 +37,9 @@ from storage.records.tasks import (
 )
 from storage.tasks import TaskChanges
 
-# Effects of commands on a task in each of its states, as pure functions, and new versions of its
-# plan. Each command returns the changes, or None if the task is already in the desired state,
-# and raises WrongState if the state forbids it.
+# --- effects of commands, as pure functions
+# Each returns the changes, or None if the task is already in the desired state, and raises
+# WrongState if the state forbids it.
 
 _PAUSABLE = {TaskStatus.PENDING, TaskStatus.WAITING, TaskStatus.BLOCKED}
 _RESTARTABLE = {TaskStatus.FAILED, TaskStatus.BLOCKED, TaskStatus.CANCELLED}
@@ -199,8 +199,9 @@ def _restart_status(task: Task) -> TaskStatus:
     return TaskStatus.RUNNING if task.outside else TaskStatus.PENDING
 
 
-# Executes people's commands on tasks. Each command locks the task, is recorded once under its
-# message, and checks the person's rights and the task's state.
+# --- the service
+# Each command locks the task, is recorded once under its message, and checks the person's rights
+# and the task's state.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

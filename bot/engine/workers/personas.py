@@ -36,7 +36,7 @@ from storage.records.workers import (
     PersonaList,
 )
 
-# Defines personas, their traits and the built-in ones.
+# --- the persona
 
 _TRAIT_MEANINGS: Mapping[str, Mapping[str, str]] = {
     "code_style": {
@@ -239,7 +239,7 @@ BUILT_IN_PERSONAS: Mapping[str, Persona] = {
 PRAGMATIST_PERSONA = BUILT_IN_PERSONAS[DEFAULT_PERSONA]
 
 
-# Loads personas from files and combines them with the built-in ones.
+# --- the library of files and built-in ones
 
 SUFFIXES = {".md", ".yaml", ".yml"}
 MAX_FILE_BYTES = 64 * 1024

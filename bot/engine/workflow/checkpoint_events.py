@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from bot.engine.agent.model_calls import ModelReply
 from bot.engine.llm.answer_schemas import StepAnswer
@@ -21,6 +21,9 @@ from bot.engine.workflow.report_delivery import (
 )
 from bot.engine.workflow.step_approvals import SUSPENDED_KEY, ApprovalCall, command_hash
 from storage.records.tasks import NodeRun, Task, TaskStatus
+
+if TYPE_CHECKING:
+    from bot.engine.agent.requested_values import FileMark
 
 _T = TypeVar("_T")
 
@@ -60,7 +63,7 @@ class StartedStep:
     lane: str = ""
     withheld_reports: frozenset[int] = frozenset()
     sound_files: frozenset[str] = frozenset()
-    value_files: Mapping[str, tuple[int, int, str]] = field(default_factory=dict)
+    value_files: Mapping[str, FileMark] = field(default_factory=dict)
 
     @property
     def delivery_output(self) -> dict[str, object]:
@@ -94,7 +97,7 @@ class StartedStep:
         return None if names is None else frozenset(map(str, names))
 
     @property
-    def stored_value_files(self) -> Mapping[str, tuple[int, int, str]]:
+    def stored_value_files(self) -> Mapping[str, FileMark]:
         """The `value_files` of an earlier attempt; none if it was cut off."""
         run = self.runs.get(self.node.id)
         marks: Mapping[str, Any] = {} if run is None else run.output.get(VALUE_FILES_KEY, {})

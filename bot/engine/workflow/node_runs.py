@@ -17,10 +17,9 @@ from bot.engine.llm.answer_schemas import repair_json
 from bot.engine.workflow.expressions.operations import TEXT_KEY, Flag, is_hedged, qualify, read_flag
 from storage.records.tasks import NodeRun, NodeStatus
 
-# The values that a worker's answer gives by name, read as models and people write them: JSON in
-# any fence or in none, and pairs such as `Approved: True`, `**score** = 8` or `通过：是`.
-#
-# A value that the text leaves open is left out, so that a condition which needs it can be asked
+# --- values by name, out of a worker's answer
+# JSON in any fence or in none, and pairs such as `Approved: True`, `**score** = 8` or `通过：是`. A
+# value that the text leaves open is left out, so that a condition which needs it can be asked
 # about: `approved: true, but only if the tests pass` gives no `approved`.
 
 _MAX_READ = 20_000
@@ -202,8 +201,7 @@ def _read_verdict(text: str) -> Flag | None:
     return (seen.pop() if len(seen) == 1 else Flag.UNSURE) if seen else None
 
 
-# The paths, outputs and rounds of stored node runs.
-#
+# --- paths, outputs and rounds of stored runs
 # `fix#2` is the path of the second activation of `fix`, `each[3]/read` is in the fourth round of
 # `each`, and `@back:e7` is a note on an edge. Templates see no output keys that begin with @.
 

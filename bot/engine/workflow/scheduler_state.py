@@ -43,8 +43,7 @@ from bot.engine.workflow.nodes.loop import LoopConfig
 from bot.engine.workflow.scope import LoopState, OutputsView, ScopeState, StatesView
 from storage.records.tasks import NodeRun, NodeStatus, TaskId
 
-# Assigns steps to session lanes: steps that can never run at the same time share a session.
-#
+# --- session lanes: steps that can never run at the same time share a session
 # A lane continues after a fork where all its branches meet again: a question of dominators.
 
 VIRTUAL_ROOT = ""
@@ -185,8 +184,7 @@ def _topological_order(
     return order
 
 
-# The state of one task's workflow, built from its graph and runs, and the names that expressions
-# see in each scope.
+# --- one task's state, and the names that expressions see in each scope
 
 TextLookup: TypeAlias = Callable[..., str]
 """A text of the catalogue, by its key and facts."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from zoneinfo import ZoneInfo
 
 from bot.engine.agent.model_calls import ModelReply, ModelRequest
@@ -51,6 +51,9 @@ from bot.engine.workflow.task_store import TaskStore
 from bot.engine.workspaces.task_workspaces import CollectedFiles, TaskArtifacts, workspace_names
 from storage.records.people import Chat, ChatId, Language
 from storage.records.tasks import Task
+
+if TYPE_CHECKING:
+    from bot.engine.agent.requested_values import FileMark
 
 AttachImages: TypeAlias = Callable[
     [ModelRequest, SelectedBackend, Sequence[str]], Awaitable[ModelRequest]
@@ -416,7 +419,7 @@ def _own_texts(step: StartedStep) -> tuple[str, ...]:
     return (text, step.task.instruction) if is_last else (text,)
 
 
-def _without_told(step: StartedStep) -> Mapping[str, tuple[int, int, str]]:
+def _without_told(step: StartedStep) -> Mapping[str, FileMark]:
     """Its `value_files`, but for those that the Boss has said something about since."""
     said = "\n".join(step.messages)
     return {name: mark for name, mark in step.value_files.items() if name not in said}

@@ -29,11 +29,9 @@ from bot.engine.workspaces.branch_merge import (
 from storage.file_trees import delete_tree, walk_folders
 from storage.records.tasks import Task, TaskId
 
-# Creates, reopens, merges and removes a git worktree per task.
-#
-# Every operation can be repeated after a crash. A marker in git's entry makes a worktree
-# *ready*; it is written last and removed first, so that an incomplete worktree is never mistaken
-# for work.
+# --- one git worktree per task
+# Every operation can be repeated after a crash. A marker in git's entry makes a worktree *ready*;
+# it is written last and removed first, so that an incomplete worktree is never mistaken for work.
 
 log = logging.getLogger(__name__)
 
@@ -311,7 +309,7 @@ def _set_aside(folder: Path) -> None:
         delete_tree(folder)
 
 
-# Prepares task workspaces and copies result files for delivery.
+# --- workspaces and result files
 
 MAX_FILES = 5
 MAX_BYTES = 20_000_000

@@ -58,7 +58,7 @@ def _parse_preference(part: str) -> tuple[float, str]:
 
 
 _TYPES = {"app.js": "text/javascript", "app.css": "text/css", "icon.svg": "image/svg+xml"}
-_TEMPLATES = ("chat.html", "denied.html", "sign_in.html")
+_TEMPLATES = ("bare.html", "chat.html", "denied.html", "sign_in.html")
 _API_PATHS = ("/api/v1/", "/metrics")
 # Texts that app.js uses; the others are part of the page.
 _SCRIPT_TEXTS = (

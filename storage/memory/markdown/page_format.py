@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-# Parses and renders Markdown pages of memories. Parsing accepts any input; rendering escapes
-# text so that reading returns every character.
+# --- pages
+# Parsing accepts any input; rendering escapes text so that reading returns every character.
 
 
 class MarkdownLayout(StrEnum):
@@ -386,7 +386,7 @@ def _trim_blank_lines(lines: Sequence[str]) -> Sequence[str]:
     return lines[told[0] : told[-1] + 1] if told else ()
 
 
-# Merges a person's edits of a Markdown page with concurrent changes in the store.
+# --- merging a person's edits with changes in the store
 
 _DIGEST_LENGTH = 16
 

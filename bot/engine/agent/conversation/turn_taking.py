@@ -31,7 +31,7 @@ from storage.records.people import ChatId, Language
 from storage.records.workers import ModelSession
 from storage.tools import ToolCallRepo
 
-# Resumes chat answers that were suspended at a tool call.
+# --- chat answers that were suspended at a tool call
 
 log = logging.getLogger(__name__)
 
@@ -245,8 +245,7 @@ def _group_by_session(
         yield session_id, tuple(of_one)
 
 
-# Serializes answers per chat, shows each as it grows, stores stopped messages and decides when a
-# conversation expires.
+# --- one answer at a time per chat
 
 WAIT_MODE = "wait"
 _SHOWN_NOTICES = "mcp."

@@ -24,7 +24,7 @@ from bot.engine.llm.backend import (
 )
 from storage.data_directory import user_mask
 
-# Maps failures of a coding CLI to backend errors.
+# --- failures of a CLI as backend errors
 
 AUTH_REQUIRED = -32000
 METHOD_NOT_FOUND = -32601
@@ -113,7 +113,7 @@ def classify_error_response(code: int, message: str, data: Any) -> AcpFailure:
     return AcpFailure.REFUSED
 
 
-# Runs a CLI process in its own group and environment, logs its stderr and kills all it started.
+# --- the process
 
 PROCESS_MARK_VARIABLE = "SHIFTBOSS_RUN"
 """Environment variable that identifies a CLI's descendants outside its process group."""

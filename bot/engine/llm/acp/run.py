@@ -50,7 +50,7 @@ from bot.engine.llm.tool_calls import CallDecision, CallVerdict, ToolCall
 from bot.engine.llm.written_forms import read_form
 from cards.formats import drop_surrogates
 
-# Builds prompts for coding CLIs and parses the structured results they return.
+# --- prompts and results
 
 RESULT_FILE = ".shiftboss/result.json"
 _FENCED = re.compile(r"```(?:json|JSON)?[ \t]*\r?\n(.*?)\r?\n?[ \t]*```", re.DOTALL)
@@ -265,7 +265,7 @@ def _shorten_turn(text: str) -> str:
     return f"{text[:half]}\n[…]\n{text[-half:]}"
 
 
-# Runs a coding CLI until it returns a result or reaches a limit.
+# --- the run
 
 _QUEUE_SIZE = 256
 _MAX_CHARACTERS = 2_000_000

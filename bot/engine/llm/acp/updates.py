@@ -28,7 +28,8 @@ from bot.engine.llm.backend import (
 )
 from bot.engine.llm.tool_calls import ERROR_PREFIX, CallKind, ToolCall
 
-# Counts the tokens and money of a run from what a CLI reports, and estimates what it does not.
+# --- usage and money
+# What a CLI does not report is estimated.
 
 _MOST_REQUESTS = 10_000
 _MOST_TOKENS = 1_000_000_000
@@ -219,7 +220,8 @@ def _money(data: object) -> Decimal | None:
     return amount if amount.is_finite() and amount >= 0 else None
 
 
-# Translates a CLI's updates into events; unknown updates are skipped because CLIs differ.
+# --- updates as events
+# Unknown updates are skipped because CLIs differ.
 
 _MAX_TITLE = 200
 _MAX_OUTPUT = 2_000

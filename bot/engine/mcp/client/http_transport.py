@@ -1,5 +1,5 @@
 """Connects the SDK's session to an MCP server at a URL, through a guarded HTTP client, and signs in
-to it by OAuth, with tokens kept in a file."""
+to it by OAuth, with tokens kept in a file. Imports the SDK, so it is imported on first use."""
 
 from __future__ import annotations
 
@@ -39,11 +39,9 @@ from bot.engine.mcp.client.server_config import McpError
 from bot.engine.web import FetchRefused, WebFetcher, WebUrl, parse_url, tls_context
 from storage.data_directory import write_private_file
 
-# Connects the SDK's session to an MCP server at a URL, through a guarded HTTP client.
-#
-# The host name is resolved and checked once, as for fetched pages; all messages go to that
-# address, and redirects are not followed because headers may contain secrets. Imports the SDK,
-# so it is imported on first use.
+# --- the connection
+# The host name is resolved and checked once, as for fetched pages; all messages go to that address,
+# and redirects are not followed because headers may contain secrets.
 
 MAX_RESPONSE_BYTES = 8_000_000
 _MAX_STREAM_SECONDS = 600.0
@@ -330,9 +328,7 @@ def _error(request: httpx2.Request, text: str, code: int = INTERNAL_ERROR) -> ht
     return httpx2.Response(502, json=message, request=request)
 
 
-# Signs in to MCP servers at a URL by the SDK's OAuth client, and keeps the tokens in a file.
-#
-# Imports the SDK, so it is imported on first use.
+# --- signing in, by the SDK's OAuth client
 
 _MAX_SIGN_IN_ERROR_CHARS = 200
 _REFUSED = (401, 403)

@@ -30,7 +30,7 @@ from storage.records.people import ChatId, PersonId
 from storage.records.tasks import TaskId
 from storage.records.workers import McpConsent
 
-# Fills in what a configured MCP server needs, and names what cannot be used.
+# --- configured servers
 
 _MIN_SECRET_CHARS = 8
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -122,8 +122,7 @@ class ConnectedServers:
     notes: tuple[RunNotice, ...] = ()
 
 
-# The MCP servers of a project's `.mcp.json`, which are started only after an owner allowed them.
-#
+# --- a project's own servers, from its `.mcp.json`
 # Whoever can change the project can write that file: the authors of a repository, and workers.
 
 PROJECT_FILE = ".mcp.json"

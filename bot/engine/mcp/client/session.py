@@ -1,13 +1,12 @@
 """One session with an MCP server, by the official SDK, and the process of a server that speaks on
-its standard streams."""
+its standard streams. Imports the SDK, so it is imported on first use."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
-import os
-import signal
+import subprocess
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -60,15 +59,17 @@ from bot.engine.mcp.client.tool_data import (
     sanitize_result,
     sanitize_tool_page,
 )
-from bot.engine.sandbox import supervisor
+from bot.engine.sandbox.process_runner import (
+    ProcessStartError,
+    close_pipes,
+    kill_process,
+    start_process,
+)
 from bot.engine.sandbox.spec import SandboxLaunch
 from bot.engine.web import WebFetcher
-from storage.data_directory import user_mask
 
-# Starts an MCP server process and connects its standard streams to the SDK's session.
-#
+# --- the process, and its streams as the SDK's connection
 # The SDK's own stdio client starts programs itself, without our sandbox and without limits.
-# Imports the SDK, so it is imported on first use.
 
 MAX_LINE_BYTES = 8_000_000
 """A larger message is skipped, and the pending calls fail."""
@@ -224,18 +225,10 @@ def _parse_line(line: bytes) -> JSONRPCMessage | None:
 async def open_stdio(launch: SandboxLaunch) -> AsyncGenerator[StdioConnection, None]:
     """Start the process, and kill it with its descendants at the end. Raises McpError."""
     try:
-        process = await asyncio.create_subprocess_exec(
-            *launch.argv,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=launch.cwd,
-            env=launch.env,
-            start_new_session=True,
-            umask=user_mask(),
-            limit=MAX_LINE_BYTES,
+        process = await start_process(
+            launch, stdin=subprocess.PIPE, stderr=subprocess.PIPE, max_line=MAX_LINE_BYTES
         )
-    except (OSError, ValueError) as error:
+    except ProcessStartError as error:
         raise McpError(f"it could not be started: {error}") from error
     connection = StdioConnection(process)
     carrying = asyncio.create_task(connection.run(), name="mcp")
@@ -252,25 +245,16 @@ async def _shut_down(process: asyncio.subprocess.Process, carrying: asyncio.Task
     with suppress(TimeoutError):
         async with asyncio.timeout(GRACE_SECONDS):
             await process.wait()
-    await asyncio.to_thread(_kill, process.pid)
+    await kill_process(process)
     carrying.cancel()
     await asyncio.wait((carrying,))
     with suppress(TimeoutError):
         async with asyncio.timeout(GRACE_SECONDS):
             await process.wait()
-    # If another process holds the pipe, asyncio never notices the end; there is no public API.
-    process._transport.close()  # type: ignore[attr-defined] # noqa: SLF001 - see above
+    close_pipes(process)
 
 
-def _kill(pid: int) -> None:
-    supervisor.kill_descendants(pid)
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
-
-
-# One session with an MCP server, by the official SDK.
-#
-# Imports the SDK, so it is imported on first use.
+# --- the session
 
 log = logging.getLogger(__name__)
 

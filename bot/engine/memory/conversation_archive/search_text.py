@@ -25,7 +25,7 @@ from storage.memory.conversation_archive import ArchiveAccess, ArchiveRepo, RawM
 from storage.records.conversation_archive import ConversationSummary, MessagePart, TranscriptRole
 from storage.search.lexicon import ENGLISH_STOP_WORDS, is_chinese_filler
 
-# Search queries for the archive: words, safe regular expressions, and time limits.
+# --- queries: words, safe regular expressions, time limits
 
 SEARCH_SECONDS = 2.0
 
@@ -241,8 +241,7 @@ def _check_nesting(last: _PatternGroup | None) -> None:
         raise InvalidSearchPattern("a repeated group may hold no other repeats and no alternatives")
 
 
-# Extracts searchable text from stored messages of all backends and renders it as input for
-# summaries.
+# --- texts of stored messages
 
 _BLOCK = "[{at:%Y-%m-%d %H:%M %Z} | {role}]\n{text}"
 _SUMMARY_BLOCK = "[{since:%Y-%m-%d %H:%M %Z} – {until:%Y-%m-%d %H:%M %Z}]\n{text}"

@@ -39,7 +39,7 @@ from storage.records.memory import (
 )
 from storage.search.inverted_index import in_chunks
 
-# Tracks lines across saves: repeated saves by one editor, and lines moved between files.
+# --- lines across saves: repeated saves by one editor, and lines moved between files
 
 _MAX_SESSIONS = 20
 """Per file."""
@@ -225,7 +225,7 @@ class MissingLineTracker:
         return waiting
 
 
-# Imports edits of Markdown files into the memory store.
+# --- the import
 
 CONFIRM_WITHIN = timedelta(hours=1)
 CHANGES_PER_TRANSACTION = 10

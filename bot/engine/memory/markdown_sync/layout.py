@@ -35,7 +35,7 @@ from storage.records.memory import (
 )
 from storage.records.people import Language
 
-# Chapters of the team handbook, one entry each, in the global scope.
+# --- the handbook: one entry a chapter, in the global scope
 
 CHAPTERS = (
     "principles",
@@ -98,7 +98,7 @@ def find_chapter(title: str) -> str:
     return ""
 
 
-# Notifies owners of memory files that need attention, once per problem.
+# --- notices about files that need attention, once per problem
 
 
 class OwnerNotifier(Protocol):
@@ -125,8 +125,7 @@ class OwnerNoticeSender:
         await self.owners.notify(f"mirror:{digest[:32]}", draw)
 
 
-# Maps memories to Markdown files: which files a scope has, their content, and the meaning of
-# edited lines.
+# --- which files a scope has, their content, and the meaning of edited lines
 
 _SLUG = re.compile(r"[^\w]+")
 _MAX_SLUG_CHARS = 40

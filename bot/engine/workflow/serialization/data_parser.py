@@ -13,7 +13,7 @@ import yaml
 from bot.engine.workflow.field_reader import InvalidGraph, ValidationIssue
 from bot.engine.workflow.nodes.registry import NodeType, spec_of
 
-# Safe parsing of JSON and YAML into bounded plain data, without aliases or tags.
+# --- JSON and YAML, bounded, without aliases or tags
 
 YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _YAML_INTEGER = re.compile(r"[-+]?\d{1,18}")
@@ -293,7 +293,7 @@ def _refuse_constant(name: str) -> Never:
     raise ValueError(name)
 
 
-# The Markdown format: a heading for each task, with lines for its fields.
+# --- the Markdown format: a heading for each task, with lines for its fields
 
 DEFAULT_MAX_LOOPS = 3
 """Loop limit of a line under `## Loops` that gives none."""
