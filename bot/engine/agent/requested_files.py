@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from bot.engine.llm import workspace_files as folder
+from storage.search.chinese import count_han
 
 MAX_TEXT = 6_000
 MAX_FILES = 10
@@ -359,7 +360,6 @@ _TO_CHINESE = re.compile(
     r"\b(?:in)?to (?:Simplified |Traditional )?Chinese\b|[成为到](?:简体|繁体)?[中汉][文语]|译中",
     re.IGNORECASE,
 )
-_HAN = re.compile("[\u3400-\u9fff]")
 _MAX_BYTES = 200_000
 _FEW_LETTERS = 4
 
@@ -393,4 +393,4 @@ def _han_share(workspace: Path, name: str) -> float | None:
     except folder.PathRefused:
         return None
     letters = sum(map(str.isalpha, text))
-    return len(_HAN.findall(text)) / letters if letters >= _FEW_LETTERS else None
+    return count_han(text) / letters if letters >= _FEW_LETTERS else None

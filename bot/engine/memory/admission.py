@@ -18,8 +18,9 @@ from storage.db import Transaction
 from storage.memory.cells import DERIVED_FROM, CellRepo
 from storage.memory.entries import MemoryEntryRepo
 from storage.records.memory import MemoryCategory, MemoryEntry, MemoryKind, MemoryState, MemoryTier
+from storage.search.chinese import HAN
 
-_TOKEN = re.compile(r"[\u3400-\u9fff]|[^\W_\u3400-\u9fff]+")
+_TOKEN = re.compile(rf"[{HAN}]|[^\W_{HAN}]+")
 _SENTENCE = re.compile(r"[。！？!?]|(?<=\.)\s")
 _MAX_TOKENS = 400
 _MAX_SPANS = 200

@@ -26,10 +26,12 @@ def match_english(clause: str, *, asked: bool) -> ConsentMatch:
         about = groups.get("about") or groups.get("about2") or ""
         about = about or _about_me(pattern, said[act.start() :])
         end = said[act.end() :].removesuffix(about)
-        if pattern is _FORGET_ACT:
-            end = _JUST_SAID_ABOUT.sub(r"\1", end)
-        around = f"{said[: act.start()]} {groups.get('midst') or groups.get('midst2') or ''} {end}"
-        if _is_neutral(around) and _is_meant_for_us(said.removesuffix(about), act):
+        if pattern in {_FORGET_ACT, _KEEP_ACT}:
+            end = _FACT_THAT.sub("", _SAID_ABOUT.sub(r"\1", end))
+        around = f"{said[: act.start()]} {groups.get('midst') or ''}"
+        around += f" {groups.get('midst2') or ''} {end}"
+        is_sure = _is_neutral(around) or _is_plain_order(said, act)
+        if is_sure and _is_meant_for_us(said.removesuffix(about), act):
             return _kind_of(said.removesuffix(about), pattern), about
     return None, clause
 
@@ -37,7 +39,7 @@ def match_english(clause: str, *, asked: bool) -> ConsentMatch:
 def is_english_aside(clause: str) -> bool:
     """Whether the clause only says of what was said that it was private or a slip."""
     said = _spell_out(clause)
-    if not any(each.search(said) for each in (_ASIDE, _SAID_BEFORE, _TOPIC)):
+    if not any(each.search(said) for each in (_ASIDE, _SAID_BEFORE, _ONE_BEFORE, _TOPIC)):
         return False
     return _is_neutral(_ASIDE.sub(" ", said))
 
@@ -49,26 +51,37 @@ def _about_me(pattern: re.Pattern[str], said: str) -> str:
     return found["about"]
 
 
+def _is_plain_order(said: str, act: re.Match[str]) -> bool:
+    """Whether the act is followed by words of mine or by this conversation and nothing else, so
+    that a few other words before it do not matter."""
+    before = re.findall(r"[^\W_]+(?:'\w+)?", said[: act.start()])
+    unknown = [each for each in before if each not in _neutral_words()]
+    if len(unknown) > _MAX_UNKNOWN or _OTHER_SUBJECT.search(said[: act.start()]):
+        return False
+    return _MY_WORDS.match(said, act.end()) is not None
+
+
 def _is_meant_for_us(said: str, act: re.Match[str]) -> bool:
     """Not "I don't remember this", "you don't remember this" or "don't forget"."""
     before, core = said[: act.start()], said[act.start() : act.end()]
-    if _STATEMENT.search(f"{before}{core}"):
-        return False
-    if re.search(r"\bif\b", before) and not _WOULD_LIKE.search(before):
+    is_supposed = re.search(r"\bif\b", before) and not _WOULD_LIKE.search(before)
+    if is_supposed or _STATEMENT.search(f"{before}{core}"):
         return False
     if act.re is _FORGET_ACT:
         return not re.search(r"\b(?:not|never)\b", before) or "should not have" in before
     if act.re is _KEEP_ACT:
-        if _FORGET_WORD.search(core):
-            return False
+        if _UNWANTED.search(f"{before}{core}"):
+            return True
         subjects = re.findall(r"\b(?:i|we|you)\b", _SAID_CLAUSE.sub(" ", f"{before}{core}"))
-        return not subjects or subjects[-1] == "you" or bool(_WE_MAY.search(before))
+        is_ours = not subjects or subjects[-1] == "you" or bool(_WE_MAY.search(before))
+        return is_ours and not _FORGET_WORD.search(core)
     return True
 
 
 def _kind_of(said: str, pattern: re.Pattern[str]) -> ConsentRequest:
     if pattern is _MEMORY_OFF:
-        return ConsentRequest.CHAT
+        is_once = _ONE_MESSAGE.search(said) is not None
+        return ConsentRequest.THIS if is_once else ConsentRequest.CHAT
     for sign, kind in _SIGNS:
         if sign.search(said):
             return kind
@@ -121,6 +134,7 @@ _CONTRACTIONS = tuple(
         (r"\bun-?remember\b", "unremember"),
         (r"\bhold(ing)? onto\b", r"hold\1 on to"),
         (r"\b(?:pls|plz|plse)\b", "please"),
+        (r"\b(?:nvm|nm)\b", "never mind"),
         (r"\bu\b", "you"),
         (r"\b(?:wat|wut)\b", "what"),
         (r"\babt\b", "about"),
@@ -143,7 +157,10 @@ _NO_SLIPS = {"forgot", "forged", "massage"}
 
 
 _NEUTRAL = """
-ignore disregard
+reply replied answering reading read came regret sending unsend recall asked rant rants vent
+venting gossip confession tidbit paragraph paragraphs passage passages request ideally
+preferably hush paste nvm amnesiac forgetful cut quick vanish disappear evaporate future ignore
+disregard ugh argh eek omg oops whoops wow yikes damn shit crap lol haha hehe gosh man dude
 something someone trust allowed permitted
 circumstances case condition place places point means account clear copy
 writing typing sending promise swear love god sake supposed see heard bother
@@ -237,13 +254,14 @@ _PERSONAL = (
 _KEEP_ACT = re.compile(
     rf"{_NOT}(?: to)? (?:store|save|record|log|keep|note)(?: (?:please|ok|okay|thanks))*$"
     rf"|{_NOT}(?: to)?(?P<midst>{_MIDST}) (?:{_STRONG}(?! to\b)"
-    r"(?: (?:that (?=(?:i|my|we|our|he|she|they|the)\b)|(?=my\b))"
+    r"(?: (?:(?:the fact )?that (?=(?:i|my|we|our|he|she|they|the)\b)|(?=my\b))"
     r"(?P<about>(?!my (?:last|previous|next)\b|i (?:just )?(?:said|told)).+)"
     r"|(?: (?:anything|something|things|stuff|details))? (?:about|of|on) my (?!last|previous"
     r"|next).+"
-    rf")?|{_KEEP}(?: that (?=(?:i|my|we|our)\b)(?P<about2>.+)|(?= .*{_OBJECT})"
+    rf")?|{_KEEP}(?: (?:the fact )?that (?=(?:i|my|we|our)\b)(?P<about2>.+)|(?= .*{_OBJECT})"
     rf"| my (?:[a-z]+ ){{0,2}}{_PERSONAL}(?: number)?$)"
-    r"|(?:make|making|take|taking|keep|keeping|leave|build|build up|form|create|have|retain)(?: "
+    r"|(?:make|making|take|taking|keep|keeping|leave|want|wanting|need|build|build up|form|create"
+    r"|have|retain)(?: "
     r"(?:a|any|an))? (?:notes?|records?|memory|memo"
     r"|copy|log|trace|traces|copies|memories)(?: out)? (?:of|about|on|from)"
     rf"(?: (?:anything|something))?(?: my (?!last|previous).+|(?= .*{_OBJECT}))"
@@ -251,6 +269,12 @@ _KEEP_ACT = re.compile(
     r"|(?:writ|tak|jot|not)(?:e|t?ing)(?= .*\bdown)|learn(?:ing)?(?= .*\bfrom\b))"
     rf"|{_NOT}(?: to)? (?:ever )?(?:bring (?:this|that|it) up|(?:mention|repeat|use|reuse|bring up)"
     r" (?:this|that|it))(?= .*\b(?:later|again|in (?:the )?future|elsewhere|in (?:any )?other))"
+    rf"|{_NOT}(?: to)?(?: ever)? (?:write|put|note|post|leave) (?:this|that|it|these"
+    rf"|any of (?:this|it))"
+    r"(?: down)? (?:anywhere|somewhere|any place)"
+    rf"|{_NOT}(?: to)? (?:{_STRONG}|{_KEEP})(?= (?:that )?i(?: ever| just| even)? (?:asked|said"
+    rf"|told you"
+    r"|mentioned|wrote)(?: (?:you|this|that|it|about (?:this|that|it)))?$)"
     rf"|{_NOT}(?: to)? carry (?:this|that|it|anything) over"
     rf"|^(?=.*{_OBJECT}).*{_NOT}(?: to)?(?P<midst2>{_MIDST}) {_KEEP}$"
 )
@@ -258,11 +282,10 @@ _RUN_ON = re.compile(
     rf".*?\b{_STRONG} (?:this|that|it) (?P<about>(?:i|my|we|our|he|she|they|his|her) \w+ .+)"
 )
 _SAID_BY_ME = (
-    rf"(?:(?:i|we)(?: [a-z]+){{0,3}}? {_SAY}\b|(?:my|the|that|those|these)(?: very)?(?: (?:two"
-    rf"|three"
-    r"|few|couple of))? (?:last|previous|preceding|earlier|prior|latest|above)(?: (?:two|three|few"
-    r"|couple|of|couple of))* (?:messages?|msg|remarks?|words)|my (?:very )?(?:last|previous)"
-    r" (?:thing|things|bit|part|sentence|line|comment|statement|question|text|sentences|lines)"
+    rf"(?:(?:i|we)(?: [a-z]+){{0,3}}? {_SAY}\b|(?:my|the|that|those|these)(?: very)?"
+    r"(?: (?:two|three|few|couple of))? (?:last|previous|preceding|earlier|prior|latest|above)"
+    r"(?: (?:two|three|four|few|couple|of))* (?:messages?|msgs?|remarks?|words|things?|bits?|parts?"
+    r"|sentences?|lines?|comments?|statements?|questions?|texts?|paragraphs?)"
     r"|my messages?\b)"
 )
 _SAID_REFERENCE = (
@@ -274,9 +297,28 @@ _SAID_REFERENCE = (
     rf"(?: (?:from|in|of|about))? (?:here|this (?:whole |entire )?{_TALK})|this\b|that (?=please)"
     rf"|{_OBJECT}.* (?:from|in|out of) {_MEMORY})"
 )
+_MAX_UNKNOWN = 3
+_OTHER_SUBJECT = re.compile(
+    r"\b(?:he|she|they|his|her|their|someone|who|how|why|where|when|what|which|if|whether|to|we|let"
+    r"|said|says|told|asked|wants?|wanted|file|files|table|page|folder|script|button)\b"
+)
+_MY_WORDS = re.compile(
+    rf"(?: (?:about|of|on|any|all|anything|everything|and|or|delete|remove|erase|the))*"
+    rf" (?:what (?:i|we)(?: have| had)?(?: just| have)? {_SAY}(?: to)?(?: you)?"
+    r"|my (?:last|previous)(?: (?:two|three|few|couple|of))* (?:messages?|msgs?|sentences?|lines?"
+    r"|words"
+    r"|remarks?|statements?)|that i(?: ever)? (?:said|told you|mentioned) (?:that|this|anything|it)"
+    r"|i(?: ever)? (?:said|told you|mentioned)(?: (?:that|this|anything|it|so|a word))?"
+    rf"|this (?:whole |entire )?{_TALK})"
+    r"(?: (?:please|now|again|ok|thanks|just now|a (?:minute|second|moment) ago|entirely"
+    r"|completely))*$"
+)
 _FORGET_WORD = re.compile(r"\b(?:forget|forgetting|unremember)\b")
 _FORGET_ACT = re.compile(
-    rf"\b(?:forget|forgot|forgetting|unremember)(?= .*?{_SAID_REFERENCE})"
+    r"\b(?:undo|reverse|take back|cancel) (?:remembering|saving|storing|noting|recording"
+    r"|memori[sz]ing)"
+    r"|\b(?:be|act|play) (?:amnesiac|forgetful)(?= about)"
+    rf"|\b(?:forget|forgot|forgetting|unremember)(?= .*?{_SAID_REFERENCE})"
     rf"|\b(?:delete|(?<=you )(?:removed|deleted|erased|wiped|dropped|cleared)|deleting|erase"
     rf"|erasing"
     rf"|wipe|remove|drop|scrap|purge|discard|clear|expunge|get rid of|strike|scratch|scrub|redact"
@@ -285,10 +327,14 @@ _FORGET_ACT = re.compile(
     rf"|get rid of|scrub|scratch|strike|redact|retract|trash|take)(?= .*?{_OBJECT}.* (?:from|off"
     rf"|out of) {_MEMORY})"
 )
-_JUST_SAID_ABOUT = re.compile(rf"(just {_SAY}(?: to)?(?: you)?(?: just now)?) about .*")
+_FACT_THAT = re.compile(r" the fact that (?:i|my|we|our|he|she|they)\b.*")
+_SAID_ABOUT = re.compile(
+    rf"((?:just {_SAY}|am (?:telling|saying|writing))(?: to)?(?: you)?(?: just now"
+    rf"| here)?) about .*"
+)
 _POLITE_FORGET = re.compile(
     r"\b(?:please|(?:can|could|would|will) you)(?: please| just)* (?:forget|unremember)"
-    r" (?:about )?that(?: one)?$"
+    r" (?:about )?(?:that|it)(?: one)?(?: please)?$"
 )
 _PASSIVE_ACT = re.compile(
     rf"\b(?:(?:not|never|nothing|none|no part|hate|dislike)\b{_MIDST}(?: (?:be|get|being|have"
@@ -306,16 +352,25 @@ _PASSIVE_ACT = re.compile(
 _OFF_RECORD = re.compile(
     r"\boffrecord\b(?: (?:that )?(?P<about>(?:i|my|we|our|he|she|they|there|the|between)\b.*))?"
 )
+_NO_KEEPING = (
+    r"(?:memory|memories|notes?|records?|traces?|logs?|logging|recordings?|recording|saving|storing"
+    r"|storage|remembering|memori[sz]ing|note[- ]taking|retention|retaining|archiving|keeping)"
+)
 _SECRET_ACT = re.compile(
     rf"\b(?:{_BETWEEN}|(?:keep|keeping|treat|consider) (?:this|that|these|what i)(?: "
     rf"[a-z]+){{0,6}}?"
     r" (?:confidential|a secret|secret|private|incognito|unsaved|unrecorded|unstored)"
-    r"|(?:keep|leave|hold|kept|left|stays?|remains?)(?: [a-z]+){0,9}? (?:out of|off|away from|from)"
+    r"|(?:keep|leave|hold|kept|left|stay(?:s|ed)?|remain(?:s|ed)?)(?: [a-z]+){0,9}? (?:out of|off"
+    r"|away from|from)"
     rf" (?:{_MEMORY}|it)"
-    rf"|no (?:memory|memories|notes?|records?|traces?|logs?)(?: (?:of|for|on|about|from) {_OBJECT})"
-    r"|^(?:please )?no (?:memory|memories|notes|records?|traces?)(?: please| here| now| for this"
-    rf" {_TALK}| in this {_TALK})*$"
+    rf"|no {_NO_KEEPING}(?: (?:of|for|on|about|from) {_OBJECT})"
+    rf"|^(?:please )?no {_NO_KEEPING}(?: please| here| now| ok| okay| at all"
+    rf"|(?: (?:for|in|of|from|on))? (?:this|the)(?: whole| entire)?(?: {_TALK}| one| message| msg)?"
+    r")*$"
     rf"|(?:keep|save|store|remember|retain|record|log) (?:nothing|none)\b"
+    rf"|\bnot (?:for|in|into) (?:your|the) (?:{_MEMORY}|files?)"
+    r"|\bnot (?:\w+ )?take (?:this|it|that)(?: message)? into account"
+    r"(?= .*\b(?:later|future|again|next|other)\b)"
     r"|burn (?:this )?after reading|(?:only|just) for (?:this|the current) (?:answer|reply|question"
     r"|session|chat|conversation)(?= only|$)"
     r"|leav(?:e|ing) no (?:traces?|records?|notes?)"
@@ -329,12 +384,19 @@ _PRETEND = re.compile(
     rf"(?: that)? (?:i|we) (?:never|did not|had not|have not)(?: ever)? {_SAY}"
     r"|\b(?:pretend|act (?:as if|like))(?: that)? you (?:never|did not)(?: ever)? (?:hear|heard|see"
     r"|saw|read) (?:this|that|it|any)"
-    r"|\b(?:pretend|act (?:as if|like)) (?:this|that|it) (?:never|did not) happen(?:ed)?"
+    r"|\b(?:pretend|act (?:as if|like)) (?:this|that|it) (?:never|did not)"
+    r" (?:happen(?:ed)?|came? up|exist(?:ed)?|took place|take place)"
 )
 _FORGET_LATER = re.compile(
-    r"\bforget (?:this|it|that|what i (?:say|tell|told)|everything|all of (?:this|it))"
-    r"(?: [a-z]+){0,3}? (?:afterwards?|after|once|when|as soon as)\b(?: [a-z]+){0,6}$"
+    r"\b(?:forget|delete|erase|wipe|discard|drop|remove)(?: about)? (?:this|it|that|what i (?:say"
+    r"|tell"
+    r"|told)|everything|all of (?:this|it)|this (?:message|one))(?P<midst>(?: [a-z]+){0,3}?)"
+    r" (?:afterwards?|after|once|when|as soon as|right after|immediately|later)\b"
+    r"(?P<midst2>(?: [a-z]+){0,6})$"
+    r"|\b(?:let|make|have) (?:it|this|that) (?:vanish|disappear|go away|evaporate|be gone)\b"
+    r"|\b(?:want|need|like) (?:this|it) (?:to be )?gone\b"
 )
+_ONE_MESSAGE = re.compile(r"\b(?:for|in|on|with) (?:this|the) (?:message|msg|one|question|line)\b")
 _MEMORY_OFF = re.compile(
     r"\b(?:(?:turn|switch|shut) (?:your |the |my )?memory off|(?:turn|switch|shut) off (?:your "
     r"|the |my )?memory|(?:disable|pause|deactivate) (?:your |the |my )?memory|memory off"
@@ -357,6 +419,9 @@ _BACKWARD = (_PRETEND, _FORGET_ACT, _POLITE_FORGET)
 _SAID_CLAUSE = re.compile(
     r"\b(?:what|whatever|everything|anything|all|nothing|bit|part|thing|that|message) (?:that )?"
     r"(?:i|we)\b(?! (?:do|can|did|could|will) not)"
+)
+_UNWANTED = re.compile(
+    r"\bi (?:do|would) not (?:really )?(?:want|like|need) (?:a|any|the|this|that)\b"
 )
 _WE_MAY = re.compile(r"\b(?:can|could|may|should|might) we\b|\blet us\b")
 _STATEMENT = re.compile(
@@ -389,7 +454,7 @@ _ONE_BEFORE = re.compile(
 _WHOLE_CHAT = re.compile(
     rf"\b(?:this|the|our|a|whole|entire|from|in)\b(?: (?:whole|entire|very|current|present))?"
     rf" {_TALK}\b|\bso far\b|\ban? offrecord {_TALK}|\b(?:talk|chat|speak) without\b|(?<!stays )"
-    rf"(?<!stay )(?<!remains )\bhere\b(?! (?:above|before))|\bfrom"
+    rf"(?<!stay )(?<!remains )\bhere\b(?! (?:above|before|about))|\bfrom"
     rf" (?:now|here) on\b|\bhenceforth\b"
     r"|\b(?:what|whatever|things|anything|everything) we (?:talk|discuss|say|chat)"
 )
@@ -415,9 +480,12 @@ _SIGNS = (
 )
 _TOPIC = re.compile(r"^(?:what(?:ever)?|everything|anything|all|nothing) (?:that )?(?:i|we)\b")
 _ASIDE = re.compile(
-    r"\b(?:should not have|slip(?:ped)?(?: of the tongue)?|by mistake|by accident|accidental"
+    r"\b(?:should not have|(?:came|come) out wrong|regret(?:s|ted)? (?:sending|saying|telling"
+    r"|writing"
+    r"|that|this|it)|(?:can not|could not) (?:unsend|delete|recall) (?:it|that)"
+    r"|slip(?:ped)?(?: of the tongue)?|by mistake|by accident|accidental"
     r"(?:ly)?(?: paste)?|pasted"
-    r"|(?:ignore|disregard) (?:it|that|this)|a mistake"
+    r"|(?:ignore|disregard|never mind) (?:it|that|this)|a mistake"
     r"|wrong (?:chat|window)|(?:was|is|very|too|bit) (?:private|personal|confidential|sensitive"
     r"|secret)|only (?:venting|thinking aloud)|just venting|tmi|too much|did not mean to|not "
     r"(?:supposed|meant) (?:to|for)|take "

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from bot.engine.memory.consent_chinese import is_chinese_aside, match_chinese
 from bot.engine.memory.consent_english import ConsentMatch, is_english_aside, match_english
 from storage.records.memory_consent import ConsentRequest, ConsentWish
+from storage.search.chinese import HAN, contains_han, simplify_han
 
 _MAX_CHARS_READ = 8000
 _MAX_CLAUSE = 200
@@ -34,9 +35,11 @@ def _read(text: str) -> tuple[ConsentRequest | None, str]:
     """The request, and what the message says besides."""
     found: set[ConsentRequest] = set()
     rest: list[str] = []
-    aside = ""
+    aside, announced, names_chat = "", "", False
     for clause, asked in _clauses(text):
         wanted, about = _match(clause, asked=asked)
+        if names_chat and wanted is ConsentRequest.THIS:
+            wanted = ConsentRequest.CHAT
         if aside and wanted in {None, ConsentRequest.THIS}:
             # "That thing I mentioned earlier, don't keep it."
             joined = _match(f"{aside} {clause}", asked=asked)
@@ -44,11 +47,19 @@ def _read(text: str) -> tuple[ConsentRequest | None, str]:
         aside = clause if wanted is None and _is_aside(clause, asked=asked) else ""
         if wanted is not None:
             found.add(wanted)
+        elif not asked and _NAMES_CHAT.fullmatch(clause):
+            names_chat = True
+            continue
+        elif not asked and _ANNOUNCES_TALK.fullmatch(clause):
+            announced = clause
+            continue
         elif aside or _FILLER.fullmatch(clause) or (not asked and _OF_CHAT.fullmatch(clause)):
             continue
         if about:
             rest.append(about)
-    besides = " ".join(rest)
+    if announced and not rest and ConsentRequest.THIS in found:
+        found.add(ConsentRequest.CHAT)
+    besides = " ".join((*rest, announced)).strip()
     return _widest(found, text, besides), besides or ("" if found else text)
 
 
@@ -65,8 +76,8 @@ def _widest(found: set[ConsentRequest], text: str, besides: str) -> ConsentReque
 
 
 def _normalise(text: str) -> str:
-    """Half-width, simplified where the rules read it, straight quotes, and no symbols."""
-    text = unicodedata.normalize("NFKC", text).translate(_SIMPLIFIED)
+    """Half-width, simplified characters, straight quotes, and no symbols."""
+    text = simplify_han(unicodedata.normalize("NFKC", text)).translate(_QUOTES)
     return "".join(
         ", " if (kind := unicodedata.category(each)) in {"So", "Sk"} and each != "`"
         else "" if kind in {"Cf", "Mn"}
@@ -88,7 +99,7 @@ def _clauses(text: str) -> Iterator[tuple[str, bool]]:
 def _match(clause: str, *, asked: bool) -> ConsentMatch:
     if len(clause) > _MAX_CLAUSE:
         return None, clause
-    if not _HAN.search(clause):
+    if not contains_han(clause):
         return match_english(clause, asked=asked)
     found = match_chinese(clause, asked=asked)
     if found[0] is None and len(parts := _SPACED_ZH.split(clause)) > 1:
@@ -101,18 +112,14 @@ def _match(clause: str, *, asked: bool) -> ConsentMatch:
 def _is_aside(clause: str, *, asked: bool) -> bool:
     if asked and not _NAMED_FIRST.match(clause):
         return False
-    return is_chinese_aside(clause) if _HAN.search(clause) else is_english_aside(clause)
+    return is_chinese_aside(clause) if contains_han(clause) else is_english_aside(clause)
 
 
-_SIMPLIFIED = str.maketrans(
-    "萬請煩別記紀錄刪個這話說説剛講過們裡裏條寫備會對內嗎麼麽為爲儲從開關後無須許準謝間聽見當沒腦幫讓願與訊隱祕體傳發錯應該動進東還來現經誰問樣點兒號碼長託閉啟將總兩幾時場論談數據庫檔歸處邊訴務隨馬題單實絕統種輪淨給夠徹議倆跡遺憶誤貼複臟禁‘’‛＇",
-    "万请烦别记纪录删个这话说说刚讲过们里里条写备会对内吗么么为为储从开关后无须许准谢间听见当没脑帮让愿与讯隐秘体传发错应该动进东还来现经谁问样点儿号码长托闭启将总两几时场论谈数据库档归处边诉务随马题单实绝统种轮净给够彻议俩迹遗忆误贴复脏禁''''",
-)
+_QUOTES = str.maketrans("‘’‛＇", "''''")
 _NAMED_FIRST = re.compile(
     r"(?:that|the|those|what i|那|刚才|我刚才)(?!.*\b(?:did|do|is|was)\b)", re.IGNORECASE
 )
-_HAN = re.compile(r"[\u3400-\u9fff]")
-_SPACED_ZH = re.compile(r"(?<=[\u3400-\u9fff])\s+(?=[\u3400-\u9fff])")
+_SPACED_ZH = re.compile(rf"(?<=[{HAN}])\s+(?=[{HAN}])")
 _NOT_SPOKEN = re.compile(
     r"```.*?(?:```|\Z)|`[^`\n]*`|“[^”]*”|\"[^\"\n]*\"|「[^」]*」|『[^』]*』|《[^》]*》"
     r"|(?<!\w)'[^'\n]{3,}'(?!\w)|^[ \t]*>[^\n]*$",
@@ -120,14 +127,29 @@ _NOT_SPOKEN = re.compile(
 )
 _CLAUSE = re.compile(r"([^,;:.!?，。；：！？、\n…()（）—–~～【】\[\]]{1,400})([^\w\s]?)")
 _NEG_START = (
-    r"(?:please |pls |plz |just |kindly )*(?:don't|do not|dont|never|forget|keep|off the record)\b"
+    r"(?:please |pls |plz |just |kindly )*(?:don't|do not|dont|never|forget|keep|off the record"
+    r"|i(?:'d| would)? (?:don't|do not|dont|rather|prefer))\b"
 )
 _JOINED = re.compile(
-    rf"\s+(?:but|and|so|though|yet|-+)\s+(?={_NEG_START})"
+    rf"\s+(?:but|and|so|though|yet|-+)\s+(?={_NEG_START}|you (?:won't|will not|will never|don't))"
     r"|\s+(?:but|because|since|cuz|though)\s+(?=(?:i|i'm|i've|my|we|our|he|she|they|the|it)\b)"
-    r"|\s+-+\s+|(?<=[\u3400-\u9fff])(?<![算说叫问是])\s+"
+    rf"|\s+-+\s+|(?<=[{HAN}])(?<![算说叫问是])\s+"
     r"(?=off the record|don't|dont|do not|please|forget)"
-    r"|(?<=off the record)\s+(?=[\u3400-\u9fff]{4})",
+    rf"|(?<=off the record)\s+(?=[{HAN}]{{4}})",
+    re.IGNORECASE,
+)
+_NAMES_CHAT = re.compile(
+    r"(?:this|our)(?: whole| entire| very)? (?:chat|conversation|convo|session|thread|discussion)"
+    r"(?: is|'s| was| will be)\b.*"
+    r"|(?:这|本|整)(?:一|整)*(?:次|个|场|段|轮)?(?:聊天|对话|会话|谈话)"
+    r"(?:.{0,2}(?:很|是|有|涉及|属于)).*",
+    re.IGNORECASE,
+)
+_ANNOUNCES_TALK = re.compile(
+    r"(?:i(?:'m| am)|i(?:'ll| will)|let me|i need to)(?: just)?(?: going to| gonna| about to)?"
+    r" (?:vent|rant|complain|moan|let off steam|think out loud)\b.*"
+    r"|(?:下面|接下来|等下|待会儿?)?我?(?:要|想|得|先)?(?:吐槽|抱怨|发泄|倾诉|聊|说|唠)"
+    r"(?:一会儿?|一阵|半天|几句|会儿)",
     re.IGNORECASE,
 )
 _FILLERS = (

@@ -30,12 +30,12 @@ from storage.records.memory import (
     MemoryScopeKind,
 )
 from storage.records.people import ChatId
+from storage.search.chinese import contains_han
 from storage.search.terms import shared_subject
 
 _MIN_LETTERS = 5
 _MIN_CHARS = 15
 _MIN_CHARS_HAN = 6
-_HAN = re.compile(r"[\u3400-\u9fff]")
 
 _BACK_REFERENCE = re.compile(
     r"\b(?:remember|recall|recollect|forgot|last (?:time|week|month|night|year)|before|earlier"
@@ -67,7 +67,7 @@ def should_retrieve(message: str) -> bool:
     if _SMALL_TALK.fullmatch(text) or text.startswith("/") or _SHELL_COMMAND.match(text):
         return False
     letters = sum(map(str.isalnum, text))
-    han = bool(_HAN.search(text))
+    han = contains_han(text)
     if letters < (2 if han else _MIN_LETTERS):
         return False
     long = len(text) >= (_MIN_CHARS_HAN if han else _MIN_CHARS)

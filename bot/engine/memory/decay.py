@@ -30,6 +30,7 @@ from storage.records.memory import (
 )
 from storage.records.people import ChatId
 from storage.records.tasks import TaskId
+from storage.search.chinese import HAN, contains_han
 
 # --- the forgetting curve, reinforcement and tiers
 
@@ -231,8 +232,7 @@ def _days_between(since: datetime, until: datetime) -> float:
 
 # --- which memories a model saw, and which its answer used
 
-_RUN = re.compile(r"[\u3400-\u9fff]+|[^\W_]+(?:[-'’.][^\W_]+)*")
-_HAN = re.compile(r"[\u3400-\u9fff]")
+_RUN = re.compile(rf"[{HAN}]+|[^\W_]+(?:[-'’.][^\W_]+)*")
 _MAX_CHARS = 8_000
 _HAN_RUN_LENGTH = 4
 """Chinese characters in a row that are unlikely by chance."""
@@ -275,7 +275,7 @@ def _distinctive_pieces(text: str) -> list[str]:
     runs = text.split()
     found: list[str] = []
     for run in runs:
-        if _HAN.match(run):
+        if contains_han(run):
             found += [
                 run[at : at + _HAN_RUN_LENGTH] for at in range(len(run) - _HAN_RUN_LENGTH + 1)
             ]
@@ -286,7 +286,7 @@ def _distinctive_pieces(text: str) -> list[str]:
 
 def _word_pairs(runs: Sequence[str]) -> list[str]:
     words = [
-        (at, run) for at, run in enumerate(runs) if run not in _STOP_WORDS and not _HAN.match(run)
+        (at, run) for at, run in enumerate(runs) if run not in _STOP_WORDS and not contains_han(run)
     ]
     return [
         f" {one} {other} " for (at, one), (next_at, other) in pairwise(words) if next_at == at + 1

@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from bot.engine.memory.self_statements import SURNAMES_ZH, contains_han
+from bot.engine.memory.self_statements import SURNAMES_ZH
 from storage.records.memory import MemoryEntry
 from storage.records.memory_evidence import EntityEntries
+from storage.search.chinese import HAN, contains_han
 
 MAX_NAME = 60
 
@@ -117,7 +118,7 @@ _SAME_WORDS = {
 _WRITTEN = re.compile(
     r"(?<=[\w,;:’'] )[A-Z][\w'’-]+(?: [A-Z][\w'’-]+)?"
     r"|^[A-Z][a-z]+(?= (?:is|was|has|lives|works|likes|prefers|moved|wants|leads|runs)\b)"
-    r"|(?<=[\u3400-\u9fff])[A-Za-z][\w.+-]{1,20}|^[A-Z][\w.+-]{1,20}(?=[\u3400-\u9fff])"
+    rf"|(?<=[{HAN}])[A-Za-z][\w.+-]{{1,20}}|^[A-Z][\w.+-]{{1,20}}(?=[{HAN}])"
 )
 _CALLED_ZH = re.compile(
     rf"(?:(?:{_ROLES_ZH})(?:叫|是)?|叫做?|^)(?P<name>[小老阿]{SURNAMES_ZH}"

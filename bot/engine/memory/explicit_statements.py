@@ -11,15 +11,13 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from bot.engine.memory.fact_changes import EndedClaim
 from bot.engine.memory.noise_filter import NoiseKind, classify_fact_noise, is_time_bound
 from bot.engine.memory.preference_statements import find_preferences
+from bot.engine.memory.said_clauses import split_clauses, split_sentences
 from bot.engine.memory.said_dates import DatedSpan
 from bot.engine.memory.self_statements import (
     ExplicitStatement,
-    contains_han,
     find_introduced_name,
     find_prohibition,
     find_self_statements,
-    split_clauses,
-    split_sentences,
 )
 from cards.formats import truncate
 from storage.records.memory import (
@@ -33,13 +31,13 @@ from storage.records.memory import (
     NewMemoryEntry,
 )
 from storage.records.memory_evidence import ENDING_PREFIX
+from storage.search.chinese import contains_han, count_han
 
 MAX_STATEMENT_CHARS = 260
 _MAX_CHARS_READ = 4000
 _MAX_NAME_CHARS = 20
 _MAX_NAME_WORDS = 3
 _MIN_HAN = 3
-_HAN = re.compile(r"[\u3400-\u9fff]")
 _EXPIRING_CATEGORIES = frozenset({MemoryCategory.EVENTS, MemoryCategory.ENTITIES})
 _DYNAMIC = re.compile(
     r"\b(?:today|yesterday|tomorrow|recently|currently|right now|(?:this|last|next) week"
@@ -160,7 +158,7 @@ def _find_reminder(text: str) -> ExplicitStatement | None:
 def _is_worth_keeping(said: str) -> bool:
     """An explicit request may be as short as three characters."""
     noise = classify_fact_noise(said)
-    return noise is None or (noise is NoiseKind.SHORT and len(_HAN.findall(said)) >= _MIN_HAN)
+    return noise is None or (noise is NoiseKind.SHORT and count_han(said) >= _MIN_HAN)
 
 
 def _is_fully_covered(said: str) -> bool:

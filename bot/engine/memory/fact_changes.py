@@ -21,8 +21,9 @@ from bot.engine.memory.ending_patterns import (
 from bot.engine.memory.preference_statements import named_slot, preferred_slot
 from bot.engine.memory.said_clauses import SaidClause, said_clauses
 from bot.engine.memory.said_dates import DatedSpan
-from bot.engine.memory.self_statements import contains_han, is_quoted_or_fictional
+from bot.engine.memory.self_statements import is_quoted_or_fictional
 from storage.records.memory import MemoryCategory, MemoryEntry, MemoryKind
+from storage.search.chinese import contains_han
 from storage.search.terms import tokenize
 
 

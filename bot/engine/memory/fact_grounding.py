@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from datetime import date, tzinfo
 
 from bot.engine.memory.fact_changes import canonical_terms, relations_in, says_it_is_not_so
-from bot.engine.memory.said_clauses import SaidClause, said_clauses
-from bot.engine.memory.self_statements import is_quoted_or_fictional, split_sentences
+from bot.engine.memory.said_clauses import SaidClause, said_clauses, split_sentences
+from bot.engine.memory.self_statements import is_quoted_or_fictional
 from storage.records.memory import PERSONAL_CATEGORIES, MemoryCategory, MemoryEntry
 from storage.records.memory_evidence import GroundingDoubt
+from storage.search.chinese import HAN
 from storage.search.dates import find_dates
 
 MIN_SHARE = 0.5
@@ -204,7 +205,7 @@ _NUMBER = re.compile(
 # Digits behind a letter belong to a name: "web01", "iPhone15".
 _FREE_NUMBER = re.compile(rf"(?<![A-Za-z\d])(?:{_NUMBER.pattern})", re.IGNORECASE)
 _NAME = re.compile(
-    r"(?<=[\w,;] )[A-Z][\w'’-]+|(?<=[\u3400-\u9fff])[A-Za-z][\w.+-]{2,}|\b[A-Za-z]+\d[\w.+-]*"
+    rf"(?<=[\w,;] )[A-Z][\w'’-]+|(?<=[{HAN}])[A-Za-z][\w.+-]{{2,}}|\b[A-Za-z]+\d[\w.+-]*"
 )
 _NAME_JOINTS = str.maketrans("", "", " -")
 _NO_NAMES = re.compile(

@@ -9,10 +9,10 @@ import unicodedata
 from enum import StrEnum
 
 from cards.formats import strip_invisible
+from storage.search.chinese import contains_han
 
 _MIN_LETTERS = 5
 _MIN_LETTERS_HAN = 4
-_HAN = re.compile(r"[\u3400-\u9fff]")
 _MAX_CHARS_READ = 20_000
 
 
@@ -59,7 +59,7 @@ def is_denial(text: str) -> bool:
 
 def is_too_short(text: str) -> bool:
     letters = "".join(each for each in text if each.isalnum())
-    return len(letters) < (_MIN_LETTERS_HAN if _HAN.search(letters) else _MIN_LETTERS)
+    return len(letters) < (_MIN_LETTERS_HAN if contains_han(letters) else _MIN_LETTERS)
 
 
 def is_time_bound(text: str) -> bool:

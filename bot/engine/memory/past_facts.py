@@ -7,6 +7,7 @@ from datetime import datetime, tzinfo
 
 from bot.engine.memory.fact_changes import relations_in, same_words
 from storage.records.memory import MemoryEntry, MemoryKind, MemoryState
+from storage.search.chinese import HAN
 
 PAST_KINDS = (MemoryKind.FACT, MemoryKind.PROFILE, MemoryKind.LONGTERM)
 
@@ -40,7 +41,7 @@ def answers_about_past(question: str, entry: MemoryEntry) -> bool:
     )
 
 
-_TOPIC_WORDS = re.compile(r"[A-Za-z]{4,}|[\u3400-\u9fff]{2}")
+_TOPIC_WORDS = re.compile(rf"[A-Za-z]{{4,}}|[{HAN}]{{2}}")
 
 
 def validity_mark(entry: MemoryEntry, ended_at: datetime | None, zone: tzinfo) -> str:

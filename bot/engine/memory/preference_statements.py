@@ -11,10 +11,10 @@ from datetime import date
 from bot.engine.memory.said_clauses import SaidClause, said_clauses
 from bot.engine.memory.self_statements import (
     ExplicitStatement,
-    contains_han,
     is_quoted_or_fictional,
 )
 from storage.records.memory import MemoryCategory
+from storage.search.chinese import HAN, contains_han
 
 
 def find_preferences(
@@ -92,7 +92,7 @@ def _as_said(what: str, said: str) -> str:
 
 
 _PREFERS = re.compile(r"\b(?:prefer\w*|favou?rite)\b|更?喜欢|偏好|偏爱|习惯|最爱")
-_SCRIPT_EDGE = re.compile(r"(?<=[\u3400-\u9fff])(?=[a-z0-9])|(?<=[a-z0-9])(?=[\u3400-\u9fff])")
+_SCRIPT_EDGE = re.compile(rf"(?<=[{HAN}])(?=[a-z0-9])|(?<=[a-z0-9])(?=[{HAN}])")
 _SLOTS = tuple(
     (slot, re.compile(pattern))
     for slot, pattern in (

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from bot.engine.memory.said_dates import DatedSpan, find_spans
+from storage.search.chinese import HAN
 
 _MAX_CHARS_READ = 600
 """Longer messages are probably pasted text."""
@@ -50,16 +51,12 @@ def said_clauses(
     if len(text) > _MAX_CHARS_READ or _JEST.search(text):
         return
     of_another = False
-    for sentence in _sentences(text):
-        clauses = list(_clauses(sentence))
+    for sentence in split_sentences(text):
+        clauses = list(split_clauses(sentence))
         supposed = _SUPPOSED.search(sentence) is not None
-        for at, (said, mark) in enumerate(clauses):
-            following = clauses[at + 1] if at + 1 < len(clauses) else None
-            asked = _is_question(said, mark) or (
-                following is not None
-                and _is_question(*following)
-                and _TAG.fullmatch(following[0].strip()) is not None
-            )
+        for at, (said, is_question) in enumerate(clauses):
+            following, is_tag = clauses[at + 1] if at + 1 < len(clauses) else ("", False)
+            asked = is_question or (is_tag and _TAG.fullmatch(following.strip()) is not None)
             plain, spans = _plain(said, today, month_first=month_first)
             if _OF_ANOTHER.match(plain):
                 of_another = True
@@ -80,27 +77,20 @@ def said_clauses(
             )
 
 
+def split_sentences(text: str) -> Sequence[str]:
+    return [each for each in _SENTENCE_END.split(text) if each.strip()]
+
+
+def split_clauses(text: str) -> Iterator[tuple[str, bool]]:
+    """Yields each clause and whether it is a question. A new subject ("and I …") begins one."""
+    for found in _CLAUSE.finditer(_JOINTS.sub(", ", text)):
+        if said := found[1].strip():
+            yield said, found[2].strip() in {"?", "？"} or said.endswith(("吗", "嘛", "呢", "么"))
+
+
 def without_beginning(text: str) -> str:
     """Without "as of today" and the like, which change nothing of what is said."""
     return _FROM_TODAY.sub(" ", text)
-
-
-def _sentences(text: str) -> Sequence[str]:
-    return [
-        each for each in re.split(r"(?<=[。!！?？\n;；])|(?<=\.)(?=\s|$)", text) if each.strip()
-    ]
-
-
-def _clauses(sentence: str) -> Iterator[tuple[str, str]]:
-    """Each clause with the mark that ends it."""
-    joined = _JOINTS.sub(", ", sentence)
-    for found in _CLAUSE.finditer(joined):
-        if said := found[1].strip():
-            yield said, found[2].strip()
-
-
-def _is_question(said: str, mark: str) -> bool:
-    return mark in {"?", "？"} or said.endswith(("吗", "嘛", "呢", "么"))
 
 
 def _plain(said: str, today: date | None, *, month_first: bool) -> tuple[str, Sequence[DatedSpan]]:
@@ -122,7 +112,7 @@ def _plain(said: str, today: date | None, *, month_first: bool) -> tuple[str, Se
     plain = _ADVERBS.sub(r"\1 ", _LEADING.sub("", plain))
     if not plain.isascii():
         plain = _ADVERBS_ZH.sub(r"\1", plain)
-        plain = re.sub(r"(?<=[\u3400-\u9fff]) | (?=[\u3400-\u9fff])", "", plain)
+        plain = re.sub(rf"(?<=[{HAN}]) | (?=[{HAN}])", "", plain)
     return plain, spans
 
 
@@ -132,6 +122,7 @@ def _since_and_until(spans: Sequence[DatedSpan]) -> tuple[DatedSpan | None, Date
     return since, until
 
 
+_SENTENCE_END = re.compile(r"(?<=[。!！?？\n;；])|(?<=\.)(?=\s|$)")
 _CLAUSE = re.compile(
     r"([^，,。.!！?？；;\n—–:：]{1,300}(?:\.(?=\w)[^，,。.!！?？；;\n—–:：]{0,200})*)"
     r"([，,。.!！?？；;\n—–:：]|$)"
@@ -139,7 +130,7 @@ _CLAUSE = re.compile(
 _JOINTS = re.compile(
     r"(?i:\s+(?:and|but|so|because|though|although)\s+(?=(?:now\s+|also\s+|actually\s+"
     r"|currently\s+|then\s+)?(?:i\b|i['’]|my\b|we\b|please\b|he\b|she\b|they\b)))"
-    r"|(?:但是|但|不过|而且|并且|所以|然后|因为)(?=我|现在|已经|也)"
+    r"|(?:但是|但|不过|而且|并且|所以|然后|因为)(?=我|现在|已经|也|住|在|对|不吃)"
 )
 _TAG = re.compile(
     r"(?i:(?:do|did|am|have|was|would|don['’]?t|didn['’]?t|haven['’]?t|aren['’]?t) i(?: not)?"

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from bot.engine.memory.noise_filter import classify_fact_noise
-from bot.engine.memory.said_clauses import without_beginning
+from bot.engine.memory.said_clauses import split_clauses, split_sentences, without_beginning
 from bot.engine.memory.said_dates import DatedSpan, find_spans
 from storage.records.memory import MemoryCategory
+from storage.search.chinese import HAN, contains_han
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,26 +35,6 @@ class ExplicitStatement:
 def is_quoted_or_fictional(text: str) -> bool:
     """Whether the text speaks with somebody else's words, or is to be worked on."""
     return _QUOTED_OR_FICTIONAL.search(text) is not None
-
-
-def split_clauses(text: str) -> Iterator[tuple[str, bool]]:
-    """Yields each clause and whether it is a question."""
-    for found in _CLAUSE.finditer(text):
-        clause = found.group(1).strip()
-        if clause:
-            asked = found.group(2).strip() in {"?", "？"} or clause.endswith(("吗", "嘛", "呢"))
-            yield clause, asked
-
-
-def split_sentences(text: str) -> Sequence[str]:
-    return [each for each in re.split(r"(?<=[。.!！?？\n])", text) if each.strip()]
-
-
-def contains_han(text: str) -> bool:
-    return re.search(r"[\u3400-\u9fff]", text) is not None
-
-
-_CLAUSE = re.compile(r"([^，,。.!！?？；;\n]{1,200})([，,。.!！?？；;\n]|$)")
 
 
 _MAX_CHARS_READ = 600
@@ -90,7 +71,7 @@ def _read_sentence(sentence: str, *, is_wish: bool) -> Iterator[ExplicitStatemen
     if _UNCERTAIN.search(sentence):
         return
     is_speaker = False
-    for clause, asked in split_clauses(_AND_I.sub(", ", sentence)):
+    for clause, asked in split_clauses(sentence):
         restored = f"我{_ALSO.sub('', clause)}" if is_speaker and _ELIDED.match(clause) else clause
         is_speaker = is_speaker or clause.startswith(("我", "本人"))
         if not asked:
@@ -125,7 +106,7 @@ def _without_times(
 def _cut(sentence: str, spans: Sequence[DatedSpan]) -> str:
     for each in reversed(spans):
         sentence = f"{sentence[: each.start].rstrip()} {sentence[each.end :].lstrip()}"
-    return re.sub(r"(?<=[\u3400-\u9fff]) +| +(?=[\u3400-\u9fff.,!，。])", "", sentence).strip()
+    return re.sub(rf"(?<=[{HAN}]) +| +(?=[{HAN}.,!，。])", "", sentence).strip()
 
 
 def _as_moved(found: re.Match[str]) -> str:
@@ -315,10 +296,6 @@ _NOT_A_PERSON = re.compile(
     r"|(?-i:^ ?(?:Uber|Grab|Lyft|Didi|Bolt|Taxi|Kuai))"
 )
 _LISTED = re.compile(r",? (?:and|or) |、|和|跟|以及|与")
-_AND_I = re.compile(
-    r"(?i:\s+(?:and|but|so)\s+(?=(?:also )?(?:i\b|i['’]|my\b)))|(?:而且|并且|但是?)(?=我|也|住|在"
-    r"|对|不吃)"
-)
 _ALSO = re.compile(r"^(?:也|还|同时|另外)+")
 _ELIDED = re.compile(
     r"(?:现在|目前|如今|最近|也|还|同时)*(?:住|定居|搬到|搬去|常驻|在.{1,12}(?:工作|上班)"
