@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
@@ -186,21 +187,118 @@ def test_a_machine_without_control_groups_gives_none(tmp_path: Path) -> None:
     assert cgroups.make_command_cgroup(10, MEGABYTES, root=tmp_path) == ()
 
 
-def test_a_delegated_group_is_split_in_two(tmp_path: Path) -> None:
-    """As systemd gives it with Delegate=yes: with our own process in it."""
-    own = tmp_path / cgroups._find_path(Path("/proc/self/cgroup").read_text(), "").lstrip("/") / "x"
+_UNIT = "user.slice/user-1000.slice/user@1000.service/app.slice/shiftboss.service"
+
+
+@pytest.fixture
+def unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The group of a user's service in a hierarchy of plain files, with one process in it; a
+    systemctl says that it is delegated."""
+    own = tmp_path / "cgroup" / _UNIT
     own.mkdir(parents=True)
+    (tmp_path / "cgroup/cgroup.controllers").write_text("")
+    for group in (own, own.parent):
+        (group / "cgroup.controllers").write_text("cpu memory pids\n")
+        (group / "cgroup.subtree_control").write_text("memory pids\n")
+        (group / "cgroup.procs").write_text("")
+        (group / "cgroup.type").write_text("domain\n")
+    say_delegated(tmp_path, "yes")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    return own
 
-    with pytest.raises(LookupError):
-        cgroups._make_v2(tmp_path / "none", "0::/x\n")
-    (tmp_path / "cgroup.controllers").write_text("")
-    (own / "cgroup.controllers").write_text("cpu memory pids\n")
-    (own.parent / "cgroup.subtree_control").write_text("\n")
-    (own / "cgroup.procs").write_text("123\n")
-    relative = own.relative_to(tmp_path)
 
-    (made,) = cgroups._make_v2(tmp_path, f"0::/{relative}\n")
+def say_delegated(folder: Path, answer: str) -> None:
+    program = folder / "systemctl"
+    program.write_text(f'#!/bin/sh\n[ "$6" = shiftboss.service ] && echo {answer}\n')
+    program.chmod(0o755)
 
-    assert made.parent == own
-    assert (own / "shiftboss-main" / "cgroup.procs").read_text() == "123"
-    assert (own / "cgroup.subtree_control").read_text() == "+pids +memory"
+
+def make_v2(unit: Path, path: str = _UNIT) -> Path:
+    root = unit.parents[4]
+    (made,) = cgroups._make_v2(root, f"0::/{path}\n")
+    return made
+
+
+def test_a_delegated_group_is_split_in_two(unit: Path) -> None:
+    """So that the manager ends the commands' group with the service, however it ends."""
+    (unit / "cgroup.subtree_control").write_text("")
+
+    made = make_v2(unit)
+
+    assert made.parent == unit
+    assert (unit / "shiftboss-main").is_dir()
+    assert (unit / "cgroup.subtree_control").read_text() == "+pids +memory"
+
+
+def test_processes_of_a_delegated_group_are_moved_also_those_that_start_meanwhile(
+    unit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starting = [["123", "124"], ["125"]]
+    (unit / "cgroup.procs").write_text("123")
+    moved: list[str] = []
+    read, write = Path.read_text, Path.write_text
+
+    def read_processes(self: Path, encoding: str | None = None, errors: str | None = None) -> str:
+        if self == unit / "cgroup.procs":
+            return "\n".join(starting.pop(0)) if starting else ""
+        return read(self, encoding, errors)
+
+    def move(self: Path, data: str, encoding: str | None = None) -> int:
+        if self == unit / "shiftboss-main" / "cgroup.procs":
+            if data == "124":
+                raise ProcessLookupError("it has ended")
+            moved.append(data)
+        return write(self, data, encoding)
+
+    monkeypatch.setattr(Path, "read_text", read_processes)
+    monkeypatch.setattr(Path, "write_text", move)
+
+    assert make_v2(unit).parent == unit
+    assert moved == ["123", "125"]
+
+
+def test_a_program_that_restarted_itself_goes_on_beside_its_own_group(unit: Path) -> None:
+    """It has the same process ID, and is where the one before moved it."""
+    before = make_v2(unit)
+    cgroups._made.discard(before)
+
+    made = make_v2(unit, f"{_UNIT}/shiftboss-main")
+
+    assert made.parent == unit
+    assert not before.exists()
+
+
+def test_what_is_not_delegated_is_left_to_its_manager(unit: Path, tmp_path: Path) -> None:
+    say_delegated(tmp_path, "no")
+
+    made = make_v2(unit)
+
+    assert made.parent == unit.parent
+    assert not (unit / "shiftboss-main").exists()
+
+
+def test_the_group_of_a_program_that_was_killed_is_removed_by_the_next(unit: Path) -> None:
+    """Also where its process ID has gone to another process."""
+    gone = [unit / "shiftboss-1-1-aaaaaa", unit / "shiftboss-4194305-5-bbbbbb"]
+    for folder in gone:
+        folder.mkdir()
+
+    made = make_v2(unit)
+
+    assert made.exists()
+    assert not any(folder.exists() for folder in gone)
+
+
+async def test_commands_end_with_the_program_that_made_their_group(limited: SandboxCell) -> None:
+    at = group(limited)
+    if not (at / "cgroup.kill").is_file():
+        pytest.skip("this kernel kills no groups")
+    escaped = subprocess.Popen(
+        limited.sandbox.limits.join_cgroup(("sleep", "600")), start_new_session=True
+    )
+    await wait_until(lambda: (at / "cgroup.procs").read_text().split() == [str(escaped.pid)])
+
+    await asyncio.to_thread(cgroups._remove, limited.sandbox.limits.cgroup)
+
+    assert escaped.wait() == -signal.SIGKILL
+    assert not at.exists()

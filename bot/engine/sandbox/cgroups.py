@@ -6,7 +6,11 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import re
 import secrets
+import shutil
+import subprocess
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +18,17 @@ log = logging.getLogger(__name__)
 
 _ROOT = Path("/sys/fs/cgroup")
 _PREFIX = "shiftboss-"
+_MAIN = f"{_PREFIX}main"
 _CONTROLLERS = ("pids", "memory")
+_DELEGATED = "user.delegate"
+"""The mark that systemd puts on a group with `Delegate=yes`."""
+_USER_MANAGER = re.compile(r"/user@\d+\.service(/|$)")
+_ASK_SECONDS = 10
+_MOVES = 20
+_END_SECONDS = 1.0
+
+_made: set[Path] = set()
+"""By this program; one that became this program by a restart made others."""
 
 
 def make_command_cgroup(processes: int, memory: int, *, root: Path = _ROOT) -> tuple[Path, ...]:
@@ -34,23 +48,62 @@ def make_command_cgroup(processes: int, memory: int, *, root: Path = _ROOT) -> t
 
 
 def _make_v2(root: Path, memberships: str) -> tuple[Path, ...]:
-    """Beside our own group, or within it if it is delegated to us: then we move to a group of our
-    own first, since only groups without processes have groups with limits."""
+    """Within our own group if it is delegated to us, so that it ends with us however we end; else
+    beside it, where we may."""
     if not (root / "cgroup.controllers").is_file():
         raise LookupError("cgroup v2 is not mounted")
     own = root / _find_path(memberships, "").lstrip("/")
+    if own.name == _MAIN:
+        # We have moved already, and have become this program again since.
+        return (_make_folder(own.parent),)
+    if own == root or _is_delegated(own):
+        with suppress(OSError, LookupError):
+            return (_make_inside(own),)
     if own != root and _has_controllers(own.parent / "cgroup.subtree_control"):
-        with suppress(OSError):
-            return (_make_folder(own.parent),)
+        return (_make_folder(own.parent),)
+    raise LookupError(f"{own} is not delegated, and nothing can be made beside it")
+
+
+def _make_inside(own: Path) -> Path:
+    """Only groups without processes have groups with limits: we move to one of our own first. The
+    root of the whole hierarchy, which has no type, is free to have both."""
     if not _has_controllers(own / "cgroup.controllers"):
         raise LookupError(f"{own} has no controllers for processes and memory")
-    inside = own / f"{_PREFIX}main"
-    inside.mkdir(exist_ok=True)
-    for pid in (own / "cgroup.procs").read_text(encoding="ascii").split():
-        (inside / "cgroup.procs").write_text(pid, encoding="ascii")
+    if (own / "cgroup.type").is_file():
+        _move_processes(own, own / _MAIN)
     enabled = " ".join(f"+{name}" for name in _CONTROLLERS)
     (own / "cgroup.subtree_control").write_text(enabled, encoding="ascii")
-    return (_make_folder(own),)
+    return _make_folder(own)
+
+
+def _move_processes(own: Path, inside: Path) -> None:
+    """A process may start others or end while we read."""
+    inside.mkdir(exist_ok=True)
+    for _ in range(_MOVES):
+        left = (own / "cgroup.procs").read_text(encoding="ascii").split()
+        if not left:
+            return
+        for pid in left:
+            with suppress(ProcessLookupError):
+                (inside / "cgroup.procs").write_text(pid, encoding="ascii")
+
+
+def _is_delegated(own: Path) -> bool:
+    """The system's manager marks what it delegates. A user's manager cannot, so it is asked: what
+    it has not delegated, it may take back at any time."""
+    with suppress(OSError):
+        return os.getxattr(own, _DELEGATED) == b"1"
+    manager = shutil.which("systemctl")
+    if manager is None or not _USER_MANAGER.search(str(own.parent)):
+        return False
+    show = (manager, "--user", "show", "--property=Delegate", "--value", "--", own.name)
+    try:
+        shown = subprocess.run(  # noqa: S603 - no shell, and a name from the kernel
+            show, capture_output=True, timeout=_ASK_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return shown.stdout.strip() == b"yes"
 
 
 def _make_v1(root: Path, memberships: str) -> tuple[Path, ...]:
@@ -74,13 +127,28 @@ def _has_controllers(file: Path) -> bool:
 
 
 def _make_folder(parent: Path) -> Path:
+    """Remove those that ended programs left, also this process as the program that it was before a
+    restart."""
     for left in parent.glob(f"{_PREFIX}[0-9]*"):
-        if not Path("/proc", left.name.split("-")[1]).exists():
+        pid, started, *_ = left.name.removeprefix(_PREFIX).split("-")
+        is_ours = pid == str(os.getpid()) and left not in _made
+        if is_ours or _read_start(pid) != started:
             with suppress(OSError):
                 left.rmdir()
-    folder = parent / f"{_PREFIX}{os.getpid()}-{secrets.token_hex(3)}"
+    folder = parent / f"{_PREFIX}{os.getpid()}-{_read_start('self')}-{secrets.token_hex(3)}"
     folder.mkdir()
+    _made.add(folder)
     return folder
+
+
+def _read_start(pid: str) -> str:
+    """The start of a process in clock ticks since boot; empty if there is none."""
+    try:
+        fields = Path("/proc", pid, "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    # The name of the program, in parentheses, may have anything in it.
+    return fields.rpartition(")")[2].split()[19]
 
 
 def _set_limits(folder: Path, processes: int, memory: int) -> None:
@@ -98,6 +166,15 @@ def _set_limits(folder: Path, processes: int, memory: int) -> None:
 
 
 def _remove(folders: tuple[Path, ...]) -> None:
+    """Kill what still runs in the group, where the kernel can (v2 since Linux 5.14)."""
     for folder in folders:
         with suppress(OSError):
-            folder.rmdir()
+            if (folder / "cgroup.kill").is_file():
+                (folder / "cgroup.kill").write_text("1", encoding="ascii")
+        deadline = time.monotonic() + _END_SECONDS
+        while folder.exists() and time.monotonic() < deadline:
+            try:
+                folder.rmdir()
+            except OSError:
+                # Killed processes leave their group a moment later.
+                time.sleep(0.01)
