@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import sys
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -45,6 +46,7 @@ def run(
 
             def on_ready() -> None:
                 start.close()
+                _tell_service_manager()
                 if background:
                     _leave_terminal()
 
@@ -67,6 +69,17 @@ def _leave_terminal() -> None:
     with Path(os.devnull).open("r+b", buffering=0) as nowhere:
         for stream in (sys.stdin, sys.stdout, sys.stderr):
             os.dup2(nowhere.fileno(), stream.fileno())
+
+
+def _tell_service_manager() -> None:
+    """Tell systemd that the start is over (`Type=notify`), where it is systemd that started us."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    # `@` is for a name without a file.
+    address = f"\0{address[1:]}" if address.startswith("@") else address
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.sendto(b"READY=1", address)
 
 
 def _announce(line: str) -> None:

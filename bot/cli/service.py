@@ -3,6 +3,7 @@ process in the background elsewhere."""
 
 from __future__ import annotations
 
+import getpass
 import os
 import shutil
 import signal
@@ -31,6 +32,7 @@ _STOP_EXTRA_SECONDS = 30.0
 _LOOK_SECONDS = 0.1
 _FOLLOW_SECONDS = 0.5
 _SYSTEM_UNIT_FOLDER = Path("/run/systemd/system")
+_LINGERING_FOLDER = Path("/var/lib/systemd/linger")
 
 
 def start() -> None:
@@ -40,10 +42,7 @@ def start() -> None:
         typer.echo(f"Shiftboss is running already (process {holder}).")
         return
     if _has_systemd():
-        _install_unit(settings)
-        _systemctl("enable", "--now", _UNIT)
-        typer.echo(f"Started {_UNIT}. To keep it running when you log out: loginctl enable-linger")
-        _tell_lost_variables()
+        _start_unit(settings)
         return
     _start_process()
 
@@ -52,16 +51,19 @@ def stop() -> None:
     """Stop Shiftboss: running steps end or are kept for the next start."""
     settings = _load()
     holder = _find_holder(settings.home)
-    if holder is None:
+    # A unit whose program has ended, or has only begun, would start it again.
+    is_unit = _has_systemd() and _is_unit_of(settings) and _is_unit_alive()
+    if holder is None and not is_unit:
         typer.echo("Shiftboss is not running.")
         return
-    if _has_systemd() and _systemctl("is-active", "--quiet", _UNIT, may_fail=True):
+    if is_unit:
         _systemctl("stop", _UNIT)
-    else:
+    holder = _find_holder(settings.home)
+    if holder is not None:
         with suppress(ProcessLookupError):
             os.kill(holder, signal.SIGTERM)
     deadline = time.monotonic() + settings.stop_grace_seconds + _STOP_EXTRA_SECONDS
-    while _find_holder(settings.home) == holder:
+    while holder is not None and _find_holder(settings.home) == holder:
         if time.monotonic() > deadline:
             fail(f"process {holder} has not stopped yet; to end it at once: kill {holder}")
         time.sleep(_LOOK_SECONDS)
@@ -180,20 +182,69 @@ def _has_systemd() -> bool:
 
 
 def _systemctl(*args: str, may_fail: bool = False) -> bool:
-    program = shutil.which("systemctl") or "systemctl"
-    done = subprocess.run(  # noqa: S603 - fixed words
-        [program, "--user", *args], capture_output=True, text=True, check=False
-    )
+    done = _run("systemctl", "--user", *args)
     if done.returncode and not may_fail:
         fail(f"systemctl --user {' '.join(args)}: {done.stderr.strip()}")
     return done.returncode == 0
 
 
-def _install_unit(settings: Settings) -> None:
-    folder = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "systemd/user"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / _UNIT).write_text(unit_text(settings), encoding="utf-8")
+def _run(program: str, *args: str) -> subprocess.CompletedProcess[str]:
+    command = [shutil.which(program) or program, *args]
+    return subprocess.run(  # noqa: S603 - fixed words
+        command, capture_output=True, text=True, errors="replace", check=False
+    )
+
+
+def _start_unit(settings: Settings) -> None:
+    if not _is_unit_of(settings) and _is_unit_alive():
+        fail(f"{_UNIT} runs with another data directory: see {_unit_file()}")
+    _unit_file().parent.mkdir(parents=True, exist_ok=True)
+    _unit_file().write_text(unit_text(settings), encoding="utf-8")
     _systemctl("daemon-reload")
+    _systemctl("enable", _UNIT)
+    _tell_lost_variables()
+    # Returns when it is ready or has failed.
+    if not _systemctl("start", _UNIT, may_fail=True):
+        _show_last_words()
+        fail("it did not start; see `shiftboss logs`", status=2)
+    with report_start_failures():
+        from bot.app.running_program import find_running_program
+
+        program = find_running_program(settings)
+    typer.echo(f"Shiftboss is ready. Open the web chat: {program.url}/?token={program.token}")
+    if not (_LINGERING_FOLDER / getpass.getuser()).exists():
+        typer.echo("To keep it running when you log out: loginctl enable-linger")
+
+
+def _unit_file() -> Path:
+    folder = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
+    return folder / "systemd/user" / _UNIT
+
+
+def _is_unit_of(settings: Settings) -> bool:
+    """Whether the unit is for this data directory."""
+    try:
+        return _home_line(settings) in _unit_file().read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return False
+
+
+def _is_unit_alive() -> bool:
+    """Also while it starts, or waits to start again."""
+    return _show_unit("ActiveState") in {"active", "activating", "reloading", "deactivating"}
+
+
+def _show_unit(name: str) -> str:
+    return _run(
+        "systemctl", "--user", "show", f"--property={name}", "--value", _UNIT
+    ).stdout.strip()
+
+
+def _show_last_words() -> None:
+    """The program's own, which only the journal has: a setting that is wrong, for example."""
+    pid = _show_unit("ExecMainPID")
+    said = _run("journalctl", "--user", "--output=cat", "--lines=20", "--quiet", f"_PID={pid}")
+    typer.echo(escape_invisible(said.stdout.rstrip("\n")), err=True)
 
 
 def unit_text(settings: Settings) -> str:
@@ -204,8 +255,11 @@ def unit_text(settings: Settings) -> str:
 Description=Shiftboss, a foreman for AI workers
 
 [Service]
+# Started once it is ready; a first start after an upgrade migrates the database before.
+Type=notify
+TimeoutStartSec=15min
 WorkingDirectory={str(Path.cwd()).replace("%", "%%")}
-Environment={_quote(f"SHIFTBOSS_HOME={settings.home}")}
+{_home_line(settings)}
 ExecStart={command}
 Restart=on-failure
 RestartSec=5
@@ -221,6 +275,10 @@ UMask=0077
 [Install]
 WantedBy=default.target
 """
+
+
+def _home_line(settings: Settings) -> str:
+    return f"Environment={_quote(f'SHIFTBOSS_HOME={settings.home}')}"
 
 
 def _quote(text: str) -> str:

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 from pathlib import Path
@@ -342,7 +343,12 @@ def completed(home: Path, task: str) -> bool:
 
 
 async def test_a_program_in_the_background_starts_stops_and_shows_its_log(tmp_path: Path) -> None:
-    shiftboss = stopped_program(tmp_path / "home", SHIFTBOSS_LOG_LEVEL="INFO")
+    # As systemd waits for it.
+    manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    manager.bind(str(tmp_path / "notify"))
+    shiftboss = stopped_program(
+        tmp_path / "home", SHIFTBOSS_LOG_LEVEL="INFO", NOTIFY_SOCKET=str(tmp_path / "notify")
+    )
     status, refused = await stopped_program(
         tmp_path / "home",
         SHIFTBOSS_WEB_HOST="192.0.2.1",
@@ -354,6 +360,7 @@ async def test_a_program_in_the_background_starts_stops_and_shows_its_log(tmp_pa
     status, started = await shiftboss.run_to_end("start")
     try:
         assert (status, "/?token=" in started) == (0, True)
+        assert manager.recv(100) == b"READY=1"
         assert "is running already" in (await shiftboss.run_to_end("start"))[1]
         assert (await shiftboss.run_to_end("say", "/list"))[0] == 0
         log = (await shiftboss.run_to_end("logs", "-n", "1"))[1]
@@ -364,6 +371,7 @@ async def test_a_program_in_the_background_starts_stops_and_shows_its_log(tmp_pa
     assert (status, "has stopped" in stopped) == (0, True)
     with DataDirectoryLock(shiftboss.home):
         assert "stopping after the running steps" in (shiftboss.home / _LOG).read_text()
+    manager.close()
 
 
 def test_the_unit_of_a_user_is_one_that_systemd_takes(
