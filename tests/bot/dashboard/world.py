@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, chdir, contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 
@@ -68,12 +70,22 @@ class DashboardWorld:
         return stranger
 
 
+@contextmanager
+def _own_machine(home: Path) -> Iterator[None]:
+    """Neither the settings nor the skills of whoever runs the tests are read."""
+    own = {"HOME": str(home), "SHIFTBOSS_HOME": str(home)}
+    with patch.dict(os.environ, own), chdir(home):
+        yield
+
+
 @asynccontextmanager
 async def dashboard_world(home: Path, **settings: Any) -> AsyncIterator[DashboardWorld]:
     migrated_url(home)
     named = {"SHIFTBOSS_HOME": home, "SHIFTBOSS_WEB_PORT": 0, "SHIFTBOSS_WEB_TOKEN": TOKEN}
     chosen = Settings.model_validate({**named, "SHIFTBOSS_MODEL": "offline", **settings})
-    async with open_container(chosen) as core, AsyncExitStack() as stack:
+    async with AsyncExitStack() as stack:
+        stack.enter_context(_own_machine(home))
+        core = await stack.enter_async_context(open_container(chosen))
         web, _services = connect_channels(core)
         await web.start(stack)
         world = DashboardWorld(core, web)

@@ -44,6 +44,12 @@ def no_bot(feishu: FeishuEmulator) -> None:
     feishu.inject_fault("GET", "/open-apis/bot/v3/info", error=refusal)
 
 
+def refuse(method: str, path: str) -> Callable[[FeishuEmulator], None]:
+    """A refusal that has nothing to do with the credentials."""
+    refusal = FeishuApiError(99992402, "field validation failed")
+    return lambda feishu: feishu.inject_fault(method, path, error=refusal)
+
+
 def set_app(**changes: object) -> Callable[[FeishuEmulator], None]:
     def plant(feishu: FeishuEmulator) -> None:
         for name, value in changes.items():
@@ -60,6 +66,8 @@ def deny_scope(name: str) -> Callable[[FeishuEmulator], None]:
     ("plant", "found"),
     [
         (no_bot, ("feishu_no_bot", "")),
+        (refuse("GET", "/open-apis/bot/v3/info"), ("feishu_refuses", "")),
+        (refuse("POST", "/callback/ws/endpoint"), ("feishu_no_connection", "")),
         (deny_scope("cardkit:card:write"), ("feishu_scope", "cardkit:card:write")),
         (set_app(scopes={"im:message": 1}), ("feishu_scope", "cardkit:card:write")),
         (set_app(event_mode="webhook"), ("feishu_events_mode", "")),

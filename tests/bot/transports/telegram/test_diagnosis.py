@@ -67,6 +67,11 @@ def mute(telegram: TelegramEmulator) -> None:
     group_of(telegram).bot_is_muted = True
 
 
+def pile_up(telegram: TelegramEmulator) -> None:
+    for number in range(60):
+        telegram.world.updates.put({"message": {"message_id": number}})
+
+
 def refuse_token(telegram: TelegramEmulator) -> None:
     telegram.world.token_valid = False
 
@@ -77,6 +82,7 @@ def refuse_token(telegram: TelegramEmulator) -> None:
         (set_webhook, "telegram_webhook"),
         (leave, "telegram_left"),
         (mute, "telegram_muted"),
+        (pile_up, "telegram_backlog"),
         (refuse_token, "telegram_token"),
     ],
 )

@@ -29,6 +29,6 @@ async def test_a_channel_with_a_problem_for_long_is_found() -> None:
     new = await check.find()
 
     assert at_once == over == new == []
-    assert later.subject == "telegram"
+    assert (later.text, later.subject) == ("channel_down", "telegram")
     assert later.facts["reason_key"] == "alert.telegram.unreachable"
     assert later.facts["error"] == "no route"

@@ -31,3 +31,4 @@ async def test_files_that_cannot_be_read_are_found_by_name(tmp_path: Path) -> No
 
     assert {each.subject: each.facts["n"] for each in found} == {"mcp.json": 1, "personas/": 1}
     assert all(each.asks_task and each.is_told for each in found)
+    assert {each.text for each in found} == {"settings_invalid"}
