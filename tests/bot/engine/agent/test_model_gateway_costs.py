@@ -16,6 +16,7 @@ import pytest
 from bot.engine.agent.budget import SpendingBudget, SpendingCaps
 from bot.engine.agent.model_calls import ModelRequest
 from bot.engine.agent.pricing import ModelPrice, PriceTable
+from bot.engine.autonomy.doctor import ModelCallProbe
 from bot.engine.llm.backend import (
     MAX_ANSWER_TOKENS,
     BackendUnavailable,
@@ -32,6 +33,7 @@ from bot.engine.workers.spec import CostAccount
 from storage.db import Transaction
 from storage.errors import StoreUnavailable
 from storage.records.people import Language
+from storage.records.system import ModelChoice
 from storage.records.usage import BudgetScope, SpendingCap, UsageRecord
 from storage.sessions import SessionRepo
 from storage.usage import BudgetRepo, UsageFilter, UsageKey, UsageRepo
@@ -145,6 +147,20 @@ async def test_no_answer_is_allowed_to_be_longer_than_the_run_may_write(tmp_path
         assert one.worker.allowed == [MAX_ANSWER_TOKENS]
         await one.ask(output_tokens=50)
         assert one.worker.allowed == [50]
+
+
+async def test_the_doctor_finds_a_cap_that_its_call_would_pass(tmp_path: Path) -> None:
+    async with money(tmp_path, SpendingCap(tokens=1)) as one:
+        probe = ModelCallProbe(
+            gateway=one.desk,
+            db=one.db,
+            choices=lambda: (ModelChoice(backend=one.worker.name, model="fake-1"),),
+            account=CostAccount(person=BOSS.id, chat=CHAT.id),
+            is_api=lambda _: True,
+        )
+        found = await probe.find()
+
+    assert [each.text for each in found] == ["model_capped"]
 
 
 async def test_what_is_booked_counts_once(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def no_bot(feishu: FeishuEmulator) -> None:
     feishu.inject_fault("GET", "/open-apis/bot/v3/info", error=refusal)
 
 
-def refuse(method: str, path: str) -> Callable[[FeishuEmulator], None]:
+def refuse(method: str, path: str) -> Callable[[FeishuEmulator], object]:
     """A refusal that has nothing to do with the credentials."""
     refusal = FeishuApiError(99992402, "field validation failed")
     return lambda feishu: feishu.inject_fault(method, path, error=refusal)

@@ -69,7 +69,7 @@ def mute(telegram: TelegramEmulator) -> None:
 
 def pile_up(telegram: TelegramEmulator) -> None:
     for number in range(60):
-        telegram.world.updates.put({"message": {"message_id": number}})
+        telegram.world.updates.put("message", {"message_id": number})
 
 
 def refuse_token(telegram: TelegramEmulator) -> None:

@@ -37,6 +37,15 @@ async def test_a_damaged_page_is_found(tmp_path: Path) -> None:
         assert found["store_page"].points >= 40
 
 
+async def test_a_missing_table_is_found(tmp_path: Path) -> None:
+    async with health_world(tmp_path) as world:
+        world.run_sql("DROP TABLE task_graphs")
+
+        found = await found_by(check_of(world))
+
+        assert "task_graphs" in str(found["store_table"].facts["first"])
+
+
 async def test_a_task_without_its_graph_and_a_missing_file_are_found(tmp_path: Path) -> None:
     async with health_world(tmp_path) as world:
         world.add_task("ab12cd", "blocked", graph_version=1, files='["files/inbox/2/a.txt"]')
