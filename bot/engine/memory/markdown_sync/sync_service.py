@@ -180,6 +180,10 @@ def _move_aside(path: Path) -> str:
 POLL_SECONDS = 0.6
 """Seconds between checks of frequently edited files; every other check includes foreign writes."""
 
+IDLE_POLL_SECONDS, MAX_QUIET_CHECKS = 2.4, 25
+"""Seconds between checks after so many without a change: the checks are most of what an idle
+Shiftboss does."""
+
 DEBOUNCE_SECONDS = 0.2
 """Seconds to wait for further changes before writing files."""
 
@@ -237,6 +241,7 @@ class MarkdownSyncService:
         self._signatures: dict[str, FileSignature | None] = {}
         self._retry: set[str] = set()
         self._rotation = 0
+        self._quiet_checks = 0
         self._warned_at: datetime | None = None
         self._busy: set[str] = set()
         self._requested: set[str] = set()
@@ -276,6 +281,7 @@ class MarkdownSyncService:
         """Import edits made since the last check."""
         signs = await asyncio.to_thread(self._folder.get_signatures, self._files_to_check())
         due = [path for path, sign in signs.items() if self._signatures.get(path) != sign]
+        self._quiet_checks = 0 if due or self._retry else self._quiet_checks + 1
         for path in dict.fromkeys((*due, *self._retry)):
             await self._reconcile_once_at_a_time(self._files[path])
 
@@ -302,17 +308,19 @@ class MarkdownSyncService:
         looks = set[asyncio.Task[bool]]()
         async with asyncio.TaskGroup() as group:
             for turn in count():
-                if turn % 2 == 0:
+                is_idle = self._quiet_checks >= MAX_QUIET_CHECKS
+                if turn % 2 == 0 or is_idle:
                     await self._try_with_store(self._foreign_writes.publish_changes)
                 if len(looks) < MAX_PARALLEL_CHECKS:
                     look = group.create_task(self._try_with_store(self.read_back))
                     looks.add(look)
                     look.add_done_callback(looks.discard)
-                await self._sleep(POLL_SECONDS)
+                await self._sleep(IDLE_POLL_SECONDS if is_idle else POLL_SECONDS)
 
     async def _follow_changes(self) -> None:
         while True:
             scopes = await self._subscription.wait()
+            self._quiet_checks = 0
             await self._sleep(DEBOUNCE_SECONDS)
             while not await self._try_with_store(partial(self.write_changed, scopes)):
                 await self._sleep(POLL_SECONDS)

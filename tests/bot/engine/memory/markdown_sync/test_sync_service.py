@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from storage.records.workers import ContextPartState
 from tests.bot.engine.memory.markdown_sync.sync_builders import ANN, TEAM, SyncSetup
 from tests.builders import make_chat
 from tests.engine_harness import RecordingCourier, owner_cards
-from tests.waiting import WAIT_SECONDS
+from tests.waiting import WAIT_SECONDS, wait_until
 
 OLD = "# What I told you\n\n- likes tea\n- 喜欢猫\n\nA paragraph\nof two lines.\n"
 
@@ -270,6 +271,34 @@ async def test_of_a_store_that_is_away_for_long_the_log_tells_once(
         await running
 
     assert sum("memory files wait" in each.message for each in caplog.records) == 1
+
+
+async def test_files_are_looked_at_less_often_until_one_changes(
+    desk: SyncSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        desk.clock += timedelta(seconds=seconds)
+        await asyncio.sleep(0.01)
+
+    async def until_paused(seconds: float) -> None:
+        pauses.clear()
+        await wait_until(lambda: seconds in pauses)
+
+    monkeypatch.setattr(desk, "pause", pause)
+    desk.start()
+    running = asyncio.create_task(desk.sync_service.run())
+    await until_paused(sync_service.IDLE_POLL_SECONDS)
+    desk.change("<!-- shiftboss: end", "- likes tea\n<!-- shiftboss: end")
+    await until_paused(sync_service.POLL_SECONDS)
+    async with asyncio.timeout(WAIT_SECONDS):
+        while await desk.texts() != ["likes tea"]:
+            await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
 
 
 async def test_what_goes_wrong_with_one_file_keeps_no_other_from_being_written(
