@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from benchmarks.figures import Figure, LeftOut, Measurement, Scale
 from benchmarks.measurements import MIB, p50
 from bot.engine.llm.acp.backend import AcpBackend
+from bot.engine.llm.acp.idle_process import IdleProcess
 from bot.engine.llm.acp.process import PROCESS_MARK_VARIABLE
 from bot.engine.llm.backend import RunPurpose, RunRequest, TextDelta, TokenUsage
 from tests.emulators.acp.fake_cli import FakeCli
@@ -23,6 +24,8 @@ from tests.emulators.models.emulator import ModelEmulator
 from tests.real_cli.builders import NAMES, install_cli, is_installed, reply_with
 
 _RUNS = 3
+_KEPT_SECONDS = 600.0
+_WORK = "task"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _FIRST_WORD = "Hello"
 _MAX_ANSWER = 100_000
@@ -42,11 +45,12 @@ class _CliRun:
 
 
 async def measure(scale: Scale) -> list[Measurement]:
-    """A CLI is asked for one word, in a new home (cold) and then by another process that continues
-    its session (warm). *Ready* is when the prompt can be sent: a process kept for the next step
-    would save that. The memory is that of all processes the CLI starts. The fake CLI shows what
-    Shiftboss itself adds; real ones run where `SHIFTBOSS_REAL_CLI` names a folder that has them.
-    Each figure is the median of three runs."""
+    """A CLI is asked for one word, in a new home (cold), by another process that continues its
+    session (resumed), and by the process that was kept for the next step (next step, warm). *Ready*
+    is when the prompt can be sent. The memory is that of all processes the CLI starts: the most
+    while it works, and while it is kept. The fake CLI shows what Shiftboss itself adds; real ones
+    run where `SHIFTBOSS_REAL_CLI` names a folder that has them. Each figure is the median of three
+    runs."""
     measured: list[Measurement] = [*await _measure_cli("fake", _fake, scale)]
     for name in scale.pick(NAMES, ()):
         if is_installed(name):
@@ -57,23 +61,34 @@ async def measure(scale: Scale) -> list[Measurement]:
 
 
 async def _measure_cli(name: str, open_backend: _OpenBackend, scale: Scale) -> list[Figure]:
-    cold, warm = [], []
+    cold, resumed, warm, idle = [], [], [], []
     for _ in range(scale.pick(_RUNS, 1)):
         async with open_backend() as backend:
             first = await _run(backend)
-            warm.append(await _run(backend, first))
+            second = await _run(backend, first, kept_for=_WORK)
+            idle.append(await asyncio.to_thread(_memory))
+            warm.append(await _run(backend, second, kept_for=_WORK))
+            await backend.end_idle()
         cold.append(first)
-    most = p50([max(one.memory, two.memory) for one, two in zip(cold, warm, strict=True)])
+        resumed.append(second)
+    figures = []
+    ways = {"cold": cold, "resumed": resumed, "next step, warm": warm}
+    for way, runs in ways.items():
+        figures += [
+            Figure(f"{name}: {way}, ready", p50([run.ready for run in runs]), "s"),
+            Figure(f"{name}: {way}, first word", p50([run.word for run in runs]), "s"),
+        ]
+    most = p50([max(each.memory for each in runs) for runs in zip(*ways.values(), strict=True)])
     return [
-        Figure(f"{name}: cold, ready", p50([run.ready for run in cold]), "s"),
-        Figure(f"{name}: cold, first word", p50([run.word for run in cold]), "s"),
-        Figure(f"{name}: warm, ready", p50([run.ready for run in warm]), "s"),
-        Figure(f"{name}: warm, first word", p50([run.word for run in warm]), "s"),
+        *figures,
         Figure(f"{name}: memory", most / MIB, "MiB"),
+        Figure(f"{name}: memory, kept", p50(idle) / MIB, "MiB"),
     ]
 
 
-async def _run(backend: AcpBackend, before: _CliRun | None = None) -> _CliRun:
+async def _run(
+    backend: AcpBackend, before: _CliRun | None = None, *, kept_for: str = ""
+) -> _CliRun:
     named = before.session if before else ""
     began = time.monotonic()
     ready, word, most, text = 0.0, 0.0, 0, ""
@@ -97,6 +112,7 @@ async def _run(backend: AcpBackend, before: _CliRun | None = None) -> _CliRun:
         history=before.history if before else (),
         on_external=on_external,
         gate=gate,
+        kept_for=kept_for,
     )
     async with backend.run(request) as run:
         async for event in run.events:
@@ -124,7 +140,7 @@ async def _fake() -> AsyncIterator[AcpBackend]:
     with tempfile.TemporaryDirectory() as folder:
         cli = FakeCli(Path(folder))
         cli.script([{"say": "Hello."}])
-        yield cli.backend()
+        yield cli.backend(idle=IdleProcess(_KEPT_SECONDS))
 
 
 @asynccontextmanager
@@ -133,4 +149,4 @@ async def _real(name: str) -> AsyncIterator[AcpBackend]:
         async with ModelEmulator() as models:
             models.replies(reply_with("Hello."))
             found = install_cli(name, models, Path(folder))
-            yield found.backend()
+            yield found.backend(idle=IdleProcess(_KEPT_SECONDS))

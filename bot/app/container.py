@@ -114,7 +114,7 @@ async def open_container(settings: Settings) -> AsyncGenerator[Container, None]:
     async with AsyncExitStack() as stack:
         db = await Database.open(settings.database, stack)
         core = await build_container(settings, db)
-        stack.push_async_callback(core.engine.workers.models.aclose)
+        stack.push_async_callback(core.engine.workers.live_models.aclose)
         stack.push_async_callback(core.engine.workers.mcp_servers.aclose)
         stack.push_async_callback(core.feishu_setup.aclose)
         yield core

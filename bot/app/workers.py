@@ -145,7 +145,11 @@ def _build_mcp_servers(
             + CALLBACK_PATH,
         ),
         keep=KeptServers(count=settings.mcp_kept, idle_seconds=settings.mcp_idle_minutes * 60),
-        lender=ToolLender(settings.home / "lent", lambda: secrets.token_hex(16)),
+        lender=ToolLender(
+            settings.home / "lent",
+            lambda: secrets.token_hex(16),
+            keeps=settings.cli_warm_seconds > 0,
+        ),
     )
 
 

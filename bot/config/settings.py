@@ -338,6 +338,7 @@ class Settings(BaseSettings):
         default=15, ge=0, le=1440, alias="SHIFTBOSS_CLI_PATIENCE_MINUTES"
     )
     cli_hours: float = Field(default=1, gt=0, le=48, alias="SHIFTBOSS_CLI_HOURS")
+    cli_warm_seconds: float = Field(default=60, ge=0, le=3600, alias="SHIFTBOSS_CLI_WARM_SECONDS")
     mcp_kept: int = Field(default=8, ge=0, le=100, alias="SHIFTBOSS_MCP_KEPT")
     mcp_idle_minutes: float = Field(default=15, ge=0, le=1440, alias="SHIFTBOSS_MCP_IDLE_MINUTES")
     step_turns: StepTurns = Field(default=20, alias="SHIFTBOSS_STEP_TURNS")

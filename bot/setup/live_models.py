@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from bot.config.settings import Settings
 from bot.engine.llm.acp.agent_config import AcpAgentsFile
 from bot.engine.llm.acp.backend import AcpBackends
+from bot.engine.llm.acp.idle_process import IdleProcess
 from bot.engine.llm.acp.runtime import AcpRuntime
 from bot.engine.llm.api.access import LearnedToolForms
 from bot.engine.llm.backend_registry import BackendRegistry, build_registry
@@ -52,6 +53,7 @@ class LiveModels:
             approval_wait=settings.cli_patience_minutes * 60,
             max_run_seconds=settings.cli_hours * 3600,
             launch=sandboxed_launcher(sandbox),
+            idle=IdleProcess(settings.cli_warm_seconds),
         )
         self._acp_backends = AcpBackends(AcpAgentsFile(settings.home), runtime)
         self.registry = self.prepare(settings)
@@ -84,6 +86,7 @@ class LiveModels:
 
     async def apply(self, settings: Settings) -> None:
         """Use these settings for all calls that begin from now on."""
+        await self._acp_backends.end_idle()
         environ = _cli_environment(settings)
         for name in self._cli_environ.keys() - environ.keys():
             del self._cli_environ[name]
@@ -93,6 +96,10 @@ class LiveModels:
         chosen = _build_auto_choice(settings, self.registry)
         self.auto_choice.models_by_size = chosen.models_by_size
         self.auto_choice.enabled_by_default = chosen.enabled_by_default
+
+    async def aclose(self) -> None:
+        await self._acp_backends.end_idle()
+        await self.registry.aclose()
 
 
 def _cli_environment(settings: Settings) -> dict[str, str]:

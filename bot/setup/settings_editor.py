@@ -48,7 +48,10 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         *("tools_trust_sandbox", "tools_network", "tools_env", "tools_folders", "tools_processes"),
         *("tools_as_root", "fetch_private", "searxng_url", "brave_api_key", "tavily_api_key"),
     ),
-    "clis": ("cli_slots", "cli_patience_minutes", "cli_hours", "mcp_kept", "mcp_idle_minutes"),
+    "clis": (
+        *("cli_slots", "cli_patience_minutes", "cli_hours", "cli_warm_seconds"),
+        *("mcp_kept", "mcp_idle_minutes"),
+    ),
     "initiative": (
         *("heartbeat_minutes", "heartbeat_hours", "self_check_minutes", "evolve", "evolve_share"),
     ),

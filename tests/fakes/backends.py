@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bot.engine.llm.acp.backend import AcpBackend
 from bot.engine.llm.backend import BackendError, SelectedBackend
 
 
@@ -41,3 +42,7 @@ class OnlyBackend:
 
     def shares_history(self, backend: str) -> bool:
         return False
+
+    async def end_idle(self, kept_for: str) -> None:
+        if isinstance(self.backend, AcpBackend):
+            await self.backend.end_idle(kept_for)

@@ -13,6 +13,7 @@ from typing import Any
 
 from bot.engine.llm.acp.agent_config import BUILT_IN_AGENTS, AcpAgentConfig
 from bot.engine.llm.acp.backend import AcpBackend
+from bot.engine.llm.acp.idle_process import IdleProcess
 from bot.engine.llm.acp.runtime import AcpRuntime
 from bot.engine.llm.answer_schemas import StepAnswer
 from bot.engine.llm.backend import RunPurpose, RunRequest
@@ -89,6 +90,7 @@ class InstalledCli:
             "max_run_seconds": 3600.0,
             "launch": launch_unsandboxed,
             "idle_timeout": 120.0,
+            "idle": IdleProcess(0),
         }
         return AcpBackend(lambda: self.agent, AcpRuntime(**(given | runtime_options)))
 

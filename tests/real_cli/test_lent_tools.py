@@ -65,7 +65,7 @@ async def test_a_cli_uses_the_tools_lent_to_it(cli: InstalledCli) -> None:
     names = ("touch made.txt", "mcp__shiftboss__memory_search", "other")
     permit = FakeCallAuthorizer(dict.fromkeys(names, ALLOW))
     launch = sandboxed_launcher(SandboxDetector(secrets=(cli.root / "lent",)))
-    lender = ToolLender(cli.root / "lent", lambda: "w" * 32)
+    lender = ToolLender(cli.root / "lent", lambda: "w" * 32, keeps=False)
     async with lender.lend([tool]) as server, asyncio.timeout(150):
         assert server is not None
         step = cli.step("How strong is the lamp?", permit=permit, servers=(server,))

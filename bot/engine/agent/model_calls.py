@@ -40,6 +40,7 @@ from bot.engine.tracing.span_recorder import ModelCallStart
 from bot.engine.workers.spec import CostAccount
 from storage.db import Transaction
 from storage.records.people import Language
+from storage.records.tasks import TaskId
 from storage.records.traces import ModelCall
 from storage.records.usage import BudgetScope, PendingModelCall, UsageRecord
 from storage.records.workers import ModelSession
@@ -139,6 +140,11 @@ def is_resumable(error: BaseException) -> bool:
     return isinstance(error, BackendUnavailable | BudgetExceeded | AnswerCutByBudget)
 
 
+def kept_work(task: TaskId) -> str:
+    """Return the name of the work that a coding CLI may keep its process for."""
+    return f"task {task}"
+
+
 def open_turn_id(turn_key: str) -> str:
     """Return what a session's `open_turn` is while it holds a part of the request's turn."""
     return hashlib.sha256(turn_key.encode("utf-8", "surrogatepass")).hexdigest()
@@ -178,6 +184,12 @@ class ModelRequest:
     turn_key: str = ""
     steering: SteeringQueue | None = None
     is_undone: Callable[[int], Awaitable[bool]] | None = None
+
+    @property
+    def kept_for(self) -> str:
+        """The work whose next step may use the same process; empty if there is none."""
+        task = self.account.task if self.purpose is RunPurpose.STEP else None
+        return "" if task is None else kept_work(task)
 
     @property
     def cap_subjects(self) -> Mapping[BudgetScope, str]:
@@ -249,6 +261,7 @@ class ModelCallInProgress:
             steering=ask.steering,
             is_undone=ask.is_undone,
             servers=connected.servers,
+            kept_for=ask.kept_for,
             persona=self.session.persona,
             external_id=self.session.external_id,
         )

@@ -22,6 +22,7 @@ from bot.engine.agent.model_calls import (
     call_start,
     can_resume,
     is_resumable,
+    kept_work,
 )
 from bot.engine.agent.session_history import (
     SHORTENED_NOTE,
@@ -50,11 +51,13 @@ from bot.engine.llm.tool_calls import READ_ONLY_KINDS
 from bot.engine.mcp.client.elicitation import Elicitor
 from bot.engine.mcp.client.server_config import ConnectedServers, McpScope
 from bot.engine.mcp.client.server_pool import McpServerPool
+from bot.engine.mcp.server.tool_server import KeptLoan
 from bot.engine.permissions.requests import SuspendedCalls
 from bot.engine.tracing.span_recorder import CallEnding, SpanRecorder
 from storage.db import Database, Transaction, finish_despite_cancel, retry_until_stored
 from storage.errors import StoreUnavailable
 from storage.memory.withheld_turns import erase_ended_conversation
+from storage.records.tasks import TaskId
 from storage.records.workers import ModelSession
 from storage.sessions import SessionRepo
 from storage.usage import UsageRepo
@@ -200,6 +203,11 @@ class ModelGateway:
             await self._suspended_calls.withdraw(tx, session.id)
             return await self._sessions.close(tx, key, now=self._now())
 
+    async def end_kept_processes(self, task: TaskId) -> None:
+        """End what coding CLIs keep for the task's next step."""
+        await self._backends.end_idle(kept_work(task))
+        await self._mcp_servers.end_loans(kept_work(task))
+
     async def call_model(
         self,
         request: ModelRequest,
@@ -244,7 +252,7 @@ class ModelGateway:
         run: BackendRun | None = None
         sent = 0
         try:
-            async with self._connected_servers(ask, chosen, on_event) as connected:
+            async with self._connected_servers(ask, chosen, session, on_event) as connected:
                 request, sent = await self._build_request(call, connected)
                 if call.resumed is not None:
                     await call.resumed.repeat_calls_in_memory(request.tools)
@@ -395,12 +403,19 @@ class ModelGateway:
 
     @asynccontextmanager
     async def _connected_servers(
-        self, ask: ModelRequest, chosen: SelectedBackend, on_event: EventListener | None
+        self,
+        ask: ModelRequest,
+        chosen: SelectedBackend,
+        session: ModelSession,
+        on_event: EventListener | None,
     ) -> AsyncGenerator[ConnectedServers, None]:
         """Connect the request's MCP servers. Coding CLIs start them themselves, plus our own tool
         server."""
         if not chosen.backend.accepts_tools:
-            async with self._mcp_servers.resolve_and_lend(ask.mcp_servers, ask.tools) as connected:
+            keep = KeptLoan(work=work, session=session.id) if (work := ask.kept_for) else None
+            async with self._mcp_servers.resolve_and_lend(
+                ask.mcp_servers, ask.tools, keep
+            ) as connected:
                 await _forward_notes(on_event, connected)
                 yield connected
             return

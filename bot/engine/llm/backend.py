@@ -87,9 +87,8 @@ AgentEvent: TypeAlias = (
 
 
 MAX_ANSWER_TOKENS = 16_000
-OFFLINE_NAME = "offline"
-"""The name of the backend that works without a model."""
 """Tokens per answer that most models support."""
+OFFLINE_NAME = "offline"
 
 
 class RunPurpose(StrEnum):
@@ -220,7 +219,7 @@ class RunRequest:
 
     For coding CLIs: `persona` selects the home, `external_id` is the session to resume, and
     `on_external` must be awaited with a new session's ID before the first paid call. `servers` are
-    the MCP servers to offer."""
+    the MCP servers to offer; the next request of the same `kept_for` may use the same process."""
 
     purpose: RunPurpose
     prompt: str
@@ -242,6 +241,7 @@ class RunRequest:
     external_id: str = ""
     on_external: Callable[[str], Awaitable[None]] | None = None
     servers: tuple[McpServer, ...] = ()
+    kept_for: str = ""
     answer_tokens: int = MAX_ANSWER_TOKENS
     on_reply: Callable[[PartialTurn], Awaitable[None]] | None = None
     resumed_text: str | None = None

@@ -125,6 +125,10 @@ class BackendSelector(Protocol):
         """Return True if a conversation can move between this backend and others like it."""
         ...
 
+    async def end_idle(self, kept_for: str) -> None:
+        """End the process that a coding CLI keeps for the next request of this work."""
+        ...
+
 
 # --- the registry
 
@@ -185,6 +189,8 @@ class CodingClis(Protocol):
     def backend(self, name: str) -> CodingCli | None:
         """Return the CLI, always the same instance; None if it isn't configured."""
         ...
+
+    async def end_idle(self, kept_for: str | None = None) -> None: ...
 
 
 class BackendRegistry:
@@ -393,6 +399,9 @@ class BackendRegistry:
         backend = self._api_backends.get(default.backend)
         if backend is not None and backend.is_configured:
             await backend.preload(default.model)
+
+    async def end_idle(self, kept_for: str) -> None:
+        await self._clis.end_idle(kept_for)
 
     async def aclose(self) -> None:
         for backend in self._api_backends.values():

@@ -140,6 +140,7 @@ class TaskRunner:
             if self._task_runs.get(task.id) is task_run:
                 del self._task_runs[task.id]
             self._deps.progress.forget_task(task.id)
+            await self._deps.gateway.end_kept_processes(task.id)
 
     def wake(self, task: TaskId | None = None) -> None:
         """Wake a running task, or all: a person may have decided about a step or sent a
@@ -516,6 +517,7 @@ class _TaskRun:
 
     async def _merge_work(self, task: Task) -> NextAction:
         """Repeated after a crash, the merge changes nothing."""
+        await self._deps.gateway.end_kept_processes(task.id)
         landed = await self._deps.artifacts.merge(task)
         return await self._commit_with_retry(events.Merged(landed.describe(self._words)))
 

@@ -39,6 +39,7 @@ class ScriptedAgent:
         self._request_count = 0
         self._session = ""
         self._servers: Sequence[Mapping[str, Any]] = ()
+        self._seen: set[str] = set()
 
     def listen(self) -> None:
         for line in sys.stdin:
@@ -68,6 +69,9 @@ class ScriptedAgent:
             time.sleep(FOREVER)
         if method in scenario.get("die_on", ()):
             self._die(3, scenario.get("last_words", ""))
+        if method in scenario.get("die_on_second", ()) and method in self._seen:
+            self._die(3, "")
+        self._seen.add(method)
         match method:
             case "initialize":
                 return {
@@ -145,6 +149,8 @@ class ScriptedAgent:
             "append": _append,
             "use": self._use_mcp_server,
             "spawn": _spawn,
+            "pid": lambda name: _write({"path": str(HOME / name), "text": str(os.getpid())}),
+            "later": self._act_later,
             "hang": lambda _: self._hang(),
             "deaf": lambda _: time.sleep(FOREVER),
             "refuse": _raise_login_error,
@@ -172,6 +178,16 @@ class ScriptedAgent:
         if chosen.startswith("yes"):
             return self._run_actions(act.get("yes", ())).replace("end_turn", "")
         return self._run_actions(act.get("no", ())).replace("end_turn", "")
+
+    def _act_later(self, act: Mapping[str, Any]) -> None:
+        """Do it when somebody has made the file `go` in its home."""
+
+        def wait() -> None:
+            while not (HOME / "go").exists():
+                time.sleep(0.01)
+            self._run_action(act)
+
+        threading.Thread(target=wait, daemon=True).start()
 
     def _hang(self) -> str:
         self._cancelled.wait(FOREVER)

@@ -13,6 +13,7 @@ from typing import Any
 
 from bot.engine.llm.acp.agent_config import AcpAgentConfig
 from bot.engine.llm.acp.backend import AcpBackend
+from bot.engine.llm.acp.idle_process import IdleProcess
 from bot.engine.llm.acp.process import CliLaunch
 from bot.engine.llm.acp.runtime import AcpRuntime
 from bot.engine.llm.backend import WorkerMode
@@ -100,6 +101,7 @@ class FakeCli:
             "max_run_seconds": 3600.0,
             "launch": launch_unsandboxed,
             "cancel_grace": 0.3,
+            "idle": IdleProcess(0),
         }
         return AcpRuntime(**(given | self._runtime_options | more))
 

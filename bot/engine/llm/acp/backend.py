@@ -102,6 +102,10 @@ class AcpBackend:
         finally:
             await run.aclose()
 
+    async def end_idle(self, kept_for: str | None = None) -> None:
+        """End the process that is kept for this work; by default for any."""
+        await self._runtime.idle.end(kept_for)
+
     @property
     def last_refusal(self) -> str:
         """Text key of a setup problem that only running the CLI revealed; empty if none.
@@ -172,6 +176,10 @@ class AcpBackends:
     def errors(self) -> tuple[str, ...]:
         """Problems found in the file, one sentence each."""
         return self._file.current().errors
+
+    async def end_idle(self, kept_for: str | None = None) -> None:
+        """End the process that is kept for this work; by default for any."""
+        await self._runtime.idle.end(kept_for)
 
     def config(self, name: str) -> AcpAgentConfig:
         """Return the current configuration, or the last known one if the entry was removed."""

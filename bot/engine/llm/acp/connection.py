@@ -61,21 +61,15 @@ AcpMessage: TypeAlias = Mapping[str, Any]
 class AcpTransport:
     """The library's transport, which passes on only responses to our requests.
 
-    Updates and permission requests are handled here in order, with back-pressure.
-    `on_permission_request` returns the protocol's outcome."""
+    Updates and permission requests are handled here in order, with back-pressure; `listen` must
+    be called before the first request."""
 
-    def __init__(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        *,
-        on_update: Callable[[AcpMessage], Awaitable[None]],
-        on_permission_request: Callable[[AcpMessage], Awaitable[Mapping[str, Any]]],
-    ) -> None:
+    _on_update: Callable[[AcpMessage], Awaitable[None]]
+    _on_permission_request: Callable[[AcpMessage], Awaitable[Mapping[str, Any]]]
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._on_update = on_update
-        self._on_permission_request = on_permission_request
         self._bytes_read = 0
         self._garbage_lines = 0
         self._has_message = False
@@ -83,6 +77,22 @@ class AcpTransport:
         self._requests: set[asyncio.Task[None]] = set()
         self._send_lock = asyncio.Lock()
         self.failure: AcpFailure | None = None
+
+    def listen(
+        self,
+        on_update: Callable[[AcpMessage], Awaitable[None]],
+        on_permission_request: Callable[[AcpMessage], Awaitable[Mapping[str, Any]]],
+    ) -> None:
+        """Let these handle all that comes from now on; the limits of a run begin anew.
+        `on_permission_request` returns the protocol's outcome."""
+        self._on_update = on_update
+        self._on_permission_request = on_permission_request
+        self._bytes_read = self._garbage_lines = 0
+
+    @property
+    def is_quiet(self) -> bool:
+        """True if nothing has failed and no permission request is open."""
+        return self.failure is None and not self._requests
 
     @property
     def only_garbage(self) -> bool:

@@ -119,6 +119,11 @@ PROCESS_MARK_VARIABLE = "SHIFTBOSS_RUN"
 """Environment variable that identifies a CLI's descendants outside its process group."""
 
 TERMINATE_GRACE = 2.0
+MAX_IDLE_BYTES = 1 << 30
+"""A process of more memory is not kept."""
+
+_TIDY_PAUSE = 0.2
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 _MAX_LOG = 1_000_000
 _MAX_TAIL = 4_000
 _CHUNK = 65_536
@@ -194,6 +199,7 @@ class CliProcess:
         self._process = process
         self._mark = mark
         self._stderr_log = errors
+        self._own_processes: frozenset[int] = frozenset()
         self._draining = asyncio.create_task(errors.drain(process.stderr))
 
     @classmethod
@@ -227,6 +233,36 @@ class CliProcess:
     def writer(self) -> asyncio.StreamWriter:
         assert self._process.stdin is not None
         return self._process.stdin
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.returncode is None
+
+    async def note_own_processes(self) -> None:
+        """Remember what runs before any work is done."""
+        found = await asyncio.to_thread(_find_marked_processes, self._mark)
+        self._own_processes = frozenset(found)
+
+    async def is_tidy(self, install: Path | None, commands: Sequence[Sequence[str]]) -> bool:
+        """Return True if the work has left nothing running and the memory of all processes is
+        moderate.
+
+        Only the CLI's own programs in `install` and these `commands` may have started meanwhile."""
+        for pause in (0.0, _TIDY_PAUSE):
+            await asyncio.sleep(pause)  # a command that has just ended may still be seen
+            if await asyncio.to_thread(self._check_processes, install, commands):
+                return True
+        return False
+
+    def _check_processes(self, install: Path | None, commands: Sequence[Sequence[str]]) -> bool:
+        found = _find_marked_processes(self._mark)
+        memory = sum(map(_resident_bytes, found))
+        strange = [
+            pid
+            for pid in found
+            if pid not in self._own_processes and not _is_expected(pid, install, commands)
+        ]
+        return not strange and memory <= MAX_IDLE_BYTES
 
     @property
     def stderr_tail(self) -> str:
@@ -322,3 +358,23 @@ def _find_marked_processes(mark: str, *, exact: bool = True) -> list[int]:
                     if int(folder.name) != own and wanted in (folder / "environ").read_bytes():
                         found.append(int(folder.name))
     return found
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * _PAGE
+    except OSError:
+        return 0
+
+
+def _is_expected(pid: int, install: Path | None, commands: Sequence[Sequence[str]]) -> bool:
+    """A script of the CLI looks like any other program of Node.js, so it counts as strange."""
+    folder = Path(f"/proc/{pid}")
+    try:
+        words = (folder / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+        program = (folder / "exe").readlink()
+    except OSError:
+        return not folder.exists()
+    if any([os.fsencode(word) for word in command] == words for command in commands):
+        return True
+    return install is not None and program.is_relative_to(install) and program.name != "node"

@@ -351,6 +351,9 @@ class AcpRun(BaseRun):
         resumes = self._agent.resume is not ResumeSupport.NONE
         if request.external_id and resumes and not info.resumed:
             yield RunNotice(key="backend.cli_afresh", facts={"name": self._agent.name})
+        if session.meter is not None:
+            self._meter.continue_from(session.meter)
+        session.meter = self._meter
         self._meter.start_run()
         self._deadline = _now() + self._runtime.run_seconds(request.limits)
         await asyncio.to_thread(delete_result_file, request.workspace)
@@ -369,6 +372,7 @@ class AcpRun(BaseRun):
             value, missing = await self._read_result()
             if missing is None:
                 self._store_result(value)
+                session.has_completed = True
                 return
             if self._broker.denied and denials < _MAX_DENIALS:
                 denied, self._broker.denied = self._broker.denied, []

@@ -16,8 +16,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from bot.engine.llm.acp.agent_config import AcpAgentConfig
+from bot.engine.llm.acp.idle_process import IdleProcess
 from bot.engine.llm.acp.process import (
     AcpFailure,
     CliLauncher,
@@ -58,11 +60,13 @@ class AcpHome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcpProgram:
-    """An installed program with absolute paths; `readable` are the paths it needs to run."""
+    """An installed program with absolute paths; `readable` are the paths it needs to run, `install`
+    is npm's folder that holds it."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     readable: tuple[Path, ...]
+    install: Path | None
 
 
 def agent_home(root: Path, agent: str, persona: str) -> AcpHome:
@@ -110,7 +114,10 @@ def find_program(
     named = [Path(word) for word in agent.command[1:] if word.startswith("/")]
     readable = (Path(found).parent, *places, *map(Path, agent.path), *named)
     return AcpProgram(
-        argv=(found, *agent.command[1:]), env=env, readable=tuple(dict.fromkeys(readable))
+        argv=(found, *agent.command[1:]),
+        env=env,
+        readable=tuple(dict.fromkeys(readable)),
+        install=modules[-1] if modules else None,
     )
 
 
@@ -234,7 +241,8 @@ class AcpRuntime:
     `root` is the data directory and `environ` the environment to pass variables from.
     `approval_wait` is how long a live process waits for a person, `idle_timeout` how long it may be
     silent, `max_run_seconds` the limit of a run without its own, and `cancel_grace` how long a
-    cancelled turn may take. `closing_tasks` are processes being stopped."""
+    cancelled turn may take. `idle` keeps a process for the next step. `closing_tasks` are processes
+    being stopped."""
 
     root: Path
     environ: Mapping[str, str]
@@ -243,6 +251,7 @@ class AcpRuntime:
     approval_wait: float
     max_run_seconds: float
     launch: CliLauncher
+    idle: IdleProcess[Any]
     idle_timeout: float = 600.0
     cancel_grace: float = 3.0
     clock: Callable[[], float] = time.monotonic

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from bot.engine.llm.acp.connection import (
     AcpTransport,
     SecretRedactor,
 )
+from bot.engine.llm.acp.permission_requests import CANCELLED
 from bot.engine.llm.acp.process import (
     AcpFailure,
     CliProcess,
@@ -27,7 +28,14 @@ from bot.engine.llm.acp.process import (
     classify_exit,
     failure_error,
 )
-from bot.engine.llm.acp.runtime import AcpHome, AcpRuntime, find_program, prepare_home
+from bot.engine.llm.acp.runtime import (
+    AcpHome,
+    AcpProgram,
+    AcpRuntime,
+    find_program,
+    prepare_home,
+)
+from bot.engine.llm.acp.updates import AcpUsageMeter
 from bot.engine.llm.backend import BackendDenied, McpServer, RunRequest, WorkerMode
 
 log = logging.getLogger(__name__)
@@ -48,6 +56,8 @@ class AcpSessionInfo:
     resumed: bool
     version: str = ""
     accepts_images: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """The modes and models that the CLI offers."""
 
 
 async def open_session(
@@ -87,6 +97,7 @@ async def open_session(
         resumed=resumed,
         version=_agent_version(hello),
         accepts_images=_accepts_images(hello),
+        options=response,
     )
 
 
@@ -216,29 +227,105 @@ _REPLY_TIMEOUT = 5.0
 """Seconds to wait until our replies are written."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessScope:
+    """Satisfies `idle_process.ProcessIdentity`."""
+
+    kept_for: str
+    session: str
+    agent: AcpAgentConfig
+    program: AcpProgram
+    home: AcpHome
+    folder: Path
+    mode: WorkerMode
+    model: str
+    servers: tuple[McpServer, ...]
+
+
 class AcpSession:
+    """An open session in a process of its own; satisfies `idle_process.KeepableSession`.
+
+    `has_completed` is set when a run in it has brought its result; `meter` is that of its last
+    run."""
+
     def __init__(
         self,
-        agent: AcpAgentConfig,
+        scope: ProcessScope,
         process: CliProcess,
         transport: AcpTransport,
         redactor: SecretRedactor,
-        cancel_grace: float,
+        runtime: AcpRuntime,
     ) -> None:
-        self._agent = agent
+        self.scope = scope
+        self._agent = scope.agent
         self._process = process
         self._transport = transport
-        self._cancel_grace = cancel_grace
+        self._redactor = redactor
+        self._cancel_grace = runtime.cancel_grace
+        self._closing_tasks = runtime.closing_tasks
         self._connection = AcpConnection(transport, redactor)
         self._turn: asyncio.Task[Mapping[str, Any]] | None = None
         self.info = AcpSessionInfo(id="", resumed=False)
+        self.has_completed = False
+        self.meter: AcpUsageMeter | None = None
 
-    async def open(
-        self, request: RunRequest, mode: WorkerMode, cwd: Path, env: Mapping[str, str]
-    ) -> None:
+    async def open(self, request: RunRequest, env: Mapping[str, str]) -> None:
+        scope = self.scope
         self.info = await open_session(
-            self._connection, self._agent, request, mode=mode, cwd=str(cwd), env=env
+            self._connection,
+            self._agent,
+            request,
+            mode=scope.mode,
+            cwd=str(scope.folder),
+            env=env,
         )
+        self.scope = replace(scope, session=self.info.id)
+        if scope.kept_for:
+            await self._process.note_own_processes()
+
+    @property
+    def is_reusable(self) -> bool:
+        is_over = self._turn is None or self._turn.done()
+        return (
+            self.has_completed and is_over and self._transport.is_quiet and self._process.is_running
+        )
+
+    async def is_tidy(self) -> bool:
+        commands = [server.command for server in self.scope.servers if server.command]
+        return await self._process.is_tidy(self.scope.program.install, commands)
+
+    def listen(
+        self,
+        on_update: Callable[[AcpMessage], Awaitable[None]],
+        on_permission_request: Callable[[AcpMessage], Awaitable[Mapping[str, Any]]],
+    ) -> None:
+        """Let these handle what the CLI sends on its own from now on."""
+        redactor = self._redactor
+        self._transport.listen(
+            lambda update: on_update(redactor.redact_json(update)),
+            lambda asked: on_permission_request(redactor.redact_json(asked)),
+        )
+
+    def release(self) -> None:
+        """Between runs nothing is allowed; only late reports of usage are heard."""
+        meter = self.meter
+
+        async def on_update(update: AcpMessage) -> None:
+            if meter is not None and update.get("sessionUpdate") == "usage_update":
+                meter.record_update(update)
+
+        async def refuse(_asked: AcpMessage) -> Mapping[str, Any]:
+            return CANCELLED
+
+        self._transport.listen(on_update, refuse)
+
+    async def begin_next_run(self) -> None:
+        """Set the mode again, which the CLI may have left. Raises AcpRequestRefused and
+        AcpConnectionClosed."""
+        options, mode = self.info.options, self.scope.mode
+        await _set_mode(self._connection, self._agent, self.info.id, options, mode)
+        self.info = replace(self.info, resumed=True)
+        self.has_completed = False
 
     def prompt(self, blocks: list[dict[str, Any]]) -> asyncio.Task[Mapping[str, Any]]:
         """Start a turn; the task returns its response or raises AcpRequestRefused or
@@ -270,8 +357,16 @@ class AcpSession:
         await self._connection.aclose()
         await self._process.stop()
 
-    def kill(self) -> None:
-        self._process.kill()
+    async def close(self) -> None:
+        """Stop the process; a second cancellation kills it immediately."""
+        ending = asyncio.create_task(self.stop())
+        self._closing_tasks.add(ending)
+        ending.add_done_callback(self._closing_tasks.discard)
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            self._process.kill()
+            raise
 
 
 @asynccontextmanager
@@ -285,76 +380,104 @@ async def open_cli(
     on_update: Callable[[AcpMessage], Awaitable[None]],
     on_permission_request: Callable[[AcpMessage], Awaitable[Mapping[str, Any]]],
 ) -> AsyncIterator[AcpSession]:
-    """Start the CLI and open a session; the callbacks handle what the CLI sends on its own.
+    """Start the CLI and open a session, or go on in the one that an idle process has; the callbacks
+    handle what the CLI sends on its own. After a run that has completed, the process may be kept.
 
     Raises BackendError, also for failures within the context."""
-    redactor = SecretRedactor([secret for server in request.servers for secret in server.secrets])
-    # Constant for a session, because CLIs bind sessions to their folder.
-    folder = request.workspace or home.scratch
-    process = await _start_process(
-        agent, request, runtime, home, folder, mode=mode, secrets=redactor.secrets
-    )
-    transport = AcpTransport(
-        process.reader,
-        process.writer,
-        on_update=lambda update: on_update(redactor.redact_json(update)),
-        on_permission_request=lambda asked: on_permission_request(redactor.redact_json(asked)),
-    )
-    session = AcpSession(agent, process, transport, redactor, runtime.cancel_grace)
+    scope = await _process_scope(agent, request, runtime, home, mode)
+    session = await _take_idle(scope, runtime)
+    is_new = session is None
+    if session is None:
+        session = await _start_session(scope, runtime)
+    session.listen(on_update, on_permission_request)
+    is_kept = False
     try:
-        await session.open(request, mode, folder, runtime.environ)
+        if is_new:
+            await session.open(request, runtime.environ)
         yield session
+        is_kept = await runtime.idle.keep(session)
     except AcpRequestRefused as refused:
         raise failure_error(_refusal_reason(refused), agent.name, str(refused)) from None
     except AcpConnectionClosed as ended:
         failed, stderr = await session.failure_of(ended)
         raise failure_error(failed, agent.name, stderr) from None
     finally:
-        await _close_session(session, runtime)
+        if not is_kept:
+            await session.close()
 
 
 def _refusal_reason(refused: AcpRequestRefused) -> AcpFailure:
     return classify_error_response(refused.code, str(refused), refused.data)
 
 
-async def _close_session(session: AcpSession, runtime: AcpRuntime) -> None:
-    """Stop the process; a second cancellation kills it immediately."""
-    ending = asyncio.create_task(session.stop())
-    runtime.closing_tasks.add(ending)
-    ending.add_done_callback(runtime.closing_tasks.discard)
-    try:
-        await asyncio.shield(ending)
-    except asyncio.CancelledError:
-        session.kill()
-        raise
-
-
-async def _start_process(
+async def _process_scope(
     agent: AcpAgentConfig,
     request: RunRequest,
     runtime: AcpRuntime,
     home: AcpHome,
-    folder: Path,
-    *,
     mode: WorkerMode,
-    secrets: Sequence[str],
-) -> CliProcess:
+) -> ProcessScope:
+    # Constant for a session, because CLIs bind sessions to their folder.
+    folder = request.workspace or home.scratch
     await asyncio.to_thread(prepare_home, home, agent)
     # The workspace of a new chat doesn't exist yet.
     await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-    found = await asyncio.to_thread(find_program, agent, home, runtime.environ, request.model)
+    program = await asyncio.to_thread(find_program, agent, home, runtime.environ, request.model)
+    return ProcessScope(
+        kept_for=request.kept_for,
+        session=request.external_id,
+        agent=agent,
+        program=program,
+        home=home,
+        folder=folder,
+        mode=mode,
+        model=request.model,
+        servers=request.servers,
+    )
+
+
+async def _take_idle(scope: ProcessScope, runtime: AcpRuntime) -> AcpSession | None:
+    session: AcpSession | None = await runtime.idle.take(scope)
+    if session is None:
+        return None
+    is_ready = False
+    try:
+        await session.begin_next_run()
+        is_ready = True
+    except (AcpRequestRefused, AcpConnectionClosed) as error:
+        log.info("the idle %s is replaced: %s", scope.agent.name, error)
+    finally:
+        if not is_ready:
+            await session.close()
+    return session if is_ready else None
+
+
+async def _start_session(scope: ProcessScope, runtime: AcpRuntime) -> AcpSession:
+    if runtime.slots.locked():
+        # The idle process would be one more than may run.
+        await runtime.idle.end()
+    redactor = SecretRedactor([each for server in scope.servers for each in server.secrets])
+    process = await _start_process(scope, runtime, redactor.secrets)
+    transport = AcpTransport(process.reader, process.writer)
+    return AcpSession(scope, process, transport, redactor, runtime)
+
+
+async def _start_process(
+    scope: ProcessScope, runtime: AcpRuntime, secrets: Sequence[str]
+) -> CliProcess:
+    program = scope.program
     launch = await runtime.launch(
-        found.argv,
-        workspace=folder,
-        home=home.path,
-        env=found.env,
-        readable=(*found.readable, *(at for each in request.servers for at in each.readable_paths)),
-        writable=mode is WorkerMode.EXECUTE,
+        program.argv,
+        workspace=scope.folder,
+        home=scope.home.path,
+        env=program.env,
+        readable=(*program.readable, *(at for each in scope.servers for at in each.readable_paths)),
+        writable=scope.mode is WorkerMode.EXECUTE,
     )
     mark = await runtime.new_process_mark()
     try:
         return await CliProcess.start(
-            launch, log=home.log, mark=mark, max_line=MAX_LINE_BYTES, secrets=secrets
+            launch, log=scope.home.log, mark=mark, max_line=MAX_LINE_BYTES, secrets=secrets
         )
     except OSError as error:
-        raise failure_error(AcpFailure.MISSING, agent.name, error.strerror or "") from None
+        raise failure_error(AcpFailure.MISSING, scope.agent.name, error.strerror or "") from None

@@ -115,6 +115,11 @@ class AcpUsageMeter:
             return used
         return replace(used, cost=max(self._cost - (self._cost_before or 0), Decimal(0)))
 
+    def continue_from(self, earlier: AcpUsageMeter) -> None:
+        """Know what the process told in its earlier runs."""
+        self._cost, self._turn = earlier._cost, earlier._turn.next_turn()
+        self.context_tokens = earlier.context_tokens
+
     def start_run(self) -> None:
         """Count cost from here; the amount so far belongs to earlier runs."""
         self._cost_before, self._cost = self._cost, None

@@ -36,7 +36,7 @@ from bot.engine.mcp.client.server_config import (
 from bot.engine.mcp.client.sign_in import McpSignIns
 from bot.engine.mcp.client.tool_data import tool_description, tool_name
 from bot.engine.mcp.server.protocol import SERVER_NAME
-from bot.engine.mcp.server.tool_server import ToolLender
+from bot.engine.mcp.server.tool_server import KeptLoan, ToolLender
 from bot.engine.redaction import MASK, redact_tool
 from bot.engine.sandbox.spec import SandboxedCommand, SandboxKind, SandboxLaunch
 from bot.engine.tools.shell_exec import CommandShell
@@ -187,6 +187,8 @@ class McpServerPool:
         """Stop all servers."""
         if self._sign_ins is not None:
             await self._sign_ins.aclose()
+        if self._lender is not None:
+            await self._lender.aclose()
         await asyncio.gather(*(each.close() for each in self._servers.values()), *self._closing)
 
     @asynccontextmanager
@@ -225,20 +227,30 @@ class McpServerPool:
 
     @asynccontextmanager
     async def resolve_and_lend(
-        self, servers: Sequence[McpServer], tools: Sequence[AgentTool]
+        self,
+        servers: Sequence[McpServer],
+        tools: Sequence[AgentTool],
+        keep: KeptLoan | None = None,
     ) -> AsyncGenerator[ConnectedServers, None]:
         """Like `resolve_variables`, plus our own server with the lendable `tools` while the context
         is open.
 
-        The name of our server is reserved."""
+        The name of our server is reserved. With `keep` it may be that of the loan before."""
         connected = self.resolve_variables([each for each in servers if each.name != SERVER_NAME])
         if self._lender is None:
             yield connected
             return
         kind = (await self._shell.sandbox()).kind
-        async with self._lender.lend(tools, by_port=kind is SandboxKind.LANDLOCK) as ours:
+        async with self._lender.lend(
+            tools, by_port=kind is SandboxKind.LANDLOCK, keep=keep
+        ) as ours:
             added = () if ours is None else (ours,)
             yield replace(connected, servers=(*connected.servers, *added))
+
+    async def end_loans(self, work: str) -> None:
+        """Close our own servers that are kept for coding CLIs between the steps of this work."""
+        if self._lender is not None:
+            await self._lender.end_kept(work)
 
     def list_servers(self) -> Sequence[McpServerStatus]:
         return [each.describe() for each in self._servers.values()]

@@ -1,7 +1,8 @@
 """Lends a worker's tools on memory to its coding CLI for the duration of a run.
 
 The CLI connects through a socket visible only in its sandbox, or a local port where sockets are
-blocked, with a token that is valid for this run."""
+blocked, with a token that is valid for this run, or for the runs of one session of a task where the
+CLI's process is kept between them."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -116,28 +118,80 @@ _MAX_SOCKET_PATH = 100
 _SYSTEM_PREFIXES = (Path("/usr"), Path("/usr/local"))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptLoan:
+    """Names a socket that stays open between the runs of `session`, for `work`; while nobody
+    borrows, it offers no tool."""
+
+    work: str
+    session: str
+
+
 class ToolLender:
     """Lends tools through sockets in `root`, which is emptied at the first use.
 
-    `new_token` returns an unguessable token."""
+    `new_token` returns an unguessable token; `keeps` is False where no CLI outlives its run."""
 
-    def __init__(self, root: Path, new_token: Callable[[], str]) -> None:
+    def __init__(self, root: Path, new_token: Callable[[], str], *, keeps: bool) -> None:
         self._root = root
+        self._keeps = keeps
         self._new_token = new_token
         self._is_clean = False
         self._cleaning_lock = asyncio.Lock()
+        self._kept: dict[KeptLoan, _ToolSocket] = {}
 
     @asynccontextmanager
     async def lend(
-        self, tools: Sequence[AgentTool], *, by_port: bool = False
+        self,
+        tools: Sequence[AgentTool],
+        *,
+        by_port: bool = False,
+        keep: KeptLoan | None = None,
     ) -> AsyncGenerator[McpServer | None, None]:
         """Yield the server for the CLI; None if there are no tools to lend or the socket fails.
 
-        `by_port` is for sandboxes that block Unix sockets."""
+        `by_port` is for sandboxes that block Unix sockets. With `keep`, the next loan of this name
+        has the same server if its tools look the same."""
         lent = [tool for tool in tools if tool.name in LENDABLE_TOOLS]
         if not lent:
             yield None
             return
+        keep = keep if self._keeps else None
+        described = [_describe_tool(tool) for tool in lent]
+        socket_ = None if keep is None else self._kept.pop(keep, None)
+        if socket_ is not None and (socket_.described, socket_.by_port) != (described, by_port):
+            await socket_.close()
+            socket_ = None
+        if socket_ is None:
+            socket_ = await self._open_socket(described, by_port=by_port)
+        if socket_ is None:
+            yield None
+            return
+        socket_.sessions.tools = lent
+        is_kept = False
+        try:
+            yield socket_.server
+            is_kept = keep is not None and keep not in self._kept and socket_.sessions.is_quiet
+        finally:
+            socket_.sessions.tools = ()
+            if keep is not None and is_kept:
+                self._kept[keep] = socket_
+            else:
+                await socket_.close()
+
+    async def end_kept(self, work: str) -> None:
+        """Close the sockets that are kept for this work."""
+        for keep in [each for each in self._kept if each.work == work]:
+            await self._kept.pop(keep).close()
+
+    async def aclose(self) -> None:
+        while self._kept:
+            _, socket_ = self._kept.popitem()
+            await socket_.close()
+
+    async def _open_socket(
+        self, described: Sequence[Mapping[str, Any]], *, by_port: bool
+    ) -> _ToolSocket | None:
         token, folder = self._new_token(), self._root / self._new_token()[:16]
         try:
             async with self._cleaning_lock:
@@ -146,18 +200,19 @@ class ToolLender:
         except OSError as error:
             log.warning("cannot lend memory tools to a coding CLI: %s", error)
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-            yield None
-            return
-        sessions = _SocketSessions(token, lent)
+            return None
+        sessions = _SocketSessions(token)
         listen = asyncio.start_server if by_port else asyncio.start_unix_server
-        server = await listen(sessions.accept, sock=sock, limit=protocol.MAX_MESSAGE_BYTES)
+        listener = await listen(sessions.accept, sock=sock, limit=protocol.MAX_MESSAGE_BYTES)
         env = {stdio_bridge.PORT_VARIABLE: str(sock.getsockname()[1])} if by_port else {}
-        try:
-            yield _bridge_server(folder, token, env)
-        finally:
-            server.close()
-            await sessions.close()
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        return _ToolSocket(
+            server=_bridge_server(folder, token, env),
+            described=described,
+            by_port=by_port,
+            sessions=sessions,
+            listener=listener,
+            folder=folder,
+        )
 
     def _remove_leftovers(self) -> None:
         if not self._is_clean:
@@ -165,13 +220,36 @@ class ToolLender:
             self._is_clean = True
 
 
-class _SocketSessions:
-    """The connections to one socket."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ToolSocket:
+    """An open socket, the server for the CLI that leads to it, and what its tools look like."""
 
-    def __init__(self, token: str, tools: Sequence[AgentTool]) -> None:
+    server: McpServer
+    described: Sequence[Mapping[str, Any]]
+    by_port: bool
+    sessions: _SocketSessions
+    listener: asyncio.Server
+    folder: Path
+
+    async def close(self) -> None:
+        self.listener.close()
+        await self.sessions.close()
+        await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
+
+
+class _SocketSessions:
+    """The connections to one socket; `tools` are those lent at present."""
+
+    def __init__(self, token: str) -> None:
         self._token = token.encode()
-        self._tools = tools
+        self.tools: Sequence[AgentTool] = ()
         self._sessions: set[asyncio.Task[None]] = set()
+        self._calls = 0
+
+    @property
+    def is_quiet(self) -> bool:
+        """True if no tool is at work."""
+        return not self._calls
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._sessions) >= _MAX_CONNECTIONS:
@@ -224,11 +302,13 @@ class _SocketSessions:
             return protocol.error_message(None, protocol.PARSE_ERROR, "not one JSON message a line")
         if not line:
             return None
-        return (
-            protocol.NO_ANSWER
-            if message is protocol.NO_ANSWER
-            else await answer_message(self._tools, message)
-        )
+        if message is protocol.NO_ANSWER:
+            return message
+        self._calls += 1
+        try:
+            return await answer_message(self.tools, message)
+        finally:
+            self._calls -= 1
 
 
 def _bridge_server(folder: Path, token: str, env: Mapping[str, str]) -> McpServer:

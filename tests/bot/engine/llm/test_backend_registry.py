@@ -11,6 +11,7 @@ import pytest
 from bot.engine.llm import backend_registry
 from bot.engine.llm.acp.agent_config import AcpAgentsFile
 from bot.engine.llm.acp.backend import AcpBackends
+from bot.engine.llm.acp.idle_process import IdleProcess
 from bot.engine.llm.acp.runtime import AcpRuntime
 from bot.engine.llm.api.access import ApiProvider
 from bot.engine.llm.api.backend import ApiBackend
@@ -34,6 +35,7 @@ NO_AGENTS = AcpBackends(
         approval_wait=0.0,
         max_run_seconds=0.0,
         launch=launch_unsandboxed,
+        idle=IdleProcess(0),
     ),
 )
 BOTH: dict[str, Any] = {"anthropic_key": "a", "openai_key": "o"}

@@ -146,10 +146,12 @@ class CliTask:
 
 
 @asynccontextmanager
-async def run_cli_task(cli: FakeCli, clock: ManualClock) -> AsyncGenerator[CliTask, None]:
+async def run_cli_task(
+    cli: FakeCli, clock: ManualClock, **runtime_options: Any
+) -> AsyncGenerator[CliTask, None]:
     def bench(db: Database, clock: ManualClock) -> WorkerContextBuilder:
         return make_context_builder(authorizer_factory=build_permission_service(db, clock, []))
 
-    backend: Any = CliBackend(lambda: cli.agent, cli.runtime(approval_wait=0))
+    backend: Any = CliBackend(lambda: cli.agent, cli.runtime(approval_wait=0, **runtime_options))
     async with run_engine(cli.root, backend, context_builder=bench, clock=clock) as world:
         yield CliTask(world=world, approvals=build_approvals(world), log_file=cli.root / "made.txt")

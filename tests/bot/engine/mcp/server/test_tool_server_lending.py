@@ -7,16 +7,18 @@ import json
 import os
 import socket
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bot.engine.llm.acp.idle_process import IdleProcess
 from bot.engine.llm.backend import McpServer
 from bot.engine.llm.tool_calls import AgentTool
 from bot.engine.mcp.client.server_pool import McpServerPool
 from bot.engine.mcp.server import stdio_bridge
-from bot.engine.mcp.server.tool_server import LENDABLE_TOOLS, ToolLender
+from bot.engine.mcp.server.tool_server import LENDABLE_TOOLS, KeptLoan, ToolLender
 from bot.engine.sandbox.backends import detect_sandbox
 from bot.engine.sandbox.process_runner import CommandHomes
 from bot.engine.sandbox.spec import Sandbox
@@ -27,7 +29,7 @@ from tests.agent_builders import make_context_builder
 from tests.emulators.acp.fake_cli import FakeCli, result_reply
 from tests.engine_harness import run_engine
 from tests.fakes.backends import OnlyBackend
-from tests.waiting import WAIT_SECONDS
+from tests.waiting import WAIT_SECONDS, wait_until
 
 ANY = {"type": "object", "properties": {}}
 
@@ -40,7 +42,7 @@ def tool(name: str, told: str) -> AgentTool:
 
 
 def lender(root: Path) -> ToolLender:
-    return ToolLender(root / "lent", lambda: os.urandom(16).hex())
+    return ToolLender(root / "lent", lambda: os.urandom(16).hex(), keeps=True)
 
 
 def call(name: str = "memory_search", id: int = 1) -> bytes:
@@ -120,6 +122,83 @@ async def test_nothing_is_left_after_the_run(tmp_path: Path) -> None:
     told, status = await ask(server, call())
     assert told == []
     assert status != 0
+    assert list((tmp_path / "lent").iterdir()) == []
+
+
+KEPT = KeptLoan(work="task 1", session="s1")
+
+
+async def test_a_kept_server_answers_with_the_tools_of_the_present_run(tmp_path: Path) -> None:
+    lending = lender(tmp_path)
+    async with lending.lend([tool("memory_search", "first")], keep=KEPT) as one:
+        assert one is not None
+    (between,), _ = await ask(one, call())
+    async with lending.lend([tool("memory_search", "second")], keep=KEPT) as two:
+        assert two == one
+        (told,), _ = await ask(one, call())
+
+    assert "error" in between
+    assert text(told) == "second"
+    await lending.end_kept("task 2")
+    assert (await ask(one, call()))[0]
+    await lending.end_kept("task 1")
+    assert (await ask(one, call()))[0] == []
+    assert list((tmp_path / "lent").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        KeptLoan(work="task 2", session="s1"),
+        KeptLoan(work="task 1", session="s2"),
+        None,
+    ],
+)
+async def test_a_kept_server_serves_no_other_work(tmp_path: Path, other: KeptLoan | None) -> None:
+    lending = lender(tmp_path)
+    async with lending.lend([tool("memory_search", "mine")], keep=KEPT) as one:
+        pass
+
+    async with lending.lend([tool("memory_search", "theirs")], keep=other) as two:
+        assert one is not None
+        assert two is not None
+        assert two.env != one.env
+        (refused,), _ = await ask(one, call())
+
+    assert "error" in refused
+    await lending.aclose()
+    assert list((tmp_path / "lent").iterdir()) == []
+
+
+async def test_other_tools_get_another_server(tmp_path: Path) -> None:
+    lending = lender(tmp_path)
+    async with lending.lend([tool("memory_search", "mine")], keep=KEPT) as one:
+        pass
+
+    more = [tool("memory_search", "mine"), tool("memory_get", "more")]
+    async with lending.lend(more, keep=KEPT) as two:
+        assert one is not None
+        assert two != one
+        assert (await ask(one, call()))[0] == []
+
+    await lending.aclose()
+
+
+async def test_a_tool_that_is_still_at_work_ends_with_its_run(tmp_path: Path) -> None:
+    lending, begun = lender(tmp_path), asyncio.Event()
+
+    async def hang(arguments: Mapping[str, Any]) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    slow = AgentTool(name="memory_search", description="", schema=ANY, run=hang)
+    async with lending.lend([slow], keep=KEPT) as server:
+        assert server is not None
+        asking = asyncio.create_task(ask(server, call()))
+        await begun.wait()
+
+    assert (await asking)[0] == []
     assert list((tmp_path / "lent").iterdir()) == []
 
 
@@ -258,3 +337,33 @@ async def test_runs_that_begin_together_do_not_sweep_one_another_away(tmp_path: 
 
     wanted = [f"run {n}" for n in range(6)]
     assert await asyncio.gather(*map(asked, wanted)) == wanted
+
+
+async def test_a_kept_cli_looks_up_what_its_present_step_may(tmp_path: Path) -> None:
+    cli = FakeCli(tmp_path)
+    steps = [{"title": "one"}, {"title": "two"}]
+    plan = result_reply({"plan": "Ship it.", "steps": steps})
+    use = {"use": {"tool": "memory_search", "arguments": {}}}
+    cli.script([plan], [use, result_reply({"status": "done", "summary": "Shipped."})])
+    made, called = count(1), []
+
+    def lookup(_job: object, _context: object) -> tuple[AgentTool]:
+        number = next(made)
+
+        async def run(arguments: Mapping[str, Any]) -> str:
+            called.append(number)
+            return ""
+
+        return (AgentTool(name="memory_search", description="", schema=ANY, run=run),)
+
+    bench = make_context_builder(tool_factories=(lookup,))
+    chosen = OnlyBackend(cli.backend(idle=IdleProcess(600)))
+    async with run_engine(
+        tmp_path, backends=chosen, context_builder=bench, servers=_servers(tmp_path)
+    ) as world:
+        view = await world.until(await world.create_task("Ship it"))
+        assert view.task.status is TaskStatus.COMPLETED, view.task.status_reason
+        await wait_until(lambda: list((tmp_path / "lent").iterdir()) == [])
+
+    assert len(called) == len(set(called)) == len(steps), "each step has its own"
+    assert len(cli.received("initialize", "pragmatist")) == 1 + 1, "the planner's, and the steps'"
