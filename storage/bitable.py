@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Row, delete, func, insert, select, update
+from sqlalchemy import Row, Text, cast, delete, func, insert, or_, select, update
 
 from storage import schema
 from storage.bitable_schema import bitable_bases, bitable_rows
@@ -17,6 +17,7 @@ from storage.records.bitable import (
     BitableBase,
     BitableRowId,
     BitableState,
+    LogField,
     SyncedKind,
     SyncedRow,
     SyncedRowState,
@@ -37,19 +38,24 @@ _R = bitable_rows.c
 _T = schema.tasks.c
 _E = schema.events.c
 _L = schema.task_logs.c
+_C = schema.commands.c
+_HISTORY = (
+    ("events", _E.id, _E.task_id),
+    ("logs", _L.id, _L.task_id),
+    ("commands", _C.id, _C.task_id),
+)
 _BASE = 1
 _MAX_PARAMETERS = 500
 _OVERLAP = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangedTasks:
-    """Tasks that events or logs after the known ones belong to. `events` and `logs` are the newest
-    ids read."""
+class HistoryPosition:
+    """The newest event, log and command that were read."""
 
-    tasks: Sequence[TaskId]
-    events: int
-    logs: int
+    events: int = 0
+    logs: int = 0
+    commands: int = 0
 
 
 class BitableRepo:
@@ -93,20 +99,27 @@ class BitableRepo:
             done = await tx.execute(changed.values(state=state.value, reason=reason))
             return bool(done.rowcount)
 
-    async def get_progress(self) -> SyncProgress:
-        found = await self._db.fetch_value(select(_B.progress))
+    async def get_progress(self, tx: Transaction | None = None) -> SyncProgress:
+        found = await self._db.fetch_value(select(_B.progress), tx=tx)
         return SyncProgress(**found) if found else SyncProgress()
 
     async def set_progress(self, tx: Transaction, progress: SyncProgress) -> None:
         await tx.execute(update(bitable_bases).values(progress=row_from(progress)))
 
-    async def require_scan(self) -> None:
-        """Compare the whole tables with the store before anything else."""
+    async def require_scan(self, *, rebuild: bool = False) -> None:
+        """Compare the whole tables with the store before anything else; with `rebuild` the tables
+        become what the store says."""
         async with self._db.write() as tx:
             found = await tx.scalar(select(_B.progress))
             if found:
-                progress = replace(SyncProgress(**found), needs_scan=True)
+                known = SyncProgress(**found)
+                progress = replace(known, needs_scan=True, rebuild=rebuild or known.rebuild)
                 await self.set_progress(tx, progress)
+
+    async def list_with_orders(self) -> Sequence[BitableRowId]:
+        """Rows with orders that are not known to be carried out. Reads all rows."""
+        query = select(_R.id).where(cast(_R.orders, Text) != "{}")
+        return tuple(BitableRowId(each) for each in await self._db.fetch_column(query))
 
     async def list_rows(
         self,
@@ -115,25 +128,43 @@ class BitableRepo:
         kinds: Collection[SyncedKind] = (),
         local_ids: Collection[str] | None = None,
         record_ids: Collection[str] | None = None,
+        ids: Collection[int] | None = None,
         tx: Transaction | None = None,
     ) -> Sequence[SyncedRow]:
-        """Rows that meet all conditions, oldest first."""
+        """Rows that meet all conditions. Only one of the three kinds of ids may be given."""
         query = select(bitable_rows).order_by(_R.id)
         if states:
             query = query.where(_R.state.in_([each.value for each in states]))
         if kinds:
             query = query.where(_R.kind.in_([each.value for each in kinds]))
-        column, wanted = (_R.local_id, local_ids)
+        column: Any = _R.local_id
+        wanted: Collection[Any] | None = local_ids
         if record_ids is not None:
-            column, wanted = (_R.record_id, record_ids)
+            column, wanted = _R.record_id, record_ids
+        elif ids is not None:
+            column, wanted = _R.id, ids
         if wanted is None:
             return tuple(map(_synced_row_from, await self._db.fetch_all(query, tx=tx)))
         found: list[Row[Any]] = []
-        ids = list(wanted)
-        for start in range(0, len(ids), _MAX_PARAMETERS):
-            chunk = query.where(column.in_(ids[start : start + _MAX_PARAMETERS]))
+        values = list(wanted)
+        for start in range(0, len(values), _MAX_PARAMETERS):
+            chunk = query.where(column.in_(values[start : start + _MAX_PARAMETERS]))
             found += await self._db.fetch_all(chunk, tx=tx)
         return tuple(map(_synced_row_from, found))
+
+    async def list_step_rows(self, tasks: Collection[TaskId]) -> Sequence[SyncedRow]:
+        """The rows of all steps of these tasks."""
+        if not tasks:
+            return ()
+        steps = or_(*(_R.local_id.startswith(f"{each}/", autoescape=True) for each in tasks))
+        query = select(bitable_rows).where(_R.kind == SyncedKind.STEP.value, steps)
+        return tuple(map(_synced_row_from, await self._db.fetch_all(query)))
+
+    async def list_task_log_rows(self, task: str) -> Sequence[SyncedRow]:
+        """The rows of all logs of a task, also of an erased one. Reads all rows of logs."""
+        query = select(bitable_rows).where(_R.kind == SyncedKind.LOG.value)
+        rows = map(_synced_row_from, await self._db.fetch_all(query))
+        return tuple(each for each in rows if each.cells.get(LogField.TASK) == task)
 
     async def add_row(
         self,
@@ -175,30 +206,31 @@ class BitableRepo:
             await tx.execute(delete(bitable_rows).where(_R.id.in_(chunk)))
 
     async def list_changed_tasks(
-        self, chat: ChatId, *, events: int, logs: int, limit: int
-    ) -> ChangedTasks:
-        """Tasks of the chat with events or logs after these ids, from at most `limit` of each."""
-        if (events, logs) == await self.newest_ids():
-            return ChangedTasks(tasks=(), events=events, logs=logs)
+        self, chat: ChatId, after: HistoryPosition, *, limit: int
+    ) -> tuple[Sequence[TaskId], HistoryPosition]:
+        """Tasks of the chat with events, logs or commands after the position, from at most `limit`
+        of each, and the new position."""
+        if after == await self.newest_position():
+            return (), after
         # PostgreSQL assigns numbers before the commit, so lower ones may appear later.
         overlap = 0 if self._db.dialect == "sqlite" else _OVERLAP
-        events, logs = max(0, events - overlap), max(0, logs - overlap)
+        seen: dict[str, None] = {}
+        reached: dict[str, int] = {}
         async with self._db.read() as view:
-            query = select(_E.id, _E.task_id).where(_E.id > events).order_by(_E.id).limit(limit)
-            happened = (await view.execute(query)).all()
-            query = select(_L.id, _L.task_id).where(_L.id > logs).order_by(_L.id).limit(limit)
-            logged = (await view.execute(query)).all()
-            seen = list(dict.fromkeys(task for _, task in (*happened, *logged)))
+            for name, numbers, tasks in _HISTORY:
+                known = getattr(after, name)
+                query = select(numbers, tasks).where(numbers > max(0, known - overlap))
+                rows = (await view.execute(query.order_by(numbers).limit(limit + overlap))).all()
+                seen |= dict.fromkeys(str(task) for _, task in rows)
+                reached[name] = max(known, rows[-1][0]) if rows else known
             mine: set[str] = set()
-            for start in range(0, len(seen), _MAX_PARAMETERS):
-                chunk = seen[start : start + _MAX_PARAMETERS]
-                here = _T.id.in_(chunk) & _T.chat_id.in_(all_threads(chat))
+            ids = list(seen)
+            for start in range(0, len(ids), _MAX_PARAMETERS):
+                chunk = ids[start : start + _MAX_PARAMETERS]
+                here = _T.id.in_(chunk) & _T.chat_id.in_(all_threads(chat)) & NOT_DELETED
                 mine |= set(await view.scalars(select(_T.id).where(here)))
-        return ChangedTasks(
-            tasks=tuple(TaskId(each) for each in seen if each in mine),
-            events=happened[-1].id if happened else events + overlap,
-            logs=logged[-1].id if logged else logs + overlap,
-        )
+        changed = tuple(TaskId(each) for each in seen if each in mine)
+        return changed, HistoryPosition(**reached)
 
     async def list_task_ids(self, chat: ChatId) -> Sequence[TaskId]:
         """All tasks of the chat that are not deleted, oldest first."""
@@ -217,11 +249,15 @@ class BitableRepo:
         )
         return tuple(await self._db.fetch_column(query))
 
-    async def newest_ids(self) -> tuple[int, int]:
-        """The newest event's id and the newest log's."""
-        async with self._db.read() as view:
-            events = await view.scalar(select(func.max(_E.id))) or 0
-            return events, await view.scalar(select(func.max(_L.id))) or 0
+    async def newest_position(self) -> HistoryPosition:
+        newest = select(
+            *(
+                select(func.max(numbers)).scalar_subquery().label(name)
+                for name, numbers, _ in _HISTORY
+            )
+        )
+        row = await self._db.fetch_one(newest)
+        return HistoryPosition(**{name: getattr(row, name) or 0 for name, _, _ in _HISTORY})
 
     async def list_logs(self, task: TaskId, limit: int) -> Sequence[LogEntry]:
         """The task's newest logs, oldest first."""

@@ -111,15 +111,23 @@ class BitableBase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncProgress:
-    """How far each side has been read: the ids of the newest event and log seen, the state of the
-    memories, and for each table the newest change in milliseconds. `needs_scan`: the whole tables
-    must be compared first, since rows may exist that the store does not know."""
+    """How far each side has been read: the ids of the newest event, log and command seen, the state
+    of the memories, and for each table the newest change. Times are milliseconds.
+
+    Rows of people that are older than `since` were there before and are left alone. `needs_scan`:
+    the whole tables must be compared first, since rows may exist that the store does not know.
+    `rebuild`: make the tables what the store says, whatever people changed.
+    """
 
     events: int = 0
     logs: int = 0
+    commands: int = 0
     memories: str = ""
     tables: Mapping[str, int] = field(default_factory=dict)
+    since: int = 0
+    scanned_at: int = 0
     needs_scan: bool = True
+    rebuild: bool = False
 
 
 class SyncedRowState(StrEnum):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.bitable import BitableRepo
+from storage.bitable import BitableRepo, HistoryPosition
 from storage.db import Transaction
 from storage.records.bitable import (
     BitableBase,
@@ -125,20 +125,16 @@ async def test_only_changed_tasks_of_the_chat_are_read(tmp_path: Path) -> None:
         repo = BitableRepo(world.db)
         await world.create_task("elsewhere", chat_id=CHAT.id)
         ours = await world.create_task("ours", chat_id=GROUP.id)
-        first = await repo.list_changed_tasks(GROUP.id, events=0, logs=0, limit=100)
-        quiet = await repo.list_changed_tasks(
-            GROUP.id, events=first.events, logs=first.logs, limit=100
-        )
+        first, seen = await repo.list_changed_tasks(GROUP.id, HistoryPosition(), limit=100)
+        quiet, still = await repo.list_changed_tasks(GROUP.id, seen, limit=100)
         new = NewLog(task_id=ours.id, source="s", kind=LogKind.FINDING, text="x")
         async with world.db.write() as tx:
             await world.store.logs.add(tx, new, now=world.clock())
-        logged = await repo.list_changed_tasks(
-            GROUP.id, events=first.events, logs=first.logs, limit=100
-        )
+        logged, later = await repo.list_changed_tasks(GROUP.id, seen, limit=100)
 
-    assert (first.tasks, quiet.tasks, logged.tasks) == ((ours.id,), (), (ours.id,))
-    assert (first.events, first.logs) == (quiet.events, quiet.logs)
-    assert logged.logs > first.logs
+    assert (first, quiet, logged) == ((ours.id,), (), (ours.id,))
+    assert still == seen
+    assert later == replace(seen, logs=seen.logs + 1)
 
 
 async def test_a_stop_is_told_once(tmp_path: Path) -> None:

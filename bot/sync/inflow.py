@@ -1,0 +1,463 @@
+"""Takes in what people changed in the tables."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from bot.sync.cells import TableCodec
+from bot.sync.local_rows import LocalRow
+from bot.sync.merge import CellMerge, RowMerge, merge_row
+from bot.sync.orders import new_row_key, new_task_command, order_key, task_command
+from bot.sync.ports import RecordId, TableRecord
+from bot.sync.projection import Cells, milliseconds, orderable_keys
+from bot.sync.session import NOTE, SyncSession
+from handlers.ports import TaskPort
+from storage.records.bitable import (
+    BitableRowId,
+    MemoryField,
+    SyncedKind,
+    SyncedRow,
+    SyncedRowState,
+    SyncedValue,
+    TableRole,
+    TaskField,
+)
+from storage.records.messages import InboxState
+from storage.records.tasks import Task, TaskId
+
+log = logging.getLogger(__name__)
+
+READ_LAG = timedelta(seconds=5)
+"""Reads this soon after a write of ours may show what was there before."""
+
+ROW_SETTLES = timedelta(seconds=10)
+"""A new row becomes a task when its person has not written into it for so long."""
+
+_MAX_RESTORED = 3
+"""A column that differs again after so many times shows our value in another form."""
+
+_OPEN = (InboxState.NEW, InboxState.HELD)
+_NEW_ROW = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeferredRecord:
+    """A record to be read again `after` some time, since it was too early to judge it. `editor` is
+    the account that an event named."""
+
+    role: TableRole
+    record: RecordId
+    modified_at: int
+    after: timedelta
+    editor: str | None = None
+
+
+@dataclass(kw_only=True, eq=False)
+class _RefusedOrders:
+    """Why they are not given, and the values to put back."""
+
+    notes: list[str] = field(default_factory=list)
+    back: dict[str, SyncedValue] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True, eq=False)
+class _RecordBatch:
+    """Records of one table that are taken in together; `pushes` collects what follows for the
+    table."""
+
+    session: SyncSession
+    role: TableRole
+    editors: Mapping[RecordId, str]
+    since: int
+    announced: Collection[RecordId] = ()
+    pushes: dict[RecordId, tuple[SyncedRow, Cells]] = field(default_factory=dict)
+
+    @property
+    def codec(self) -> TableCodec:
+        return self.session.codecs[self.role]
+
+    async def save(self, row: SyncedRow) -> None:
+        async with self.session.deps.db.write() as tx:
+            await self.session.deps.repo.save_row(tx, row)
+
+
+@dataclass(kw_only=True, eq=False)
+class RecordInflow:
+    """`ordered` are the rows with orders that are not known to be carried out, `waiting` records
+    that must be read again once they are. `deferred` fills with what must be read again soon,
+    `changed` with the tasks whose orders were carried out."""
+
+    tasks: TaskPort
+    ordered: set[BitableRowId] = field(default_factory=set)
+    deferred: list[DeferredRecord] = field(default_factory=list)
+    waiting: dict[RecordId, DeferredRecord] = field(default_factory=dict)
+    changed: set[TaskId] = field(default_factory=set)
+    _restored: dict[tuple[BitableRowId, str], tuple[SyncedValue, int]] = field(
+        default_factory=dict, init=False
+    )
+
+    async def take(
+        self,
+        session: SyncSession,
+        role: TableRole,
+        records: Sequence[TableRecord],
+        *,
+        editors: Mapping[RecordId, str],
+        since: int,
+        announced: Collection[RecordId] = (),
+    ) -> None:
+        """Merge these records with the store. `editors` are the accounts that events named; rows of
+        people older than `since` are left alone. Of `announced` ones a change is known: if none is
+        seen, the read came too early."""
+        batch = _RecordBatch(
+            session=session, role=role, editors=editors, since=since, announced=announced
+        )
+        known = await session.deps.repo.list_rows(record_ids=[each.id for each in records])
+        rows = {row.record_id: row for row in known}
+        for record in records:
+            row = rows.get(record.id)
+            if row is None or row.state is SyncedRowState.REFUSED:
+                await self._take_new(batch, record, row)
+            elif row.state is SyncedRowState.LIVE:
+                await self._take_edit(batch, record, row)
+            elif row.state is SyncedRowState.ORDERED:
+                self._await_orders(batch, record)
+        await session.push(role, batch.pushes)
+
+    async def take_missing(self, session: SyncSession, records: Collection[RecordId]) -> None:
+        """Take in that people have deleted these records."""
+        for row in await session.deps.repo.list_rows(record_ids=records):
+            await session.take_deletion(row)
+
+    # People's edits of rows that Shiftboss knows.
+
+    async def _take_edit(self, batch: _RecordBatch, record: TableRecord, row: SyncedRow) -> None:
+        session, codec = batch.session, batch.codec
+        remote = codec.decode(record)
+        differing = [key for key in row.cells if key in remote and remote[key] != row.cells[key]]
+        if not differing:
+            if record.id in batch.announced:
+                self._defer(batch, record)
+            return
+        if any(key in row.orders and remote[key] != row.wanted.get(key) for key in differing):
+            self._await_orders(batch, record)
+        if row.pushed_at is not None and session.deps.now() - row.pushed_at < READ_LAG:
+            self._defer(batch, record)
+            return
+        local = await self._local(session, row)
+        if local is None:
+            return
+        later: frozenset[str] = frozenset()
+        if local.task is not None:
+            later = await session.deps.local.list_later(local.task, differing, record.modified_at)
+        merge = merge_row(
+            row.cells,
+            codec.normalize(local.cells),
+            {**row.cells, **remote},
+            orderable=orderable_keys(row.kind),
+            waiting=row.orders,
+            later=later,
+        )
+        row = replace(row, cells={**row.cells, **merge.agreed})
+        row, refused = await self._give_orders(batch, record, row, local, merge)
+        push = self._unless_repeated(row, {**merge.push, **refused.back}, merge)
+        notes = [*refused.notes, *self._notes(batch, merge, push)]
+        if notes and NOTE in codec.keys and (push or merge.keys(CellMerge.THEIRS)):
+            push[NOTE] = "\n".join(notes)
+        if push:
+            batch.pushes[record.id] = (row, push)
+        else:
+            await batch.save(row)
+
+    async def _local(self, session: SyncSession, row: SyncedRow) -> LocalRow | None:
+        """The store's side. Only tasks can change while their rows do not; the rest follows with
+        the next changes that flow out."""
+        if row.kind is SyncedKind.TASK:
+            return await session.deps.local.read_task(row.local_id)
+        return LocalRow(kind=row.kind, local_id=row.local_id, cells=row.cells)
+
+    async def _give_orders(
+        self,
+        batch: _RecordBatch,
+        record: TableRecord,
+        row: SyncedRow,
+        local: LocalRow,
+        merge: RowMerge,
+    ) -> tuple[SyncedRow, _RefusedOrders]:
+        """Send the orders. Returns the row with those that are given, and the others."""
+        refused = _RefusedOrders()
+        if not merge.orders or local.task is None:
+            return row, refused
+        session, orders = batch.session, batch.session.deps.orders
+        editor = await orders.find_editor(
+            session.chat, record.modified_by, batch.editors.get(record.id)
+        )
+        for key, value in merge.orders.items():
+            command = task_command(local.task, key, value)
+            number = None
+            if editor is not None and command is not None:
+                number = await orders.send(
+                    session.chat,
+                    editor,
+                    command,
+                    dedupe=order_key(row, key, value),
+                    at=record.modified_at or milliseconds(session.deps.now()) or 0,
+                )
+            if number is None:
+                why = "unknown" if editor is None else "no_order"
+                columns = batch.codec.column_names([key])
+                refused.notes.append(session.words(f"bitable_sync.{why}", columns=columns))
+                refused.back[key] = batch.codec.normalize(local.cells)[key]
+                continue
+            row = replace(
+                row, orders={**row.orders, key: number}, wanted={**row.wanted, key: value}
+            )
+            # Stored at once: a crash before the next one must not lose it.
+            await batch.save(row)
+            self.ordered.add(row.id)
+        return row, refused
+
+    def _unless_repeated(
+        self, row: SyncedRow, push: dict[str, SyncedValue], merge: RowMerge
+    ) -> dict[str, SyncedValue]:
+        """Without what was put back several times: the table shows it in another form, and would do
+        so for ever."""
+        for key, value in list(push.items()):
+            if merge.outcomes.get(key) is not CellMerge.RESTORE:
+                continue
+            before, count = self._restored.get((row.id, key), (value, 0))
+            count = count + 1 if before == value else 1
+            self._restored[row.id, key] = (value, count)
+            if count > _MAX_RESTORED:
+                log.warning("The column %s of a Bitable does not keep what is written", key)
+                del push[key]
+        return push
+
+    def _notes(self, batch: _RecordBatch, merge: RowMerge, push: Cells) -> list[str]:
+        names = batch.codec.column_names
+        said = (
+            (CellMerge.RESTORE, "kept"),
+            (CellMerge.OURS, "ours"),
+            (CellMerge.THEIRS, "theirs"),
+        )
+        return [
+            batch.session.words(f"bitable_sync.{text}", columns=names(keys))
+            for outcome, text in said
+            if (
+                keys := [
+                    key for key in merge.keys(outcome) if key in push or outcome is CellMerge.THEIRS
+                ]
+            )
+        ]
+
+    # Rows that people have made.
+
+    async def _take_new(
+        self, batch: _RecordBatch, record: TableRecord, row: SyncedRow | None
+    ) -> None:
+        cells, deps = batch.codec.decode(record), batch.session.deps
+        if (record.created_at or record.modified_at) < batch.since:
+            return
+        if batch.role is not TableRole.TASKS:
+            await self._refuse_memory(batch, record, row, cells)
+            return
+        command = new_task_command(cells)
+        if command is None or await self._is_ours(batch.session, record, cells):
+            return
+        if row is not None and all(
+            cells.get(key) == value for key, value in row.wanted.items() if key != NOTE
+        ):
+            return
+        age = (milliseconds(deps.now()) or 0) - record.modified_at
+        if timedelta(milliseconds=age) < ROW_SETTLES:
+            self._defer(batch, record, after=ROW_SETTLES)
+            return
+        chat = batch.session.chat
+        author = await deps.orders.find_author(chat, record.created_by, record.modified_by)
+        number = None
+        if author is not None:
+            key = new_row_key(record.id, cells)
+            number = await deps.orders.send(
+                chat, author, command, dedupe=key, at=record.modified_at
+            )
+        stored = await self._store_new(batch, record, row, cells, number)
+        if number is not None:
+            self.ordered.add(stored.id)
+        elif NOTE in batch.codec.keys:
+            note = batch.session.words("bitable_sync.stranger")
+            batch.pushes[record.id] = (stored, {NOTE: note})
+
+    async def _store_new(
+        self,
+        batch: _RecordBatch,
+        record: TableRecord,
+        row: SyncedRow | None,
+        cells: Cells,
+        number: int | None,
+    ) -> SyncedRow:
+        """The row of a person's record, which waits for its task or was refused."""
+        repo = batch.session.deps.repo
+        state = SyncedRowState.REFUSED if number is None else SyncedRowState.ORDERED
+        orders = {} if number is None else {_NEW_ROW: int(number)}
+        kind = SyncedKind.MEMORY if batch.role is TableRole.MEMORIES else SyncedKind.TASK
+        if row is not None:
+            row = replace(row, state=state, wanted=cells, orders=orders)
+            await batch.save(row)
+            return row
+        async with batch.session.deps.db.write() as tx:
+            return await repo.add_row(
+                tx,
+                kind,
+                record_id=record.id,
+                state=state,
+                cells={},
+                wanted=cells,
+                orders=orders,
+            )
+
+    async def _is_ours(self, session: SyncSession, record: TableRecord, cells: Cells) -> bool:
+        """Whether the row is one that Shiftboss made, and not a copy of one."""
+        local_id = cells.get(TaskField.ID.value)
+        if not local_id:
+            return False
+        known = await session.deps.repo.list_rows(
+            kinds=[SyncedKind.TASK], local_ids=[str(local_id)]
+        )
+        original = known[0] if known else None
+        if original is None or original.state is not SyncedRowState.LIVE:
+            return True
+        return original.record_id == record.id
+
+    async def _refuse_memory(
+        self, batch: _RecordBatch, record: TableRecord, row: SyncedRow | None, cells: Cells
+    ) -> None:
+        """Memories are made where their consent is asked; rows of logs have no meaning at all."""
+        says = cells.get(MemoryField.TITLE.value) or cells.get(MemoryField.CONTENT.value)
+        told = row is not None or not says or bool(cells.get(MemoryField.ID.value))
+        if batch.role is not TableRole.MEMORIES or told or NOTE not in batch.codec.keys:
+            return
+        stored = await self._store_new(batch, record, None, cells, None)
+        batch.pushes[record.id] = (stored, {NOTE: batch.session.words("bitable_sync.memories")})
+
+    # What became of orders.
+
+    async def settle(self, session: SyncSession) -> None:
+        """Look which orders were carried out, and show what became of them."""
+        if not self.ordered:
+            return
+        repo = session.deps.repo
+        rows = await repo.list_rows(ids=list(self.ordered))
+        self.ordered = {row.id for row in rows if row.orders}
+        numbers = {number for row in rows for number in row.orders.values()}
+        states = await repo.list_inbox_states(numbers)
+        pushes: dict[RecordId, tuple[SyncedRow, Cells]] = {}
+        for row in rows:
+            done = [key for key, number in row.orders.items() if states.get(number) not in _OPEN]
+            if not done:
+                continue
+            self.ordered.discard(row.id)
+            again = self.waiting.pop(RecordId(row.record_id), None)
+            if again is not None:
+                self.deferred.append(again)
+            if _NEW_ROW in done:
+                await self._settle_new(session, row, pushes)
+            else:
+                await self._settle_edit(session, row, done, pushes)
+        await session.push(TableRole.TASKS, pushes)
+
+    async def _settle_edit(
+        self,
+        session: SyncSession,
+        row: SyncedRow,
+        done: Sequence[str],
+        pushes: dict[RecordId, tuple[SyncedRow, Cells]],
+    ) -> None:
+        """What a person wrote is what both sides agreed on; the store may have made something else
+        of it."""
+        codec = session.codecs[TableRole.TASKS]
+        before = row.cells
+        wanted = {key: row.wanted.get(key) for key in done}
+        row = replace(
+            row,
+            cells={**row.cells, **wanted},
+            wanted={key: value for key, value in row.wanted.items() if key not in done},
+            orders={key: number for key, number in row.orders.items() if key not in done},
+            revision=row.revision + 1,
+        )
+        async with session.deps.db.write() as tx:
+            await session.deps.repo.save_row(tx, row)
+        if row.orders:
+            self.ordered.add(row.id)
+        local = await session.deps.local.read_task(row.local_id)
+        if local is None or not row.record_id:
+            return
+        cells = codec.normalize(local.cells)
+        push = {key: cells[key] for key in done if key in cells and cells[key] != wanted[key]}
+        undone = [key for key in push if cells[key] == before.get(key)]
+        if undone and NOTE in codec.keys:
+            push[NOTE] = self._undone_note(session, local.task, undone)
+        if push:
+            pushes[RecordId(row.record_id)] = (row, push)
+        self.changed.add(TaskId(row.local_id))
+
+    def _undone_note(self, session: SyncSession, task: Task | None, keys: Sequence[str]) -> str:
+        told = task is not None and not task.status.is_final
+        if told and list(keys) == [TaskField.INSTRUCTION.value]:
+            return session.words("bitable_sync.told")
+        names = session.codecs[TableRole.TASKS].column_names(keys)
+        return session.words("bitable_sync.not_done", columns=names)
+
+    async def _settle_new(
+        self,
+        session: SyncSession,
+        row: SyncedRow,
+        pushes: dict[RecordId, tuple[SyncedRow, Cells]],
+    ) -> None:
+        codec = session.codecs[TableRole.TASKS]
+        task = await self.tasks.find_by_source(f"inbox:{row.orders[_NEW_ROW]}")
+        if task is None:
+            row = replace(row, state=SyncedRowState.REFUSED, orders={}, revision=row.revision + 1)
+            async with session.deps.db.write() as tx:
+                await session.deps.repo.save_row(tx, row)
+            if row.record_id and NOTE in codec.keys:
+                note = session.words("bitable_sync.refused")
+                pushes[RecordId(row.record_id)] = (row, {NOTE: note})
+            return
+        state = SyncedRowState.LIVE if row.record_id else SyncedRowState.CREATING
+        row = replace(
+            row,
+            local_id=task.id,
+            state=state,
+            cells={key: value for key, value in row.wanted.items() if key != NOTE},
+            wanted={},
+            orders={},
+            revision=row.revision + 1,
+        )
+        # After a crash the task may have flowed out before this was known: the person's row stays.
+        others = await session.deps.repo.list_rows(kinds=[SyncedKind.TASK], local_ids=[task.id])
+        await session.delete(TableRole.TASKS, others)
+        async with session.deps.db.write() as tx:
+            await session.deps.repo.save_row(tx, row)
+        self.changed.add(task.id)
+
+    def _await_orders(self, batch: _RecordBatch, record: TableRecord) -> None:
+        """Changed once more, before the first change was carried out: it is read again then."""
+        self.waiting[record.id] = _deferred(batch, record, timedelta())
+
+    def _defer(
+        self, batch: _RecordBatch, record: TableRecord, *, after: timedelta = READ_LAG
+    ) -> None:
+        self.deferred.append(_deferred(batch, record, after))
+
+
+def _deferred(batch: _RecordBatch, record: TableRecord, after: timedelta) -> DeferredRecord:
+    return DeferredRecord(
+        role=batch.role,
+        record=record.id,
+        modified_at=record.modified_at,
+        after=after,
+        editor=batch.editors.get(record.id),
+    )

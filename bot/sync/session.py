@@ -1,0 +1,294 @@
+"""The base in use, with its tables as they are now, and the writes that both directions need."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from bot.sync.cells import TableCodec
+from bot.sync.local_rows import LocalRow, LocalRowReader
+from bot.sync.orders import RowOrders
+from bot.sync.ports import (
+    BaseId,
+    CellRefused,
+    ClientTokenConflict,
+    RecordId,
+    TableBusy,
+    TableId,
+    TableRef,
+    TableService,
+    TableServiceError,
+)
+from bot.sync.projection import Cells
+from cards.catalog import TextCatalog, catalog_for
+from storage.bitable import BitableRepo
+from storage.db import Database
+from storage.records.bitable import (
+    BitableBase,
+    SyncedKind,
+    SyncedRow,
+    SyncedRowState,
+    TableRole,
+    TaskField,
+)
+from storage.records.people import Chat
+from storage.records.tasks import TaskStatus
+
+log = logging.getLogger(__name__)
+
+MAX_BATCH = 500
+"""Rows of one call."""
+
+NOTE = TaskField.NOTE.value
+"""The column in which Shiftboss says what became of a change. It is nothing that both sides
+agree on: people may clear it."""
+
+_REQUIRED = frozenset((TaskField.TITLE.value, TaskField.STATUS.value, TaskField.ID.value))
+_CONFLICT_SECONDS = 10.0
+
+
+class LayoutUnusable(TableServiceError):
+    """A table lacks columns that are needed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncDeps:
+    """`new_token` returns UUIDs."""
+
+    db: Database
+    repo: BitableRepo
+    tables: TableService
+    local: LocalRowReader
+    orders: RowOrders
+    now: Callable[[], datetime]
+    new_token: Callable[[], str]
+
+
+@dataclass(kw_only=True, eq=False)
+class SyncSession:
+    """Replaced whenever the base or the columns of its tables change."""
+
+    deps: SyncDeps
+    base: BitableBase
+    chat: Chat
+    codecs: Mapping[TableRole, TableCodec]
+
+    @classmethod
+    async def open(cls, deps: SyncDeps, base: BitableBase, chat: Chat) -> SyncSession:
+        """Read the tables' columns. Raises LayoutUnusable and errors of the service."""
+        codecs = {}
+        for role, table in base.tables.items():
+            ref = TableRef(base=BaseId(base.base), table=TableId(table.table))
+            fields = await deps.tables.list_fields(ref)
+            codecs[role] = TableCodec(role=role, table=table, fields=fields, language=base.language)
+        if not codecs[TableRole.TASKS].keys >= _REQUIRED:
+            raise LayoutUnusable("title, status or ID is missing")
+        return cls(deps=deps, base=base, chat=chat, codecs=codecs)
+
+    @property
+    def words(self) -> TextCatalog:
+        return catalog_for(self.base.language)
+
+    def ref(self, role: TableRole) -> TableRef:
+        table = self.base.tables[role].table
+        return TableRef(base=BaseId(self.base.base), table=TableId(table))
+
+    def role_of(self, ref: TableRef) -> TableRole | None:
+        if ref.base != self.base.base:
+            return None
+        found = (role for role, each in self.base.tables.items() if each.table == ref.table)
+        return next(found, None)
+
+    async def push(
+        self, role: TableRole, pushes: Mapping[RecordId, tuple[SyncedRow, Cells]]
+    ) -> None:
+        """Write cells of rows, and store what both sides agree on then."""
+        items = list(pushes.items())
+        for start in range(0, len(items), MAX_BATCH):
+            await self._push(role, dict(items[start : start + MAX_BATCH]))
+
+    async def _push(
+        self, role: TableRole, pushes: Mapping[RecordId, tuple[SyncedRow, Cells]]
+    ) -> None:
+        codec, deps = self.codecs[role], self.deps
+        changes = {
+            record: encoded
+            for record, (_, cells) in pushes.items()
+            if (encoded := codec.encode(cells))
+        }
+        missing: frozenset[RecordId] = frozenset()
+        try:
+            if changes:
+                missing = await deps.tables.update_records(self.ref(role), changes)
+        except CellRefused as refused:
+            if len(pushes) > 1:
+                await self._in_halves(role, pushes)
+                return
+            # Not repeated until the value changes.
+            log.warning("The Bitable refuses a row: %s", refused)
+        now = deps.now()
+        async with deps.db.write() as tx:
+            for record, (row, cells) in pushes.items():
+                if record not in missing:
+                    agreed = {**row.cells, **{k: v for k, v in cells.items() if k != NOTE}}
+                    await deps.repo.save_row(tx, replace(row, cells=agreed, pushed_at=now))
+        for record in missing:
+            await self.take_deletion(pushes[record][0])
+
+    async def _in_halves(
+        self, role: TableRole, pushes: Mapping[RecordId, tuple[SyncedRow, Cells]]
+    ) -> None:
+        items, half = list(pushes.items()), len(pushes) // 2
+        await self._push(role, dict(items[:half]))
+        await self._push(role, dict(items[half:]))
+
+    async def create(self, role: TableRole, rows: Sequence[LocalRow]) -> None:
+        """Make rows. What is stored before makes it repeatable after a crash."""
+        deps, codec = self.deps, self.codecs[role]
+        for start in range(0, len(rows), MAX_BATCH):
+            token = deps.new_token()
+            async with deps.db.write() as tx:
+                stored = [
+                    await deps.repo.add_row(
+                        tx,
+                        each.kind,
+                        local_id=each.local_id,
+                        token=token,
+                        state=SyncedRowState.CREATING,
+                        cells=codec.normalize(each.cells),
+                    )
+                    for each in rows[start : start + MAX_BATCH]
+                ]
+            await self._create(role, stored, token)
+
+    async def create_pending(self) -> None:
+        """Finish what a crash or an error has interrupted, and make deleted rows again."""
+        rows = await self.deps.repo.list_rows(states=[SyncedRowState.CREATING])
+        groups: dict[tuple[TableRole, str], list[SyncedRow]] = {}
+        for row in rows:
+            groups.setdefault((row.kind.table, row.token), []).append(row)
+        for (role, token), group in groups.items():
+            if token:
+                await self._create(role, group, token)
+            else:
+                await self._create_again(role, group)
+
+    async def _create_again(self, role: TableRole, rows: Sequence[SyncedRow]) -> None:
+        deps, codec, token = self.deps, self.codecs[role], self.deps.new_token()
+        filled, vanished = [], []
+        for row in rows:
+            local = await self._read(row)
+            if local is None:
+                vanished.append(row.id)
+            else:
+                cells = {**codec.normalize(local.cells), **row.wanted}
+                filled.append(replace(row, token=token, cells=cells, wanted={}))
+        async with deps.db.write() as tx:
+            await deps.repo.delete_rows(tx, vanished)
+            for row in filled:
+                await deps.repo.save_row(tx, row)
+        if filled:
+            await self._create(role, filled, token)
+
+    async def _read(self, row: SyncedRow) -> LocalRow | None:
+        if row.kind is SyncedKind.TASK:
+            return await self.deps.local.read_task(row.local_id)
+        memories = await self.deps.local.read_memories(self.chat)
+        return next((each for each in memories if each.local_id == row.local_id), None)
+
+    async def _create(self, role: TableRole, rows: Sequence[SyncedRow], token: str) -> None:
+        deps, codec = self.deps, self.codecs[role]
+        cells = [codec.encode(row.cells) for row in rows]
+        try:
+            made = await deps.tables.create_records(self.ref(role), cells, client_token=token)
+        except ClientTokenConflict as conflict:
+            # They may exist or not: that is looked up once reads show it.
+            await self._forget_token(rows)
+            raise TableBusy(str(conflict), retry_after=_CONFLICT_SECONDS) from conflict
+        except CellRefused as refused:
+            await self._create_in_halves(role, rows, refused)
+            return
+        now = deps.now()
+        async with deps.db.write() as tx:
+            for row, record in zip(rows, made, strict=True):
+                agreed = {key: value for key, value in row.cells.items() if key != NOTE}
+                live = replace(
+                    row,
+                    record_id=record,
+                    state=SyncedRowState.LIVE,
+                    token="",
+                    cells=agreed,
+                    pushed_at=now,
+                )
+                await deps.repo.save_row(tx, live)
+
+    async def _forget_token(self, rows: Sequence[SyncedRow]) -> None:
+        async with self.deps.db.write() as tx:
+            for row in rows:
+                await self.deps.repo.save_row(tx, replace(row, token="", cells={}))
+        await self.deps.repo.require_scan()
+
+    async def _create_in_halves(
+        self, role: TableRole, rows: Sequence[SyncedRow], refused: CellRefused
+    ) -> None:
+        """Nothing was made. The row that is to blame is left out for good."""
+        if len(rows) == 1:
+            log.warning("The Bitable refuses a new row: %s", refused)
+            async with self.deps.db.write() as tx:
+                gone = replace(rows[0], state=SyncedRowState.GONE, token="")
+                await self.deps.repo.save_row(tx, gone)
+            return
+        half = len(rows) // 2
+        halves = []
+        async with self.deps.db.write() as tx:
+            for part in (rows[:half], rows[half:]):
+                token = self.deps.new_token()
+                halves.append((token, [replace(row, token=token) for row in part]))
+                for row in halves[-1][1]:
+                    await self.deps.repo.save_row(tx, row)
+        for token, part in halves:
+            await self._create(role, part, token)
+
+    async def take_deletion(self, row: SyncedRow) -> None:
+        """A person has deleted the row. Rows of unfinished tasks and of memories are made again:
+        deleting a row neither stops nor forgets anything. The others stay deleted."""
+        repo, again = self.deps.repo, replace(row, record_id="", token="", cells={}, wanted={})
+        if row.state is SyncedRowState.ORDERED:
+            # Its task is being made.
+            again = replace(row, record_id="")
+        elif row.state is SyncedRowState.REFUSED:
+            async with self.deps.db.write() as tx:
+                await repo.delete_rows(tx, [row.id])
+            return
+        elif row.kind is SyncedKind.TASK and await self._is_unfinished(row):
+            note = self.words(
+                "bitable_sync.deleted", cancelled=self._option(TaskStatus.CANCELLED.value)
+            )
+            again = replace(again, state=SyncedRowState.CREATING, wanted={NOTE: note}, orders={})
+        elif row.kind is SyncedKind.MEMORY:
+            again = replace(again, state=SyncedRowState.CREATING)
+        else:
+            again = replace(again, state=SyncedRowState.GONE, orders={})
+        async with self.deps.db.write() as tx:
+            await repo.save_row(tx, again)
+
+    def _option(self, meaning: str) -> str:
+        codec = self.codecs[TableRole.TASKS]
+        shown = codec.encode({TaskField.STATUS.value: meaning})
+        return str(next(iter(shown.values()), meaning))
+
+    async def _is_unfinished(self, row: SyncedRow) -> bool:
+        local = await self.deps.local.read_task(row.local_id)
+        return local is not None and local.is_live
+
+    async def delete(self, role: TableRole, rows: Sequence[SyncedRow]) -> None:
+        """Delete rows of what the store has no more."""
+        records = [RecordId(row.record_id) for row in rows if row.record_id]
+        for start in range(0, len(records), MAX_BATCH):
+            await self.deps.tables.delete_records(
+                self.ref(role), records[start : start + MAX_BATCH]
+            )
+        async with self.deps.db.write() as tx:
+            await self.deps.repo.delete_rows(tx, [row.id for row in rows])
