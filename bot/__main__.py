@@ -4,84 +4,100 @@ from __future__ import annotations
 
 import sys
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from typer.exceptions import TyperException
 
-from bot.cli import (
-    agents,
-    init,
-    memory,
-    run,
-    service,
-    setup,
-    store,
-    task,
-    top_level,
-    workers,
-    workflow,
-)
-from bot.cli.chat_commands import TextCommand, help_text
-from bot.cli.run import dispatch
-from bot.cli.task import log_cli, subtask_cli
 from storage.data_directory import make_new_files_private
 
-cli = typer.Typer(
-    name="shiftboss",
-    help="A self-hosted foreman for AI workers that lives in Feishu and Telegram.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-cli.command("run")(run.run)
-cli.command("say")(top_level.say)
-cli.command("pair", help=help_text("pair"))(top_level.pair)
-cli.command("start")(service.start)
-cli.command("stop")(service.stop)
-cli.command("restart")(service.restart)
-cli.command("logs")(service.logs)
-cli.command("dispatch")(dispatch)
-cli.command("init")(init.init)
-cli.command("setup")(setup.setup)
-cli.command("backup")(store.backup)
-cli.command("restore")(store.restore)
-cli.command("check")(store.check)
-cli.command("next", help=help_text("next"))(task.next_task)
-cli.command("resume", cls=TextCommand, help=help_text("resume"))(task.resume)
-top_level.add_commands(cli)
-cli.add_typer(task.task_cli, name="task")
-cli.add_typer(subtask_cli, name="subtask")
-cli.add_typer(log_cli, name="log")
-cli.add_typer(workers.session_cli, name="session")
-cli.add_typer(workers.skill_cli, name="skill")
-cli.add_typer(workers.backend_cli, name="backend")
-cli.add_typer(workflow.cli, name="workflow")
-cli.add_typer(memory.cli, name="memory")
-cli.add_typer(top_level.self_cli, name="self")
-cli.command("mcp")(agents.mcp)
-cli.add_typer(agents.hook_cli, name="hook")
+
+def create_cli(*, runs: bool = False) -> typer.Typer:
+    """With `runs` it has the command `run` only: the other commands, their options and help would
+    stay in the memory of the program (2 MiB)."""
+    from bot.cli.run import run
+
+    cli = typer.Typer(
+        name="shiftboss",
+        help="A self-hosted foreman for AI workers that lives in Feishu and Telegram.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    cli.callback()(_root)
+    cli.command("run")(run)
+    if not runs:
+        _add_commands(cli)
+    return cli
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(version("shiftboss"))
-        raise typer.Exit
-
-
-@cli.callback()
 def _root(
     _version_wanted: Annotated[
         bool,
-        typer.Option("--version", help="Show the version.", callback=_print_version, is_eager=True),
+        typer.Option(
+            "--version",
+            help="Show the version.",
+            callback=lambda wanted: _print_version() if wanted else None,
+            is_eager=True,
+        ),
     ] = False,
 ) -> None:
     pass
 
 
+def _print_version() -> NoReturn:
+    typer.echo(version("shiftboss"))
+    raise typer.Exit
+
+
+def _add_commands(cli: typer.Typer) -> None:
+    from bot.cli import (
+        agents,
+        init,
+        memory,
+        service,
+        setup,
+        store,
+        task,
+        top_level,
+        workers,
+        workflow,
+    )
+    from bot.cli.chat_commands import TextCommand, help_text
+    from bot.cli.run import dispatch
+
+    cli.command("say")(top_level.say)
+    cli.command("pair", help=help_text("pair"))(top_level.pair)
+    cli.command("start")(service.start)
+    cli.command("stop")(service.stop)
+    cli.command("restart")(service.restart)
+    cli.command("logs")(service.logs)
+    cli.command("dispatch")(dispatch)
+    cli.command("init")(init.init)
+    cli.command("setup")(setup.setup)
+    cli.command("backup")(store.backup)
+    cli.command("restore")(store.restore)
+    cli.command("check")(store.check)
+    cli.command("next", help=help_text("next"))(task.next_task)
+    cli.command("resume", cls=TextCommand, help=help_text("resume"))(task.resume)
+    top_level.add_commands(cli)
+    cli.add_typer(task.task_cli, name="task")
+    cli.add_typer(task.subtask_cli, name="subtask")
+    cli.add_typer(task.log_cli, name="log")
+    cli.add_typer(workers.session_cli, name="session")
+    cli.add_typer(workers.skill_cli, name="skill")
+    cli.add_typer(workers.backend_cli, name="backend")
+    cli.add_typer(workflow.cli, name="workflow")
+    cli.add_typer(memory.cli, name="memory")
+    cli.add_typer(top_level.self_cli, name="self")
+    cli.command("mcp")(agents.mcp)
+    cli.add_typer(agents.hook_cli, name="hook")
+
+
 def main() -> None:
     make_new_files_private()
+    cli = create_cli(runs=sys.argv[1:2] == ["run"])
     try:
         status = cli(standalone_mode=False)
     except typer.Abort:

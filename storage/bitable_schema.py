@@ -46,14 +46,12 @@ bitable_rows = sa.Table(
         "local_id",
         unique=True,
         sqlite_where=sa.text("local_id <> ''"),
-        postgresql_where=sa.text("local_id <> ''"),
     ),
     sa.Index(
         "uq_bitable_rows_record",
         "record_id",
         unique=True,
         sqlite_where=sa.text("record_id <> ''"),
-        postgresql_where=sa.text("record_id <> ''"),
     ),
     sa.Index("ix_bitable_rows_state", "state"),
 )

@@ -28,7 +28,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import NoReturn
 
-from bot.app.loading import loading_modules
+from bot.cli.run import loading_modules
 
 FORK_SERVER_VARIABLE = "SHIFTBOSS_TESTS_FORK_SERVER"
 """The address of one that several processes use."""
@@ -300,9 +300,9 @@ def _build_command_line() -> None:
     """Typer builds it from the functions at each start, 35 ms CPU."""
     import typer.main
 
-    from bot.__main__ import cli
+    from bot.__main__ import create_cli
 
-    built = typer.main.get_command(cli)
+    built = typer.main.get_command(create_cli())
     typer.main.get_command = lambda typer_instance: built
 
 

@@ -6,7 +6,6 @@ functions block."""
 from __future__ import annotations
 
 import ast
-import configparser
 import csv
 import json
 import re
@@ -18,7 +17,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
-from xml.parsers import expat
 
 import yaml
 
@@ -112,6 +110,8 @@ def _parse_yaml(text: str) -> None:
 
 
 def _parse_ini(text: str) -> None:
+    import configparser  # rarely needed
+
     parser = configparser.RawConfigParser(strict=False, allow_no_value=True)
     try:
         parser.read_string(text, source="it")
@@ -151,6 +151,8 @@ def _nesting(text: str) -> int:
 def _parse_xml(text: str) -> None:
     def refuse(*_: object) -> None:
         raise _NotJudged
+
+    from xml.parsers import expat  # rarely needed
 
     parser = expat.ParserCreate()
     parser.EntityDeclHandler = refuse

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from bot.__main__ import cli
+from bot.__main__ import create_cli
 from bot.cli import local_execution, memory, task
 from bot.cli.chat_commands import resolve_scope
 from bot.cli.local_execution import CommandAnswer
@@ -102,7 +102,7 @@ MAPPED = [
 def test_each_command_says_the_line_of_the_chat(
     typed: tuple[str, ...], line: str, said: list[str]
 ) -> None:
-    done = CliRunner().invoke(cli, list(typed))
+    done = CliRunner().invoke(create_cli(), list(typed))
 
     assert done.exit_code == 0, done.output
     assert said == [line]
@@ -128,10 +128,10 @@ def test_each_line_is_a_command_of_the_chat(_typed: tuple[str, ...], line: str) 
     ],
 )
 def test_a_sentence_is_a_sentence_whatever_it_begins_with(text: str, said: list[str]) -> None:
-    CliRunner().invoke(cli, ["task", "add", text, "-p", "urgent"])
-    CliRunner().invoke(cli, ["log", "add", "3k", "finding", text])
-    CliRunner().invoke(cli, ["task", "msg", "3k", text])
-    CliRunner().invoke(cli, ["task", "block", "3k", "-r", text])
+    CliRunner().invoke(create_cli(), ["task", "add", text, "-p", "urgent"])
+    CliRunner().invoke(create_cli(), ["log", "add", "3k", "finding", text])
+    CliRunner().invoke(create_cli(), ["task", "msg", "3k", text])
+    CliRunner().invoke(create_cli(), ["task", "block", "3k", "-r", text])
 
     assert said == [
         f"/run -p urgent -- {text}",
@@ -142,8 +142,8 @@ def test_a_sentence_is_a_sentence_whatever_it_begins_with(text: str, said: list[
 
 
 def test_one_word_with_a_dash_comes_after_two(said: list[str]) -> None:
-    slip = CliRunner().invoke(cli, ["task", "add", "--jsno"])
-    meant = CliRunner().invoke(cli, ["task", "add", "--", "--jsno"])
+    slip = CliRunner().invoke(create_cli(), ["task", "add", "--jsno"])
+    meant = CliRunner().invoke(create_cli(), ["task", "add", "--", "--jsno"])
 
     assert (slip.exit_code, meant.exit_code) == (2, 0)
     assert said == ["/run -p normal -- --jsno"]
@@ -163,7 +163,7 @@ def test_one_word_with_a_dash_comes_after_two(said: list[str]) -> None:
 def test_what_makes_no_sense_is_refused_before_anybody_is_asked(
     typed: tuple[str, ...], said: list[str]
 ) -> None:
-    done = CliRunner().invoke(cli, list(typed))
+    done = CliRunner().invoke(create_cli(), list(typed))
 
     assert done.exit_code in {1, 2}
     assert done.output.strip()
@@ -172,7 +172,7 @@ def test_what_makes_no_sense_is_refused_before_anybody_is_asked(
 
 @pytest.mark.parametrize("typed", [("rnu",), ("task", "shwo"), ("log", "ad")])
 def test_a_slip_of_the_pen_gets_a_hint(typed: tuple[str, ...]) -> None:
-    done = CliRunner().invoke(cli, list(typed))
+    done = CliRunner().invoke(create_cli(), list(typed))
 
     assert done.exit_code == 2
     assert "Did you mean" in done.output
@@ -193,8 +193,8 @@ def test_title_and_instruction_arrive_whatever_is_in_them(name: str, told: str) 
 def test_paths_are_named_so_that_they_mean_the_same_elsewhere(
     tmp_path: Path, said: list[str]
 ) -> None:
-    CliRunner().invoke(cli, ["task", "add", "x", "-d", "here"])
-    CliRunner().invoke(cli, ["log", "add", "3k", "resource", "--file", "a b.txt"])
+    CliRunner().invoke(create_cli(), ["task", "add", "x", "-d", "here"])
+    CliRunner().invoke(create_cli(), ["log", "add", "3k", "resource", "--file", "a b.txt"])
 
     assert said == [
         f"/run -p normal -d {tmp_path}/here -- x",

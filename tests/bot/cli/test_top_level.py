@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bot.__main__ import cli
+from bot.__main__ import create_cli
 
 
 @pytest.mark.parametrize(
     "flags", [("--slow", "--cost"), ("--errors", "--all"), ("--slow", "--otlp", "-")]
 )
 def test_two_ways_to_look_at_once_are_refused(flags: tuple[str, ...]) -> None:
-    told = CliRunner().invoke(cli, ["trace", "t1", *flags])
+    told = CliRunner().invoke(create_cli(), ["trace", "t1", *flags])
 
     assert told.exit_code == 2
     assert "choose one of" in told.output
@@ -28,7 +28,7 @@ def test_what_cannot_happen_without_a_running_program_is_refused(
 ) -> None:
     monkeypatch.setenv("SHIFTBOSS_HOME", str(tmp_path / "home"))
 
-    told = CliRunner().invoke(cli, words.split())
+    told = CliRunner().invoke(create_cli(), words.split())
 
     assert told.exit_code == 1
     assert "not running" in told.output

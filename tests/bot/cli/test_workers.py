@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bot.__main__ import cli
+from bot.__main__ import create_cli
 from bot.cli import local_execution
 from bot.cli.local_execution import CommandAnswer
 from tests.bot.engine.skills.builders import write_skill
@@ -37,7 +37,7 @@ def test_a_command_is_the_line_of_the_chat(
     monkeypatch.setattr(local_execution, "execute_command", carry_out)
     monkeypatch.setenv("SHIFTBOSS_HOME", str(tmp_path))
 
-    done = CliRunner().invoke(cli, ["skill", *typed, "--json"])
+    done = CliRunner().invoke(create_cli(), ["skill", *typed, "--json"])
 
     assert done.exit_code == 0, done.output
     assert heard == [said]
@@ -47,7 +47,7 @@ def test_a_command_is_the_line_of_the_chat(
 def test_a_good_folder_is_good_and_says_what_has_no_effect(tmp_path: Path) -> None:
     folder = write_skill(tmp_path / "one", front="allowed-tools: exec\n")
 
-    done = CliRunner().invoke(cli, ["skill", "validate", str(folder)])
+    done = CliRunner().invoke(create_cli(), ["skill", "validate", str(folder)])
 
     assert done.exit_code == 0
     assert "one: good" in done.stdout
@@ -57,7 +57,7 @@ def test_a_good_folder_is_good_and_says_what_has_no_effect(tmp_path: Path) -> No
 def test_a_bad_folder_tells_all_its_faults_and_fails(tmp_path: Path) -> None:
     folder = write_skill(tmp_path / "one", " ", front="user-invocable: maybe\n")
 
-    done = CliRunner().invoke(cli, ["skill", "validate", str(folder), "--json"])
+    done = CliRunner().invoke(create_cli(), ["skill", "validate", str(folder), "--json"])
 
     told = json.loads(done.stdout)
     assert done.exit_code == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from bot.__main__ import cli
+from bot.__main__ import create_cli
 from storage.data_directory import DataDirectoryLock
 
 GOOD = """\
@@ -31,7 +31,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def typed(*args: str, stdin: str = "") -> Result:
-    return CliRunner().invoke(cli, ["workflow", *args], input=stdin)
+    return CliRunner().invoke(create_cli(), ["workflow", *args], input=stdin)
 
 
 def test_a_good_file_is_said_to_be_good_by_name_and_by_path(home: Path) -> None:

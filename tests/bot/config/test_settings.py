@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bot.__main__ import cli
+from bot.__main__ import create_cli
 from bot.config.logs import LOG_FILE, RedactingFormatter, configure_logging
 from bot.config.settings import BadSettings, Settings, load_settings, setting_names
 from bot.config.sources import list_unknown_variables, read_example
@@ -150,7 +150,9 @@ def test_the_example_is_printed_and_packed() -> None:
     build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]
     packed = build["build"]["targets"]["wheel"]["force-include"]
 
-    printed = CliRunner().invoke(cli, ["init", "--example"], env={"SHIFTBOSS_SLOTS": "many"})
+    printed = CliRunner().invoke(
+        create_cli(), ["init", "--example"], env={"SHIFTBOSS_SLOTS": "many"}
+    )
 
     assert printed.exit_code == 0
     assert printed.output == (ROOT / ".env.example").read_text(encoding="utf-8") == read_example()
