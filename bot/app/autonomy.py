@@ -6,15 +6,13 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 
-from bot.app.parts import AutonomyServices, EngineServices
+from bot.app.engine import Engine
+from bot.app.parts import AutonomyServices
 from bot.app.repositories import RepositorySet
-from bot.config.settings import Settings
-from bot.engine.agent.budget import CostReportService
 from bot.engine.autonomy.check import SelfCheck
 from bot.engine.autonomy.checks.backups import BackupHealthCheck
 from bot.engine.autonomy.checks.channels import ChannelHealthCheck
@@ -40,10 +38,7 @@ from bot.engine.upkeep import RetentionService, get_backup_state
 from bot.engine.workflow.presentation.drawing import prune_pictures
 from bot.engine.workspaces.task_workspaces import TaskArtifacts
 from bot.transports.alerts import ChannelAlerts
-from bot.transports.outbox import OutboxCourier
-from bot.transports.ports import Clock
 from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER
-from storage.heartbeat import HeartbeatRepo
 from storage.migrate import HEAD_REVISION, sqlite_path
 from storage.records.autonomy import GoalName
 from storage.records.people import Channel, Chat, ChatId, Language, PersonRole
@@ -54,35 +49,21 @@ from storage.retention import RetentionRepo
 from storage.self_checks import HealthFigures, SelfCheckRepo
 from storage.store_identity import MARKER_FILE
 from storage.traces import SpanRepo
-from storage.usage import BudgetRepo
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AutonomyDeps:
-    settings: Settings
-    store: RepositorySet
-    clock: Clock
-    engine: EngineServices
-    courier: OutboxCourier
-    alerts: ChannelAlerts
-    wake_outbox: Callable[[], None]
-
-    @property
-    def figures(self) -> HealthFigures:
-        return HealthFigures(self.store.db)
-
-
-def build_autonomy(deps: AutonomyDeps) -> AutonomyServices:
+def build_autonomy(
+    engine: Engine, alerts: ChannelAlerts, wake_outbox: Callable[[], None]
+) -> AutonomyServices:
     """Adds its parts to those that schedules run."""
-    settings, store, clock, engine = deps.settings, deps.store, deps.clock, deps.engine
+    settings, store, clock = engine.settings, engine.store, engine.clock
     repo = SelfCheckRepo(store.db)
-    retention = _build_retention(deps)
+    retention = _build_retention(engine)
     due_times = engine.schedule.service.due_times
     self_check = SelfCheckService(
-        checks=_build_checks(deps, retention),
+        checks=_build_checks(engine, retention, alerts, wake_outbox),
         db=store.db,
         repo=repo,
-        poster=deps.courier,
+        poster=engine.courier,
         owner_chats=store.list_owner_chats,
         create_task=engine.tasks.create_within,
         on_task=engine.dispatcher.wake,
@@ -133,8 +114,8 @@ async def _find_owner_chat(store: RepositorySet) -> tuple[Chat, Language] | None
     return None if found is None else (found, await store.chat_language(found))
 
 
-def _build_retention(deps: AutonomyDeps) -> RetentionService:
-    settings, store = deps.settings, deps.store
+def _build_retention(engine: Engine) -> RetentionService:
+    settings, store, clock = engine.settings, engine.store, engine.clock
     agents_file = AcpAgentsFile(settings.home)
     return RetentionService(
         home=settings.home,
@@ -144,17 +125,22 @@ def _build_retention(deps: AutonomyDeps) -> RetentionService:
         remove_worktree=TaskArtifacts(settings.home, store.adoption.is_adopted).remove_worktree,
         agents=lambda: agents_file.current().by_name,
         unused={
-            "homes of commands": deps.engine.workers.shell.homes.prune,
+            "homes of commands": engine.workers.shell.homes.prune,
             "pictures": partial(prune_pictures, settings.home),
         },
-        now=deps.clock.now,
-        sleep=deps.clock.sleep,
+        now=clock.now,
+        sleep=clock.sleep,
     )
 
 
-def _build_checks(deps: AutonomyDeps, retention: RetentionService) -> tuple[SelfCheck, ...]:
-    settings, store, clock, engine = deps.settings, deps.store, deps.clock, deps.engine
-    figures, now, home = deps.figures, deps.clock.now, deps.settings.home
+def _build_checks(
+    engine: Engine,
+    retention: RetentionService,
+    alerts: ChannelAlerts,
+    wake_outbox: Callable[[], None],
+) -> tuple[SelfCheck, ...]:
+    settings, store, clock = engine.settings, engine.store, engine.clock
+    figures, now, home = HealthFigures(store.db), clock.now, settings.home
     database = sqlite_path(settings.database) or home
 
     async def requeue(task: Task) -> None:
@@ -164,12 +150,12 @@ def _build_checks(deps: AutonomyDeps, retention: RetentionService) -> tuple[Self
     return (
         StoreHealthCheck(home=home, database=database),
         TaskHealthCheck(figures=figures, requeue=requeue, wake=engine.dispatcher.wake, now=now),
-        MessageHealthCheck(figures=figures, wake=deps.wake_outbox, now=now),
-        ChannelHealthCheck(health=deps.alerts.health, now=now),
+        MessageHealthCheck(figures=figures, wake=wake_outbox, now=now),
+        ChannelHealthCheck(health=alerts.health, now=now),
         ModelHealthCheck(
-            report=partial(_report_models, deps), in_use=partial(_models_in_use, deps)
+            report=partial(_report_models, engine), in_use=partial(_models_in_use, engine)
         ),
-        SettingsHealthCheck(faults=_fault_readers(deps)),
+        SettingsHealthCheck(faults=_fault_readers(engine)),
         VersionHealthCheck(
             figures=figures,
             revision=HEAD_REVISION,
@@ -187,7 +173,7 @@ def _build_checks(deps: AutonomyDeps, retention: RetentionService) -> tuple[Self
             quality=QualityMetrics(store.key_values),
             today=lambda: now().astimezone(settings.zone).date(),
         ),
-        MoneyHealthCheck(report=partial(_weekly_costs, deps)),
+        MoneyHealthCheck(report=partial(_weekly_costs, engine)),
         BackupHealthCheck(
             state=partial(
                 get_backup_state, settings.backup_folder, settings.backup_hours, store.key_values
@@ -204,23 +190,23 @@ def _build_checks(deps: AutonomyDeps, retention: RetentionService) -> tuple[Self
     )
 
 
-async def _report_models(deps: AutonomyDeps) -> BackendReport:
-    report = await deps.engine.workers.models.report()
+async def _report_models(engine: Engine) -> BackendReport:
+    report = await engine.workers.models.report()
     assert report is not None, "only a named backend may be unknown"
     return report
 
 
-def _models_in_use(deps: AutonomyDeps) -> Sequence[str]:
-    models = deps.engine.workers.models
+def _models_in_use(engine: Engine) -> Sequence[str]:
+    models = engine.workers.models
     return [each.backend for each in (models.default, *models.fallback_choices)]
 
 
-def _fault_readers(deps: AutonomyDeps) -> Mapping[str, FaultReader]:
-    workers = deps.engine.workers
-    library = deps.engine.evolution.workflows
+def _fault_readers(engine: Engine) -> Mapping[str, FaultReader]:
+    workers = engine.workers
+    library = engine.evolution.workflows
 
     async def coding_clis() -> Sequence[str]:
-        return (await _report_models(deps)).file_errors
+        return (await _report_models(engine)).file_errors
 
     async def personas() -> Sequence[str]:
         errors = (await workers.personas.roster()).errors
@@ -241,18 +227,12 @@ def _fault_readers(deps: AutonomyDeps) -> Mapping[str, FaultReader]:
     }
 
 
-async def _weekly_costs(deps: AutonomyDeps) -> CostReport:
-    store, caps = deps.store, deps.engine.rules.caps
-    owner = await store.people.find_by_account(LOCAL_PLACE.channel, LOCAL_SENDER.external_id)
+async def _weekly_costs(engine: Engine) -> CostReport:
+    people = engine.store.people
+    owner = await people.find_by_account(LOCAL_PLACE.channel, LOCAL_SENDER.external_id)
     assert owner is not None
-    costs = CostReportService(
-        store.usage,
-        BudgetRepo(store.db),
-        caps,
-        deps.clock.now,
-        heartbeat_runs=HeartbeatRepo(store.db),
-    )
-    return await costs.report(by=owner, chat=ChatId(""), query=CostQuery(period=CostPeriod.WEEK))
+    week = CostQuery(period=CostPeriod.WEEK)
+    return await engine.costs.report(by=owner, chat=ChatId(""), query=week)
 
 
 def _uptime() -> float:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from importlib.metadata import version
 
-from bot.app.parts import AutonomyServices, EngineServices
+from bot.app.engine import Engine
+from bot.app.parts import AutonomyServices
 from bot.app.repositories import RepositorySet
 from bot.config.channels import CHANNEL_SETTINGS, is_configured
 from bot.config.settings import Settings
@@ -36,19 +37,19 @@ from storage.records.system import ModelChoice
 
 
 def build_doctor(
-    store: RepositorySet,
-    clock: Clock,
-    engine: EngineServices,
+    engine: Engine,
     autonomy: AutonomyServices,
     *,
     reloader: SettingsReloader,
     quota: MonthlyQuota,
 ) -> DoctorService:
+    store, clock = engine.store, engine.clock
+
     def probes(by: Person) -> Sequence[SelfCheck]:
         settings = reloader.in_force
         return (
-            *_model_probes(store, engine, by),
-            *_host_probes(settings, store, clock, engine),
+            *_model_probes(engine, by),
+            *_host_probes(settings, engine),
             *_channel_probes(settings, store, clock, quota),
         )
 
@@ -61,7 +62,7 @@ def build_doctor(
     )
 
 
-def _model_probes(store: RepositorySet, engine: EngineServices, by: Person) -> Sequence[SelfCheck]:
+def _model_probes(engine: Engine, by: Person) -> Sequence[SelfCheck]:
     models = engine.workers.models
     choices = dict.fromkeys([models.default, *models.fallback_choices])
 
@@ -71,7 +72,7 @@ def _model_probes(store: RepositorySet, engine: EngineServices, by: Person) -> S
     return (
         ModelCallProbe(
             gateway=engine.gateway,
-            db=store.db,
+            db=engine.store.db,
             choices=lambda: tuple(choices),
             account=CostAccount(person=by.id, chat=None),
             is_api=is_api,
@@ -87,19 +88,17 @@ def _model_probes(store: RepositorySet, engine: EngineServices, by: Person) -> S
     )
 
 
-def _host_probes(
-    settings: Settings, store: RepositorySet, clock: Clock, engine: EngineServices
-) -> Sequence[SelfCheck]:
+def _host_probes(settings: Settings, engine: Engine) -> Sequence[SelfCheck]:
     index = engine.memory.embedding_index
     embedder = None if index is None else index.embedder
     state = partial(
-        get_backup_state, settings.backup_folder, settings.backup_hours, store.key_values
+        get_backup_state, settings.backup_folder, settings.backup_hours, engine.store.key_values
     )
     return (
         HostProbe(home=settings.home, version=version("shiftboss")),
         RemarkProbe(name="sandbox", read=partial(describe_sandbox, engine.workers.sandbox)),
         RemarkProbe(name="memory", read=partial(describe_embeddings, embedder)),
-        RemarkProbe(name="backups", read=partial(describe_backups, state, clock.now)),
+        RemarkProbe(name="backups", read=partial(describe_backups, state, engine.clock.now)),
         RemarkProbe(
             name="disk",
             read=partial(describe_disk, lambda: shutil.disk_usage(settings.home).free),

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from bot.app.parts import AutonomyServices, EngineServices
+from bot.app.engine import Engine
+from bot.app.parts import AutonomyServices
 from bot.app.schedule import builtin_schedules, heartbeat_hours, parse_hours
 from bot.app.work_rules import build_policy, configured_caps
 from bot.app.workers import build_fetcher, build_search
@@ -29,7 +30,7 @@ def check_usable(settings: Settings) -> None:
 class LiveSettings:
     """The parts that follow changed settings while the program runs; channels follow apart."""
 
-    engine: EngineServices
+    engine: Engine
     autonomy: AutonomyServices
     quota: MonthlyQuota
     set_owners: SettingApplier

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from bot.app.lifecycle import AppService, Signal
+from bot.app.lifecycle import AppService
 from bot.engine.agent.budget import SpendingCaps
-from bot.engine.agent.memory_hooks import MemoryBriefing, RecordedConversation, WorkerHistory
-from bot.engine.agent.model_gateway import ModelGateway
+from bot.engine.agent.memory_hooks import MemoryBriefing, WorkerHistory
 from bot.engine.agent.prompt_versions import PromptVersions
 from bot.engine.agent.worker_briefing import WorkerBriefing
 from bot.engine.autonomy.drive import DriveService
 from bot.engine.autonomy.evolution.service import EvolutionService
-from bot.engine.autonomy.heartbeat.service import HeartbeatService
 from bot.engine.autonomy.self_check import SelfCheckService
 from bot.engine.llm.backend_registry import BackendRegistry
 from bot.engine.mcp.client.server_pool import McpServerPool
@@ -30,13 +27,8 @@ from bot.engine.schedule.builtin import BuiltinSchedules
 from bot.engine.schedule.firing import ScheduledService, ScheduleFirer
 from bot.engine.schedule.service import ScheduleService
 from bot.engine.skills.skill_library import SkillLibrary
-from bot.engine.tasks.dispatch import LocalDispatcher
 from bot.engine.tasks.journal_recall import TaskMemories
-from bot.engine.tasks.notifier import TaskNotifier
-from bot.engine.tasks.service import TaskService
-from bot.engine.tasks.task_journal import TaskJournal
 from bot.engine.tools.shell_exec import CommandShell
-from bot.engine.tracing.trace_card import TraceCardUpdater
 from bot.engine.upkeep import RetentionService
 from bot.engine.web import WebFetcher, WebSearch
 from bot.engine.workers.mcp_config import McpConfigFile
@@ -44,7 +36,6 @@ from bot.engine.workers.personas import PersonaLibrary
 from bot.engine.workflow.named_workflows import WorkflowLibrary
 from bot.engine.workflow.step_approvals import StepApprovalRequester
 from bot.setup.live_models import LiveModels
-from storage.records.messages import InboxRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,30 +107,6 @@ class ScheduleServices:
     @property
     def services(self) -> tuple[AppService, ...]:
         return (self.builtin, self.firer)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineServices:
-    """`services` run in this order. `on_report` must get a listener that handles the stored
-    reports of subagents, `on_decided` must be called after a decision."""
-
-    workers: WorkerServices
-    gateway: ModelGateway
-    memory: MemoryRetrieval
-    conversations: RecordedConversation
-    memory_writer: MemoryWriter
-    tasks: TaskService
-    schedule: ScheduleServices
-    heartbeat: HeartbeatService
-    evolution: EvolutionServices
-    journal: TaskJournal
-    dispatcher: LocalDispatcher
-    notifier: TaskNotifier
-    traces: TraceCardUpdater
-    rules: WorkRules
-    on_report: Signal[[InboxRow]]
-    on_decided: Callable[[], None]
-    services: tuple[AppService, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
