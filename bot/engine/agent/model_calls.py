@@ -4,7 +4,7 @@ stored reply by reply, so that one that was cut off continues."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +19,8 @@ from bot.engine.llm.backend import (
     BackendDenied,
     BackendUnavailable,
     BudgetExceeded,
+    FindNeededCall,
+    FindResultFault,
     ImageInput,
     McpServer,
     PartialTurn,
@@ -183,7 +185,8 @@ class ModelRequest:
     parent_span: str = ""
     turn_key: str = ""
     steering: SteeringQueue | None = None
-    is_undone: Callable[[int], Awaitable[bool]] | None = None
+    find_needed_call: FindNeededCall | None = None
+    find_result_fault: FindResultFault | None = None
 
     @property
     def kept_for(self) -> str:
@@ -259,7 +262,8 @@ class ModelCallInProgress:
             permit=ask.permit,
             answers=ask.call_answers,
             steering=ask.steering,
-            is_undone=ask.is_undone,
+            find_needed_call=ask.find_needed_call,
+            find_result_fault=ask.find_result_fault,
             servers=connected.servers,
             kept_for=ask.kept_for,
             persona=self.session.persona,

@@ -192,6 +192,27 @@ def step_prompt(
     return "\n\n".join(parts)
 
 
+def result_faults_note(faults: Mapping[str, Sequence[str]]) -> str:
+    """Tell the worker what is not so of the result that it has just reported; empty if nothing."""
+    notes = [
+        _FAULT_NOTES[key].format(names=", ".join(names)) for key, names in faults.items() if names
+    ]
+    return "\n".join(["Not accepted yet:", *notes]) if notes else ""
+
+
+_FAULT_NOTES = {
+    "unchanged_files": "- {names} is as it was before. Change it by a call.",
+    "spoilt_files": "- {names}: put that right by a call.",
+    "untranslated_files": "- {names} is not translated yet. Write the translation by a call.",
+    "files_without_value": "- {names} lacks the value that was asked for. Put it in by a call.",
+    "overchanged_files": "- {names}: more was changed than was asked for. Put the rest back.",
+    "commands_not_run": "- This has not been run: {names}. Run it by a call.",
+    "unfilled_report": "- {names} in your summary is no value. Write the value itself.",
+    "number_missing": "- Your summary tells no number. Write the number itself into it.",
+}
+"""By the keys of faults; the texts for people are in `cards/texts`."""
+
+
 def step_facts(
     task: Task, workflow: Workflow, runs: Mapping[str, NodeRun], node: WorkflowNode
 ) -> Mapping[str, object]:

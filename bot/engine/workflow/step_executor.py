@@ -6,12 +6,14 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 from zoneinfo import ZoneInfo
+
+from pydantic import BaseModel
 
 from bot.engine.agent.model_calls import ModelReply, ModelRequest
 from bot.engine.agent.model_gateway import ModelGateway
@@ -25,19 +27,22 @@ from bot.engine.agent.worker_context import (
 from bot.engine.llm.answer_schemas import StepAnswer
 from bot.engine.llm.backend import (
     BackendError,
+    FindNeededCall,
+    NeededCall,
     RunLimitReached,
     RunLimits,
     RunPurpose,
     SelectedBackend,
 )
 from bot.engine.llm.file_syntax import SyntaxScanner, describe_faults, find_named_paths
-from bot.engine.llm.tool_calls import CallKind
+from bot.engine.llm.tool_calls import READ_ONLY_KINDS, CallKind
 from bot.engine.llm.workspace_files import find_file
 from bot.engine.permissions.requests import ApprovalRequester
 from bot.engine.tracing.span_ids import node_span_id
 from bot.engine.workers.spec import CostAccount, WorkerSpec
 from bot.engine.workflow import prompts
 from bot.engine.workflow.checkpoint_events import StartedStep
+from bot.engine.workflow.error_policy import find_placeholder
 from bot.engine.workflow.live_progress import LiveProgress
 from bot.engine.workflow.output_schema import answer_type
 from bot.engine.workflow.plan import is_chain
@@ -61,6 +66,16 @@ AttachImages: TypeAlias = Callable[
 """Adds the pictures among these files to a request, in the form that the backend takes."""
 
 MAX_CONTEXT_TOKENS = 120_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultClaim:
+    """The files of a result, those that its step's words name, and what is plainly not so of it:
+    names by the key of the fault."""
+
+    files: tuple[str, ...] = ()
+    named_files: tuple[str, ...] = ()
+    faults: dict[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +258,12 @@ class StepExecutor:
             parent_span=node_span_id(step.task.id, step.node.id, step.run.attempt),
             turn_key=step_turn_key(step.task.id, step.node),
             steering=steering,
-            is_undone=self._undone_check(step, workspace, must_call=bool(no_call)),
+            find_needed_call=self._needed_call_check(
+                step, worker, context, workspace, must_call=bool(no_call)
+            ),
+            find_result_fault=partial(
+                self._describe_result_faults, step, worker, context, workspace
+            ),
         )
         if not step.is_resumed:
             ask = await self.with_images(ask, worker, step.task.files)
@@ -260,31 +280,62 @@ class StepExecutor:
         context: WorkerContext,
         workspace: Path,
     ) -> StepAttempt:
+        answer = reply.result.value
+        claim, is_idle = ResultClaim(), False
+        if isinstance(answer, StepAnswer):
+            if answer.status == "done":
+                claim = await self._check_claim(step, worker, context, workspace, answer)
+            else:
+                claim = ResultClaim(files=tuple(answer.files))
+                since = step.run.started_at
+                is_idle = await self._has_only_talked(step, worker, context, since=since)
+        files = await self._deps.artifacts.collect(
+            step.task.id, workspace, claim.files, claim.named_files
+        )
+        return StepAttempt(
+            step=step, reply=reply, files=files, faults=claim.faults, called_nothing=is_idle
+        )
+
+    async def _check_claim(
+        self,
+        step: StartedStep,
+        worker: AssignedWorker,
+        context: WorkerContext,
+        workspace: Path,
+        answer: StepAnswer,
+    ) -> ResultClaim:
+        """Look from outside at what the worker says is done."""
         # Imported on first use: its many patterns cost the start.
         from bot.engine.agent.requested_files import find_named_files, lacks_number
 
-        answer = reply.result.value
-        claimed: tuple[str, ...] = ()
-        named: tuple[str, ...] = ()
-        faults: dict[str, Sequence[str]] = {}
-        is_idle = False
-        if isinstance(answer, StepAnswer):
-            claimed = tuple(answer.files)
-            if answer.status == "done":
-                claimed += step.node.deliverables
-                named = _files_asked_for(step, find_named_files)
-                faults = await self._find_faults(step, workspace, claimed, named)
-                not_run = await self._commands_not_run(step, worker, context)
-                faults["commands_not_run"] = not_run
-                is_silent = any(lacks_number(answer.summary, text) for text in _own_texts(step))
-                faults["number_missing"] = (answer.summary,) if is_silent else ()
-            else:
-                since = step.run.started_at
-                is_idle = await self._has_only_talked(step, worker, context, since=since)
-        files = await self._deps.artifacts.collect(step.task.id, workspace, claimed, named)
-        return StepAttempt(
-            step=step, reply=reply, files=files, faults=faults, called_nothing=is_idle
-        )
+        claimed = (*answer.files, *step.node.deliverables)
+        named = _files_asked_for(step, find_named_files)
+        faults = await self._find_faults(step, workspace, claimed, named)
+        faults["commands_not_run"] = await self._commands_not_run(step, worker, context)
+        is_silent = any(lacks_number(answer.summary, text) for text in _own_texts(step))
+        faults["number_missing"] = (answer.summary,) if is_silent else ()
+        return ResultClaim(files=claimed, named_files=named, faults=faults)
+
+    async def _describe_result_faults(
+        self,
+        step: StartedStep,
+        worker: AssignedWorker,
+        context: WorkerContext,
+        workspace: Path,
+        answer: BaseModel,
+    ) -> str:
+        """Tell the worker, before its result counts, what about it is plainly not so."""
+        # Imported on first use: its many patterns cost the start.
+        from bot.engine.agent.requested_files import says_unchanged
+
+        if not isinstance(answer, StepAnswer) or answer.status != "done":
+            return ""
+        faults = (await self._check_claim(step, worker, context, workspace, answer)).faults
+        if says_unchanged(answer.summary):
+            faults.pop("unchanged_files")
+        if unfilled := find_placeholder(answer.summary, words_of(step)):
+            faults["unfilled_report"] = (unfilled,)
+        return prompts.result_faults_note(faults)
 
     async def _has_only_talked(
         self,
@@ -318,11 +369,18 @@ class StepExecutor:
         )
         return () if has_run else tuple(dict.fromkeys(commands))
 
-    def _undone_check(
-        self, step: StartedStep, workspace: Path, *, must_call: bool
-    ) -> Callable[[int], Awaitable[bool]] | None:
-        """Tells from outside whether the step is plainly not done: no call yet, although it names
-        a file or a command, or files as they were that are to be written."""
+    def _needed_call_check(
+        self,
+        step: StartedStep,
+        worker: AssignedWorker,
+        context: WorkerContext,
+        workspace: Path,
+        *,
+        must_call: bool,
+    ) -> FindNeededCall | None:
+        """Tells from outside which call the step plainly needs: any, as it names a file or a
+        command; one that runs something, as its command has not been run; one that changes, as
+        files that are to be written are as they were."""
         # Imported on first use: its many patterns cost the start.
         from bot.engine.agent.requested_files import find_commands, find_files_to_change, names_file
 
@@ -332,15 +390,19 @@ class StepExecutor:
         must_call = must_call or names_file(text) or bool(find_commands(text))
         names = _files_asked_for(step, find_files_to_change)
 
-        async def is_undone(calls: int) -> bool:
+        async def find_needed_call(calls: Sequence[CallKind]) -> NeededCall | None:
             if must_call and not calls:
-                return True
+                return NeededCall.ANY
             absent = [name for name in names if find_file(workspace, name) is None]
-            return bool(
-                absent or await self._deps.artifacts.find_unchanged(step.task, workspace, names)
-            )
+            if absent or await self._deps.artifacts.find_unchanged(step.task, workspace, names):
+                # To look once more may be needed, for ever it is not.
+                has_looked = len(calls) > 1 and READ_ONLY_KINDS.issuperset(calls[-2:])
+                return NeededCall.CHANGING if has_looked else NeededCall.ANY
+            if await self._commands_not_run(step, worker, context):
+                return NeededCall.EXECUTING
+            return None
 
-        return is_undone if must_call or names else None
+        return find_needed_call if must_call or names else None
 
     async def _no_call_note(
         self, step: StartedStep, worker: AssignedWorker, context: WorkerContext

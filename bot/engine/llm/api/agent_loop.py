@@ -19,6 +19,7 @@ from pydantic_ai import (
     BinaryContent,
     DeferredToolRequests,
     DeferredToolResults,
+    ModelRetry,
     RunContext,
     ToolDenied,
     ToolOutput,
@@ -56,8 +57,13 @@ from bot.engine.llm.api.metered_model import (
     load_history,
     usage_of,
 )
-from bot.engine.llm.api.repetition import RepeatedCallGuard, watch_silence
-from bot.engine.llm.api.text_tool_calls import TextReader, TextToolCallModel, WrittenCallModel
+from bot.engine.llm.api.repetition import RepeatableCall, RepeatedCallGuard, watch_silence
+from bot.engine.llm.api.text_tool_calls import (
+    TextReader,
+    TextToolCallModel,
+    ToolChoice,
+    WrittenCallModel,
+)
 from bot.engine.llm.backend import (
     AgentEvent,
     BackendDenied,
@@ -67,6 +73,7 @@ from bot.engine.llm.backend import (
     ContextTooLong,
     ImageInput,
     InvalidAnswer,
+    NeededCall,
     RunNotice,
     RunRequest,
     RunResult,
@@ -115,6 +122,12 @@ async def fetch_first_model(http: httpx2.AsyncClient, base_url: str, key: str) -
 
 
 _MAX_SUMMARY = 200
+_MAX_HELD = 3
+"""Replies of a run in which a call is demanded: then the model may report that it can't."""
+_STEADY_KINDS = frozenset(
+    {CallKind.READ, CallKind.SEARCH, CallKind.EDIT, CallKind.MOVE, CallKind.DELETE}
+)
+"""What calls of these kinds find changes by calls alone. A build or a page does so by itself."""
 _OUT_OF_ORDER = (
     f"{ERROR_PREFIX}not made: a call before it waits for a decision. Make it again after that."
 )
@@ -131,6 +144,18 @@ def _texts(arguments: Mapping[str, Any]) -> list[str]:
     return [each.strip() for each in arguments.values() if isinstance(each, str)]
 
 
+def _is_needed(kind: CallKind, call: NeededCall | None) -> bool:
+    match call:
+        case None:
+            return False
+        case NeededCall.ANY:
+            return True
+        case NeededCall.CHANGING:
+            return kind not in READ_ONLY_KINDS
+        case NeededCall.EXECUTING:
+            return kind is CallKind.EXECUTE
+
+
 class RunToolset:
     """The tools of one run, executed after authorization.
 
@@ -141,10 +166,25 @@ class RunToolset:
         self._tools = {tool.name: tool for tool in request.tools}
         self._pending_calls: dict[str, ToolCall] = {}
         continues = request.resumed_text is not None or bool(request.answers)
-        self._repeats = RepeatedCallGuard(request.history if continues else ())
+        waiting = {name for name, tool in self._tools.items() if tool.kind not in _STEADY_KINDS}
+        history = request.history if continues else ()
+        self._repeats = RepeatedCallGuard(history, frozenset(waiting))
         self._edit_reports: set[str] = set()
+        self._called: list[CallKind] = []
+        self._held = 0
         self.call_count = 0
         self.running = 0
+
+    async def choose_tools(self) -> ToolChoice:
+        """Hold a model that writes its calls to one while its work is plainly undone, and keep it
+        from what has only brought the same again and again."""
+        request = self._request
+        # Of a turn that was cut off it is not known here what was called.
+        find = request.find_needed_call if request.resumed_text is None else None
+        call = await find(self._called) if find is not None and self._held < _MAX_HELD else None
+        self._held += call is not None
+        needed = {name for name, tool in self._tools.items() if _is_needed(tool.kind, call)}
+        return ToolChoice(needed=frozenset(needed), refused=self._repeats.refused_tools)
 
     def library_tools(self) -> Sequence[LibraryTool[None]]:
         return [self._library_tool(tool) for tool in self._tools.values()]
@@ -201,13 +241,14 @@ class RunToolset:
 
     def _library_tool(self, tool: AgentTool) -> LibraryTool[None]:
         async def call(context: RunContext[None], **arguments: Any) -> str:
-            fingerprint = call_fingerprint(tool.name, arguments)
-            if refusal := self._repeats.refuse(fingerprint):
+            made = RepeatableCall(tool.name, call_fingerprint(tool.name, arguments))
+            if refusal := self._repeats.refuse(made):
                 return refusal
             answer = await self._checked_call(tool, context.tool_call_id or "", arguments)
             if answer is None:
                 raise ApprovalRequired
-            self._repeats.record(fingerprint, answer)
+            self._called.append(tool.kind)
+            self._repeats.record(made, answer)
             for news in await self.take_news():
                 # In one request with the tool's result, and stored with the reply to it.
                 context.enqueue(UserPromptPart(content=news))
@@ -328,8 +369,10 @@ class ModelApiClient:
     async def run(self, request: RunRequest) -> AsyncIterator[ApiRun]:
         prompt = await _prompt_content(request)
         name = request.model or await self._default_model()
-        model = await self._with_reader(await asyncio.to_thread(self._model, name), name, request)
-        run = ApiRun(request, model, prompt, self._access)
+        toolset = RunToolset(request)
+        model = await asyncio.to_thread(self._model, name)
+        model = await self._with_reader(model, name, request, toolset)
+        run = ApiRun(request, model, prompt, self._access, toolset)
         try:
             yield run
         finally:
@@ -349,20 +392,20 @@ class ModelApiClient:
             self._default_model_name = await fetch_first_model(self._http, url, key)
         return self._default_model_name
 
-    async def _with_reader(self, model: Model, name: str, request: RunRequest) -> Model:
+    async def _with_reader(
+        self, model: Model, name: str, request: RunRequest, toolset: RunToolset
+    ) -> Model:
         """Have the model's text read for calls, and ask for them as text where it needs that."""
         forms, service = self._tool_forms, self._access.base_url
-        # Of a turn that was cut off it is not known here what was called.
-        undone = request.is_undone if request.resumed_text is None else None
         if self._access.tool_form is ToolForm.WRITTEN:
             asked = TextReader(form=request.result, is_asked=True)
-            return TextToolCallModel(model, asked, undone)
+            return TextToolCallModel(model, asked, toolset.choose_tools)
         if forms is None or not self._access.learns_tool_form:
             return WrittenCallModel(model, TextReader(form=request.result))
         learn = partial(forms.observe, service, name)
         if await forms.is_written(service, name):
             asked = TextReader(form=request.result, is_asked=True, on_call=learn)
-            return TextToolCallModel(model, asked, undone)
+            return TextToolCallModel(model, asked, toolset.choose_tools)
         return WrittenCallModel(model, TextReader(form=request.result, on_call=learn))
 
     def _model(self, name: str) -> Model:
@@ -390,7 +433,12 @@ class ApiRun(BaseRun):
     """A run of the agent loop; satisfies `llm.backend.BackendRun`."""
 
     def __init__(
-        self, request: RunRequest, model: Model, prompt: list[UserContent], access: ApiAccess
+        self,
+        request: RunRequest,
+        model: Model,
+        prompt: list[UserContent],
+        access: ApiAccess,
+        toolset: RunToolset,
     ) -> None:
         super().__init__()
         self._request = request
@@ -414,7 +462,8 @@ class ApiRun(BaseRun):
         self._texts: list[str] = []
         self._needs_paragraph_break = False
         self._continues_turn = False
-        self._toolset = RunToolset(request)
+        self._toolset = toolset
+        self._find_fault = request.find_result_fault
 
     @property
     def usage_so_far(self) -> TokenUsage:
@@ -493,14 +542,23 @@ class ApiRun(BaseRun):
             settings["cache"] = True
         # None is valid if tool calls already said everything.
         form: Any = [ToolOutput(request.result)] if request.result else [str, type(None)]
-        return Agent(
+        agent: Agent[None, RunOutput] = Agent(
             self._model,
             output_type=[*form, DeferredToolRequests],
             instructions=drop_surrogates(request.system) or None,
             tools=self._toolset.library_tools(),
-            retries={"tools": 2, "output": 1},
+            retries={"tools": 2, "output": 2 if request.find_result_fault else 1},
             model_settings=settings,
         )
+        agent.output_validator(self._check_result)
+        return agent
+
+    async def _check_result(self, output: RunOutput) -> RunOutput:
+        """Send a result back once whose fault can be seen: it is cheaper than another attempt."""
+        find, self._find_fault = self._find_fault, None
+        if find is not None and isinstance(output, BaseModel) and (fault := await find(output)):
+            raise ModelRetry(fault)
+        return output
 
     def _events_of(self, event: object) -> list[AgentEvent]:
         """Unknown events are ignored."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from bot.engine.llm import stored_messages
@@ -20,14 +21,15 @@ _MAX_PERIOD = 500
 _LOOK_EVERY = 500
 _ANCHOR = 40
 MAX_REPEATS = 2
-"""Calls in a row with the same arguments and the same result that are made."""
+"""How often the same calls with the same arguments and results are made one after the other."""
+_MAX_CIRCLE = 4
 REFUSAL = (
-    f"{ERROR_PREFIX}not made: this very call has brought the same result {MAX_REPEATS} times in a"
-    " row and would bring it again. Do something else, or end with what you have."
+    f"{ERROR_PREFIX}not made: this very call has brought the same result {MAX_REPEATS} times and"
+    " would bring it again. Do something else, or end with what you have."
 )
 REFUSAL_OF_SUCCESS = (
-    f"Not made again: this very call has succeeded {MAX_REPEATS} times in a row. Its work is done:"
-    " report that, or do what is still missing."
+    f"Not made again: this very call has succeeded {MAX_REPEATS} times. Its work is done: report"
+    " that, or do what is still missing."
 )
 """Small models take a refusal for a failure of their task."""
 _T = TypeVar("_T")
@@ -62,50 +64,73 @@ class RepeatedTextGuard:
         return before >= 0 and period <= _MAX_PERIOD and window[period:] == window[:-period]
 
 
+@dataclass(frozen=True, slots=True)
+class RepeatableCall:
+    """`fingerprint` is a hash of `tool` and arguments."""
+
+    tool: str
+    fingerprint: str
+
+
 class RepeatedCallGuard:
-    """Counts identical calls in a row: same tool, same arguments, same result.
+    """Finds calls that go round in a circle: one to four calls, twice over with the same arguments
+    and the same results, and the first of them again. `waiting_tools` may look at something that
+    changes by itself: only repeated alone do they count.
 
     `history` ends in the turn that the run continues, so that its calls count too."""
 
-    def __init__(self, history: Sequence[Any] = ()) -> None:
-        self._last: tuple[str, str] | None = None
-        self._count = 0
-        self._is_told = False
-        for fingerprint, result in _turn_results(history):
+    def __init__(
+        self, history: Sequence[Any] = (), waiting_tools: frozenset[str] = frozenset()
+    ) -> None:
+        self._waiting_tools = waiting_tools
+        self._made: list[tuple[RepeatableCall, str]] = []
+        self._circle: dict[RepeatableCall, str] = {}
+        for call, result in _turn_results(history):
             if result in {REFUSAL, REFUSAL_OF_SUCCESS}:
-                self._is_told = True
+                self._circle = self._find_circle(call)
             else:
-                self.record(fingerprint, result)
+                self.record(call, result)
 
-    def refuse(self, fingerprint: str) -> str:
+    @property
+    def refused_tools(self) -> frozenset[str]:
+        """The tools of the circle that the model was told of, until it makes another call."""
+        return frozenset(call.tool for call in self._circle)
+
+    def refuse(self, call: RepeatableCall) -> str:
         """Return the refusal of a call that must not be made; empty for others. Raises
         RepeatedCalls once the model was told."""
-        is_same = self._last is not None and self._last[0] == fingerprint
-        if not is_same or self._count < MAX_REPEATS:
-            return ""
-        if self._is_told:
+        if call in self._circle:
             raise RepeatedCalls("the same call again, after the model was told")
-        self._is_told = True
-        failed = self._last is not None and self._last[1].startswith(ERROR_PREFIX)
+        self._circle = self._find_circle(call)
+        if not self._circle:
+            return ""
+        failed = any(each.startswith(ERROR_PREFIX) for each in self._circle.values())
         return REFUSAL if failed else REFUSAL_OF_SUCCESS
 
-    def record(self, fingerprint: str, result: str) -> None:
-        made = (fingerprint, result)
-        if made == self._last:
-            self._count += 1
-        else:
-            self._last, self._count, self._is_told = made, 1, False
+    def record(self, call: RepeatableCall, result: str) -> None:
+        self._made = [*self._made[1 - MAX_REPEATS * _MAX_CIRCLE :], (call, result)]
+        self._circle = {}
+
+    def _find_circle(self, call: RepeatableCall) -> dict[RepeatableCall, str]:
+        """The calls and results of the circle that this call would begin again."""
+        for size in range(1, _MAX_CIRCLE + 1):
+            last = self._made[-size * MAX_REPEATS :]
+            circle = dict(last[:size])
+            if last[0:1] and last[0][0] == call and last == last[:size] * MAX_REPEATS:
+                waits = any(each.tool in self._waiting_tools for each in circle)
+                return {} if waits and size > 1 else circle
+        return {}
 
 
-def _turn_results(history: Sequence[Any]) -> Iterator[tuple[str, str]]:
-    """Yield fingerprints and results of the calls since the last prompt."""
+def _turn_results(history: Sequence[Any]) -> Iterator[tuple[RepeatableCall, str]]:
+    """Yield the calls since the last prompt and their results."""
     rows = [row for row in history if stored_messages.is_message(row)]
     first = max((at + 1 for at, row in enumerate(rows) if _is_prompt(row)), default=0)
-    calls: dict[str, str] = {}
+    calls: dict[str, RepeatableCall] = {}
     for row in rows[first:]:
         ids = [call for call, _ in stored_messages.requested_calls(row)]
         for id_, (name, arguments) in zip(ids, stored_messages.call_arguments(row), strict=True):
-            calls[id_] = call_fingerprint(name, arguments)
+            calls[id_] = RepeatableCall(name, call_fingerprint(name, arguments))
         for part in row["parts"]:
             id_, text = stored_messages.answered_call_id(part), stored_messages.result_text(part)
             if id_ in calls and text is not None:

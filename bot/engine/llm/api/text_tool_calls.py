@@ -79,8 +79,6 @@ _UNSUPPORTED_KEYWORDS = frozenset(
 
 
 _REMINDER = "\n\nIf the work is done now, call {form}; else make the next call."
-_MAX_HELD = 3
-"""Replies of a run in which a call is demanded: then the model may report that it can't."""
 
 _REFUSED = frozenset({400, 422})
 """Statuses with which services refuse a request whose answer is to follow a schema."""
@@ -273,23 +271,36 @@ class _ReadStream(_GuardedStream):
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolChoice:
+    """Names of tools: one of the `needed` has to be called next, if there are any; none of the
+    `refused` may be."""
+
+    needed: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
+
+    def apply(self, tools: Sequence[ToolDefinition]) -> Sequence[ToolDefinition]:
+        """Return the tools that may be called; all of them if none would be left."""
+        free = [tool for tool in tools if tool.name not in self.refused]
+        return [tool for tool in free if tool.name in self.needed] or free or tools
+
+
 class TextToolCallModel(WrapperModel):
     """Asks for calls as JSON text and presents them as regular tool calls.
 
     Text is not streamed if the request has tools. A service that refuses the schema is asked
-    without it. While the work `is_undone`, given the number of calls made, the schema has calls
-    only: small models report what they were to do instead of doing it."""
+    without it. The schema alone says what may be called by `choose_tools`: with other words in the
+    prompt, no cache would hold."""
 
     def __init__(
         self,
         wrapped: Model,
         reader: TextReader,
-        is_undone: Callable[[int], Awaitable[bool]] | None = None,
+        choose_tools: Callable[[], Awaitable[ToolChoice]],
     ) -> None:
         super().__init__(wrapped)
         self._reader = reader
-        self._is_undone = is_undone
-        self._calls = self._held = 0
+        self._choose_tools = choose_tools
 
     @asynccontextmanager
     async def request_stream(
@@ -308,7 +319,7 @@ class TextToolCallModel(WrapperModel):
                 yield _GuardedStream(stream)
             return
         asked = _as_text_messages(messages, given.output_tools), model_settings
-        allowed = given.function_tools if await self._must_call(given) else tools
+        allowed = (await self._choose_tools()).apply(tools)
         try:
             bound = _request_parameters(tools, given, allowed)
             response = await self._response(*asked, bound, run_context)
@@ -320,17 +331,7 @@ class TextToolCallModel(WrapperModel):
         if response.tool_calls:
             await self._reader.note(ToolForm.CALLED)
         parsed = self._parse_call(response, given, messages)
-        names = {tool.name for tool in given.function_tools}
-        self._calls += sum(call.tool_name in names for call in parsed.tool_calls)
         yield CompletedStreamedResponse(parsed, model_request_parameters=given, replay_events=True)
-
-    async def _must_call(self, given: ModelRequestParameters) -> bool:
-        """Only the schema says so: with other words in the prompt, no cache would hold."""
-        if self._is_undone is None or not given.function_tools or self._held == _MAX_HELD:
-            return False
-        is_undone = await self._is_undone(self._calls)
-        self._held += is_undone
-        return is_undone
 
     async def _response(
         self,

@@ -15,6 +15,7 @@ from bot.engine.llm.api.backend import ApiBackend
 from bot.engine.llm.api.repetition import (
     REFUSAL,
     REFUSAL_OF_SUCCESS,
+    RepeatableCall,
     RepeatedCallGuard,
     RepeatedCalls,
 )
@@ -186,13 +187,40 @@ async def _open_gate(model: str, input_tokens: int, spent: Any) -> int:
 def test_a_history_that_cannot_be_read_counts_nothing() -> None:
     guard = RepeatedCallGuard([{"kind": "response", "parts": [3]}, "x", {"cli": {}}])
 
-    assert guard.refuse("a") == ""
+    assert guard.refuse(RepeatableCall("read", "a")) == ""
 
 
 def test_a_refusal_says_whether_the_repeated_call_has_failed() -> None:
     guard = RepeatedCallGuard()
     for result, refusal in (("Wrote a.md.", REFUSAL_OF_SUCCESS), ("Error: no file", REFUSAL)):
+        call = RepeatableCall("write", result)
         for _ in range(2):
-            assert guard.refuse(result) == ""
-            guard.record(result, result)
-        assert guard.refuse(result) == refusal
+            assert guard.refuse(call) == ""
+            guard.record(call, result)
+        assert guard.refuse(call) == refusal
+
+
+def test_calls_that_go_round_in_a_circle_are_refused_like_one() -> None:
+    guard = RepeatedCallGuard()
+    look, write = RepeatableCall("read", "a"), RepeatableCall("write", "b")
+    for call, result in ((look, "text"), (write, "Wrote b.")) * 2:
+        assert guard.refuse(call) == ""
+        guard.record(call, result)
+
+    assert guard.refuse(look) == REFUSAL_OF_SUCCESS
+    assert guard.refused_tools == {"read", "write"}
+    with pytest.raises(RepeatedCalls):
+        guard.refuse(write)
+
+
+def test_a_circle_with_another_result_or_with_something_that_may_change_by_itself_is_none() -> None:
+    guard = RepeatedCallGuard(waiting_tools=frozenset({"exec"}))
+    look, wait = RepeatableCall("read", "a"), RepeatableCall("exec", "sleep")
+    for _ in range(5):
+        for call in (look, wait):
+            assert guard.refuse(call) == ""
+            guard.record(call, "still building")
+    for round_ in range(5):
+        for call in (look, RepeatableCall("edit", "c")):
+            assert guard.refuse(call) == ""
+            guard.record(call, f"{round_}")

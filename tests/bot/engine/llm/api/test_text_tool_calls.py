@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from bot.engine.llm.answer_schemas import PlanAnswer, StepAnswer
 from bot.engine.llm.api.access import ApiAccess, ApiProvider, ToolForm
 from bot.engine.llm.api.backend import ApiBackend
-from bot.engine.llm.backend import InvalidAnswer, TextDelta, ToolFinished
+from bot.engine.llm.backend import InvalidAnswer, NeededCall, TextDelta, ToolFinished
 from bot.engine.llm.tool_calls import CallDecision, CallKind, CallVerdict, ToolCall
 from tests.bot.engine.llm.builders import build_request, collect_run, joined_text, recording_tool
 from tests.emulators.models.emulator import ModelEmulator
@@ -97,29 +98,99 @@ async def test_the_tools_are_told_in_words_and_the_answer_is_held_to_them(
 async def test_work_that_is_plainly_undone_cannot_be_reported_at_first(
     models: ModelEmulator, small: ApiBackend
 ) -> None:
-    asked: list[int] = []
+    asked: list[Sequence[CallKind]] = []
 
-    async def is_undone(calls: int) -> bool:
-        asked.append(calls)
-        return True
+    async def find_needed_call(calls: Sequence[CallKind]) -> NeededCall:
+        asked.append(tuple(calls))
+        return NeededCall.ANY
 
     calls = [written_reply("write", path=f"{n}.md", content="x") for n in range(4)]
     models.replies(*calls, written_reply("final_result", **STEP))
     tool = recording_tool("Wrote it", [])
     request = replace(
-        build_request(ApiProvider.OPENAI, tools=(tool,), result=StepAnswer), is_undone=is_undone
+        build_request(ApiProvider.OPENAI, tools=(tool,), result=StepAnswer),
+        find_needed_call=find_needed_call,
     )
 
     await collect_run(small, request)
 
-    def offered(schema: Any) -> set[str]:
-        return {each["properties"]["tool"]["const"] for each in schema.get("anyOf", [schema])}
-
-    schemas = [offered(each.schema) for each in models.requests]
+    schemas = [_offered(each.schema) for each in models.requests]
     assert schemas == [{"write"}] * 3 + [{"write", "final_result"}] * 2, "it may give up"
-    assert asked == [0, 1, 2]
+    assert [len(calls) for calls in asked] == [0, 1, 2]
     systems = {str(each.body["messages"][0]) for each in models.requests}
     assert len(systems) == 1, "the front stays, for the sake of caches"
+
+
+def _offered(schema: Any) -> set[str]:
+    return {each["properties"]["tool"]["const"] for each in schema.get("anyOf", [schema])}
+
+
+async def test_after_a_look_only_what_the_work_needs_can_be_called(
+    models: ModelEmulator, small: ApiBackend
+) -> None:
+    async def find_needed_call(calls: Sequence[CallKind]) -> NeededCall | None:
+        if CallKind.EXECUTE in calls:
+            return None
+        return NeededCall.EXECUTING if calls else NeededCall.ANY
+
+    models.replies(
+        written_reply("read", path="a.md"),
+        written_reply("exec", command="wc -l a.md"),
+        written_reply("final_result", **STEP),
+    )
+    look, run = recording_tool("37 lines", []), recording_tool("37", [])
+    tools = (
+        replace(look, name="read", kind=CallKind.READ),
+        replace(run, name="exec", kind=CallKind.EXECUTE),
+    )
+    request = replace(
+        build_request(ApiProvider.OPENAI, tools=tools, result=StepAnswer),
+        find_needed_call=find_needed_call,
+    )
+
+    await collect_run(small, request)
+
+    offered = [_offered(each.schema) for each in models.requests]
+    assert offered == [{"read", "exec"}, {"exec"}, {"read", "exec", "final_result"}]
+
+
+async def test_a_tool_that_only_brings_the_same_fault_is_withheld(
+    models: ModelEmulator, small: ApiBackend
+) -> None:
+    """A 1.5B model wrote one line over a file four times, although it could edit it."""
+    same = written_reply("write", **FILE)
+    models.replies(same, same, same, written_reply("final_result", **STEP))
+    write = replace(recording_tool("Error: not written", []), kind=CallKind.EDIT)
+    edit = replace(recording_tool("Edited", []), name="edit", kind=CallKind.EDIT)
+
+    await collect_run(
+        small, build_request(ApiProvider.OPENAI, tools=(write, edit), result=StepAnswer)
+    )
+
+    offered = [_offered(each.schema) for each in models.requests]
+    assert offered == [{"write", "edit", "final_result"}] * 3 + [{"edit", "final_result"}]
+
+
+async def test_a_result_with_a_fault_is_sent_back_once(
+    models: ModelEmulator, small: ApiBackend
+) -> None:
+    judged: list[BaseModel] = []
+
+    async def find_result_fault(result: BaseModel) -> str:
+        judged.append(result)
+        return "Not accepted yet: your summary tells no number."
+
+    models.replies(written_reply("final_result", **STEP), written_reply("final_result", **STEP))
+    request = replace(
+        build_request(ApiProvider.OPENAI, tools=(recording_tool("", []),), result=StepAnswer),
+        find_result_fault=find_result_fault,
+    )
+
+    _, result = await collect_run(small, request)
+
+    assert result.value is not None, "whoever asked judges it then"
+    assert len(judged) == 1
+    assert "your summary tells no number" in models.requests[1].last_text
 
 
 async def test_what_an_edit_has_reported_is_not_written_into_a_file(
