@@ -77,6 +77,28 @@ async def test_a_file_that_is_only_claimed_is_no_success(world: ModelWorld) -> N
     assert all("You have not called a tool in this step" in asked.last_text for asked in told)
 
 
+async def test_a_report_without_the_number_that_was_asked_for_is_sent_back(
+    world: ModelWorld,
+) -> None:
+    boss, chat = world.new_owner()
+    cue, plan = "weak-larks", ScriptedReply(text="1. Count the larks")
+    silent, told = (
+        ScriptedReply(text=report("I counted.")),
+        ScriptedReply(text=report("There are 7.")),
+    )
+    world.script.script(cue, "plan", plan)
+    world.script.script(cue, "step", silent, told)
+    world.script.script(cue, "talk", plan, silent, told)
+    await boss.says(chat, f"/run {cue}: count the larks and report the number of larks")
+
+    ending = await wait_for_message(chat, "Task finished")
+
+    assert "There are 7." in ending.text
+    back = [each for each in world.script.requests_for(cue) if "tells no number" in each.last_text]
+    assert len(back) == 1
+    assert "Your last attempt at this step failed" not in back[0].last_text
+
+
 async def test_who_gave_up_without_a_call_is_not_told_its_own_words_again(
     world: ModelWorld,
 ) -> None:

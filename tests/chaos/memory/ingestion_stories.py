@@ -18,6 +18,8 @@ _CHESS = "The Boss plays chess"
 _SAUNA = "The Boss likes the sauna"
 _OPERA = "The Boss likes the opera"
 _VIM = "The Boss edits everything in vim"
+_LIVES_IN_ULM = "From now on I live in Ulm"
+_PUT_ASIDE = "SELECT 1 FROM inbox WHERE state = 'failed' AND json_extract(incoming, '$.text') = ?"
 _ULM, _BONN = "The Boss lives in Ulm", "The Boss lives in Bonn"
 _POND, _SHED = "The garden has a pond", "The garden has a shed"
 _BOTH = "The garden has a pond and a shed"
@@ -80,7 +82,7 @@ async def _notes(boss: ScriptedUser) -> None:
     await says("From now on we go to the opera together")
     await says("From now on: the opera again, please")
     await boss.send_command(f"/candidates keep {await boss.wait_for_row(_CANDIDATE, _OPERA)}")
-    await says("From now on I live in Ulm")
+    await says(_LIVES_IN_ULM)
     await says("From now on I live in Bonn")
     await says("From now on the garden has its pond")
     await says("From now on the garden has its shed too")
@@ -99,12 +101,15 @@ async def _notes(boss: ScriptedUser) -> None:
 
 def _noted(home: Path) -> Iterable[str]:
     yield from refused(home)
+    # Put aside after its turn was kept, the first home is told once more, after the second.
+    again = rows(home, _PUT_ASIDE, _LIVES_IN_ULM)
+    current, past = (_ULM, _BONN) if again else (_BONN, _ULM)
     wanted = {
         (_TEA, "longterm", "active"): 1,
         (_CHESS, "longterm", "active"): 1,
         (_OPERA, "longterm", "active"): 1,
-        (_BONN, "profile", "active"): 1,
-        (_ULM, "profile", "superseded"): 1,
+        (current, "profile", "active"): 1,
+        (past, "profile", "superseded"): 1,
         (_BOTH, "fact", "active"): 1,
         (_VIM, "longterm", "active"): 1,
     }
