@@ -19,8 +19,6 @@ from bot.engine.llm.backend import (
     BackendDenied,
     BackendUnavailable,
     BudgetExceeded,
-    FindNeededCall,
-    FindResultFault,
     ImageInput,
     McpServer,
     PartialTurn,
@@ -35,7 +33,13 @@ from bot.engine.llm.backend import (
 )
 from bot.engine.llm.backend_registry import is_about_account
 from bot.engine.llm.stored_messages import MessageRow
-from bot.engine.llm.tool_calls import AgentTool, CallAuthorizer, CallDecision, find_argument_error
+from bot.engine.llm.tool_calls import (
+    AgentTool,
+    CallAuthorizer,
+    CallDecision,
+    WorkChecks,
+    find_argument_error,
+)
 from bot.engine.mcp.client.server_config import ConnectedServers
 from bot.engine.permissions.requests import SuspendedCalls
 from bot.engine.tracing.span_recorder import ModelCallStart
@@ -185,8 +189,7 @@ class ModelRequest:
     parent_span: str = ""
     turn_key: str = ""
     steering: SteeringQueue | None = None
-    find_needed_call: FindNeededCall | None = None
-    find_result_fault: FindResultFault | None = None
+    checks: WorkChecks | None = None
 
     @property
     def kept_for(self) -> str:
@@ -262,8 +265,7 @@ class ModelCallInProgress:
             permit=ask.permit,
             answers=ask.call_answers,
             steering=ask.steering,
-            find_needed_call=ask.find_needed_call,
-            find_result_fault=ask.find_result_fault,
+            checks=ask.checks,
             servers=connected.servers,
             kept_for=ask.kept_for,
             persona=self.session.persona,

@@ -10,13 +10,13 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from decimal import Decimal
-from enum import Enum, StrEnum
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
 from pydantic import BaseModel
 
-from bot.engine.llm.tool_calls import AgentTool, CallAuthorizer, CallDecision, CallKind, ToolCall
+from bot.engine.llm.tool_calls import AgentTool, CallAuthorizer, CallDecision, ToolCall, WorkChecks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,17 +80,6 @@ class RunNotice:
     facts: Mapping[str, str] = field(default_factory=dict)
     passing: bool = False
 
-
-class NeededCall(Enum):
-    """Which calls a run cannot do without now."""
-
-    ANY = "any"
-    CHANGING = "changing"
-    EXECUTING = "executing"
-
-
-FindNeededCall: TypeAlias = Callable[[Sequence[CallKind]], Awaitable[NeededCall | None]]
-FindResultFault: TypeAlias = Callable[[BaseModel], Awaitable[str]]
 
 AgentEvent: TypeAlias = (
     TextDelta | ThoughtDelta | PlanUpdated | ToolStarted | ToolUpdated | ToolFinished | RunNotice
@@ -226,9 +215,7 @@ class RunRequest:
     been made. It is the text that the turn has brought so far.
 
     `steering` brings what people say during a run; model APIs read it with each result of a tool.
-    `find_needed_call` gets the kinds of the calls made so far, and returns what is plainly called
-    for next: models that write their calls are held to it. `find_result_fault` tells the model why
-    its result cannot be accepted yet; empty if it can.
+    Only model APIs use `checks`.
 
     For coding CLIs: `persona` selects the home, `external_id` is the session to resume, and
     `on_external` must be awaited with a new session's ID before the first paid call. `servers` are
@@ -259,8 +246,7 @@ class RunRequest:
     on_reply: Callable[[PartialTurn], Awaitable[None]] | None = None
     resumed_text: str | None = None
     steering: SteeringQueue | None = None
-    find_needed_call: FindNeededCall | None = None
-    find_result_fault: FindResultFault | None = None
+    checks: WorkChecks | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

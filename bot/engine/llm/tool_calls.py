@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Any, Protocol
+
+from pydantic import BaseModel
 
 
 class CallKind(StrEnum):
@@ -28,6 +30,26 @@ class CallKind(StrEnum):
 
 READ_ONLY_KINDS = {CallKind.READ, CallKind.SEARCH, CallKind.FETCH, CallKind.THINK, CallKind.ASK}
 """Calls of these kinds change nothing and may run at the same time; all others run in order."""
+
+
+class NeededCall(Enum):
+    """Which calls a run cannot do without now."""
+
+    ANY = "any"
+    CHANGING = "changing"
+    EXECUTING = "executing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkChecks:
+    """Looks at the work from outside while it is done.
+
+    `find_needed_call` gets the kinds of the calls made so far, and returns what is plainly called
+    for next: models that write their calls are held to it. `find_result_fault` tells the model why
+    its result cannot be accepted yet; empty if it can."""
+
+    find_needed_call: Callable[[Sequence[CallKind]], Awaitable[NeededCall | None]] | None
+    find_result_fault: Callable[[BaseModel], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

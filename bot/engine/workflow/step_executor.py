@@ -27,15 +27,13 @@ from bot.engine.agent.worker_context import (
 from bot.engine.llm.answer_schemas import StepAnswer
 from bot.engine.llm.backend import (
     BackendError,
-    FindNeededCall,
-    NeededCall,
     RunLimitReached,
     RunLimits,
     RunPurpose,
     SelectedBackend,
 )
 from bot.engine.llm.file_syntax import SyntaxScanner, describe_faults, find_named_paths
-from bot.engine.llm.tool_calls import READ_ONLY_KINDS, CallKind
+from bot.engine.llm.tool_calls import READ_ONLY_KINDS, CallKind, NeededCall, WorkChecks
 from bot.engine.llm.workspace_files import find_file
 from bot.engine.permissions.requests import ApprovalRequester
 from bot.engine.tracing.span_ids import node_span_id
@@ -258,11 +256,13 @@ class StepExecutor:
             parent_span=node_span_id(step.task.id, step.node.id, step.run.attempt),
             turn_key=step_turn_key(step.task.id, step.node),
             steering=steering,
-            find_needed_call=self._needed_call_check(
-                step, worker, context, workspace, must_call=bool(no_call)
-            ),
-            find_result_fault=partial(
-                self._describe_result_faults, step, worker, context, workspace
+            checks=WorkChecks(
+                find_needed_call=self._needed_call_check(
+                    step, worker, context, workspace, must_call=bool(no_call)
+                ),
+                find_result_fault=partial(
+                    self._describe_result_faults, step, worker, context, workspace
+                ),
             ),
         )
         if not step.is_resumed:
@@ -377,7 +377,7 @@ class StepExecutor:
         workspace: Path,
         *,
         must_call: bool,
-    ) -> FindNeededCall | None:
+    ) -> Callable[[Sequence[CallKind]], Awaitable[NeededCall | None]] | None:
         """Tells from outside which call the step plainly needs: any, as it names a file or a
         command; one that runs something, as its command has not been run; one that changes, as
         files that are to be written are as they were."""

@@ -13,8 +13,15 @@ from pydantic import BaseModel
 from bot.engine.llm.answer_schemas import PlanAnswer, StepAnswer
 from bot.engine.llm.api.access import ApiAccess, ApiProvider, ToolForm
 from bot.engine.llm.api.backend import ApiBackend
-from bot.engine.llm.backend import InvalidAnswer, NeededCall, TextDelta, ToolFinished
-from bot.engine.llm.tool_calls import CallDecision, CallKind, CallVerdict, ToolCall
+from bot.engine.llm.backend import InvalidAnswer, TextDelta, ToolFinished
+from bot.engine.llm.tool_calls import (
+    CallDecision,
+    CallKind,
+    CallVerdict,
+    NeededCall,
+    ToolCall,
+    WorkChecks,
+)
 from tests.bot.engine.llm.builders import build_request, collect_run, joined_text, recording_tool
 from tests.emulators.models.emulator import ModelEmulator
 from tests.emulators.models.script import ScriptedCall, ScriptedReply
@@ -34,6 +41,10 @@ async def small(models: ModelEmulator) -> AsyncIterator[ApiBackend]:
     backend = ApiBackend(access, ())
     yield backend
     await backend.aclose()
+
+
+async def accept(result: BaseModel) -> str:
+    return ""
 
 
 def written_reply(tool: str, **arguments: Any) -> ScriptedReply:
@@ -109,7 +120,7 @@ async def test_work_that_is_plainly_undone_cannot_be_reported_at_first(
     tool = recording_tool("Wrote it", [])
     request = replace(
         build_request(ApiProvider.OPENAI, tools=(tool,), result=StepAnswer),
-        find_needed_call=find_needed_call,
+        checks=WorkChecks(find_needed_call=find_needed_call, find_result_fault=accept),
     )
 
     await collect_run(small, request)
@@ -145,7 +156,7 @@ async def test_after_a_look_only_what_the_work_needs_can_be_called(
     )
     request = replace(
         build_request(ApiProvider.OPENAI, tools=tools, result=StepAnswer),
-        find_needed_call=find_needed_call,
+        checks=WorkChecks(find_needed_call=find_needed_call, find_result_fault=accept),
     )
 
     await collect_run(small, request)
@@ -183,7 +194,7 @@ async def test_a_result_with_a_fault_is_sent_back_once(
     models.replies(written_reply("final_result", **STEP), written_reply("final_result", **STEP))
     request = replace(
         build_request(ApiProvider.OPENAI, tools=(recording_tool("", []),), result=StepAnswer),
-        find_result_fault=find_result_fault,
+        checks=WorkChecks(find_needed_call=None, find_result_fault=find_result_fault),
     )
 
     _, result = await collect_run(small, request)
