@@ -256,14 +256,7 @@ class StepExecutor:
             parent_span=node_span_id(step.task.id, step.node.id, step.run.attempt),
             turn_key=step_turn_key(step.task.id, step.node),
             steering=steering,
-            checks=WorkChecks(
-                find_needed_call=self._needed_call_check(
-                    step, worker, context, workspace, must_call=bool(no_call)
-                ),
-                find_result_fault=partial(
-                    self._describe_result_faults, step, worker, context, workspace
-                ),
-            ),
+            checks=self._work_checks(step, worker, context, workspace, must_call=bool(no_call)),
         )
         if not step.is_resumed:
             ask = await self.with_images(ask, worker, step.task.files)
@@ -369,7 +362,7 @@ class StepExecutor:
         )
         return () if has_run else tuple(dict.fromkeys(commands))
 
-    def _needed_call_check(
+    def _work_checks(
         self,
         step: StartedStep,
         worker: AssignedWorker,
@@ -377,15 +370,13 @@ class StepExecutor:
         workspace: Path,
         *,
         must_call: bool,
-    ) -> Callable[[Sequence[CallKind]], Awaitable[NeededCall | None]] | None:
-        """Tells from outside which call the step plainly needs: any, as it names a file or a
-        command; one that runs something, as its command has not been run; one that changes, as
-        files that are to be written are as they were."""
+    ) -> WorkChecks:
+        """A step plainly needs any call if it names a file or a command; one that runs something
+        while its command has not been run; one that changes something while files that are to be
+        written are as they were."""
         # Imported on first use: its many patterns cost the start.
         from bot.engine.agent.requested_files import find_commands, find_files_to_change, names_file
 
-        if step.is_resumed:
-            return None
         text = f"{step.node.title}\n{step.node.detail}"
         must_call = must_call or names_file(text) or bool(find_commands(text))
         names = _files_asked_for(step, find_files_to_change)
@@ -402,7 +393,15 @@ class StepExecutor:
                 return NeededCall.EXECUTING
             return None
 
-        return find_needed_call if must_call or names else None
+        return WorkChecks(
+            # What a resumed step has called before is not counted here.
+            find_needed_call=None
+            if step.is_resumed or not (must_call or names)
+            else find_needed_call,
+            find_result_fault=partial(
+                self._describe_result_faults, step, worker, context, workspace
+            ),
+        )
 
     async def _no_call_note(
         self, step: StartedStep, worker: AssignedWorker, context: WorkerContext
