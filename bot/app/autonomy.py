@@ -1,4 +1,4 @@
-"""Builds the self-check and drive."""
+"""Builds the self-check, drive and the reports on past work."""
 
 from __future__ import annotations
 
@@ -11,40 +11,53 @@ from functools import partial
 from importlib.metadata import version
 
 from bot.app.engine import Engine
-from bot.app.parts import AutonomyServices
+from bot.app.parts import AutonomyServices, ScheduleServices
 from bot.app.repositories import RepositorySet
+from bot.config.settings import Settings
 from bot.engine.autonomy.check import SelfCheck
-from bot.engine.autonomy.checks.backups import BackupHealthCheck
-from bot.engine.autonomy.checks.channels import ChannelHealthCheck
-from bot.engine.autonomy.checks.clocks import ClockHealthCheck
-from bot.engine.autonomy.checks.disk import DiskHealthCheck
-from bot.engine.autonomy.checks.memory import MemoryHealthCheck
-from bot.engine.autonomy.checks.messages import MessageHealthCheck
-from bot.engine.autonomy.checks.models import ModelHealthCheck
-from bot.engine.autonomy.checks.money import MoneyHealthCheck
-from bot.engine.autonomy.checks.sandbox import SandboxHealthCheck
-from bot.engine.autonomy.checks.settings import FaultReader, SettingsHealthCheck
-from bot.engine.autonomy.checks.store import StoreHealthCheck
+from bot.engine.autonomy.checks.delivery import ChannelHealthCheck, MessageHealthCheck
+from bot.engine.autonomy.checks.installation import (
+    ClockHealthCheck,
+    FaultReader,
+    SettingsHealthCheck,
+    VersionHealthCheck,
+)
+from bot.engine.autonomy.checks.storage import (
+    BackupHealthCheck,
+    DiskHealthCheck,
+    MemoryHealthCheck,
+    StoreHealthCheck,
+)
 from bot.engine.autonomy.checks.tasks import TaskHealthCheck
-from bot.engine.autonomy.checks.version import VersionHealthCheck
+from bot.engine.autonomy.checks.workers import (
+    ModelHealthCheck,
+    MoneyHealthCheck,
+    SandboxHealthCheck,
+)
 from bot.engine.autonomy.drive import DriveBudget, DriveService, ProblemDiagnosis
+from bot.engine.autonomy.reports.report_builder import ReportBuilder
+from bot.engine.autonomy.reports.service import REPORT_SERVICE, ReportService
 from bot.engine.autonomy.self_check import SELF_CHECK, SelfCheckService
 from bot.engine.llm.acp.agent_config import AcpAgentsFile
 from bot.engine.llm.backend import OFFLINE_NAME
 from bot.engine.memory.promotion import QualityMetrics
+from bot.engine.tasks.access import TaskAccess
 from bot.engine.tasks.dispatch import requeue_interrupted
 from bot.engine.tasks.system_status import measure_disk_use
 from bot.engine.upkeep import RetentionService, get_backup_state
 from bot.engine.workflow.presentation.drawing import prune_pictures
 from bot.engine.workspaces.task_workspaces import TaskArtifacts
 from bot.transports.alerts import ChannelAlerts
+from bot.transports.ports import Clock
 from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER
+from cards.courier import Courier
 from storage.migrate import HEAD_REVISION, sqlite_path
 from storage.records.autonomy import GoalName
 from storage.records.people import Channel, Chat, ChatId, Language, PersonRole
 from storage.records.system import BackendReport
 from storage.records.tasks import Task
 from storage.records.usage import BudgetScope, CostPeriod, CostQuery, CostReport
+from storage.reports import ReportRepo
 from storage.retention import RetentionRepo
 from storage.self_checks import HealthFigures, SelfCheckRepo
 from storage.store_identity import MARKER_FILE
@@ -239,3 +252,31 @@ def _uptime() -> float:
     """Seconds, counted while the machine sleeps too where the system can tell."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime(clock)
+
+
+def build_reports(
+    settings: Settings,
+    store: RepositorySet,
+    clock: Clock,
+    *,
+    courier: Courier,
+    schedule: ScheduleServices,
+) -> ReportService:
+    """Also lets schedules run them."""
+    service = schedule.service
+    reports = ReportService(
+        home=settings.home,
+        db=store.db,
+        builder=ReportBuilder(reports=ReportRepo(store.db), zone=settings.zone),
+        schedules=service.schedules,
+        due_times=service.due_times,
+        people=store.people,
+        access=TaskAccess(store.people.get_chat),
+        courier=courier,
+        language_of=store.task_language.resolve,
+        now=clock.now,
+        new_id=store.ids.short_id,
+        on_change=service.on_change,
+    )
+    schedule.parts[REPORT_SERVICE] = reports.run_scheduled
+    return reports

@@ -7,14 +7,13 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property, partial
 
-from bot.app.autonomy import build_autonomy
+from bot.app.autonomy import build_autonomy, build_reports
 from bot.app.doctor import build_doctor
 from bot.app.engine import Engine
 from bot.app.live_settings import LiveSettings, check_usable
 from bot.app.memory import build_memory_port
 from bot.app.memory_retrieval import build_local_retriever, build_mcp_memory
 from bot.app.parts import AutonomyServices
-from bot.app.reports import build_reports
 from bot.app.repositories import RepositorySet, build_repositories
 from bot.app.schedule import build_project_folders
 from bot.app.status import StatusSources, build_system_status

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from bot.engine.autonomy.checks.backups import BackupHealthCheck
+from bot.engine.autonomy.checks.storage import BackupHealthCheck
 from bot.engine.upkeep import get_backup_state
 from storage.backup_archive import BackupSource, create_backup
 from storage.records.system import BackupState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from bot.engine.autonomy.checks.channels import ChannelHealthCheck
+from bot.engine.autonomy.checks.delivery import ChannelHealthCheck
 from bot.transports.alerts import ChannelAlerts
 from storage.records.people import Channel
 from tests.bot.engine.autonomy.checks.health_world import NOW

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
-from bot.engine.autonomy.checks.clocks import ClockHealthCheck
+from bot.engine.autonomy.checks.installation import ClockHealthCheck
 from tests.bot.engine.autonomy.checks.health_world import (
     NOW,
     HealthWorld,

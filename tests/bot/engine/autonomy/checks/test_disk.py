@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
-from bot.engine.autonomy.checks.disk import DiskHealthCheck
+from bot.engine.autonomy.checks.storage import DiskHealthCheck
 from storage.records.system import DiskUse
 from tests.bot.engine.autonomy.checks.health_world import HealthWorld, found_by, health_world
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bot.engine.autonomy.checks.memory import MemoryHealthCheck
+from bot.engine.autonomy.checks.storage import MemoryHealthCheck
 from bot.engine.memory.promotion import QualityCounts, QualityMetrics
 from tests.bot.engine.autonomy.checks.health_world import NOW, found_by, health_world
 

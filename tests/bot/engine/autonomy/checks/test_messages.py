@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
-from bot.engine.autonomy.checks.messages import MessageHealthCheck
+from bot.engine.autonomy.checks.delivery import MessageHealthCheck
 from storage.restore import RESTORED_ERROR
 from tests.bot.engine.autonomy.checks.health_world import (
     NOW,

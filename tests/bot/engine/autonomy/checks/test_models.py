@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.engine.autonomy.checks.models import ModelHealthCheck
+from bot.engine.autonomy.checks.workers import ModelHealthCheck
 from storage.records.system import BackendHealth, BackendReport
 from tests.bot.engine.autonomy.checks.health_world import found_by
 

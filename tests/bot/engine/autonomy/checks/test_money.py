@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.engine.autonomy.checks.money import MoneyHealthCheck
+from bot.engine.autonomy.checks.workers import MoneyHealthCheck
 from storage.records.tasks import UsageTotals
 from storage.records.usage import BudgetScope, CapUsage, CostQuery, CostReport, SpendingCap
 from tests.bot.engine.autonomy.checks.health_world import found_by

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bot.engine.autonomy.checks.sandbox import SandboxHealthCheck
+from bot.engine.autonomy.checks.workers import SandboxHealthCheck
 from bot.engine.sandbox.backends import SupervisedSandbox
 from bot.engine.sandbox.spec import FilesystemView, ProcessLimits, SandboxKind
 from tests.bot.engine.autonomy.checks.health_world import found_by

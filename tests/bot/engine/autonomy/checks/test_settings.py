@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bot.engine.autonomy.checks.settings import SettingsHealthCheck
+from bot.engine.autonomy.checks.installation import SettingsHealthCheck
 from bot.engine.workers.mcp_config import McpConfigFile
 from bot.engine.workers.personas import PERSONAS_FOLDER, PersonaLibrary
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bot.engine.autonomy.checks.store import StoreHealthCheck
+from bot.engine.autonomy.checks.storage import StoreHealthCheck
 from storage.store_check import CheckFinding, check_quickly
 from tests.bot.engine.autonomy.checks.health_world import HealthWorld, found_by, health_world
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bot.engine.autonomy.checks.version import VersionHealthCheck
+from bot.engine.autonomy.checks.installation import VersionHealthCheck
 from storage.migrate import HEAD_REVISION
 from tests.bot.engine.autonomy.checks.health_world import found_by, health_world
 
