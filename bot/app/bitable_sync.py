@@ -52,6 +52,7 @@ def build_sync(core: Container, intake: MessageIntake, tables: TableService) -> 
         memory_state=partial(_memory_state, repo),
         notify=store.owner_cards(core.courier).notify,
         clock=core.clock,
+        poll_seconds=core.settings.bitable_poll_seconds,
     )
 
 

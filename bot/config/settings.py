@@ -375,6 +375,7 @@ class Settings(BaseSettings):
     feishu_domain: Url = Field(default="https://open.feishu.cn", alias="FEISHU_DOMAIN")
     lark_domain: Url = Field(default="https://open.larksuite.com", alias="LARK_DOMAIN")
     feishu_monthly_quota: int = Field(default=10_000, ge=0, alias="FEISHU_MONTHLY_QUOTA")
+    bitable_poll_seconds: float = Field(default=600, ge=10, alias="SHIFTBOSS_BITABLE_POLL_SECONDS")
     anthropic_api_key: SecretStr = Field(default=SecretStr(""), alias="ANTHROPIC_API_KEY")
     anthropic_base_url: Url = Field(default="", alias="ANTHROPIC_BASE_URL")
     openai_api_key: SecretStr = Field(default=SecretStr(""), alias="OPENAI_API_KEY")

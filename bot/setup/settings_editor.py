@@ -60,6 +60,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "channels": (
         *("owners", "telegram_bot_token", "telegram_base_url", "feishu_app_id"),
         *("feishu_app_secret", "feishu_domain", "lark_domain", "feishu_monthly_quota"),
+        "bitable_poll_seconds",
     ),
     "web": ("web_host", "web_port", "web_token", "web_url"),
     "data": (

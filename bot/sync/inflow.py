@@ -65,15 +65,13 @@ class _RefusedOrders:
 
 @dataclass(kw_only=True, eq=False)
 class _RecordBatch:
-    """Records of one table that are taken in together; `pushes` collects what follows for the
-    table."""
+    """Records of one table that are taken in together."""
 
     session: SyncSession
     role: TableRole
     editors: Mapping[RecordId, str]
     since: int
     announced: Collection[RecordId] = ()
-    pushes: dict[RecordId, tuple[SyncedRow, Cells]] = field(default_factory=dict)
 
     @property
     def codec(self) -> TableCodec:
@@ -125,7 +123,6 @@ class RecordInflow:
                 await self._take_edit(batch, record, row)
             elif row.state is SyncedRowState.ORDERED:
                 self._await_orders(batch, record)
-        await session.push(role, batch.pushes)
 
     async def take_missing(self, session: SyncSession, records: Collection[RecordId]) -> None:
         """Take in that people have deleted these records."""
@@ -167,10 +164,9 @@ class RecordInflow:
         notes = [*refused.notes, *self._notes(batch, merge, push)]
         if notes and NOTE in codec.keys and (push or merge.keys(CellMerge.THEIRS)):
             push[NOTE] = "\n".join(notes)
+        await batch.save(row)
         if push:
-            batch.pushes[record.id] = (row, push)
-        else:
-            await batch.save(row)
+            session.queue(row, push)
 
     async def _local(self, session: SyncSession, row: SyncedRow) -> LocalRow | None:
         """The store's side. Only tasks can change while their rows do not; the rest follows with
@@ -288,7 +284,7 @@ class RecordInflow:
             self.ordered.add(stored.id)
         elif NOTE in batch.codec.keys:
             note = batch.session.words("bitable_sync.stranger")
-            batch.pushes[record.id] = (stored, {NOTE: note})
+            batch.session.queue(stored, {NOTE: note})
 
     async def _store_new(
         self,
@@ -340,7 +336,7 @@ class RecordInflow:
         if batch.role is not TableRole.MEMORIES or told or NOTE not in batch.codec.keys:
             return
         stored = await self._store_new(batch, record, None, cells, None)
-        batch.pushes[record.id] = (stored, {NOTE: batch.session.words("bitable_sync.memories")})
+        batch.session.queue(stored, {NOTE: batch.session.words("bitable_sync.memories")})
 
     # What became of orders.
 
@@ -353,7 +349,6 @@ class RecordInflow:
         self.ordered = {row.id for row in rows if row.orders}
         numbers = {number for row in rows for number in row.orders.values()}
         states = await repo.list_inbox_states(numbers)
-        pushes: dict[RecordId, tuple[SyncedRow, Cells]] = {}
         for row in rows:
             done = [key for key, number in row.orders.items() if states.get(number) not in _OPEN]
             if not done:
@@ -363,44 +358,40 @@ class RecordInflow:
             if again is not None:
                 self.deferred.append(again)
             if _NEW_ROW in done:
-                await self._settle_new(session, row, pushes)
+                await self._settle_new(session, row)
             else:
-                await self._settle_edit(session, row, done, pushes)
-        await session.push(TableRole.TASKS, pushes)
+                await self._settle_edit(session, row, done)
 
-    async def _settle_edit(
-        self,
-        session: SyncSession,
-        row: SyncedRow,
-        done: Sequence[str],
-        pushes: dict[RecordId, tuple[SyncedRow, Cells]],
-    ) -> None:
+    async def _settle_edit(self, session: SyncSession, row: SyncedRow, done: Sequence[str]) -> None:
         """What a person wrote is what both sides agreed on; the store may have made something else
-        of it."""
+        of it, which is shown before the order counts as ended."""
         codec = session.codecs[TableRole.TASKS]
-        before = row.cells
-        wanted = {key: row.wanted.get(key) for key in done}
-        row = replace(
-            row,
-            cells={**row.cells, **wanted},
-            wanted={key: value for key, value in row.wanted.items() if key not in done},
-            orders={key: number for key, number in row.orders.items() if key not in done},
-            revision=row.revision + 1,
-        )
-        async with session.deps.db.write() as tx:
-            await session.deps.repo.save_row(tx, row)
-        if row.orders:
-            self.ordered.add(row.id)
         local = await session.deps.local.read_task(row.local_id)
-        if local is None or not row.record_id:
-            return
-        cells = codec.normalize(local.cells)
+        cells = {} if local is None else codec.normalize(local.cells)
+        wanted = {key: row.wanted.get(key) for key in done}
         push = {key: cells[key] for key in done if key in cells and cells[key] != wanted[key]}
-        undone = [key for key in push if cells[key] == before.get(key)]
-        if undone and NOTE in codec.keys:
+        if not row.record_id:
+            push = {}
+        equal = [key for key in done if key not in push]
+        changed = replace(
+            row,
+            cells={**row.cells, **{key: wanted[key] for key in equal}},
+            wanted={key: value for key, value in row.wanted.items() if key not in equal},
+            orders={key: number for key, number in row.orders.items() if key not in equal},
+            revision=row.revision + bool(equal),
+        )
+        if equal:
+            async with session.deps.db.write() as tx:
+                await session.deps.repo.save_row(tx, changed)
+        if changed.orders:
+            # Also those that end with the next flush: without it they are looked at again.
+            self.ordered.add(row.id)
+        undone = [key for key in push if cells[key] == row.cells.get(key)]
+        settles = tuple(push)
+        if undone and NOTE in codec.keys and local is not None:
             push[NOTE] = self._undone_note(session, local.task, undone)
         if push:
-            pushes[RecordId(row.record_id)] = (row, push)
+            session.queue(changed, push, settles=settles)
         self.changed.add(TaskId(row.local_id))
 
     def _undone_note(self, session: SyncSession, task: Task | None, keys: Sequence[str]) -> str:
@@ -410,21 +401,15 @@ class RecordInflow:
         names = session.codecs[TableRole.TASKS].column_names(keys)
         return session.words("bitable_sync.not_done", columns=names)
 
-    async def _settle_new(
-        self,
-        session: SyncSession,
-        row: SyncedRow,
-        pushes: dict[RecordId, tuple[SyncedRow, Cells]],
-    ) -> None:
+    async def _settle_new(self, session: SyncSession, row: SyncedRow) -> None:
         codec = session.codecs[TableRole.TASKS]
         task = await self.tasks.find_by_source(f"inbox:{row.orders[_NEW_ROW]}")
         if task is None:
             row = replace(row, state=SyncedRowState.REFUSED, orders={}, revision=row.revision + 1)
             async with session.deps.db.write() as tx:
                 await session.deps.repo.save_row(tx, row)
-            if row.record_id and NOTE in codec.keys:
-                note = session.words("bitable_sync.refused")
-                pushes[RecordId(row.record_id)] = (row, {NOTE: note})
+            if NOTE in codec.keys:
+                session.queue(row, {NOTE: session.words("bitable_sync.refused")})
             return
         state = SyncedRowState.LIVE if row.record_id else SyncedRowState.CREATING
         row = replace(

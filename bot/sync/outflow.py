@@ -25,6 +25,10 @@ Orphans = dict[tuple[SyncedKind, str], TableRecord]
 """Rows of Shiftboss that the store does not know, by what their ID column says."""
 
 
+Changes = dict[RecordId, tuple[SyncedRow, Cells]]
+"""Cells that the store has changed."""
+
+
 @dataclass(kw_only=True, eq=False)
 class RowOutflow:
     """With `reads_first` a row is read before a column is written in which people may order:
@@ -80,10 +84,10 @@ class RowOutflow:
         rows = [row for row in locals_ if row.kind.table in session.codecs]
         new, changed = await self._differences(session, rows)
         await self._read_first(session, changed)
+        for row, cells in changed.values():
+            session.queue(row, cells)
         for role, made in new.items():
             await session.create(role, made)
-        for role, pushes in changed.items():
-            await session.push(role, pushes)
         there = {(row.kind, row.local_id) for row in rows}
         gone = [row for row in maybe_gone if (row.kind, row.local_id) not in there]
         for role in session.codecs:
@@ -92,14 +96,11 @@ class RowOutflow:
 
     async def _differences(
         self, session: SyncSession, rows: Sequence[LocalRow]
-    ) -> tuple[
-        dict[TableRole, list[LocalRow]],
-        dict[TableRole, dict[RecordId, tuple[SyncedRow, Cells]]],
-    ]:
+    ) -> tuple[dict[TableRole, list[LocalRow]], Changes]:
         """The rows that are missing in the tables, and the cells that differ there."""
         known = await self._known(session, rows)
         new: dict[TableRole, list[LocalRow]] = {}
-        changed: dict[TableRole, dict[RecordId, tuple[SyncedRow, Cells]]] = {}
+        changed: Changes = {}
         for local in rows:
             row = known.get((local.kind, local.local_id))
             if row is None or (row.state is SyncedRowState.GONE and local.is_live):
@@ -127,7 +128,7 @@ class RowOutflow:
         session: SyncSession,
         local: LocalRow,
         row: SyncedRow,
-        changed: dict[TableRole, dict[RecordId, tuple[SyncedRow, Cells]]],
+        changed: Changes,
     ) -> None:
         role = local.kind.table
         cells = session.codecs[role].normalize(local.cells)
@@ -137,18 +138,17 @@ class RowOutflow:
             if key not in row.orders and row.cells.get(key) != value
         }
         if differing:
-            changed.setdefault(role, {})[RecordId(row.record_id)] = (row, differing)
+            changed[RecordId(row.record_id)] = (row, differing)
 
     async def _read_first(
         self,
         session: SyncSession,
-        changed: dict[TableRole, dict[RecordId, tuple[SyncedRow, Cells]]],
+        changed: Changes,
     ) -> None:
         """Let people's unseen changes of the same columns count: these rows are merged instead."""
-        pushes = changed.get(TableRole.TASKS, {})
         shared = [
             record
-            for record, (row, cells) in pushes.items()
+            for record, (row, cells) in changed.items()
             if orderable_keys(row.kind) & cells.keys()
         ]
         if not shared or not self.reads_first:
@@ -158,18 +158,18 @@ class RowOutflow:
         codec = session.codecs[role]
         edited = []
         for record_id, record in records.items():
-            row, _ = pushes[record_id]
+            row, _ = changed[record_id]
             remote = codec.decode(record)
             if any(key in remote and remote[key] != value for key, value in row.cells.items()):
                 edited.append(record)
-                del pushes[record_id]
+                del changed[record_id]
         await self.inflow.take(session, role, edited, editors={}, since=0)
 
     async def _adopt(
         self,
         session: SyncSession,
         local: LocalRow,
-        changed: dict[TableRole, dict[RecordId, tuple[SyncedRow, Cells]]],
+        changed: Changes,
     ) -> bool:
         """Take up a row that Shiftboss made before its store was restored. What it says is what
         both sides agreed on, so the store's values replace it."""

@@ -46,13 +46,15 @@ from storage.records.people import Chat
 
 log = logging.getLogger(__name__)
 
-TICK = 2.0
-"""Seconds between looks at what changed in the store."""
+TICK = 4.0
+"""Seconds between two looks at what changed: what changes meanwhile goes out together."""
 
 EVENTS_GATHER = 1.0
-"""Seconds that events are gathered, so that one call reads the records of many."""
+"""Seconds that events are gathered at least, so that one call reads the records of many."""
 
 _IDLE = 10.0
+_POLL_WITH_EVENTS = 6
+_POLL_MEMORIES = 6
 _OVERLAP_MS = 60_000
 """Polls look back so far beyond the newest change that is known: searches lag."""
 _SCAN_MS = 24 * 3600 * 1000
@@ -73,7 +75,8 @@ class SyncClock(Protocol):
 @dataclass(kw_only=True, eq=False)
 class BitableSyncService:
     """A service, and the listener to changes of tables. Does nothing without a base, and takes one
-    up that is set up while it runs. `memory_state` changes when a memory of the chat does."""
+    up that is set up while it runs. `memory_state` changes when a memory of the chat does. The
+    tables are read every `poll_seconds` while no event has come, and rarely once events come."""
 
     name = "bitable"
 
@@ -93,6 +96,8 @@ class BitableSyncService:
         default_factory=dict, init=False
     )
     _polled_at: float | None = field(default=None, init=False)
+    _polls: int = field(default=0, init=False)
+    _cycled_at: float = field(default=0.0, init=False)
     _failures: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -104,6 +109,7 @@ class BitableSyncService:
 
     async def run(self) -> None:
         while True:
+            self._cycled_at = self.clock.elapsed()
             delay = await self._guarded_cycle()
             if self._heard or self._deleted or self._reload:
                 delay = min(delay, TICK)
@@ -129,7 +135,8 @@ class BitableSyncService:
                 return
         if self._wake.is_set():
             self._wake.clear()
-            await self.clock.sleep(EVENTS_GATHER)
+            since = self.clock.elapsed() - self._cycled_at
+            await self.clock.sleep(max(EVENTS_GATHER, TICK - since))
 
     async def _known_base(self) -> BitableBase | None:
         try:
@@ -177,7 +184,6 @@ class BitableSyncService:
         return _BACKOFF[min(self._failures, len(_BACKOFF)) - 1]
 
     async def _after(self, error: TableServiceError) -> float:
-        self._session = None
         match error:
             case BaseUnreachable():
                 reason = "gone"
@@ -189,10 +195,12 @@ class BitableSyncService:
                 reason = "layout"
             case UnknownTableField():
                 log.info("The columns of the Bitable changed: %s", error)
-                return TICK if self._failures == 0 else self._backoff()
+                self._session = None
+                return self._backoff()
             case _:
                 log.warning("The Bitable does not answer: %s", error)
                 return self._backoff()
+        self._session = None
         base = await self.deps.repo.get_base()
         if base is not None:
             await self._stop(base, reason, error)
@@ -330,16 +338,16 @@ class BitableSyncService:
 
     async def _poll(self, session: SyncSession, progress: SyncProgress) -> None:
         """Find changes whose events were lost, or all of them where there are no events."""
-        due = self._polled_at is None or (
-            self.clock.elapsed() - self._polled_at >= self.poll_seconds
-        )
-        if not due:
+        # Each call counts: without events it is the only way, with them it finds lost ones.
+        pause = self.poll_seconds * (1 if self._outflow.reads_first else _POLL_WITH_EVENTS)
+        if self._polled_at is not None and self.clock.elapsed() - self._polled_at < pause:
             return
         newest = dict(progress.tables)
-        for role in session.codecs:
-            if role is TableRole.LOGS:
-                # People order nothing there; the daily scan puts back what they changed.
-                continue
+        roles = [TableRole.TASKS]
+        if self._polls % _POLL_MEMORIES == 0 and TableRole.MEMORIES in session.codecs:
+            roles.append(TableRole.MEMORIES)
+        self._polls += 1
+        for role in roles:
             since = max(0, progress.tables.get(role.value, 0) - _OVERLAP_MS)
             newest[role.value] = await self._read_changed(session, role, since, progress)
         unread = (*(each for _, each in self._again.values()), *self._inflow.waiting.values())
@@ -347,6 +355,8 @@ class BitableSyncService:
         for role_name, reached in newest.items():
             # What is only deferred must be found again after a crash.
             newest[role_name] = min([reached, *fresh])
+        # What was put back would not be found again otherwise.
+        await session.flush()
         await self._save(tables=newest)
         self._polled_at = self.clock.elapsed()
 
@@ -382,12 +392,14 @@ class BitableSyncService:
             except BaseException:
                 self._inflow.changed |= extra
                 raise
+            await session.flush()
             if reached == known:
                 break
             await self._save_position(reached)
         state = await self.memory_state(session.chat)
         if state != progress.memories:
             await self._outflow.push_memories(session)
+            await session.flush()
             await self._save(memories=state)
 
     async def _save_position(self, position: HistoryPosition) -> None:
@@ -416,6 +428,7 @@ class BitableSyncService:
         await self._outflow.push_tasks(session, ids)
         await self._outflow.push_memories(session)
         await self._outflow.delete_erased(session)
+        await session.flush()
         if progress.rebuild:
             await self._delete_orphans(session)
         self._outflow.orphans = {}
@@ -445,6 +458,7 @@ class BitableSyncService:
             page = found.next_page
             if not page:
                 break
+        await session.flush()
         await self._take_vanished(session, role, seen)
         return newest
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import TypeVar
 
 from bot.sync.cells import TableCodec
 from bot.sync.local_rows import LocalRow, LocalRowReader
@@ -27,6 +28,7 @@ from storage.bitable import BitableRepo
 from storage.db import Database
 from storage.records.bitable import (
     BitableBase,
+    BitableRowId,
     SyncedKind,
     SyncedRow,
     SyncedRowState,
@@ -48,6 +50,8 @@ agree on: people may clear it."""
 _REQUIRED = frozenset((TaskField.TITLE.value, TaskField.STATUS.value, TaskField.ID.value))
 _CONFLICT_SECONDS = 10.0
 
+_V = TypeVar("_V")
+
 
 class LayoutUnusable(TableServiceError):
     """A table lacks columns that are needed."""
@@ -66,6 +70,13 @@ class SyncDeps:
     new_token: Callable[[], str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _QueuedCells:
+    row: SyncedRow
+    cells: Cells
+    settles: frozenset[str]
+
+
 @dataclass(kw_only=True, eq=False)
 class SyncSession:
     """Replaced whenever the base or the columns of its tables change."""
@@ -74,6 +85,7 @@ class SyncSession:
     base: BitableBase
     chat: Chat
     codecs: Mapping[TableRole, TableCodec]
+    _queued: dict[BitableRowId, _QueuedCells] = field(default_factory=dict, init=False)
 
     @classmethod
     async def open(cls, deps: SyncDeps, base: BitableBase, chat: Chat) -> SyncSession:
@@ -101,48 +113,69 @@ class SyncSession:
         found = (role for role, each in self.base.tables.items() if each.table == ref.table)
         return next(found, None)
 
-    async def push(
-        self, role: TableRole, pushes: Mapping[RecordId, tuple[SyncedRow, Cells]]
-    ) -> None:
-        """Write cells of rows, and store what both sides agree on then."""
-        items = list(pushes.items())
-        for start in range(0, len(items), MAX_BATCH):
-            await self._push(role, dict(items[start : start + MAX_BATCH]))
+    def queue(self, row: SyncedRow, cells: Cells, *, settles: Collection[str] = ()) -> None:
+        """Write these cells with the next `flush`. Those in `settles` end an order then."""
+        if not row.record_id:
+            return
+        known = self._queued.get(row.id)
+        if known is not None:
+            cells, settles = {**known.cells, **cells}, known.settles | set(settles)
+        self._queued[row.id] = _QueuedCells(row=row, cells=dict(cells), settles=frozenset(settles))
 
-    async def _push(
-        self, role: TableRole, pushes: Mapping[RecordId, tuple[SyncedRow, Cells]]
-    ) -> None:
+    async def flush(self) -> None:
+        """Write what is queued, with one call for each table, and store what both sides agree on
+        then."""
+        for role in self.codecs:
+            mine = [each for each in self._queued.values() if each.row.kind.table is role]
+            for start in range(0, len(mine), MAX_BATCH):
+                batch = mine[start : start + MAX_BATCH]
+                await self._write(role, batch)
+                for each in batch:
+                    del self._queued[each.row.id]
+
+    async def _write(self, role: TableRole, queued: Sequence[_QueuedCells]) -> None:
         codec, deps = self.codecs[role], self.deps
         changes = {
-            record: encoded
-            for record, (_, cells) in pushes.items()
-            if (encoded := codec.encode(cells))
+            RecordId(each.row.record_id): encoded
+            for each in queued
+            if (encoded := codec.encode(each.cells))
         }
         missing: frozenset[RecordId] = frozenset()
         try:
             if changes:
                 missing = await deps.tables.update_records(self.ref(role), changes)
         except CellRefused as refused:
-            if len(pushes) > 1:
-                await self._in_halves(role, pushes)
+            if len(queued) > 1:
+                half = len(queued) // 2
+                await self._write(role, queued[:half])
+                await self._write(role, queued[half:])
                 return
             # Not repeated until the value changes.
             log.warning("The Bitable refuses a row: %s", refused)
-        now = deps.now()
-        async with deps.db.write() as tx:
-            for record, (row, cells) in pushes.items():
-                if record not in missing:
-                    agreed = {**row.cells, **{k: v for k, v in cells.items() if k != NOTE}}
-                    await deps.repo.save_row(tx, replace(row, cells=agreed, pushed_at=now))
-        for record in missing:
-            await self.take_deletion(pushes[record][0])
+        await self._agree(queued, missing)
+        for each in queued:
+            if each.row.record_id in missing:
+                await self.take_deletion(each.row)
 
-    async def _in_halves(
-        self, role: TableRole, pushes: Mapping[RecordId, tuple[SyncedRow, Cells]]
-    ) -> None:
-        items, half = list(pushes.items()), len(pushes) // 2
-        await self._push(role, dict(items[:half]))
-        await self._push(role, dict(items[half:]))
+    async def _agree(self, queued: Sequence[_QueuedCells], missing: Collection[RecordId]) -> None:
+        deps, now = self.deps, self.deps.now()
+        written = {
+            each.row.id: each for each in queued if RecordId(each.row.record_id) not in missing
+        }
+        async with deps.db.write() as tx:
+            # Read again: orders may have been noted since it was queued.
+            for row in await deps.repo.list_rows(ids=list(written), tx=tx):
+                each = written[row.id]
+                cells = {key: value for key, value in each.cells.items() if key != NOTE}
+                settled = replace(
+                    row,
+                    cells={**row.cells, **cells},
+                    orders=_without(row.orders, each.settles),
+                    wanted=_without(row.wanted, each.settles),
+                    revision=row.revision + bool(each.settles),
+                    pushed_at=now,
+                )
+                await deps.repo.save_row(tx, settled)
 
     async def create(self, role: TableRole, rows: Sequence[LocalRow]) -> None:
         """Make rows. What is stored before makes it repeatable after a crash."""
@@ -292,3 +325,7 @@ class SyncSession:
             )
         async with self.deps.db.write() as tx:
             await self.deps.repo.delete_rows(tx, [row.id for row in rows])
+
+
+def _without(values: Mapping[str, _V], keys: Collection[str]) -> dict[str, _V]:
+    return {key: value for key, value in values.items() if key not in keys}
