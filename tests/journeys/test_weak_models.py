@@ -94,7 +94,11 @@ async def test_a_report_without_the_number_that_was_asked_for_is_sent_back(
     ending = await wait_for_message(chat, "Task finished")
 
     assert "There are 7." in ending.text
-    back = [each for each in world.script.requests_for(cue) if "tells no number" in each.last_text]
+    back = [
+        each
+        for each in world.script.requests_for(cue)
+        if "The summary has no number" in each.last_text
+    ]
     assert len(back) == 1
     assert "Your last attempt at this step failed" not in back[0].last_text
 

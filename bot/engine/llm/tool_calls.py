@@ -41,15 +41,24 @@ class NeededCall(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResultFault:
+    """Why a result cannot be accepted yet, for the model. `of_report_only` means that no call can
+    mend it."""
+
+    text: str
+    of_report_only: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkChecks:
     """Looks at the work from outside while it is done.
 
     `find_needed_call` gets the kinds of the calls made so far, and returns what is plainly called
-    for next: models that write their calls are held to it. `find_result_fault` tells the model why
-    its result cannot be accepted yet; empty if it can."""
+    for next. Models that write their calls are held to it, and to the mere report where only that
+    has a fault."""
 
     find_needed_call: Callable[[Sequence[CallKind]], Awaitable[NeededCall | None]] | None
-    find_result_fault: Callable[[BaseModel], Awaitable[str]]
+    find_result_fault: Callable[[BaseModel], Awaitable[ResultFault | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

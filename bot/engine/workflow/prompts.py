@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from bot.engine.llm.tool_calls import ResultFault
 from bot.engine.workflow.definition import Workflow, WorkflowNode
 from bot.engine.workflow.expressions.evaluator import replace_placeholders
 from bot.engine.workflow.expressions.operations import value_as_text
@@ -192,14 +193,19 @@ def step_prompt(
     return "\n\n".join(parts)
 
 
-def result_faults_note(faults: Mapping[str, Sequence[str]]) -> str:
-    """Tell the worker what is not so of the result that it has just reported; empty if nothing."""
-    notes = [
-        _FAULT_NOTES[key].format(names=", ".join(names)) for key, names in faults.items() if names
-    ]
-    return "\n".join(["Not accepted yet:", *notes]) if notes else ""
+def describe_result_faults(faults: Mapping[str, Sequence[str]]) -> ResultFault | None:
+    """Tell the worker what is not so of the result that it has just reported; None if nothing."""
+    found = {key: ", ".join(names) for key, names in faults.items() if names}
+    if not found:
+        return None
+    notes = [_FAULT_NOTES[key].format(names=names) for key, names in found.items()]
+    of_report_only = _REPORT_FAULTS.issuperset(found)
+    end = "The work itself may be done: report it once more." if of_report_only else ""
+    text = "\n".join(filter(None, ["Not accepted yet:", *notes, end]))
+    return ResultFault(text=text, of_report_only=of_report_only)
 
 
+_REPORT_FAULTS = {"unfilled_report", "number_missing"}
 _FAULT_NOTES = {
     "unchanged_files": "- {names} is as it was before. Change it by a call.",
     "spoilt_files": "- {names}: put that right by a call.",
@@ -207,8 +213,8 @@ _FAULT_NOTES = {
     "files_without_value": "- {names} lacks the value that was asked for. Put it in by a call.",
     "overchanged_files": "- {names}: more was changed than was asked for. Put the rest back.",
     "commands_not_run": "- This has not been run: {names}. Run it by a call.",
-    "unfilled_report": "- {names} in your summary is no value. Write the value itself.",
-    "number_missing": "- Your summary tells no number. Write the number itself into it.",
+    "unfilled_report": "- The summary says {names} in place of a value. It must say the value.",
+    "number_missing": '- The summary has no number. It must say it, like "The result is 12".',
 }
 """By the keys of faults; the texts for people are in `cards/texts`."""
 

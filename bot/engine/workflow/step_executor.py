@@ -33,7 +33,7 @@ from bot.engine.llm.backend import (
     SelectedBackend,
 )
 from bot.engine.llm.file_syntax import SyntaxScanner, describe_faults, find_named_paths
-from bot.engine.llm.tool_calls import READ_ONLY_KINDS, CallKind, NeededCall, WorkChecks
+from bot.engine.llm.tool_calls import READ_ONLY_KINDS, CallKind, NeededCall, ResultFault, WorkChecks
 from bot.engine.llm.workspace_files import find_file
 from bot.engine.permissions.requests import ApprovalRequester
 from bot.engine.tracing.span_ids import node_span_id
@@ -316,19 +316,19 @@ class StepExecutor:
         context: WorkerContext,
         workspace: Path,
         answer: BaseModel,
-    ) -> str:
+    ) -> ResultFault | None:
         """Tell the worker, before its result counts, what about it is plainly not so."""
         # Imported on first use: its many patterns cost the start.
         from bot.engine.agent.requested_files import says_unchanged
 
         if not isinstance(answer, StepAnswer) or answer.status != "done":
-            return ""
+            return None
         faults = (await self._check_claim(step, worker, context, workspace, answer)).faults
         if says_unchanged(answer.summary):
             faults.pop("unchanged_files")
         if unfilled := find_placeholder(answer.summary, words_of(step)):
             faults["unfilled_report"] = (unfilled,)
-        return prompts.result_faults_note(faults)
+        return prompts.describe_result_faults(faults)
 
     async def _has_only_talked(
         self,

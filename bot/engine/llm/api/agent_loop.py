@@ -316,7 +316,8 @@ class ApiRun(BaseRun):
         if checks is None or not isinstance(output, BaseModel):
             return output
         if fault := await checks.find_result_fault(output):
-            raise ModelRetry(fault)
+            self._toolset.is_over = fault.of_report_only
+            raise ModelRetry(fault.text)
         return output
 
     def _events_of(self, event: object) -> list[AgentEvent]:

@@ -85,7 +85,8 @@ def _is_needed(kind: CallKind, call: NeededCall | None) -> bool:
 class RunToolset:
     """The tools of one run, executed after authorization.
 
-    `running` counts active calls of our tools; it stays above zero if one raises."""
+    `running` counts active calls of our tools; it stays above zero if one raises. `is_over` says
+    that the work is done and only its report is wanted."""
 
     def __init__(self, request: RunRequest) -> None:
         self._request = request
@@ -100,6 +101,7 @@ class RunToolset:
         self._held = 0
         self.call_count = 0
         self.running = 0
+        self.is_over = False
 
     async def choose_tools(self) -> ToolChoice:
         """Hold a model that writes its calls to one while its work is plainly undone, and keep it
@@ -111,7 +113,8 @@ class RunToolset:
         call = await find(self._called) if find is not None and self._held < _MAX_HELD else None
         self._held += call is not None
         needed = {name for name, tool in self._tools.items() if _is_needed(tool.kind, call)}
-        return ToolChoice(needed=frozenset(needed), refused=self._repeats.refused_tools)
+        refused = self._tools.keys() if self.is_over else self._repeats.refused_tools
+        return ToolChoice(needed=frozenset(needed), refused=frozenset(refused))
 
     def library_tools(self) -> Sequence[LibraryTool[None]]:
         return [self._library_tool(tool) for tool in self._tools.values()]

@@ -19,6 +19,7 @@ from bot.engine.llm.tool_calls import (
     CallKind,
     CallVerdict,
     NeededCall,
+    ResultFault,
     ToolCall,
     WorkChecks,
 )
@@ -43,8 +44,8 @@ async def small(models: ModelEmulator) -> AsyncIterator[ApiBackend]:
     await backend.aclose()
 
 
-async def accept(result: BaseModel) -> str:
-    return ""
+async def accept(result: BaseModel) -> None:
+    pass
 
 
 def written_reply(tool: str, **arguments: Any) -> ScriptedReply:
@@ -187,9 +188,9 @@ async def test_a_result_with_a_fault_is_sent_back_once(
 ) -> None:
     judged: list[BaseModel] = []
 
-    async def find_result_fault(result: BaseModel) -> str:
+    async def find_result_fault(result: BaseModel) -> ResultFault:
         judged.append(result)
-        return "Not accepted yet: your summary tells no number."
+        return ResultFault(text="Not accepted yet: no number.", of_report_only=True)
 
     models.replies(written_reply("final_result", **STEP), written_reply("final_result", **STEP))
     request = replace(
@@ -201,7 +202,9 @@ async def test_a_result_with_a_fault_is_sent_back_once(
 
     assert result.value is not None, "whoever asked judges it then"
     assert len(judged) == 1
-    assert "your summary tells no number" in models.requests[1].last_text
+    assert "Not accepted yet: no number." in models.requests[1].last_text
+    offered = [_offered(each.schema) for each in models.requests]
+    assert offered == [{"write", "final_result"}, {"final_result"}], "a call would mend nothing"
 
 
 async def test_what_an_edit_has_reported_is_not_written_into_a_file(
