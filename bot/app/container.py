@@ -11,7 +11,6 @@ from bot.app.autonomy import build_autonomy, build_reports
 from bot.app.doctor import build_doctor
 from bot.app.engine import Engine
 from bot.app.live_settings import LiveSettings, check_usable
-from bot.app.memory import build_memory_port
 from bot.app.memory_retrieval import build_local_retriever, build_mcp_memory
 from bot.app.parts import AutonomyServices
 from bot.app.repositories import RepositorySet, build_repositories
@@ -265,9 +264,7 @@ class Container:
             reports=build_reports(
                 settings, store, clock, courier=self.courier, schedule=engine.schedule
             ),
-            memory=build_memory_port(
-                settings, store, clock, writer=engine.memory_writer, retrieval=engine.memory
-            ),
+            memory=engine.memory.port,
         )
 
     def _build_status(self) -> SystemStatusService:

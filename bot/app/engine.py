@@ -17,17 +17,9 @@ from bot.app.conversation_archive import (
 from bot.app.evolution import build_evolution
 from bot.app.heartbeat import build_heartbeat
 from bot.app.lifecycle import AppService, Signal
-from bot.app.memory import (
-    build_eraser,
-    build_extraction_model,
-    build_memory_retrieval,
-    build_memory_services,
-    build_memory_writing,
-)
+from bot.app.memory import Memory
 from bot.app.parts import (
     EvolutionServices,
-    MemoryRetrieval,
-    MemoryWriting,
     ScheduleServices,
     WorkerServices,
     WorkRules,
@@ -55,7 +47,6 @@ from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.autonomy.heartbeat.service import HeartbeatService
 from bot.engine.llm.backend import RunLimits
 from bot.engine.llm.stored_messages import with_present_time
-from bot.engine.memory.writer import MemoryWriter
 from bot.engine.permissions.requests import DecisionSignal, SuspendedCalls
 from bot.engine.skills.skill_library import SkillReviewNotifier
 from bot.engine.tasks.access import TaskAccess
@@ -113,7 +104,7 @@ class Engine:
         self._on_change.connect(
             self.notifier.wake,
             self._subagents.check_needed,
-            self._memory_writing.task_recorder.wake,
+            self.memory.task_recorder.wake,
         )
         self.on_decided.connect(
             self._decided.notify, self._chats_changed.set, self._runner.wake, self.dispatcher.wake
@@ -150,9 +141,14 @@ class Engine:
         )
 
     @cached_property
-    def memory(self) -> MemoryRetrieval:
-        other_context = self.workers.briefing.boss_files_block
-        return build_memory_retrieval(*self._base, other_context=other_context)
+    def memory(self) -> Memory:
+        return Memory(
+            *self._base,
+            self.workers,
+            gateway=lambda: self.gateway,
+            publisher=self.publisher,
+            courier=self.courier,
+        )
 
     @cached_property
     def _archive(self) -> ConversationArchive:
@@ -390,16 +386,6 @@ class Engine:
             deps, new_incident=lambda: secrets.token_hex(4), grace=settings.stop_grace_seconds
         )
 
-    @cached_property
-    def _memory_writing(self) -> MemoryWriting:
-        workers = self.workers
-        return build_memory_writing(
-            *self._base,
-            build_extraction_model(self.settings, self.gateway, workers.live_models),
-            redact=workers.redactor.mask,
-            retrieval=self.memory,
-        )
-
     @property
     def costs(self) -> CostReportService:
         store = self.store
@@ -410,10 +396,6 @@ class Engine:
             self.clock.now,
             heartbeat_runs=HeartbeatRepo(store.db),
         )
-
-    @property
-    def memory_writer(self) -> MemoryWriter:
-        return self._memory_writing.writer
 
     @cached_property
     def conversations(self) -> RecordedConversation:
@@ -444,7 +426,7 @@ class Engine:
             ),
         )
         return RecordedConversation(
-            conversations, db=store.db, recorder=self._memory_writing.recorder, now=clock.now
+            conversations, db=store.db, recorder=self.memory.recorder, now=clock.now
         )
 
     @cached_property
@@ -481,10 +463,7 @@ class Engine:
             workers.models,
             *build_span_services(*self._base, workers.redactor.mask),
             self._archive.build_compactor(self.gateway, workers.models),
-            *build_memory_services(
-                *self._base, self._memory_writing, publisher=self.publisher, courier=self.courier
-            ),
-            build_eraser(*self._base, self.gateway, workers.redactor),
+            *self.memory.services,
         )
 
     def _build_resumer(self) -> SuspendedChatResumer:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bot.app.lifecycle import AppService
 from bot.engine.agent.budget import SpendingCaps
-from bot.engine.agent.memory_hooks import MemoryBriefing, WorkerHistory
+from bot.engine.agent.memory_hooks import WorkerHistory
 from bot.engine.agent.prompt_versions import PromptVersions
 from bot.engine.agent.worker_briefing import WorkerBriefing
 from bot.engine.autonomy.drive import DriveService
@@ -14,11 +14,6 @@ from bot.engine.autonomy.evolution.service import EvolutionService
 from bot.engine.autonomy.self_check import SelfCheckService
 from bot.engine.llm.backend_registry import BackendRegistry
 from bot.engine.mcp.client.server_pool import McpServerPool
-from bot.engine.memory.decay import UsageTracker
-from bot.engine.memory.embeddings import EmbeddingIndex
-from bot.engine.memory.ingestion import FinishedTaskRecorder, MemoryRecorder
-from bot.engine.memory.retriever import MemoryRetriever
-from bot.engine.memory.writer import MemoryWriter
 from bot.engine.permissions.rules import PermissionRules
 from bot.engine.permissions.service import PermissionService
 from bot.engine.redaction import SecretMasker
@@ -57,22 +52,6 @@ class WorkerServices:
     @property
     def models(self) -> BackendRegistry:
         return self.live_models.registry
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryRetrieval:
-    retriever: MemoryRetriever
-    usage: UsageTracker
-    briefing: MemoryBriefing
-    embedding_index: EmbeddingIndex | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryWriting:
-    writer: MemoryWriter
-    recorder: MemoryRecorder
-    task_recorder: FinishedTaskRecorder
-    services: tuple[AppService, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
