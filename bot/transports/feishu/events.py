@@ -119,6 +119,8 @@ CARD_ACTION = "card.action.trigger"
 CHAT_ENTERED = "im.chat.access_event.bot_p2p_chat_entered_v1"
 BOT_ADDED = "im.chat.member.bot.added_v1"
 BOT_MENU = "application.bot.menu_v6"
+TABLE_RECORDS_CHANGED = "drive.file.bitable_record_changed_v1"
+TABLE_FIELDS_CHANGED = "drive.file.bitable_field_changed_v1"
 
 _DEFAULT_NAMES = {"image": "image", "audio": "voice.opus", "media": "video.mp4", "file": "file"}
 _PIECE_FILES = {"img": "image", "media": "media"}

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from pydantic import ValidationError
@@ -26,6 +26,9 @@ from storage.records.messages import (
 )
 from storage.records.people import Channel, ChatKind, Language
 
+if TYPE_CHECKING:
+    from bot.sync.ports import TableChange
+
 log = logging.getLogger(__name__)
 
 # The platform waits three seconds for the response to a press, including transfer.
@@ -36,8 +39,18 @@ _LOOKUP_TIMEOUT = 0.6
 
 
 class FeishuEventHandler:
-    def __init__(self, *, inbox: InboxPort, messages: FeishuMessages) -> None:
+    """`on_table_change` is called with each change of a Bitable that the platform announces; it
+    must not block."""
+
+    def __init__(
+        self,
+        *,
+        inbox: InboxPort,
+        messages: FeishuMessages,
+        on_table_change: Callable[[TableChange], None] = lambda _: None,
+    ) -> None:
         self._inbox = inbox
+        self._on_table_change = on_table_change
         self._messages = messages
         self._chat_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._private_chats: dict[str, str] = {}
@@ -72,6 +85,12 @@ class FeishuEventHandler:
             case events.BOT_MENU:
                 menu = events.FeishuMenuEvent.model_validate(event)
                 await self._on_menu(menu, envelope.header.event_id)
+            case events.TABLE_RECORDS_CHANGED | events.TABLE_FIELDS_CHANGED:
+                # Loaded with the first event: most installations have no Bitable.
+                from bot.transports.feishu.bitable_events import parse_table_change
+
+                if (change := parse_table_change(event)) is not None:
+                    self._on_table_change(change)
             case other:
                 log.debug("feishu: event %s is ignored", other)
         return None

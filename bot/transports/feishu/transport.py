@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bot.transports import ports
 from bot.transports.feishu.api import (
@@ -45,6 +45,9 @@ from bot.transports.ports import InboxPort, OutboundMessage
 from cards.render.feishu.card import ANSWER_ELEMENT_ID, card_summary
 from storage.records.messages import MessagePlacement, OutboxId, RemoteFile
 from storage.records.people import Channel, Chat
+
+if TYPE_CHECKING:
+    from bot.sync.ports import TableChange
 
 _NO_FACTS: Mapping[str, object] = MappingProxyType({})
 
@@ -106,6 +109,7 @@ class FeishuTransport:
         inbox: InboxPort,
         home: Path,
         on_call: Callable[[], None] = lambda: None,
+        on_table_change: Callable[[TableChange], None] = lambda _: None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
         now: Callable[[], float] = time.monotonic,
@@ -127,7 +131,9 @@ class FeishuTransport:
             now=now,
             on_cardkit=self._report_cardkit,
         )
-        self._event_handler = FeishuEventHandler(inbox=inbox, messages=posting)
+        self._event_handler = FeishuEventHandler(
+            inbox=inbox, messages=posting, on_table_change=on_table_change
+        )
         self._streams = FeishuStreams(
             cardkit=self._cardkit, open_stream=self._open_stream, sleep=sleep
         )

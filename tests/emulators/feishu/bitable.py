@@ -529,7 +529,7 @@ class Bitable:
             for each in table.columns
             if (row.cells or {}).get(each.field_id) is not None
         }
-        return {"record_id": row.record_id, "id": row.record_id, "fields": fields}
+        return {"record_id": row.record_id, "fields": fields}
 
     def _read(
         self,
@@ -586,7 +586,11 @@ class Bitable:
         base = self._drive_file(request, token, "type")
         return {
             "items": [
-                {"member_type": "openid", "member_id": each, "perm": perm, "type": "user"}
+                {
+                    "member_type": "openchat" if each.startswith("oc_") else "openid",
+                    "member_id": each,
+                    "perm": perm,
+                }
                 for each, perm in base.members.items()
             ]
         }
@@ -594,13 +598,12 @@ class Bitable:
     def add_member(self, request: HttpRequest, token: str) -> dict[str, Any]:
         base = self._drive_file(request, token, "type")
         body = _body(request)
-        if body.get("member_type") != "openid" or body.get("perm") not in (
-            "view",
-            "edit",
-            "full_access",
-        ):
+        world = self._fs.world
+        known = {"openid": set(world.people), "openchat": set(world.chats)}
+        kind = body.get("member_type")
+        if kind not in known or body.get("perm") not in ("view", "edit", "full_access"):
             raise refuse(1063001, "Invalid parameter", status=400)
-        if body.get("member_id") not in self._fs.world.people:
+        if body.get("member_id") not in known[kind]:
             raise refuse(1063003, "Invalid operation", status=400)
         base.members[body["member_id"]] = body["perm"]
         self._fs.world.notify_changed()
