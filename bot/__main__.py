@@ -54,6 +54,7 @@ def _print_version() -> NoReturn:
 def _add_commands(cli: typer.Typer) -> None:
     from bot.cli import (
         agents,
+        bitable,
         init,
         memory,
         service,
@@ -90,6 +91,7 @@ def _add_commands(cli: typer.Typer) -> None:
     cli.add_typer(workers.backend_cli, name="backend")
     cli.add_typer(workflow.cli, name="workflow")
     cli.add_typer(memory.cli, name="memory")
+    cli.add_typer(bitable.cli, name="bitable")
     cli.add_typer(top_level.self_cli, name="self")
     cli.command("mcp")(agents.mcp)
     cli.add_typer(agents.hook_cli, name="hook")

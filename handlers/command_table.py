@@ -11,6 +11,7 @@ from cards.views.system import HelpLine, help_card, short_help_card
 from handlers import (
     account_links,
     approvals,
+    bitable,
     chat,
     heartbeat,
     journal,
@@ -155,6 +156,7 @@ COMMANDS = CommandRegistry.merge(
     self_check.commands,
     reports.commands,
     mcp.commands,
+    bitable.commands,
     heartbeat.commands,
     _skill_commands,
     _help_commands,

@@ -22,7 +22,7 @@ from handlers.ports_autonomy import (
     SettingsPort,
 )
 from handlers.ports_people import AccountLinkPort, WebSessionPort
-from handlers.ports_setup import ChannelSetupPort, FeishuSetupPort, ModelSetupPort
+from handlers.ports_setup import BitablePort, ChannelSetupPort, FeishuSetupPort, ModelSetupPort
 from handlers.ports_workers import (
     HistoryPort,
     JournalPort,
@@ -483,6 +483,7 @@ class HandlerServices:
     models: ModelPort
     model_setup: ModelSetupPort
     feishu_setup: FeishuSetupPort
+    bitable: BitablePort
     channel_setup: ChannelSetupPort
     people: PeoplePort
     pairings: PairingPort

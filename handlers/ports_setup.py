@@ -7,10 +7,12 @@ from datetime import datetime
 from typing import Protocol
 
 from storage.records.autonomy import HealthFinding
+from storage.records.bitable import BitableBase
+from storage.records.bitable_setup import BitableReport, BitableStatus
 from storage.records.channels import ChannelState, OwnerCode, TelegramConnection, TelegramResult
 from storage.records.feishu_setup import FeishuApp, FeishuSetup, FeishuStepState, SetupSession
 from storage.records.messages import IncomingMessage
-from storage.records.people import Channel, Person
+from storage.records.people import Channel, Chat, Language, Person
 from storage.records.system import ModelConnection, ModelSetup
 
 
@@ -70,3 +72,25 @@ class ChannelSetupPort(Protocol):
     ) -> bool:
         """Make the sender an owner if this is the open code of the channel; doing so again changes
         nothing. Wrong codes count, and after some the code is void. Raises UserError."""
+
+
+class BitablePort(Protocol):
+    """Callers check that an owner asks. All but `status` and `disconnect` ask the platform and
+    raise UserError."""
+
+    async def status(self) -> BitableStatus: ...
+
+    async def set_up(
+        self, token: str, *, by: Person, chat: Chat, language: Language
+    ) -> BitableReport:
+        """Make a base with its tables, or use the one that `token` (or a link) names; then fill
+        what it lacks. Doing so again makes nothing twice. Its tasks are those of `chat`, or of the
+        owner's private chat in Feishu if `chat` is elsewhere."""
+
+    async def check(self) -> BitableReport:
+        """Look for what is missing; changes nothing."""
+
+    async def repair(self) -> BitableReport: ...
+
+    async def disconnect(self) -> BitableBase | None:
+        """Stop using the base, which stays as it is. Returns it."""

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -19,6 +19,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bot.app.backup_source import backup_source
+from bot.app.bitable import BitableConnection, BitableSync
 from bot.app.container import Container, register_owners
 from bot.app.lifecycle import AppService
 from bot.app.preflight import report_unwritable_home
@@ -48,10 +49,15 @@ from cards.catalog import catalog_for
 from cards.model import CardTone, notice_card
 from handlers.command_table import platform_menu
 from handlers.language import CardLanguageResolver
+from storage.bitable import BitableRepo
 from storage.errors import StorageError
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import Channel, Chat, PersonRole, WebVisitor
 from storage.records.workers import SignInFailed
+
+if TYPE_CHECKING:
+    from bot.sync.ports import TableChange
+    from bot.transports.feishu.bitable import FeishuTableService
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +77,13 @@ def connect_channels(core: Container) -> tuple[WebTransport, tuple[AppService, .
     core.engine.on_report.connect(inbox.enqueue)
     core.alerts.on_change = web.refresh_alerts
     core.transports[Channel.WEB] = web
-    build = partial(_build_transport, inbox=inbox, quota=core.quota)
+    bitable = _build_bitable_connection(core, inbox)
+    build = partial(
+        _build_transport,
+        inbox=inbox,
+        quota=core.quota,
+        on_table_change=bitable.on_table_change,
+    )
     for channel in CHANNEL_SETTINGS:
         if (transport := build(channel, core.settings)) is not None:
             core.transports[channel] = transport
@@ -84,6 +96,7 @@ def connect_channels(core: Container) -> tuple[WebTransport, tuple[AppService, .
         build=build,
         register_owners=partial(register_owners, core.repositories, core.clock),
         quota=core.quota,
+        on_applied=core.bitable.changed,
     )
     upkeep = _build_upkeep(core)
     return web, (
@@ -92,12 +105,34 @@ def connect_channels(core: Container) -> tuple[WebTransport, tuple[AppService, .
         *core.engine.services,
         *upkeep,
         inbox,
+        bitable,
         supervisor,
     )
 
 
+def _build_bitable_connection(core: Container, inbox: InboxService) -> BitableConnection:
+    connection = BitableConnection(
+        repo=BitableRepo(core.repositories.db),
+        client=core.bitable,
+        build=partial(_build_sync, core, inbox),
+        sleep=core.clock.sleep,
+    )
+    core.bitable.changed.connect(connection.notify_changed)
+    return connection
+
+
+def _build_sync(core: Container, inbox: InboxService, tables: FeishuTableService) -> BitableSync:
+    from bot.app.bitable_sync import build_sync
+
+    return build_sync(core, inbox, tables)
+
+
 def _build_transport(
-    channel: Channel, settings: Settings, inbox: InboxService, quota: MonthlyQuota
+    channel: Channel,
+    settings: Settings,
+    inbox: InboxService,
+    quota: MonthlyQuota,
+    on_table_change: Callable[[TableChange], None],
 ) -> Transport | None:
     """None if the platform is not configured. Platform libraries are large, so each is loaded only
     if it is."""
@@ -122,6 +157,7 @@ def _build_transport(
         inbox=inbox,
         home=settings.home,
         on_call=quota.count,
+        on_table_change=on_table_change,
     )
 
 

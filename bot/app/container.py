@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property, partial
 
 from bot.app.autonomy import build_autonomy, build_reports
+from bot.app.bitable import BitableClient, LazyBitableSetup, build_bitable_setup
 from bot.app.doctor import build_doctor
 from bot.app.engine import Engine
 from bot.app.live_settings import LiveSettings, check_usable
@@ -21,6 +22,7 @@ from bot.config.channels import configured_channels
 from bot.config.settings import Settings
 from bot.engine.agent.session_history import TranscriptService
 from bot.engine.agent.skills import SkillDrafter
+from bot.engine.autonomy.doctor import DoctorService
 from bot.engine.mcp.server.memory_server import McpMemoryServer
 from bot.engine.memory.conversation_archive.service import ConversationHistoryService
 from bot.engine.permissions.service import StandingPermissionService
@@ -201,6 +203,14 @@ class Container:
             sleep=self.clock.sleep,
         )
 
+    @cached_property
+    def bitable(self) -> BitableClient:
+        return BitableClient(settings=lambda: self.reloader.in_force, quota=self.quota)
+
+    @cached_property
+    def _bitable_setup(self) -> LazyBitableSetup:
+        return LazyBitableSetup(build=partial(build_bitable_setup, self.repositories, self.bitable))
+
     async def _may_connect(self, session: SetupSession) -> bool:
         """Whether it is still a session of an owner."""
         members = await self.repositories.people.list_members()
@@ -220,6 +230,7 @@ class Container:
             models=workers.models,
             model_setup=self._build_model_setup(),
             feishu_setup=self.feishu_setup,
+            bitable=self._bitable_setup,
             channel_setup=self._build_channel_setup(),
             people=store.people,
             pairings=store.pairings,
@@ -256,7 +267,7 @@ class Container:
             workflows=engine.evolution.workflows,
             schedules=engine.schedule.service,
             self_check=self.autonomy.self_check,
-            doctor=build_doctor(engine, self.autonomy, reloader=self.reloader, quota=self.quota),
+            doctor=self._build_doctor(),
             settings=self.reloader,
             setting_editor=SettingsEditor(self.reloader),
             drive=self.autonomy.drive,
@@ -265,6 +276,15 @@ class Container:
                 settings, store, clock, courier=self.courier, schedule=engine.schedule
             ),
             memory=engine.memory.port,
+        )
+
+    def _build_doctor(self) -> DoctorService:
+        return build_doctor(
+            self.engine,
+            self.autonomy,
+            reloader=self.reloader,
+            quota=self.quota,
+            bitable=self._bitable_setup,
         )
 
     def _build_status(self) -> SystemStatusService:
@@ -341,6 +361,7 @@ async def open_container(settings: Settings) -> AsyncGenerator[Container, None]:
         stack.push_async_callback(core.engine.workers.live_models.aclose)
         stack.push_async_callback(core.engine.workers.mcp_servers.aclose)
         stack.push_async_callback(core.feishu_setup.aclose)
+        stack.push_async_callback(core.bitable.aclose)
         yield core
 
 

@@ -32,6 +32,8 @@ from bot.setup.live_channels import build_channel_check
 from bot.setup.settings_reload import SettingsReloader
 from bot.transports.ports import Clock
 from bot.transports.quota import MonthlyQuota
+from handlers.ports_setup import BitablePort
+from storage.bitable import BitableRepo
 from storage.records.people import Channel, Person
 from storage.records.system import ModelChoice
 
@@ -42,6 +44,7 @@ def build_doctor(
     *,
     reloader: SettingsReloader,
     quota: MonthlyQuota,
+    bitable: BitablePort,
 ) -> DoctorService:
     store, clock = engine.store, engine.clock
 
@@ -51,6 +54,7 @@ def build_doctor(
             *_model_probes(engine, by),
             *_host_probes(settings, engine),
             *_channel_probes(settings, store, clock, quota),
+            *_table_probes(settings, bitable),
         )
 
     return DoctorService(
@@ -106,15 +110,29 @@ def _host_probes(settings: Settings, engine: Engine) -> Sequence[SelfCheck]:
     )
 
 
+def _table_probes(settings: Settings, bitable: BitablePort) -> Sequence[SelfCheck]:
+    if not is_configured(Channel.FEISHU, settings):
+        return ()
+    # Loaded with the first diagnosis of an installation that may have a Bitable.
+    from bot.setup.bitable_setup import BitableDiagnosis
+
+    return (BitableDiagnosis(bitable),)
+
+
 def _channel_probes(
     settings: Settings, store: RepositorySet, clock: Clock, quota: MonthlyQuota
 ) -> Sequence[SelfCheck]:
     found: list[SelfCheck] = []
+    base = BitableRepo(store.db)
+
+    async def has_tables() -> bool:
+        return await base.get_base() is not None
+
     for channel in CHANNEL_SETTINGS:
         if is_configured(channel, settings):
             groups = partial(store.chats.list_groups, channel)
             found += [
-                build_channel_check(channel, settings, quota, groups=groups),
+                build_channel_check(channel, settings, quota, groups=groups, has_tables=has_tables),
                 _button_probe(channel, store, clock),
             ]
     return found

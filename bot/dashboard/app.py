@@ -20,6 +20,7 @@ from bot.dashboard.pages import (
     schedules,
     settings,
     setup,
+    setup_bitable,
     setup_feishu,
     setup_telegram,
     tasks,
@@ -139,6 +140,13 @@ PAGES = (
         name="setup_feishu",
         show=setup_feishu.show_feishu,
         post=setup_feishu.change_feishu,
+        in_menu=False,
+    ),
+    Page(
+        path=setup_bitable.PATH,
+        name="setup_bitable",
+        show=setup_bitable.show_bitable,
+        post=setup_bitable.change_bitable,
         in_menu=False,
     ),
 )

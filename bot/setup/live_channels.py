@@ -27,13 +27,14 @@ _FATAL = frozenset(
 @dataclass(kw_only=True, eq=False)
 class LiveChannels:
     """`in_force` are the settings that the transports run with. `register_owners` records the
-    configured owners of a platform that was connected."""
+    configured owners of a platform that was connected; then `on_applied` is called."""
 
     in_force: Settings
     supervisor: ChannelSupervisor
     build: Callable[[Channel, Settings], Transport | None]
     register_owners: Callable[[Settings], Awaitable[None]]
     quota: MonthlyQuota
+    on_applied: Callable[[], None] = lambda: None
 
     async def check(self, new: Settings) -> HealthFinding | None:
         """Call each platform that these settings would connect otherwise than now. Returns why one
@@ -53,6 +54,7 @@ class LiveChannels:
                 await self.supervisor.replace(channel, self.build(channel, settings))
         self.in_force = settings
         await self.register_owners(settings)
+        self.on_applied()
 
     async def reconnect(self, channel: Channel) -> None:
         """With the same settings."""
@@ -68,14 +70,19 @@ def is_fatal(finding: HealthFinding) -> bool:
     return finding.text in _FATAL
 
 
+async def _no_tables() -> bool:
+    return False
+
+
 def build_channel_check(
     channel: Channel,
     settings: Settings,
     quota: MonthlyQuota,
     *,
     groups: Callable[[], Awaitable[Sequence[Chat]]],
+    has_tables: Callable[[], Awaitable[bool]] = _no_tables,
 ) -> SelfCheck:
-    """Calls a configured platform by connections of its own."""
+    """Calls a configured platform by connections of its own. `has_tables`: a Bitable is in use."""
     if channel is Channel.TELEGRAM:
         from bot.transports.telegram.diagnosis import TelegramDiagnosis
 
@@ -92,6 +99,7 @@ def build_channel_check(
         domain=settings.feishu_domain,
         quota=lambda: (quota.calls, quota.quota),
         on_call=quota.count,
+        has_tables=has_tables,
     )
 
 

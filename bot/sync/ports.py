@@ -271,8 +271,9 @@ class BaseSetupService(TableService, Protocol):
         """`kind`: grid, kanban, gallery or gantt."""
         ...
 
-    async def share_with(self, base: BaseId, open_id: str) -> None:
-        """Let a person manage the base; harmless if they can already."""
+    async def share_with(self, base: BaseId, member: str) -> None:
+        """Let a person (`ou_…`) manage the base, or the members of a chat (`oc_…`) edit it;
+        harmless if they can already."""
         ...
 
 

@@ -87,6 +87,7 @@ from tests.builders import (
     make_system_status,
     make_trace,
 )
+from tests.fakes.bitable import FakeBitable
 from tests.fakes.cards import FakeCardStore
 from tests.fakes.heartbeat import FakeHeartbeat
 from tests.fakes.memory import FakeMemory
@@ -778,6 +779,7 @@ class FakeServices:
         self.drive = FakeDrive()
         self.model_setup = FakeModelSetup()
         self.prompts = FakePrompts()
+        self.bitable = FakeBitable()
 
     @property
     def services(self) -> HandlerServices:
@@ -787,6 +789,7 @@ class FakeServices:
             models=self.models,
             model_setup=self.model_setup,
             feishu_setup=FakeFeishuSetup(),
+            bitable=self.bitable,
             channel_setup=FakeChannelSetup(),
             people=self.people,
             pairings=self.pairings,

@@ -9,7 +9,7 @@ from contextlib import suppress
 from starlette.datastructures import FormData
 from starlette.responses import RedirectResponse, Response
 
-from bot.dashboard.pages import setup_feishu, setup_telegram
+from bot.dashboard.pages import setup_bitable, setup_feishu, setup_telegram
 from bot.dashboard.pages.layout import render_page
 from bot.dashboard.request import DashboardRequest, form_text
 from cards.views.channels import channel_symbol, channel_text
@@ -86,6 +86,8 @@ async def _render(
         failure=failure,
         is_disconnected="disconnected" in request.http.query_params,
         channels=await _list_channels(request),
+        bitable=await request.services.bitable.status(),
+        bitable_path=setup_bitable.PATH,
     )
     page.status_code = 422 if failure else 200
     return page

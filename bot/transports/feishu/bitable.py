@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import re
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -46,6 +47,7 @@ _OPEN_IDS: Mapping[str, str] = {"user_id_type": "open_id"}
 _WRITE: Mapping[str, str] = {**_OPEN_IDS, "ignore_consistency_check": "true"}
 _RECENT_PAGE = 100
 _LIST_PAGE = 100
+_WEB_ADDRESS = re.compile(r"https?://[\w.:/?&=%#~-]+", re.ASCII)
 _DELAYS = (0.5, 1.0, 2.0, 4.0)
 _BUSY_WAIT = 1.0
 
@@ -283,14 +285,19 @@ class FeishuTableService:
 
     # --- sharing and events -----------------------------------------------------------------
 
-    async def share_with(self, base: BaseId, open_id: str) -> None:
+    async def share_with(self, base: BaseId, member: str) -> None:
         path = f"/drive/v1/permissions/{path_segment(base)}/members"
         kind = {"type": "bitable"}
+        is_chat = member.startswith("oc_")
+        perm = "edit" if is_chat else "full_access"
         members = (await self._call("GET", path, params=kind)).get("items") or []
-        for each in members:
-            if each.get("member_id") == open_id and each.get("perm") == "full_access":
-                return
-        body = {"member_type": "openid", "member_id": open_id, "perm": "full_access"}
+        if any(each.get("member_id") == member and each.get("perm") == perm for each in members):
+            return
+        body = {
+            "member_type": "openchat" if is_chat else "openid",
+            "member_id": member,
+            "perm": perm,
+        }
         await self._call("POST", path, body=body, params={**kind, "need_notification": "false"})
 
     async def subscribe_changes(self, base: BaseId) -> None:
@@ -411,7 +418,9 @@ class FeishuTableService:
 
     def _base_summary(self, app: Mapping[str, Any]) -> BaseSummary:
         token = str(app["app_token"])
-        url = str(app.get("url") or f"{self._web_domain}/base/{path_segment(token)}")
+        url = str(app.get("url") or "")
+        if not _WEB_ADDRESS.fullmatch(url):
+            url = f"{self._web_domain}/base/{path_segment(token)}"
         return BaseSummary(id=BaseId(token), name=str(app.get("name") or ""), url=url)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,15 +22,23 @@ _SCOPES = (
     ("cardkit:card:write",),
 )
 _EVENTS = frozenset({"im.message.receive_v1"})
+_TABLE_SCOPES = (("bitable:app",),)
+_TABLE_EVENTS = frozenset(
+    {"drive.file.bitable_record_changed_v1", "drive.file.bitable_field_changed_v1"}
+)
 _CALLBACKS = frozenset({"card.action.trigger"})
 _LONG_CONNECTION = "websocket"
 _NO_BOT = 11205
 
 
+async def _no_tables() -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeishuDiagnosis:
     """A self-check. `quota` is the calls of this month and how many are allowed, 0 if no limit is
-    known. `on_call` counts the calls made here."""
+    known. `on_call` counts the calls made here. A Bitable in use (`has_tables`) needs more."""
 
     name = "feishu"
 
@@ -39,6 +47,7 @@ class FeishuDiagnosis:
     domain: str
     quota: Callable[[], tuple[int, int]]
     on_call: Callable[[], None]
+    has_tables: Callable[[], Awaitable[bool]] = _no_tables
 
     async def find(self) -> Sequence[HealthFinding]:
         # Loaded with the first diagnosis, since nothing else may need it.
@@ -95,6 +104,8 @@ class FeishuDiagnosis:
         from bot.transports.feishu.api import FeishuError
 
         found: list[HealthFinding] = []
+        has_tables = await self.has_tables()
+        scopes = (*_SCOPES, *_TABLE_SCOPES) if has_tables else _SCOPES
         try:
             listed = (await api.call("GET", "/application/v6/scopes")).get("data", {})
             granted = {
@@ -102,7 +113,7 @@ class FeishuDiagnosis:
                 for each in listed.get("scopes", ())
                 if each.get("grant_status") == _GRANTED
             }
-            missing = [one_of[0] for one_of in _SCOPES if not granted & set(one_of)]
+            missing = [one_of[0] for one_of in scopes if not granted & set(one_of)]
             found += [
                 HealthFinding(text="feishu_scope", subject=each, points=20, facts={"scope": each})
                 for each in dict.fromkeys(missing)
@@ -115,7 +126,11 @@ class FeishuDiagnosis:
         except FeishuError:
             return [*found, HealthFinding(text="feishu_events_unknown", points=0)]
         described = app.get("data", {}).get("app", {})
-        return [*found, *_diagnose_subscriptions(described), *_diagnose_version(described)]
+        found += _diagnose_subscriptions(described)
+        if has_tables:
+            events = (described.get("event") or {}).get("subscribed_events")
+            found += _missing("feishu_table_event", _TABLE_EVENTS, events, points=5)
+        return [*found, *_diagnose_version(described)]
 
     def _diagnose_quota(self) -> Sequence[HealthFinding]:
         calls, allowed = self.quota()
@@ -149,11 +164,11 @@ def _diagnose_version(app: dict[str, Any]) -> Sequence[HealthFinding]:
 
 
 def _missing(
-    text: str, needed: frozenset[str], subscribed: Sequence[str] | None
+    text: str, needed: frozenset[str], subscribed: Sequence[str] | None, *, points: int = 40
 ) -> Sequence[HealthFinding]:
     if subscribed is None:
         return ()
     return [
-        HealthFinding(text=text, subject=each, points=40, facts={"name": each})
+        HealthFinding(text=text, subject=each, points=points, facts={"name": each})
         for each in sorted(needed - set(subscribed))
     ]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
@@ -24,7 +25,13 @@ def diagnosis(feishu: FeishuEmulator, **changed: str) -> FeishuDiagnosis:
         "domain": feishu.domain,
         **changed,
     }
-    return FeishuDiagnosis(**facts, quota=lambda: (120, 10_000), on_call=lambda: None)
+    return FeishuDiagnosis(
+        app_id=facts["app_id"],
+        app_secret=facts["app_secret"],
+        domain=facts["domain"],
+        quota=lambda: (120, 10_000),
+        on_call=lambda: None,
+    )
 
 
 def problems(found: list[HealthFinding]) -> list[tuple[str, str]]:
@@ -120,3 +127,21 @@ async def test_what_the_app_may_not_ask_is_said_to_be_unknown(feishu: FeishuEmul
 
     assert problems(found) == []
     assert "feishu_events_unknown" in [each.text for each in found]
+
+
+async def test_an_app_with_a_bitable_needs_its_scope_and_events(feishu: FeishuEmulator) -> None:
+    async def uses_tables() -> bool:
+        return True
+
+    feishu.app.events = ["im.message.receive_v1"]
+    deny_scope("bitable:app")(feishu)
+
+    without = list(await diagnosis(feishu).find())
+    found = list(await replace(diagnosis(feishu), has_tables=uses_tables).find())
+
+    assert problems(without) == []
+    assert problems(found) == [
+        ("feishu_scope", "bitable:app"),
+        ("feishu_table_event", "drive.file.bitable_field_changed_v1"),
+        ("feishu_table_event", "drive.file.bitable_record_changed_v1"),
+    ]

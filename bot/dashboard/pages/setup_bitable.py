@@ -1,0 +1,66 @@
+"""Setup of the Feishu Bitable: make or use a base, look for what is missing, and leave it."""
+
+from __future__ import annotations
+
+from starlette.responses import RedirectResponse, Response
+
+from bot.dashboard.pages.layout import render_page
+from bot.dashboard.request import DashboardRequest, form_text
+from cards.views.bitable import bitable_news, bitable_state
+from handlers.errors import UserError
+from handlers.middleware import explain_error
+from storage.records.bitable_setup import BitableReport
+
+PATH = "/dashboard/setup/bitable"
+_MAX_FORM_BYTES = 16_384
+
+
+async def show_bitable(request: DashboardRequest) -> Response:
+    return await _render(request)
+
+
+async def change_bitable(request: DashboardRequest) -> Response:
+    form, bitable = await request.form(_MAX_FORM_BYTES), request.services.bitable
+    try:
+        match form_text(form, "order"):
+            case "setup":
+                report = await bitable.set_up(
+                    form_text(form, "token"),
+                    by=request.person,
+                    chat=request.chat,
+                    language=request.words.language,
+                )
+            case "check":
+                report = await bitable.check()
+            case "repair":
+                report = await bitable.repair()
+            case "off":
+                await bitable.disconnect()
+                return RedirectResponse(f"{PATH}?note=off", status_code=303)
+            case _:
+                return await _render(request)
+    except UserError as error:
+        told = explain_error(error, request.words, "")
+        return await _render(request, failure=(told.title, told.hint))
+    return await _render(request, report=report)
+
+
+async def _render(
+    request: DashboardRequest,
+    *,
+    report: BitableReport | None = None,
+    failure: tuple[str, str] | None = None,
+) -> Response:
+    """`failure`: what is wrong, what to do."""
+    words, status = request.words, await request.services.bitable.status()
+    page = render_page(
+        request,
+        "setup_bitable",
+        status=status,
+        state=bitable_state(status.base, words) if status.base else "",
+        news=bitable_news(report, words) if report else (),
+        is_off=request.http.query_params.get("note") == "off" and not failure,
+        failure=failure,
+    )
+    page.status_code = 422 if failure else 200
+    return page
