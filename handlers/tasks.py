@@ -319,8 +319,7 @@ async def show_task_history(request: Request, prefix: str) -> Reply:
 async def pause_task(request: Request, task: Task, reason: str = "") -> str:
     """Pause a task and describe the effect, as the functions below do."""
     paused = await request.services.tasks.pause(task, **request.author, reason=reason)
-    pausing = paused.status is TaskStatus.RUNNING and paused.control is TaskControl.PAUSE
-    return request.words("moved.pausing" if pausing else "moved.paused")
+    return request.words("moved.pausing" if paused.is_pausing else "moved.paused")
 
 
 async def resume_task(request: Request, task: Task, answer: str = "") -> str:

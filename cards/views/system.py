@@ -28,7 +28,7 @@ from storage.records.tasks import Task, TaskStatus
 _MAX_TITLE = 60
 _MAX_NAME, _MAX_RECEIVED_TEXT = 40, 60
 _PERCENT = 100
-_ENDED_STATUSES = (TaskStatus.COMPLETED, TaskStatus.FAILED)
+_JUDGED_STATUSES = (TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.BLOCKED)
 
 _SETTING_FAULTS = tuple(
     (re.compile(f"(?:{pattern})$"), key)
@@ -235,13 +235,13 @@ def _task_facts(status: SystemStatus, words: TextCatalog) -> tuple[tuple[str, st
         for each in TaskStatus
         if counts.get(each)
     ]
-    ended = sum(counts.get(each, 0) for each in _ENDED_STATUSES)
+    judged = sum(counts.get(each, 0) for each in _JUDGED_STATUSES)
     good = counts.get(TaskStatus.COMPLETED, 0)
     facts = (
         ("slots", f"{running}/{status.slots}"),
         ("tasks", " · ".join(status_counts) or words("system.no_tasks")),
         ("today", str(status.today)),
-        ("success", f"{_PERCENT * good // ended} %" if ended else "-"),
+        ("success", f"{_PERCENT * good // judged} %" if judged else "-"),
         ("approvals", str(status.waiting_approvals)),
         ("queue", str(status.queued_messages)),
     )

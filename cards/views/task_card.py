@@ -23,7 +23,6 @@ from storage.records.tasks import (
     LiveStep,
     LiveToolCall,
     Task,
-    TaskControl,
     TaskPhase,
     TaskStatus,
     TaskStep,
@@ -242,7 +241,7 @@ def _situation_blocks(view: TaskView, words: TextCatalog) -> list[model.Block]:
     match task.status:
         case TaskStatus.PENDING if not task.outside:
             texts.append(folder_status_text(view, words) or _queue_text(view, words))
-        case TaskStatus.RUNNING if task.control is TaskControl.PAUSE:
+        case TaskStatus.RUNNING if task.is_pausing:
             texts.append(words("task.pausing"))
         case TaskStatus.RUNNING if task.let_in:
             texts.append(folder_status_text(view, words))

@@ -104,7 +104,7 @@ def task_card_buttons(
     match task.status:
         case TaskStatus.PENDING if offer_start_anyway:
             return [start_anyway_button(task, words), pause_button(task, words), *others]
-        case TaskStatus.RUNNING if task.control is TaskControl.PAUSE:
+        case TaskStatus.RUNNING if task.is_pausing:
             return [resume_button(task, words), *others]
         case TaskStatus.PENDING | TaskStatus.RUNNING | TaskStatus.WAITING:
             return [pause_button(task, words), *others]
@@ -152,7 +152,7 @@ def task_detail_buttons(task: Task, words: TextCatalog) -> list[CardButton]:
     logs = logs_button(task, words)
     if task.status in {TaskStatus.FAILED, TaskStatus.CANCELLED}:
         return [logs, retry_button(task, words)]
-    if task.status in {TaskStatus.PAUSED, TaskStatus.BLOCKED}:
+    if task.status in {TaskStatus.PAUSED, TaskStatus.BLOCKED} or task.is_pausing:
         return [logs, resume_button(task, words), stop_button(task, words)]
     if task.status.is_final:
         return [logs]

@@ -152,7 +152,7 @@ def _task_row(number: int, task: Task, words: TextCatalog, now: datetime) -> lis
     items = [task_parts.details_button(task, words, words("list.details", n=number))]
     if not task.status.is_final:
         items.append(task_parts.logs_button(task, words, words("list.logs", n=number)))
-        if task.status in _PAUSABLE:
+        if task.status in _PAUSABLE and not task.is_pausing:
             items.append(task_parts.pause_button(task, words, words("list.pause", n=number)))
         else:
             items.append(task_parts.resume_button(task, words, words("list.resume", n=number)))

@@ -222,6 +222,11 @@ class Task:
     cap: str = ""
     use_memory: bool = True
 
+    @property
+    def is_pausing(self) -> bool:
+        """Whether it runs and pauses after the current step."""
+        return self.status is TaskStatus.RUNNING and self.control is TaskControl.PAUSE
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskLease:

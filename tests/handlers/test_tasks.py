@@ -7,7 +7,14 @@ import pytest
 from cards.actions import ShowTask, SubmitMessageForm, SubmitTaskForm
 from handlers.parsing import split_steps
 from storage.records.people import ChatId, Language
-from storage.records.tasks import EventKind, NodeStatus, TaskId, TaskPriority, TaskStatus
+from storage.records.tasks import (
+    EventKind,
+    NodeStatus,
+    TaskControl,
+    TaskId,
+    TaskPriority,
+    TaskStatus,
+)
 from tests.builders import make_event, make_step, make_task, make_view
 from tests.handlers.router_harness import RouterHarness, text_of
 
@@ -205,6 +212,15 @@ async def test_the_details_show_the_timeline_with_previews_and_errors() -> None:
     assert "It was in the shed." in text
     assert "The shed is locked." in text
     assert "$0.0123" in text
+
+
+async def test_a_task_that_is_about_to_pause_is_not_offered_a_pause() -> None:
+    desk = RouterHarness(make_task(status=TaskStatus.RUNNING, control=TaskControl.PAUSE))
+
+    for asked in ("/get k3m", "/list"):
+        text = text_of(await desk.send_message(asked))
+        assert "/pause" not in text
+        assert "/resume k3m" in text
 
 
 async def test_logs_are_in_the_boss_time_zone() -> None:

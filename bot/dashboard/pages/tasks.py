@@ -27,7 +27,7 @@ from handlers.parsing import MessageDirectives
 from handlers.request import Request
 from handlers.workflows import save_task_workflow, suggest_name
 from storage.errors import NotFound
-from storage.records.tasks import Task, TaskControl, TaskId, TaskPriority, TaskStatus, TaskView
+from storage.records.tasks import Task, TaskId, TaskPriority, TaskStatus, TaskView
 from storage.records.traces import Trace
 
 _OPEN = (
@@ -232,8 +232,7 @@ def _actions(view: TaskView) -> Sequence[str]:
     task = view.task
     if task.status.is_final:
         return () if task.status is TaskStatus.COMPLETED else ("retry",)
-    pausing = task.status is TaskStatus.RUNNING and task.control is TaskControl.PAUSE
-    halted = task.status in {TaskStatus.PAUSED, TaskStatus.BLOCKED} or pausing
+    halted = task.status in {TaskStatus.PAUSED, TaskStatus.BLOCKED} or task.is_pausing
     first = "resume" if halted else "pause"
     return (first, "stop", *(("start_anyway",) if can_start_anyway(view) else ()))
 

@@ -97,7 +97,7 @@ def resume(task: Task) -> CommandEffect | None:
             "errors": 0,
         }
         return CommandEffect(changes=changes, event=EventKind.RESUMED)
-    if task.status is TaskStatus.RUNNING and task.control is TaskControl.PAUSE:
+    if task.is_pausing:
         taken_back: TaskChanges = {"control": TaskControl.RUN, "status_reason": ""}
         return CommandEffect(changes=taken_back, event=EventKind.RESUMED)
     if task.status in {TaskStatus.PENDING, TaskStatus.RUNNING}:
