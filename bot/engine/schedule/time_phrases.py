@@ -69,14 +69,21 @@ _NO_TRAIL = re.compile(
 _MARKS = " \t\n,，;；:：。、"
 
 
+_HOW_OFTEN = re.compile(
+    r"\b(?:twice|thrice|[a-z0-9]{1,6}\stimes)\s(?:an?|per|each|every)\s[a-z]"
+    rf"|(?:每个?|一个?)(?:天|日|周|星期|礼拜|月|年).{{0,12}}(?:{ZH_NUMBER}|几)[次遍回]"
+)
+_MORE_OFTEN = re.compile(rf"{_HOW_OFTEN.pattern}|(?:{ZH_NUMBER}|几)[次遍回]$")
+"""The same in what is to be done: `每天提醒我喝水3次`."""
 _REASONS = (
     (
         re.compile(
-            r"\b(?:twice|thrice|[a-z0-9]{1,6}\stimes)\s(?:an?|per|each|every)\s[a-z]"
-            rf"|(?:每个?|一个?)(?:天|日|周|星期|礼拜|月|年).{{0,12}}(?:{ZH_NUMBER}|几)[次遍回]"
+            r"农历|阴历|旧历|\blunar\b|chinese\snew\syear|spring\sfestival|mid-?autumn|dragon\sboat"
+            r"|[正冬腊]月|大?年[三二]十|除夕|春节|元宵|端午|七夕|中秋|重阳|腊八|(?<![当月最])初[一二三四五六七八九十]"
         ),
-        "timing.how_often",
+        "timing.lunar",
     ),
+    (_HOW_OFTEN, "timing.how_often"),
     (EXCEPTION, "timing.exception"),
     (
         re.compile(
@@ -88,6 +95,7 @@ _REASONS = (
     (
         re.compile(
             r"\b(?:before|by|no\slater\sthan)\s|之前|以前|[点号]前|(?:周|星期|礼拜)[一二三四五六日天]前"
+            r"|(?:[下上]班|放学|出门|开会|吃饭|天黑|睡觉|[睡饭会])前"
         ),
         "timing.deadline",
     ),
@@ -116,6 +124,9 @@ def read_request(text: str, *, now: datetime, zone: ZoneInfo) -> TimedRequest | 
     except TimingError:
         return None
     pieces = [text[start:end] for start, end in found.parts]
+    if not isinstance(timing, OneTime) and any(_MORE_OFTEN.search(each.lower()) for each in pieces):
+        # `every Monday … twice a day`: more of the time.
+        return None
     if len(text) > MAX_READ:
         pieces = [*pieces[:-1], text[found.parts[-1][0] :]] if pieces else []
     joint = " " if pieces and pieces[0].isascii() else ""

@@ -252,7 +252,7 @@ def _take_part(match: re.Match[str], phrase: TimePhrase) -> bool:
     """`in the morning`, `morning` after a day, `下午`, `noon`."""
     part = part_in(match[0])
     is_end_of_night = part is DayPart.MIDNIGHT and phrase.part is DayPart.NIGHT
-    if part is None or (phrase.part is not None and not is_end_of_night):
+    if part is None or (phrase.part not in {None, part} and not is_end_of_night):
         return False
     english = match[0][0].isascii()
     if english and part not in {DayPart.NOON, DayPart.MIDNIGHT} and phrase.is_empty:

@@ -100,8 +100,9 @@ def _compose_day(phrase: TimePhrase, now: datetime, zone: ZoneInfo) -> datetime:
     day = monday + timedelta(days=phrase.weekdays[0] if phrase.weekdays else 0)
     if phrase.week is not None:
         return _at(day + timedelta(weeks=phrase.week), hour, zone)
-    at = _at(day, hour, zone)
-    return at if at > now else _at(day + timedelta(weeks=1), hour, zone)
+    if _at(day, hour, zone) <= now:
+        day += timedelta(weeks=1)
+    return _at(day + timedelta(weeks=phrase.weeks_after), hour, zone)
 
 
 def _compose_date(phrase: TimePhrase, hour: _Hour, now: datetime, zone: ZoneInfo) -> datetime:
@@ -142,6 +143,8 @@ def _compose_bounded(phrase: TimePhrase, now: datetime, zone: ZoneInfo) -> CronT
 
 def _compose_start(since: TimePhrase, now: datetime, zone: ZoneInfo) -> datetime:
     """A day without an hour belongs to the repetition as a whole."""
+    if since.whole_month and since.month == now.month:
+        return now
     if since.has_hour or (since.delay is not None and not since.delay.is_whole_days):
         return _compose_moment(since, now, zone)
     return _compose_moment(replace(since, clocks=[ClockTime(hour=0, exact=True)]), now, zone)

@@ -162,6 +162,29 @@ _DAYS_ZH = re.compile(
 )
 
 
+def _take_weeks_after(match: re.Match[str], phrase: TimePhrase) -> bool:
+    """`a week from Friday`, `two weeks from tomorrow`, `Friday week`."""
+    if phrase.has_day or phrase.every or phrase.delay or phrase.instant:
+        return False
+    found = match.groupdict()
+    weeks = int(parse_number(found.get("weeks") or "a") or 0)
+    word = found.get("word")
+    if word is None:
+        phrase.weekdays, phrase.weeks_after = [day_number(match["day"])], weeks
+    else:
+        phrase.offset = 7 * weeks + (word == "tomorrow")
+    return True
+
+
+_WEEKS_AFTER = (
+    re.compile(
+        r"(?:in\s)?(?P<weeks>an?|one|two|three|four|[1-9])\sweeks?\s(?:from|after)\s(?:this\s)?"
+        rf"(?:(?P<word>today|tomorrow)|(?:on\s)?(?P<day>{EN_DAY})){NUMBER_END}"
+    ),
+    re.compile(rf"(?:on\s)?(?P<day>{EN_DAY})\sweek{NUMBER_END}"),
+)
+
+
 def _take_offset(match: re.Match[str], phrase: TimePhrase) -> bool:
     """`tomorrow`, `tonight`, `大后天`, `明早`."""
     if phrase.has_day or phrase.every or phrase.delay or phrase.instant:
@@ -181,6 +204,9 @@ _OFFSETS = {
     "明": 1,
     "tomorrow": 1,
     "morrow": 1,
+    "tomr": 1,
+    "tomar": 1,
+    "tommar": 1,
     "moro": 1,
     "tm": 1,
     "今": 0,
@@ -190,7 +216,7 @@ _OFFSETS = {
     "this": 0,
 }
 _OFFSET = re.compile(
-    rf"(?P<word>(?:the\s)?day\safter\stomorrow|tom+or+ow|2mor+ow|2moro|tmrw|tmr|tmw|today|tonight|tonite"
+    rf"(?P<word>(?:the\s)?day\safter\stomorrow|tom+or+ow|tom+or+o|tomrr?ow|tomm?arow|2mor+ow|2moro|tmrw|tmr|tmw|today|tonight|tonite"
     rf"|this\s(?:morning|afternoon|evening)){NUMBER_END}"
 )
 _OFFSET_ZH = re.compile(
@@ -252,7 +278,7 @@ def _take_month_end(match: re.Match[str], phrase: TimePhrase) -> bool:
 _MONTH_END = re.compile(
     rf"(?:at\s)?(?:the\s)?end\sof\s(?:(?:the|this|next|every|each)\smonth|(?P<en>{EN_MONTH})){NUMBER_END}"
     r"|(?P<zh>1[0-2]|[1-9]|十[一二]?|[一二三四五六七八九])月[底末]"
-    r"|(?:这个?|本|下个?|[和、])?月?月?[底末](?<=月[底末])|[和、]最后一天"
+    r"|(?:这个?|本|下个?|[和、])?月?月?[底末](?<=月[底末])(?:的?最后一天)?|[和、]最后一天"
     r"|[底末](?=\s|[0-9上下早晚中凌]|$)"
 )
 
@@ -289,6 +315,7 @@ DATE_ELEMENTS: tuple[Element, ...] = (
     (_HOLIDAY, _take_holiday),
 )
 DAY_ELEMENTS: tuple[Element, ...] = (
+    *((pattern, _take_weeks_after) for pattern in _WEEKS_AFTER),
     (_DAYS_EN, _take_days),
     (_DAYS_ZH, _take_days),
     (_OFFSET, _take_offset),

@@ -60,7 +60,8 @@ class ClockTime:
 @dataclass(slots=True, kw_only=True)
 class TimePhrase:
     """The meaning of a phrase. `end` is the place after it. `week` and `month_offset` count from
-    the present one; days of the week from Monday, 0. `often` is the span between the
+    the present one, `weeks_after` from the day that is named; a `whole_month` begins when it is
+    there; days of the week from Monday, 0. `often` is the span between the
     times of a day, within the `window`. A repetition begins at `since`, and ends at `until`, after
     `lasting`, or after so many `times`. With `from_first`, months count from the first such day
     to come, which composition puts into `first_month`; otherwise from January."""
@@ -77,10 +78,12 @@ class TimePhrase:
     window: tuple[ClockTime, ClockTime] | None = None
     month_days: list[int] = field(default_factory=list)
     month: int | None = None
+    whole_month: bool = False
     year: int | None = None
     year_offset: int = 0
     offset: int | None = None
     week: int | None = None
+    weeks_after: int = 0
     month_offset: int | None = None
     delay: Amount | None = None
     clocks: list[ClockTime] = field(default_factory=list)

@@ -7,7 +7,14 @@ import re
 from bot.engine.schedule.phrases import clocks, repetitions
 from bot.engine.schedule.phrases.days import DATE_ELEMENTS, DAY_ELEMENTS
 from bot.engine.schedule.phrases.model import TimePhrase
-from bot.engine.schedule.phrases.words import NUMBER_END, read_zone
+from bot.engine.schedule.phrases.words import (
+    EN_MONTH,
+    NUMBER_END,
+    ZH_NUMBER,
+    month_number,
+    parse_number,
+    read_zone,
+)
 
 
 def read_phrase(text: str, at: int, *, loose: bool) -> TimePhrase | None:
@@ -67,6 +74,8 @@ def _read_since(text: str, at: int, phrase: TimePhrase) -> int | None:
     alone is none: `每天从9点开始` may mean a part of each day."""
     if phrase.since is not None or phrase.delay is not None:
         return None
+    if (end := _read_since_month(text, at, phrase)) is not None:
+        return end
     lead = _SINCE.match(text, at)
     since = _read_moment(text, lead.end() if lead else at)
     if since is None or not (since.has_day or since.delay) or len(since.weekdays) > 1:
@@ -84,6 +93,30 @@ def _read_since(text: str, at: int, phrase: TimePhrase) -> int | None:
         return None
     phrase.since = since
     return end
+
+
+def _read_since_month(text: str, at: int, phrase: TimePhrase) -> int | None:
+    """`from December on`, `从12月起`, before or after a repetition."""
+    match = _SINCE_MONTH.match(text, at)
+    if match is None or not (phrase.repeats or repetitions.REPETITION.match(text, match.end())):
+        return None
+    number = month_number(match["en"]) if match["en"] else parse_number(match["zh"])
+    if not number or number > _MAX_MONTH:
+        return None
+    years = {"明年": 1, "后年": 2}.get(match["in_year"] or "", 0)
+    phrase.since = TimePhrase(
+        end=match.end(), month=int(number), month_days=[1], whole_month=not years, year_offset=years
+    )
+    return match.end()
+
+
+_MAX_MONTH = 12
+_SINCE_MONTH = re.compile(
+    rf"(?:(?:starting|beginning|commencing)(?:\s(?:from|in))?|as\sof|effective|from)\s"
+    rf"(?P<en>{EN_MONTH}){NUMBER_END}(?!\s(?:the\s)?[0-9]|\s?-|\s(?:to|until|till|through|thru)\s)"
+    rf"(?:\s(?:on|onwards?|forward){NUMBER_END})?"
+    rf"|[从自]?(?P<in_year>明年|后年|今年)?(?P<zh>{ZH_NUMBER})月份?(?:开始|起)(?!床|来|飞|跑|到|至)[,\s]?"
+)
 
 
 def _read_moment(text: str, at: int) -> TimePhrase | None:

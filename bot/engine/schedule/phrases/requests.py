@@ -10,7 +10,13 @@ from dataclasses import dataclass, replace
 
 from bot.engine.schedule.phrases.model import Every, TimePhrase
 from bot.engine.schedule.phrases.reader import read_bounds, read_phrase
-from bot.engine.schedule.phrases.words import EN_DAY, NUMBER_END, read_amount
+from bot.engine.schedule.phrases.words import (
+    EN_DAY,
+    EN_MONTH,
+    NUMBER_END,
+    ZH_NUMBER,
+    read_amount,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,20 +124,23 @@ _ASKING = re.compile(
 _REMEMBERING = re.compile("记得|忘")
 _POLITE_QUESTION = re.compile(r"(?:can|could|would|will)\s(?:you|u)\b|能|可以|可否")
 
+_REMIND_WORD = r"(?:rem+ind|rmind|reimnd|remid|remin|remnd|remimd|remidn|reminde|reming|remond)"
+"""With frequent slips of the keyboard."""
 _REMIND_EN = (
-    r"(?:remind\s(?:me|us|everyone|everybody|the\steam)(?:\sagain)?|wake\s(?:me|us)(?:\sup)?|ping\s(?:me|us)"
+    rf"(?:{_REMIND_WORD}\s(?:me|us|everyone|everybody|the\steam)(?:\sagain)?"
+    r"|tell\s(?:me|us)(?=\sto\s)|wake\s(?:me|us)(?:\sup)?|ping\s(?:me|us)"
     r"|nudge\sme|mind\sreminding\s(?:me|us)|alert\s(?:me|us)|notify\s(?:me|us)|(?:don'?t|do\snot|don\"t)\s(?:let\s(?:me|us)\s)?forget|remember(?=\sto\s)"
     r"|(?:(?:set|put|make)(?:\sup)?|add|create|schedule|(?:give|send|shoot)\sme|i\s(?:need|want))\s(?:me\s)?"
     rf"(?:an?|the|another)\s(?P<often>(?:daily|weekly|monthly)\s)?(?:reminder|alarm|timer)"
     rf"(?:\s(?:for|of)(?=\s))?){NUMBER_END}"
 )
 _REMIND_ZH = (
-    r"(?:在群里)?(?:(?:提醒|提示|通知|催|喊|remind\s?)(?:一?下|一声)?(?:我们|咱们|大家|我)(?:一下|一声)?"
+    r"(?:在群里)?(?:(?:[提题]醒|提示|通知|催|喊|remind\s?)(?:一?下|一声)?(?:我们|咱们|大家|我)(?:一下|一声)?"
     r"|叫醒?(?:我们|我)(?:一下|一声)?|提醒(?:一下|(?=:)))"
 )
 _REMIND = re.compile(rf"{_REMIND_EN}|{_REMIND_ZH}")
 _ASKED_REMINDER = re.compile(
-    rf"(?:remind|ping)\s(?:me|us){NUMBER_END}|[^,。说让叫问的\"]{{0,12}}提醒(?:我|我们|大家)"
+    rf"(?:{_REMIND_WORD}|ping)\s(?:me|us){NUMBER_END}|[^,。说让叫问的\"]{{0,12}}[提题]醒(?:我|我们|大家)"
 )
 _TIMER = re.compile(
     r"倒?计时|(?:set|start)\s(?:me\s)?(?:an?\s)(?=[0-9a-z]{1,10}[\s-](?:min|hour|sec))"
@@ -204,7 +213,8 @@ EXCEPTION = re.compile(
 )
 """Days that are left out, which no timing can hold."""
 LIMIT = re.compile(
-    r"\b(?:until|till|starting|beginning)\b|直到|为止|[到至](?=[0-9一二三四五六七八九十]+[号日])"
+    rf"\bfrom\s{EN_MONTH}\s(?:to|through|thru)\b|{ZH_NUMBER}月份?[到至]{ZH_NUMBER}月"
+    r"|\b(?:until|till|starting|beginning)\b|直到|为止|[到至](?=[0-9一二三四五六七八九十]+[号日])"
 )
 """Words of a beginning or an end."""
 _TALK_ZH = re.compile(r"的(?:那个|这个)(?:任务|提醒|闹钟|日程|计划)|删掉|停掉|取消|关掉这个")

@@ -60,8 +60,12 @@ EN_MONTH = (
 _DAY_NAMES = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 EN_DAY = (
     r"(?:mon(?:day)?|tue(?:s(?:day)?)?|wed(?:s|nesday)?|thu(?:r(?:s(?:day)?)?)?"
-    r"|fri(?:day)?|sat(?:urday)?|sun(?:day)?)"
+    r"|fri(?:day)?|sat(?:urday)?|sun(?:day)?"
+    r"|moday|munday|tuseday|teusday|wensday|wendesday|wedensday|wednsday|thrusday|thurday|firday"
+    r"|satuday|saterday)"
 )
+"""With frequent slips of the keyboard."""
+_DAY_SLIPS = {"mun": 0, "tus": 1, "teu": 1, "wen": 2, "thr": 3, "fir": 4, "mod": 0}
 _ZH_DAY_NAMES = {char: n for n, char in enumerate("一二三四五六日")} | {"天": 6}
 ZH_DAYS = "(?:[一二三四五六日天](?!次)|[1-7](?![0-9点:次天号月个小年]))"
 
@@ -186,7 +190,10 @@ def day_number(name: str) -> int:
     """0 for Monday, of an English name, or a Chinese character or digit after 周."""
     if name.isdigit():
         return int(name) - 1
-    return _ZH_DAY_NAMES[name] if name in _ZH_DAY_NAMES else _DAY_NAMES.index(name[:3])
+    if name in _ZH_DAY_NAMES:
+        return _ZH_DAY_NAMES[name]
+    short = name[:3]
+    return _DAY_SLIPS[short] if short in _DAY_SLIPS else _DAY_NAMES.index(short)
 
 
 def _normalise_char(char: str) -> str:

@@ -290,6 +290,16 @@ every Friday 下午5点 提醒我 send 周报 | 0 17 * * 5 | > send 周报
 把每天9点的提醒改到10点 | -
 每天晚上8点那个任务跑了吗 | -
 提醒我别忘了明天上午的会 | -
+从12月起每周一早上9点提醒我发周报 | 0 9 * * 1 since 12-01 | > 发周报
+12月起每天8点提醒我背单词 | 0 8 * * * since 12-01 | > 背单词
+从明年1月起每月1号提醒我交物业费 | 0 9 1 * * since 01-01 | > 交物业费
+从11月开始每天7点提醒我跑步 | 0 7 * * * | > 跑步
+题醒我下午四点去接孩子 | 11-26 16:00 | > 去接孩子
+周五下班前提醒我交报销单 | -
+农历正月初一提醒我给奶奶拜年 | -
+每天提醒我喝水3次 | -
+每天早晚各提醒我吃一次药 | -
+每月底最后一天下午5点提醒我备份照片 | 0 17 L * * | > 备份照片
 """
 
 ENGLISH = """
@@ -345,7 +355,7 @@ remind me next week to book flights | 11-30 09:00 | > book flights
 remind me next month to renew my passport | 12-01 09:00 | > renew my passport
 remind me in two weeks to follow up with Ann | 12-10 10:00 | > follow up with Ann
 remind me a week from today to renew it | 12-03 10:00 | > renew it
-remind me a week from Monday to renew it | -
+remind me a week from Monday to renew it | 12-07 09:00 | > renew it
 remind me the day after tomorrow at 4 to collect the parcel | 11-28 16:00 | > collect the parcel
 remind me this Saturday at 10 am about the market | 11-28 10:00 | > the market
 remind me on Friday to submit the report | 11-27 09:00 | > submit the report
@@ -550,4 +560,19 @@ do you remind people every hour? | -
 I need a reminder app | -
 give me a reminder of what we decided | -
 Christmas is on a Friday | -
+please remind me a week from friday to renew the passport | 12-04 09:00 | > renew the passport
+remind me friday week at 3pm to call the bank | 12-04 15:00 | > call the bank
+two weeks from monday at 10 remind me to review the contract | 12-14 10:00 | > review the contract
+remind me a week from tomorrow to send the offer | 12-04 09:00 | > send the offer
+from december on, remind me every monday at 9 to send the figures | 0 9 * * 1 since 12-01 | > send the figures
+starting january, remind me on the first of every month to send invoices | 0 9 1 * * since 01-01 | > send invoices
+every day from november on remind me at 7 to stretch | -
+remind me every monday from march to may to prune the roses | -
+rmind me tmrw at 7 to call mom | 11-27 07:00 | > call mom
+remid me on thrusday at 10 to call hr | 12-03 10:00 | > call hr
+remind me first thing tomorrow morning to email Zoe | 11-27 09:00 | > email Zoe
+tell me to stand up every 45 minutes | every 45m from 11-26 10:45 | > stand up
+remind me twice a day to drink water | -
+remind me every monday to water the plants twice a day | -
+remind me tomorrow at 9 to take the pills twice a day | 11-27 09:00 | > take the pills twice a day
 """
