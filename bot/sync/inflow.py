@@ -139,6 +139,7 @@ class RecordInflow:
             if record.id in batch.announced:
                 self._defer(batch, record)
             return
+        row = self._end_orders(session, row, remote, differing)
         if any(key in row.orders and remote[key] != row.wanted.get(key) for key in differing):
             self._await_orders(batch, record)
         if row.pushed_at is not None and session.deps.now() - row.pushed_at < READ_LAG:
@@ -167,6 +168,22 @@ class RecordInflow:
         await batch.save(row)
         if push:
             session.queue(row, push)
+
+    def _end_orders(
+        self, session: SyncSession, row: SyncedRow, remote: Cells, differing: Collection[str]
+    ) -> SyncedRow:
+        """A person has changed a cell once more whose order is carried out, but not shown yet."""
+        changed = [key for key in differing if remote[key] != row.wanted.get(key)]
+        ended = session.withdraw_settled(row, changed)
+        if not ended:
+            return row
+        return replace(
+            row,
+            cells={**row.cells, **{key: row.wanted.get(key) for key in ended}},
+            wanted={key: value for key, value in row.wanted.items() if key not in ended},
+            orders={key: number for key, number in row.orders.items() if key not in ended},
+            revision=row.revision + 1,
+        )
 
     async def _local(self, session: SyncSession, row: SyncedRow) -> LocalRow | None:
         """The store's side. Only tasks can change while their rows do not; the rest follows with
@@ -347,6 +364,9 @@ class RecordInflow:
         repo = session.deps.repo
         rows = await repo.list_rows(ids=list(self.ordered))
         self.ordered = {row.id for row in rows if row.orders}
+        for row in rows:
+            if not row.orders:
+                self._read_again(row)
         numbers = {number for row in rows for number in row.orders.values()}
         states = await repo.list_inbox_states(numbers)
         for row in rows:
@@ -354,13 +374,16 @@ class RecordInflow:
             if not done:
                 continue
             self.ordered.discard(row.id)
-            again = self.waiting.pop(RecordId(row.record_id), None)
-            if again is not None:
-                self.deferred.append(again)
+            self._read_again(row)
             if _NEW_ROW in done:
                 await self._settle_new(session, row)
             else:
                 await self._settle_edit(session, row, done)
+
+    def _read_again(self, row: SyncedRow) -> None:
+        again = self.waiting.pop(RecordId(row.record_id), None)
+        if again is not None:
+            self.deferred.append(again)
 
     async def _settle_edit(self, session: SyncSession, row: SyncedRow, done: Sequence[str]) -> None:
         """What a person wrote is what both sides agreed on; the store may have made something else

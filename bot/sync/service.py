@@ -350,15 +350,16 @@ class BitableSyncService:
         for role in roles:
             since = max(0, progress.tables.get(role.value, 0) - _OVERLAP_MS)
             newest[role.value] = await self._read_changed(session, role, since, progress)
-        unread = (*(each for _, each in self._again.values()), *self._inflow.waiting.values())
-        fresh = [each.modified_at for each in unread]
-        for role_name, reached in newest.items():
-            # What is only deferred must be found again after a crash.
-            newest[role_name] = min([reached, *fresh])
         # What was put back would not be found again otherwise.
         await session.flush()
-        await self._save(tables=newest)
+        await self._save(tables=self._reached(newest))
         self._polled_at = self.clock.elapsed()
+
+    def _reached(self, newest: Mapping[str, int]) -> Mapping[str, int]:
+        """What is only deferred must be found again after a crash."""
+        unread = (*(each for _, each in self._again.values()), *self._inflow.waiting.values())
+        fresh = [each.modified_at for each in unread]
+        return {role: min([reached, *fresh]) for role, reached in newest.items()}
 
     async def _read_changed(
         self, session: SyncSession, role: TableRole, since: int, progress: SyncProgress
@@ -437,7 +438,7 @@ class BitableSyncService:
             logs=position.logs,
             commands=position.commands,
             memories=memories,
-            tables=newest,
+            tables=self._reached(newest),
             since=progress.since,
             scanned_at=started,
             needs_scan=False,

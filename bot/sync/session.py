@@ -122,6 +122,16 @@ class SyncSession:
             cells, settles = {**known.cells, **cells}, known.settles | set(settles)
         self._queued[row.id] = _QueuedCells(row=row, cells=dict(cells), settles=frozenset(settles))
 
+    def withdraw_settled(self, row: SyncedRow, keys: Collection[str]) -> frozenset[str]:
+        """Those of these cells whose queued write would end an order; they are not written."""
+        queued = self._queued.get(row.id)
+        found = frozenset() if queued is None else queued.settles & set(keys)
+        if queued is not None and found:
+            self._queued[row.id] = replace(
+                queued, cells=_without(queued.cells, found), settles=queued.settles - found
+            )
+        return found
+
     async def flush(self) -> None:
         """Write what is queued, with one call for each table, and store what both sides agree on
         then."""

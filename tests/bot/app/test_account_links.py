@@ -63,6 +63,7 @@ NAMED_ONLY = {
     "helpers": {"person_id"},
     "tool_grants": {"granted_by"},
     "skills": {"decided_by"},
+    "bitable_bases": {"owner"},
 }
 """Columns that say who did something, and stay as they are."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -447,3 +448,33 @@ async def test_an_event_of_our_own_write_reads_nothing(world: SyncWorld) -> None
     await world.settle(1)
 
     assert not world.tables.calls
+
+
+async def test_what_is_written_before_the_last_order_is_carried_out_counts_too(
+    world: SyncWorld,
+) -> None:
+    task = await world.task()
+    await world.settle()
+    record = await world.record(task)
+    world.sync.on_table_change(world.tables.edit(MEMBER, record, {STATUS: "⏸️ Paused"}))
+    world.clock.moved += timedelta(seconds=6)
+    await world.sync.cycle()
+    world.sync.on_table_change(world.tables.edit(MEMBER, record, {STATUS: "🚫 Cancelled"}))
+    await world.settle()
+
+    assert (await world.read(task)).status is TaskStatus.CANCELLED
+    assert world.sync._inflow.waiting == {}
+
+
+async def test_a_row_changed_while_its_task_is_made_keeps_the_change(world: SyncWorld) -> None:
+    await world.settle()
+    record = world.tables.add(MEMBER, {TITLE: "First"})
+    world.clock.moved += timedelta(seconds=700)
+    await world.sync.cycle()
+    world.tables.edit(OWNER, record, {TITLE: "Second"})
+    world.sync._polled_at = None
+    await world.sync.cycle()
+    await world.settle()
+
+    (task,) = await world.new_tasks()
+    assert (task.title, task.instruction) == ("Second", "First")
