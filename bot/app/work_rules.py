@@ -13,7 +13,6 @@ from bot.engine.permissions import rules
 from bot.engine.permissions.policy import AskMode, PolicyLevels, RulePolicy, SecurityLevel
 from bot.engine.permissions.requests import DecisionSignal
 from bot.engine.permissions.service import PermissionService
-from bot.engine.sandbox.spec import SandboxKind
 from bot.engine.tasks.approvals import ApprovalCardPublisher
 from bot.engine.workflow.step_approvals import StepApprovalRequester, parse_risk_words
 from bot.transports.ports import Clock
@@ -74,15 +73,6 @@ def build_permissions(
     show_request: Callable[[Approval], Awaitable[None]],
 ) -> PermissionService:
     """`show_request` publishes the card of a new approval. Raises BadSettings."""
-
-    async def is_sandboxed() -> bool:
-        return (await workers.sandbox()).kind.confines
-
-    async def trusts_sandbox() -> bool:
-        # Landlock lets a command change control files inside the workspace.
-        is_closed = settings.tools_trust_sandbox and not settings.tools_network
-        return is_closed and (await workers.sandbox()).kind is SandboxKind.BUBBLEWRAP
-
     return PermissionService(
         db=store.db,
         calls=store.tool_calls,
@@ -91,8 +81,8 @@ def build_permissions(
         requester=store.approval_requester,
         policy=build_policy(settings),
         mask=workers.redactor.mask,
-        is_sandboxed=is_sandboxed,
-        trusts_sandbox=trusts_sandbox,
+        sandbox=workers.sandbox,
+        trusts_sandbox=settings.tools_trust_sandbox and not settings.tools_network,
         signal=decision_signal,
         show_request=show_request,
         now=clock.now,

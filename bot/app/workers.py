@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -13,24 +12,22 @@ from bot.app.conversation_archive import build_worker_history
 from bot.app.parts import WorkerServices, WorkRules
 from bot.app.repositories import RepositorySet
 from bot.config.settings import BadSettings, Settings
-from bot.engine.agent.memory_hooks import MemoryBriefing, WorkerMemoryLookup
+from bot.engine.agent.memory_hooks import MemoryBriefing
 from bot.engine.agent.prompt_versions import PromptVersions, get_adopted_skill
 from bot.engine.agent.skills import skill_catalogue_block, skill_tool_factory
-from bot.engine.agent.subagents.spawning import SubagentSpawner, sessions_spawn_tool
+from bot.engine.agent.subagents.spawning import SubagentSpawner
 from bot.engine.agent.worker_briefing import WorkerBriefing
-from bot.engine.agent.worker_context import ToolFactory, WorkerContextBuilder
+from bot.engine.agent.worker_context import WorkerContextBuilder
+from bot.engine.agent.worker_tools import WorkerTools
 from bot.engine.llm.api.access import LearnedToolForms
-from bot.engine.llm.backend import WorkerMode
-from bot.engine.llm.tool_calls import AgentTool
 from bot.engine.mcp.client.server_config import McpConsents, ProjectServers
 from bot.engine.mcp.client.server_pool import KeptServers, McpServerPool
 from bot.engine.mcp.client.sign_in import CALLBACK_PATH, McpSignIns
 from bot.engine.mcp.server.tool_server import ToolLender
-from bot.engine.memory.ports import MemorySource, NoMemories
 from bot.engine.memory.promotion import QualityMetrics
 from bot.engine.memory.retriever import MemoryRetriever
-from bot.engine.memory.worker_proposals import ProposingTask, WorkerProposals
-from bot.engine.permissions.rules import ReadProtectedFiles, protected_by
+from bot.engine.memory.worker_proposals import WorkerProposals
+from bot.engine.permissions.rules import protected_by
 from bot.engine.permissions.service import PermissionService
 from bot.engine.redaction import SecretMasker
 from bot.engine.sandbox.process_runner import CommandHomes
@@ -39,13 +36,7 @@ from bot.engine.skills.skill_library import SkillLibrary
 from bot.engine.skills.skill_paths import SkillPaths
 from bot.engine.tasks.access import TaskAccess
 from bot.engine.tasks.journal_recall import TaskMemories
-from bot.engine.tools.ask_user import ask_user_tool
-from bot.engine.tools.file_editing import edit_tool, write_tool
-from bot.engine.tools.file_reading import grep_tool, list_tool, read_tool
-from bot.engine.tools.memory_lookup import memory_get_tool, memory_search_tool
-from bot.engine.tools.memory_proposals import memory_proposal_tools
-from bot.engine.tools.shell_exec import CommandShell, exec_tool
-from bot.engine.tools.web import web_fetch_tool, web_search_tool
+from bot.engine.tools.shell_exec import CommandShell
 from bot.engine.web import (
     PrivateHostError,
     SearchProvider,
@@ -55,7 +46,7 @@ from bot.engine.web import (
     parse_url,
 )
 from bot.engine.workers.mcp_config import McpConfigFile
-from bot.engine.workers.personas import Persona, PersonaLibrary
+from bot.engine.workers.personas import PersonaLibrary
 from bot.engine.workers.spec import WorkerSpec
 from bot.setup.live_models import LiveModels, build_sandbox_detector
 from bot.transports.ports import Clock
@@ -153,49 +144,6 @@ def _build_mcp_servers(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerTools:
-    """A `ToolFactory` of all tools. Without `spawner` no worker may start subagents, without
-    `search` none may search the web."""
-
-    protected_paths: ReadProtectedFiles
-    fetcher: WebFetcher
-    search: WebSearch | None
-    shell: CommandShell
-    spawner: SubagentSpawner | None
-    memories: Callable[[WorkerSpec, Persona], MemorySource]
-    proposals: ToolFactory
-    history_tools: ToolFactory
-    skill_tools: ToolFactory
-
-    def __call__(self, job: WorkerSpec, persona: Persona) -> Sequence[AgentTool]:
-        at, memories = job.workspace, self.memories(job, persona)
-        return (
-            read_tool(at, self.protected_paths),
-            replace(write_tool(at), lock=self.shell.lock_for(at)),
-            replace(edit_tool(at), lock=self.shell.lock_for(at)),
-            list_tool(at),
-            grep_tool(at, self.protected_paths),
-            web_fetch_tool(at, self.fetcher),
-            *([web_search_tool(self.search)] if self.search else []),
-            *([] if job.is_chat else [exec_tool(at, self.shell, job.mode)]),
-            # Subagents cannot ask people.
-            *([] if job.depth else [ask_user_tool()]),
-            *self.history_tools(job, persona),
-            memory_search_tool(memories),
-            memory_get_tool(memories),
-            *self.proposals(job, persona),
-            *self._spawn_tools(job),
-            *self.skill_tools(job, persona),
-        )
-
-    def _spawn_tools(self, job: WorkerSpec) -> Sequence[AgentTool]:
-        """Only workers that execute may start subagents."""
-        if self.spawner is None or job.mode is not WorkerMode.EXECUTE:
-            return ()
-        return (sessions_spawn_tool(partial(self.spawner.spawn, job)),)
-
-
 def build_context_builder(
     settings: Settings,
     store: RepositorySet,
@@ -225,10 +173,12 @@ def build_context_builder(
         search=workers.search,
         shell=workers.shell,
         spawner=spawner if settings.helpers else None,
-        memories=_worker_memories(settings, store, workers, memories=memories, retriever=retriever),
-        proposals=_proposal_tools(
-            settings, store, clock, memories=memories, permissions=rules.permissions
-        ),
+        memories=memories,
+        retriever=retriever,
+        entries=store.memory.entries,
+        task_logs=lambda who: workers.task_memories.for_reader(who.person, who.chat, who.task),
+        proposals=_build_proposals(settings, store, clock, permissions=rules.permissions),
+        zone=settings.zone,
         history_tools=workers.history.tools,
         skill_tools=skill_tool_factory(skills, project_of, versions),
     )
@@ -313,42 +263,18 @@ def _command_environment(
 ) -> Mapping[str, str]:
     """Environment for commands, without secrets."""
     view = sandbox.view if sandbox.kind.confines else None
-    env = command_environment(os.environ, extra_names=settings.passed_env_names, view=view)
-    return {name: value for name, value in env.items() if not redactor.contains_secret(value)}
+    return command_environment(
+        os.environ,
+        extra_names=settings.passed_env_names,
+        view=view,
+        is_secret=redactor.contains_secret,
+    )
 
 
-def _worker_memories(
-    settings: Settings,
-    store: RepositorySet,
-    workers: WorkerServices,
-    *,
-    memories: MemoryBriefing,
-    retriever: MemoryRetriever,
-) -> Callable[[WorkerSpec, Persona], MemorySource]:
-    def source_of(job: WorkerSpec, persona: Persona) -> MemorySource:
-        if not job.uses_memory:
-            return NoMemories()
-        who = job.account
-        return WorkerMemoryLookup(
-            recall=retriever,
-            entries=store.memory.entries,
-            reader=partial(memories.resolve_reader, job, persona),
-            task_logs=workers.task_memories.for_reader(who.person, who.chat, who.task),
-            zone=settings.zone,
-        )
-
-    return source_of
-
-
-def _proposal_tools(
-    settings: Settings,
-    store: RepositorySet,
-    clock: Clock,
-    *,
-    memories: MemoryBriefing,
-    permissions: PermissionService,
-) -> ToolFactory:
-    proposals = WorkerProposals(
+def _build_proposals(
+    settings: Settings, store: RepositorySet, clock: Clock, *, permissions: PermissionService
+) -> WorkerProposals:
+    return WorkerProposals(
         db=store.db,
         entries=store.memory.entries,
         cells=store.memory.cells,
@@ -363,18 +289,3 @@ def _proposal_tools(
         mask=permissions.mask,
         now=clock.now,
     )
-
-    def tools_for(job: WorkerSpec, persona: Persona) -> Sequence[AgentTool]:
-        """For tasks: what is said in a chat is remembered with its turn. Sub-agents report to
-        their parent, who has heard the person."""
-        task = job.account.task
-        if task is None or job.depth or not job.uses_memory:
-            return ()
-
-        async def proposing_task() -> ProposingTask:
-            reader = await memories.resolve_reader(job, persona)
-            return ProposingTask(id=task, reader=reader, uses_memory=job.uses_memory)
-
-        return memory_proposal_tools(proposals, proposing_task)
-
-    return tools_for

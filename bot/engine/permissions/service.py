@@ -31,6 +31,7 @@ from bot.engine.permissions.requests import (
     answer_for_call,
     replay_result,
 )
+from bot.engine.sandbox.spec import Sandbox, SandboxKind
 from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import WorkerSpec
 from cards.permission_reasons import build_reason
@@ -69,7 +70,8 @@ class PermissionService:
     """Satisfies `agent.worker_context.AuthorizerFactory`. `policy` is replaced when the settings
     change.
 
-    `mask` removes secrets from stored and shown texts. `show_request` sends the approval card, and
+    `trusts_sandbox` allows commands that our own sandbox confines without asking. `mask` removes
+    secrets from stored and shown texts. `show_request` sends the approval card, and
     `signal` notifies of decisions."""
 
     db: Database
@@ -79,8 +81,8 @@ class PermissionService:
     requester: ApprovalRequester
     policy: PermissionPolicy
     mask: Callable[[str], str]
-    is_sandboxed: Callable[[], Awaitable[bool]]
-    trusts_sandbox: Callable[[], Awaitable[bool]]
+    sandbox: Callable[[], Awaitable[Sandbox]]
+    trusts_sandbox: bool
     signal: DecisionSignal
     show_request: Callable[[Approval], Awaitable[None]]
     now: Callable[[], datetime]
@@ -268,6 +270,7 @@ class _WorkerAuthorizer:
         job = self._spec
         if call.kind is CallKind.ASK:
             return PolicyDecision(verdict=PolicyVerdict.ASK, reason=build_reason("person_asked"))
+        sandbox = (await self._service.sandbox()).kind
         return self._service.policy.evaluate(
             call,
             workspace=job.workspace,
@@ -275,8 +278,9 @@ class _WorkerAuthorizer:
                 task=job.account.task, chat=job.account.chat, tx=tx
             ),
             mode=job.mode,
-            is_sandboxed=await self._service.is_sandboxed(),
-            is_trusted=await self._service.trusts_sandbox(),
+            is_sandboxed=sandbox.confines,
+            # Landlock lets a command change control files inside the workspace.
+            is_trusted=self._service.trusts_sandbox and sandbox is SandboxKind.BUBBLEWRAP,
             persona=self._persona,
         )
 

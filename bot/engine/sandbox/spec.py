@@ -6,7 +6,7 @@ import os
 import pwd
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -62,8 +62,10 @@ def command_environment(
     *,
     extra_names: Iterable[str] = (),
     view: FilesystemView | None = None,
+    is_secret: Callable[[str], bool] = lambda _: False,
 ) -> dict[str, str]:
-    """Return the variables of `source` that a command needs, plus `extra_names`."""
+    """Return the variables of `source` that a command needs, plus `extra_names`, without those
+    whose value has a secret in it."""
     names = {*_PASSED_VARIABLES, *extra_names}
     env = {name: value for name, value in source.items() if name in names or name.startswith("LC_")}
     path = source.get("PATH") or _DEFAULT_PATH
@@ -72,7 +74,8 @@ def command_environment(
             part for part in path.split(":") if part.startswith("/") and view.can_see(Path(part))
         ]
         path = ":".join(seen) or _DEFAULT_PATH
-    return {"TERM": "dumb", "LANG": "C.UTF-8", **env, "PATH": path}
+    given = {"TERM": "dumb", "LANG": "C.UTF-8", **env, "PATH": path}
+    return {name: value for name, value in given.items() if not is_secret(value)}
 
 
 def common_git_folder(workspace: Path) -> Path | None:

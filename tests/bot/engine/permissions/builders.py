@@ -18,6 +18,8 @@ from bot.engine.llm.tool_calls import AgentTool, CallKind, ToolCall
 from bot.engine.permissions.policy import PolicyDecision, PolicyVerdict
 from bot.engine.permissions.requests import DecisionRecorder, DecisionSignal
 from bot.engine.permissions.service import PermissionService
+from bot.engine.sandbox.backends import SupervisedSandbox
+from bot.engine.sandbox.spec import FilesystemView, Sandbox, SandboxKind, default_limits
 from bot.engine.tasks.approvals import TaskApprovalEffects
 from bot.engine.tools.ask_user import ask_user_tool
 from bot.engine.workers.personas import Persona
@@ -53,8 +55,9 @@ SCHEMA = {
 SECRET = "s3cret-of-the-house"
 
 
-async def no_sandbox() -> bool:
-    return False
+async def no_sandbox() -> Sandbox:
+    view = FilesystemView(readable=(), hidden=())
+    return SupervisedSandbox(kind=SandboxKind.NONE, view=view, limits=default_limits())
 
 
 class AskAboutDeploys:
@@ -221,8 +224,8 @@ def build_permission_service(
         requester=make_approval_requester(db, clock),
         policy=AskAboutDeploys(),
         mask=lambda text: text.replace(SECRET, "••••"),
-        is_sandboxed=no_sandbox,
-        trusts_sandbox=no_sandbox,
+        sandbox=no_sandbox,
+        trusts_sandbox=False,
         signal=DecisionSignal(),
         show_request=show,
         now=clock,
