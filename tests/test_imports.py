@@ -58,6 +58,9 @@ LATER = {
     "bot.engine.memory.explicit_statements",
     "bot.engine.memory.self_statements",
     "bot.engine.schedule.time_phrases",
+    "bot.setup.bitable_setup",
+    "bot.sync.ports",
+    "bot.transports.feishu.bitable",
     "cards.render.web",
 }
 """Our own modules with many patterns or a large library, for a first message, task or page."""

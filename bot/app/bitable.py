@@ -208,6 +208,7 @@ def build_bitable_setup(store: RepositorySet, client: BitableClient) -> BitableP
         repo=BitableRepo(store.db),
         people=store.people,
         chats=store.chats,
+        language_of=store.chat_language,
         has_app=client.has_app,
         tables=client.get,
         on_change=client.changed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -33,7 +33,7 @@ from storage.records.people import Channel, Chat, ChatKind, Language, Person, Pe
 
 _TOKEN = re.compile(r"[A-Za-z0-9]{10,64}")
 _BASE_LINK = re.compile(r"https?://[^/\s]+/base/([A-Za-z0-9]{10,64})(?:[/?#]\S*)?")
-_WIKI_LINK = re.compile(r"https?://[^/\s]+/wiki/\S+")
+_WIKI_LINK = re.compile(r"https?://[^/\s]+/wiki/([A-Za-z0-9]{10,64})(?:[/?#]\S*)?")
 _MAX_REASON = 200
 _UNFINISHED = "setup"
 """The reason of a base that this program has made and not finished."""
@@ -49,11 +49,12 @@ class CountingTables(BaseSetupService, Protocol):
 class BitableSetupService:
     """Implements handlers.ports_setup.BitablePort. `tables` is None without a Feishu app, which
     `has_app` says without making a connection; `on_change` is called when another base, or none, is
-    in use."""
+    in use. `language_of` is the language of those who read a chat."""
 
     repo: BitableRepo
     people: PeoplePort
     chats: ChatRepo
+    language_of: Callable[[Chat], Awaitable[Language]]
     has_app: Callable[[], bool]
     tables: Callable[[], CountingTables | None]
     on_change: Callable[[], None]
@@ -67,9 +68,9 @@ class BitableSetupService:
     async def set_up(
         self, token: str, *, by: Person, chat: Chat, language: Language
     ) -> BitableReport:
-        wanted = _parse_token(token)
         async with self._working() as tables:
             calls, known = tables.calls, await self.repo.get_base()
+            wanted = await _find_token(tables, token)
             if known is not None and chat.channel is Channel.FEISHU and chat.id != known.chat_id:
                 raise UserError("bitable_elsewhere", base=known.name)
             if known is None or wanted not in ("", known.base):
@@ -120,7 +121,10 @@ class BitableSetupService:
         """Record the base before it is filled: after a crash, the next setup goes on with it and
         makes no second one."""
         owner = await self._find_owner(by)
-        place = chat if chat.channel is Channel.FEISHU else await self._find_chat(owner)
+        place = chat
+        if chat.channel is not Channel.FEISHU:
+            place = await self._find_chat(owner)
+            language = await self.language_of(place)
         found = (
             await tables.get_base(BaseId(wanted))
             if wanted
@@ -179,7 +183,7 @@ class BitableSetupService:
         if base.reason != _UNFINISHED:
             return
         for member in await self.people.list_members():
-            if member.person.id == base.owner:
+            if base.owner in (member.person.id, *member.joined.values()):
                 for channel, account in member.accounts:
                     if channel is Channel.FEISHU:
                         await tables.share_with(BaseId(base.base), account)
@@ -240,14 +244,19 @@ async def _subscribe(tables: CountingTables, base: BitableBase) -> bool:
     return True
 
 
-def _parse_token(text: str) -> str:
+async def _find_token(tables: CountingTables, text: str) -> str:
     """The token of a base from a token or a link; empty for none."""
     text = text.strip().strip("<>")
     if not text or _TOKEN.fullmatch(text):
         return text
     if found := _BASE_LINK.fullmatch(text):
         return found[1]
-    raise UserError("bitable_wiki" if _WIKI_LINK.fullmatch(text) else "bitable_token")
+    if not (found := _WIKI_LINK.fullmatch(text)):
+        raise UserError("bitable_token")
+    base = await tables.find_wiki_base(found[1])
+    if base is None:
+        raise UserError("bitable_wiki")
+    return base
 
 
 def _error_key(error: TableServiceError) -> str:

@@ -255,6 +255,10 @@ class BaseSetupService(TableService, Protocol):
 
     async def create_base(self, name: str) -> BaseSummary: ...
 
+    async def find_wiki_base(self, node: str) -> BaseId | None:
+        """The base that a page of a wiki is; None for another page."""
+        ...
+
     async def create_table(
         self, base: BaseId, name: str, fields: Sequence[NewTableField], *, view: str
     ) -> TableId:

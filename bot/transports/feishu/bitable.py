@@ -73,7 +73,9 @@ BITABLE_ERRORS: dict[int, BitableErrorKind] = {
     **dict.fromkeys((1254006, 1254043), BitableErrorKind.MISSING_RECORD),
     **dict.fromkeys((91402, 91403, 1254002, 1254003, 1254004), BitableErrorKind.UNREACHABLE_BASE),
     **dict.fromkeys((1254040, 1254041, 1254302, 1254304), BitableErrorKind.UNREACHABLE_BASE),
-    **dict.fromkeys((1063002, 1061004, 1061007, 1069604), BitableErrorKind.UNREACHABLE_BASE),
+    **dict.fromkeys(
+        (131005, 131006, 1061004, 1061007, 1063002, 1069604), BitableErrorKind.UNREACHABLE_BASE
+    ),
     **dict.fromkeys((1254100, 1254101, 1254103, 1254105), BitableErrorKind.FULL),
     **dict.fromkeys((1254608, 1255006), BitableErrorKind.CLIENT_TOKEN),
     **dict.fromkeys((1254001, 1254007, 1254010, 1254014, 1254015), BitableErrorKind.REFUSED),
@@ -131,6 +133,12 @@ class FeishuTableService:
     async def create_base(self, name: str) -> BaseSummary:
         data = await self._call("POST", _APPS, body={"name": name}, repeatable=False)
         return self._base_summary(_required(data, "app"))
+
+    async def find_wiki_base(self, node: str) -> BaseId | None:
+        path, asked = "/wiki/v2/spaces/get_node", {"token": node}
+        found = _required(await self._call("GET", path, params=asked), "node")
+        is_base = found.get("obj_type") == "bitable" and found.get("obj_token")
+        return BaseId(str(found["obj_token"])) if is_base else None
 
     async def get_base(self, base: BaseId) -> BaseSummary:
         return self._base_summary((await self._call("GET", _base_path(base)))["app"])

@@ -218,10 +218,12 @@ async def test_the_base_of_a_group_can_be_edited_by_its_members(bench: Bench) ->
 
 async def test_a_setup_from_elsewhere_is_for_the_owners_private_chat(bench: Bench) -> None:
     local = await bench.core.get_local_chat()
+    await bench.core.repositories.people.set_language(bench.owner, Language.CHINESE)
 
-    report = await bench.set_up(chat=local)
+    report = await bench.set_up(chat=local, language=Language.ENGLISH)
 
     assert report.base.chat_id == bench.chat.id
+    assert report.base.language is Language.CHINESE
 
 
 async def test_without_events_the_setup_says_so(bench: Bench) -> None:
@@ -236,18 +238,35 @@ async def test_without_events_the_setup_says_so(bench: Bench) -> None:
     ("given", "key"),
     [
         ("not a link", "bitable_token"),
-        ("https://team.feishu.cn/wiki/Abc123Abc123", "bitable_wiki"),
+        ("https://team.feishu.cn/wiki/Abc123Abc123", "bitable_unreachable"),
+        ("https://team.feishu.cn/wiki/Page000Page000", "bitable_wiki"),
         ("bascnDoesNotExist00000", "bitable_unreachable"),
     ],
 )
 async def test_a_wrong_link_is_refused_and_leaves_nothing(
     bench: Bench, given: str, key: str
 ) -> None:
+    bench.fs.app.scopes["wiki:wiki:readonly"] = 1
+    bench.fs.bitable.wiki["Page000Page000"] = ("docx", "doccn1")
     with pytest.raises(UserError, match=key):
         await bench.set_up(given)
 
     assert await bench.repo.get_base() is None
     assert bench.fs.bitable.bases == {}
+
+
+async def test_a_base_in_a_wiki_is_found_by_its_page(bench: Bench) -> None:
+    base = bench.fs.bitable.new_base("Plan")
+    bench.fs.bitable.wiki["Node000Node000"] = ("bitable", base.token)
+    link = "https://team.feishu.cn/wiki/Node000Node000?table=tbl1"
+    with pytest.raises(UserError, match="bitable_unreachable") as refused:
+        await bench.set_up(link)
+    bench.fs.app.scopes["wiki:wiki:readonly"] = 1
+
+    report = await bench.set_up(link)
+
+    assert "wiki:wiki:readonly" in str(refused.value.facts["reason"])
+    assert report.base.base == base.token
 
 
 async def test_an_app_without_the_scope_is_told_what_it_needs(bench: Bench) -> None:

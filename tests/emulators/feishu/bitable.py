@@ -115,12 +115,13 @@ class FeishuBase:
 class Bitable:
     """`read_lag` are the seconds after which reads see a write; `write_seconds` is how long a
     write takes, in which another to the same table is refused; `text_numbers` returns numbers as
-    text. `max_rows` is the limit of a table."""
+    text. `max_rows` is the limit of a table; `wiki` has type and token of the pages of a wiki."""
 
     def __init__(self, fs: FeishuEmulator) -> None:
         self._fs = fs
         self._answers: dict[str, tuple[str, dict[str, Any]]] = {}
         self.bases: dict[str, FeishuBase] = {}
+        self.wiki: dict[str, tuple[str, str]] = {}
         self.read_lag = 0.0
         self.write_seconds = 0.002
         self.text_numbers = False
@@ -300,6 +301,15 @@ class Bitable:
                 "time_zone": "Asia/Shanghai",
             }
         }
+
+    def get_node(self, request: HttpRequest) -> dict[str, Any]:
+        token = request.query.get("token", "")
+        if token not in self.wiki:
+            raise refuse(131005, "not found: node", status=400)
+        if self._fs.app.scopes.get("wiki:wiki:readonly") != 1:
+            raise scope_missing("wiki:wiki:readonly", "wiki:node:read")
+        kind, of_object = self.wiki[token]
+        return {"node": {"node_token": token, "obj_type": kind, "obj_token": of_object}}
 
     def list_tables(self, request: HttpRequest, token: str) -> dict[str, Any]:
         tables = [
@@ -637,6 +647,7 @@ def bitable_routes(
     return [
         ("POST", apps, data(bitable.create_base)),
         ("GET", f"{apps}/{{}}", data(bitable.get_base)),
+        ("GET", "/open-apis/wiki/v2/spaces/get_node", data(bitable.get_node)),
         ("GET", tables, data(bitable.list_tables)),
         ("POST", tables, data(bitable.create_table)),
         ("DELETE", one, data(bitable.delete_table)),
