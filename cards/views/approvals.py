@@ -15,7 +15,12 @@ from cards.permission_reasons import describe_reason
 from cards.views.account_links import link_request_text
 from cards.views.costs import budget_lines, extend_label
 from cards.views.prompts import change_notes
-from storage.records.approvals import Approval, ApprovalKind, ApprovalState
+from storage.records.approvals import (
+    Approval,
+    ApprovalKind,
+    ApprovalState,
+    is_bound_to_files,
+)
 
 _MAX_REASON = 200
 _MAX_PATTERN = 300
@@ -33,6 +38,8 @@ def tool_request_notes(approval: Approval, words: TextCatalog) -> list[model.Blo
         tool = formats.code_text(str(approval.payload.get("tool", "")), _MAX_LABEL)
         covered = formats.escape_markdown(pattern, _MAX_PATTERN)
         blocks.append(model.NoteBlock(words("tools.covers", tool=tool, pattern=covered)))
+        if is_bound_to_files(pattern):
+            blocks.append(model.NoteBlock(words("tools.covers_files")))
     return blocks
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -131,10 +132,31 @@ class StandingPermissionScope(StrEnum):
     ALWAYS = "always"
 
 
+_FILES_MARK = "[files "
+_FILES_PREFIX = re.compile(r"\[files [0-9a-f]{20}\] ")
+
+
+def bind_to_files(pattern: str, files: str) -> str:
+    """Return the pattern of a command for the files with this hash only; as it is without a hash.
+    Empty if the command itself looks like one that is bound."""
+    if pattern.startswith(_FILES_MARK):
+        return ""
+    return f"{_FILES_MARK}{files[:20]}] {pattern}" if pattern and files else pattern
+
+
+def unbind_from_files(pattern: str) -> str:
+    return _FILES_PREFIX.sub("", pattern, count=1) if is_bound_to_files(pattern) else pattern
+
+
+def is_bound_to_files(pattern: str) -> bool:
+    return _FILES_PREFIX.match(pattern) is not None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingPermission:
     """A permission for more than one call. `subject` is the id of the task or chat, empty for
-    always; `pattern` is compared exactly."""
+    always; `pattern` is compared exactly. For a task it is not bound to files, which the task
+    itself changes all the time."""
 
     id: int
     scope: StandingPermissionScope

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -13,13 +13,19 @@ import pytest
 import pytest_asyncio
 
 from bot.engine.permissions.call_effects import take_snapshot
+from bot.engine.permissions.policy import PolicyDecision, PolicyVerdict
 from cards.catalog import catalog_for
 from cards.render.text import render
 from cards.views.approvals import approval_card
 from storage.data_directory import make_private
-from storage.records.approvals import ApprovalKind
+from storage.records.approvals import (
+    ApprovalKind,
+    StandingPermission,
+    StandingPermissionScope,
+    is_bound_to_files,
+)
 from storage.records.people import Language
-from tests.bot.engine.permissions.policy_cases import tool_call
+from tests.bot.engine.permissions.policy_cases import build_policy, make_grant, tool_call
 from tests.builders import make_approval
 from tests.emulators.models.script import ScriptedCall, ScriptedReply
 from tests.journeys.model_world import ModelWorld, label_with, model_world, script_task
@@ -83,6 +89,69 @@ def test_a_script_that_was_changed_after_the_question_is_another_effect(
     change(work / "b.sh")
 
     assert take_snapshot(call, work).hash != asked
+
+
+@pytest.mark.parametrize("change", [overwrite, overwrite_quietly, replace_by_link, remove])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_permission_for_good_ends_when_a_script_changes(
+    work: Path, command: str, change: Callable[[Path], None]
+) -> None:
+    asked = evaluate(command, work)
+    granted = [make_grant(asked.pattern)]
+    assert evaluate(command, work, granted).verdict is PolicyVerdict.ALLOW
+
+    change(work / "b.sh")
+
+    assert evaluate(command, work, granted).verdict is PolicyVerdict.ASK
+
+
+def test_a_permission_for_good_does_not_cover_the_same_command_in_another_folder(
+    work: Path, tmp_path: Path
+) -> None:
+    """A hostile repository has its own `b.sh`; the same repository in another worktree is right."""
+    granted = [make_grant(evaluate("sh b.sh", work).pattern)]
+    same, other = tmp_path / "same", tmp_path / "other"
+    for folder in (same, other):
+        shutil.copytree(work, folder)
+    overwrite(other / "b.sh")
+
+    assert evaluate("sh b.sh", same, granted).verdict is PolicyVerdict.ALLOW
+    assert evaluate("sh b.sh", other, granted).verdict is PolicyVerdict.ASK
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict"), [("sub/c.py", PolicyVerdict.ALLOW), ("Makefile", PolicyVerdict.ASK)]
+)
+def test_a_permission_for_a_build_tool_is_for_its_own_files(
+    work: Path, changed: str, verdict: PolicyVerdict
+) -> None:
+    """Not for all code that it may run: such a permission would end with the next change."""
+    (work / "Makefile").write_text("all:\n\ttrue\n")
+    granted = [make_grant(evaluate("make -j4", work).pattern, StandingPermissionScope.CHAT)]
+
+    overwrite(work / changed)
+
+    assert evaluate("make -j4", work, granted).verdict is verdict
+
+
+@pytest.mark.parametrize("scope", list(StandingPermissionScope))
+def test_a_command_does_not_pass_for_one_with_the_files_of_a_permission(
+    work: Path, scope: StandingPermissionScope
+) -> None:
+    bound = evaluate("sh b.sh", work).pattern
+    assert is_bound_to_files(bound)
+
+    posing = evaluate(bound, work, [make_grant(bound, scope)])
+
+    assert (posing.verdict, posing.pattern) == (PolicyVerdict.ASK, "")
+
+
+def evaluate(command: str, work: Path, grants: Sequence[StandingPermission] = ()) -> PolicyDecision:
+    call = tool_call("exec", command=command)
+    files = take_snapshot(call, work).files
+    return build_policy().evaluate(
+        call, workspace=work, grants=grants, is_sandboxed=True, files=files
+    )
 
 
 @pytest.mark.parametrize(

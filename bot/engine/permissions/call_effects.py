@@ -34,6 +34,7 @@ _SEPARATORS = re.compile(r"[\s;|&<>()'\"`=:,${}\[\]\\*?!#]+")
 _EXPANDED = re.compile(r"[\\`$*?\[{]|(?<=\S)['\"](?=\S)")
 """The shell may put the name of any file together. Quotes around whole words do not."""
 _GIT_FILES = (".git", ".git/config", ".git/hooks", ".git/HEAD")
+_NOT_THERE = re.compile(r" (?:outside|absent \w+)\Z")
 _MODULE = re.compile(r"\w+(?:\.\w+)*")
 
 _BUILD_FILES = (
@@ -63,10 +64,15 @@ _FED = re.compile(r"\|&?\s*(?:\S*/)?(?:xargs|(?:ba|da|z|k)?sh|python|node|perl|r
 class CallSnapshot:
     """The effect that a call would have had when it was taken: a hash, empty for calls that only
     read, and the short text files of the workspace that a command names, for the person who
-    decides about it. Both are of the same bytes."""
+    decides about it. Both are of the same bytes.
+
+    `files` is the part of the hash for permissions that outlive the call: without the code that a
+    build tool finds by itself, which changes all the time, and the same for the same files in
+    another workspace; empty if the command names no file there."""
 
     hash: str = ""
     scripts: str = ""
+    files: str = ""
 
 
 def take_snapshot(call: ToolCall, workspace: Path) -> CallSnapshot:
@@ -88,17 +94,22 @@ def take_snapshot(call: ToolCall, workspace: Path) -> CallSnapshot:
         f"─── {path.relative_to(seen.root)} ───\n{text}"
         for path, text in islice(texts.items(), _MAX_SHOWN_FILES)
     )
-    if _EXPANDED.search(subject.command) or _runs_any_file(subject.command):
+    if _EXPANDED.search(subject.command) or _FED.search(subject.command):
+        seen.add(workspace)
+    is_runner = _names_runner(subject.command)
+    for name in _BUILD_FILES if is_runner else ():
+        seen.add(workspace / name)
+    files = seen.digest(relative=True) if seen.has_files else ""
+    if is_runner:
         seen.add(workspace)
     for name in (*_BUILD_FILES, *_GIT_FILES):
         seen.add(workspace / name)
-    return CallSnapshot(hash=seen.digest(), scripts=scripts)
+    return CallSnapshot(hash=seen.digest(), scripts=scripts, files=files)
 
 
-def _runs_any_file(command: str) -> bool:
+def _names_runner(command: str) -> bool:
     """Return True if the command may run files that neither it nor its scripts name."""
-    words = _SEPARATORS.split(command)
-    return bool(_FED.search(command)) or any(each.rpartition("/")[2] in _RUNNERS for each in words)
+    return any(each.rpartition("/")[2] in _RUNNERS for each in _SEPARATORS.split(command))
 
 
 def hash_program_files(words: Sequence[str], workspace: Path) -> str:
@@ -122,6 +133,11 @@ class _Snapshot:
         self._texts: dict[Path, str] = {}
         self._is_partial = False
         """Something named may be a script that is too long to be looked through."""
+
+    @property
+    def has_files(self) -> bool:
+        """Whether something is there that a command could have changed."""
+        return not all(map(_NOT_THERE.search, self._states.values()))
 
     def digest(self, *, relative: bool = False) -> str:
         whole = hashlib.sha256()

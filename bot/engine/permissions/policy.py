@@ -35,7 +35,11 @@ from bot.engine.permissions.rules import (
 )
 from bot.engine.workers.personas import Persona
 from cards.permission_reasons import PermissionReason, build_reason
-from storage.records.approvals import StandingPermission
+from storage.records.approvals import (
+    StandingPermission,
+    StandingPermissionScope,
+    bind_to_files,
+)
 
 
 class PolicyVerdict(StrEnum):
@@ -74,12 +78,14 @@ class PolicyLevels:
 class PolicyDecision:
     """A decision with its reason for the model, people and the audit.
 
-    `pattern` is what a permission for the task, chat or always would cover: the exact command, path
-    or host. If empty, only this one call can be allowed."""
+    `pattern` is what a permission for the task, chat or always would cover: the exact command with
+    a hash of its files, path or host. If empty, only this one call can be allowed. `files` is that
+    hash, if the call may run because of a permission that is bound to it."""
 
     verdict: PolicyVerdict
     reason: PermissionReason
     pattern: str = ""
+    files: str = ""
 
 
 class PermissionPolicy(Protocol):
@@ -96,11 +102,13 @@ class PermissionPolicy(Protocol):
         is_sandboxed: bool = False,
         is_trusted: bool = False,
         persona: Persona | None = None,
+        files: str = "",
     ) -> PolicyDecision:
         """Decide whether the call may run in `workspace`.
 
         `grants` are the permissions that apply: the task's, the chat's and permanent ones; their
-        patterns are compared literally, not as globs.
+        patterns are compared literally, not as globs. `files` is the hash of the files that the
+        command names; see `call_effects.CallSnapshot`.
         `is_sandboxed` tells whether commands run in a sandbox, `is_trusted` whether our own
         commands that only lack a rule may run in it unasked."""
         ...
@@ -135,6 +143,7 @@ class RulePolicy:
         is_sandboxed: bool = False,
         is_trusted: bool = False,
         persona: Persona | None = None,
+        files: str = "",
     ) -> PolicyDecision:
         subject = classify_call(call, workspace)
         finding = self._find(call, subject, workspace, persona)
@@ -146,10 +155,18 @@ class RulePolicy:
             finding = _trust_sandbox(finding, subject.command, workspace)
         if finding.level is not FindingLevel.DENY and mode is not WorkerMode.EXECUTE:
             finding = _restrict_to_mode(finding, subject, call, workspace, mode)
-        granted = any(
-            grant.tool == call.name and grant.pattern == pattern and pattern for grant in grants
-        )
-        return _decide(finding, subject, self.levels, pattern, granted=granted)
+        bare = pattern
+        pattern = bind_to_files(bare, files if subject.effect is CallEffect.RUN else "")
+        scopes = {
+            grant.scope
+            for grant in grants
+            if grant.tool == call.name
+            and pattern
+            and grant.pattern == (bare if grant.scope is StandingPermissionScope.TASK else pattern)
+        }
+        decision = _decide(finding, subject, self.levels, pattern, granted=bool(scopes))
+        is_bound = scopes and StandingPermissionScope.TASK not in scopes
+        return replace(decision, files=files) if is_bound else decision
 
     def _find(
         self, call: ToolCall, subject: CallSubject, workspace: Path, persona: Persona | None

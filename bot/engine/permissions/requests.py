@@ -36,6 +36,7 @@ from storage.records.approvals import (
     StandingPermissionScope,
     ToolCallRecord,
     ToolCallState,
+    unbind_from_files,
 )
 from storage.records.people import Language
 from storage.records.tasks import Task
@@ -195,18 +196,21 @@ class DecisionRecorder:
         subject = subjects.get(scope, "")
         if subject is None:
             return
+        is_for_task = scope is StandingPermissionScope.TASK
+        pattern = unbind_from_files(call.pattern) if is_for_task else call.pattern
         await self.grants.add(
             tx,
             scope=scope,
             subject=subject,
             tool=call.tool,
-            pattern=call.pattern,
+            pattern=pattern,
             approval_id=approval.id,
             by=by,
             now=self.now(),
         )
         for other in await self.calls.list_suspended(call.session_id, tx=tx):
-            covered = (other.tool, other.pattern) == (call.tool, call.pattern)
+            theirs = unbind_from_files(other.pattern) if is_for_task else other.pattern
+            covered = (other.tool, theirs) == (call.tool, pattern)
             if other.state is ToolCallState.OPEN and covered:
                 await self.calls.decide(tx, other, ToolCallState.ALLOWED)
                 if other.approval_id and other.approval_id != approval.id:

@@ -175,7 +175,7 @@ class _WorkerAuthorizer:
                     # The session ends with this very call.
                     return await self._answer_interrupted(tx, made)
                 return await self._replay(tx, call, made)
-            ruling = await self._evaluate(tx, call)
+            ruling = await self._evaluate(tx, call, seen)
             if ruling.verdict is not PolicyVerdict.ASK:
                 good = ruling.verdict is PolicyVerdict.ALLOW
                 state = ToolCallState.RUNNING if good else ToolCallState.DENIED
@@ -185,9 +185,13 @@ class _WorkerAuthorizer:
                     now=service.now(),
                     same_ids=earlier.same_ids,
                 )
-                leave = CallVerdict.ALLOW if good else CallVerdict.DENY
+                if good:
+                    check = partial(self._find_other_files, call, ruling.files)
+                    return record, CallDecision(
+                        verdict=CallVerdict.ALLOW, check_again=check if ruling.files else None
+                    )
                 return record, CallDecision(
-                    verdict=leave, text="" if good else ruling.reason.describe_in_english()
+                    verdict=CallVerdict.DENY, text=ruling.reason.describe_in_english()
                 )
             return await self._request_approval(tx, call, ruling, seen)
 
@@ -266,7 +270,12 @@ class _WorkerAuthorizer:
         log.warning("call %s is not made: what it would do has changed as it waited", record.id)
         return _EFFECT_CHANGED
 
-    async def _evaluate(self, tx: Transaction, call: ToolCall) -> PolicyDecision:
+    async def _find_other_files(self, call: ToolCall, files: str) -> str:
+        return "" if (await self._take_snapshot(call)).files == files else _EFFECT_CHANGED
+
+    async def _evaluate(
+        self, tx: Transaction, call: ToolCall, seen: CallSnapshot
+    ) -> PolicyDecision:
         job = self._spec
         if call.kind is CallKind.ASK:
             return PolicyDecision(verdict=PolicyVerdict.ASK, reason=build_reason("person_asked"))
@@ -282,6 +291,7 @@ class _WorkerAuthorizer:
             # Landlock lets a command change control files inside the workspace.
             is_trusted=self._service.trusts_sandbox and sandbox is SandboxKind.BUBBLEWRAP,
             persona=self._persona,
+            files=seen.files,
         )
 
     def _new_call(

@@ -73,6 +73,7 @@ class AskAboutDeploys:
         is_sandboxed: bool = False,
         is_trusted: bool = False,
         persona: Persona | None = None,
+        files: str = "",
     ) -> PolicyDecision:
         command = str(call.arguments.get("command", ""))
         if call.name in {"look", "jot"}:

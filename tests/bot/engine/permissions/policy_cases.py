@@ -42,10 +42,12 @@ def build_policy(
     return RulePolicy(rules=rules, levels=levels)
 
 
-def make_grant(pattern: str) -> StandingPermission:
+def make_grant(
+    pattern: str, scope: StandingPermissionScope = StandingPermissionScope.ALWAYS
+) -> StandingPermission:
     return StandingPermission(
         id=1,
-        scope=StandingPermissionScope.ALWAYS,
+        scope=scope,
         subject="",
         tool="exec",
         pattern=pattern,

@@ -11,6 +11,8 @@ import pytest
 
 from bot.engine.llm.api.access import ApiProvider
 from bot.engine.llm.tool_calls import CallKind
+from bot.engine.permissions.policy import PolicyLevels, RulePolicy
+from bot.engine.permissions.rules import PermissionRules
 from cards.catalog import catalog_for
 from cards.permission_reasons import describe_reason
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState, ToolCallState
@@ -163,6 +165,37 @@ async def test_leave_for_more_than_once_covers_the_same_call_and_no_other(
         view = await here.world.until(again, TaskStatus.WAITING, TaskStatus.COMPLETED)
 
         assert (view.task.status is TaskStatus.WAITING) is asks_elsewhere
+
+
+@pytest.mark.parametrize(
+    ("scope", "asks_again"), [("task", False), ("chat", True), ("always", True)]
+)
+async def test_leave_beyond_a_task_is_for_the_files_that_were_there(
+    tmp_path: Path, models: ModelEmulator, scope: str, asks_again: bool
+) -> None:
+    stage = staged(*[reply_with_call("deploy", "sh go.sh")] * 3)
+    hold = asyncio.Event()
+    hands = ScriptedWorker(hold=hold)
+    async with permission_setup(tmp_path, models, stage, hands) as here:
+        here.leaves.policy = RulePolicy(rules=PermissionRules(), levels=PolicyLevels())
+        task = await here.world.create_task("Ship it")
+        asked = await here.request(task)
+        (folder,) = (tmp_path / "work").glob(str(task.id))
+        (folder / "go.sh").write_text("harmless\n")
+        await here.decide(asked, approve=False)
+        await here.decide(await here.request(task), scope=scope)
+        async with asyncio.timeout(WAIT_SECONDS):
+            await hands.begun.wait()
+
+        (folder / "go.sh").write_text("hurtful!\n")
+        hold.set()
+        if asks_again:
+            asked = await here.request(task)
+            assert hands.ran == ["sh go.sh"]
+            await here.decide(asked, scope=scope)
+        await here.world.until(task)
+
+        assert hands.ran == ["sh go.sh"] * 2
 
 
 async def test_several_open_calls_are_asked_one_after_another_and_answered_together(
