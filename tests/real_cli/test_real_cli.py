@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bot.engine.llm.acp.idle_process import IdleProcess
 from bot.engine.llm.answer_schemas import PlanAnswer, StepAnswer
 from bot.engine.llm.backend import (
     AgentEvent,
@@ -136,6 +137,32 @@ async def test_another_process_resumes_the_session(cli: InstalledCli) -> None:
     assert [e.key for e in events if isinstance(e, RunNotice)] == []
 
 
+async def test_the_next_step_goes_on_in_the_process_that_was_kept(cli: InstalledCli) -> None:
+    backend = cli.backend(idle=IdleProcess(600))
+    named, permit = SessionIdRecorder(), FakeCallAuthorizer({COMMAND: ALLOW})
+    first = cli.step("The word is rhubarb.", permit=permit, on_external=named, kept_for="task")
+    async with asyncio.timeout(300):
+        _, ended = await collect_run(backend, first)
+        there, before = _running_ids(cli.root), len(cli.models.requests)
+        (cli.workspace / MADE_FILE).unlink()
+
+        second = replace(
+            first, prompt="Which word?", external_id=named.id, history=ended.new_history
+        )
+        events, again = await collect_run(backend, second)
+
+        assert there
+        assert there <= _running_ids(cli.root)
+        assert any("rhubarb" in str(each.body) for each in cli.models.requests[before:])
+        assert (cli.workspace / MADE_FILE).exists()
+        assert [call.detail for call in permit.calls] == [COMMAND] * 2
+        assert again.value is not None
+        assert [e.key for e in events if isinstance(e, RunNotice)] == []
+        await backend.end_idle("task")
+        while _running_ids(cli.root):  # killed, and about to be gone
+            await asyncio.sleep(0.05)
+
+
 async def test_a_cancelled_run_leaves_no_process(cli: InstalledCli) -> None:
     hold = asyncio.Event()
     cli.models.replies(reply_with("Let me think about it.", hold=hold, hold_after=1))
@@ -150,7 +177,7 @@ async def test_a_cancelled_run_leaves_no_process(cli: InstalledCli) -> None:
 
     hold.set()
     async with asyncio.timeout(WAIT_SECONDS):
-        while _running_processes(cli.root):  # killed, and about to be gone
+        while _running_ids(cli.root):  # killed, and about to be gone
             await asyncio.sleep(0.05)
 
 
@@ -182,14 +209,14 @@ async def test_in_the_sandbox_it_works_and_a_planner_changes_nothing(
     assert ended.value is not None
 
 
-def _running_processes(root: Path) -> list[str]:
+def _running_ids(root: Path) -> set[int]:
     """Processes that live in that home."""
     home = f"HOME={root}".encode()
-    found = []
+    found = set()
     for folder in Path("/proc").iterdir():
         try:
             if folder.name.isdigit() and home in (folder / "environ").read_bytes():
-                found.append((folder / "cmdline").read_bytes().decode(errors="replace"))
+                found.add(int(folder.name))
         except OSError:
             continue
     return found

@@ -119,11 +119,10 @@ PROCESS_MARK_VARIABLE = "SHIFTBOSS_RUN"
 """Environment variable that identifies a CLI's descendants outside its process group."""
 
 TERMINATE_GRACE = 2.0
-MAX_IDLE_BYTES = 1 << 30
-"""A process of more memory is not kept."""
-
 _TIDY_PAUSE = 0.2
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+MAX_IDLE_BYTES = max(1 << 29, os.sysconf("SC_PHYS_PAGES") * _PAGE // 8)
+"""A process of more memory is not kept. Node.js takes the more the machine has."""
 _MAX_LOG = 1_000_000
 _MAX_TAIL = 4_000
 _CHUNK = 65_536

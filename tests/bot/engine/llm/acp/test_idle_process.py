@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from bot.engine.llm.acp import process
 from bot.engine.llm.acp.backend import AcpBackend
 from bot.engine.llm.acp.idle_process import IdleProcess
 from bot.engine.llm.backend import (
@@ -164,13 +165,15 @@ async def test_one_at_most_is_kept(cli: FakeCli) -> None:
 
 async def test_it_ends_when_its_time_is_over(cli: FakeCli) -> None:
     cli.script([PID, DONE])
-    await collect_run(warm_backend(cli, seconds=600), warm_step(cli))
+    backend = warm_backend(cli, seconds=600)
+    await collect_run(backend, warm_step(cli))
     pid = read_pid(cli.home() / "agent.pid")
     assert is_alive(pid)
 
     await let_time_pass(601)
 
     await wait_until(lambda: not is_alive(pid))
+    await backend.end_idle()  # it has been fetched, too
 
 
 @pytest.mark.parametrize("kept_for", [WORK, None])
@@ -238,6 +241,17 @@ async def test_after_such_an_end_it_is_not_kept(
     assert not is_alive(read_pid(cli.home() / "agent.pid"))
     child = cli.home() / "child.pid"
     assert not (child.exists() and is_alive(read_pid(child)))
+
+
+async def test_one_that_takes_much_memory_is_not_kept(
+    cli: FakeCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "MAX_IDLE_BYTES", 1_000_000)
+    cli.script([PID, DONE])
+
+    await collect_run(warm_backend(cli), warm_step(cli))
+
+    assert not is_alive(read_pid(cli.home() / "agent.pid"))
 
 
 async def test_between_steps_it_may_do_nothing(cli: FakeCli) -> None:
