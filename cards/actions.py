@@ -291,6 +291,16 @@ class ShowSkill(ReusableAction):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StartMcpSignIn(ReusableAction):
+    """Show the page where an owner signs in to an MCP server."""
+
+    server: str
+    required_role: ClassVar[PersonRole] = PersonRole.OWNER
+    typed: ClassVar[str] = "/mcp login {self.server}"
+    kind: Literal["mcp_sign_in"] = "mcp_sign_in"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EnableSkill(CardAction):
     """Enable the skill whose folder has exactly this hash or, if not `enable`, postpone it."""
 
@@ -487,5 +497,6 @@ Action: TypeAlias = (
     | ShowReport
     | StartRepairTask
     | ProveButtons
+    | StartMcpSignIn
     | OpenPage
 )

@@ -49,6 +49,10 @@ async def manage_mcp_servers(request: Request) -> Reply:
     )
 
 
+async def start_sign_in(request: Request, server: str) -> Reply:
+    return await _sign_in(request, next(iter(_LOGIN_WORDS)), server)
+
+
 async def _sign_in(request: Request, word: str, given: str) -> Reply:
     """In private only: the page and the code are for the owner alone."""
     request.require_owner()

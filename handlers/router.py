@@ -21,6 +21,7 @@ from handlers import (
     account_links,
     approvals,
     chat,
+    mcp,
     memory,
     memory_consent,
     people,
@@ -139,6 +140,9 @@ async def submit_form_reply(request: Request, form: FormBlock, inbox_id: InboxId
     return reply
 
 
+_SHOWN_TASK = {actions.ShowTask: tasks.show_task, actions.ShowLogs: tasks.show_task_history}
+
+
 async def _perform(  # noqa: C901, PLR0911, PLR0912 - one line for each action of the closed union
     request: Request, action: actions.Action, card_key: str, value: str, form: Mapping[str, str]
 ) -> Reply:
@@ -161,10 +165,9 @@ async def _perform(  # noqa: C901, PLR0911, PLR0912 - one line for each action o
                 return await chat.decline_proposal(request, action, card_key)
         case actions.SubmitTaskForm():
             return await _submit_task_form(request, form, card_key)
-        case actions.ShowTask(task_id=task_id):
-            return await tasks.show_task(request, task_id)
-        case actions.ShowLogs(task_id=task_id):
-            return await tasks.show_task_history(request, task_id)
+        case actions.ShowTask() | actions.ShowLogs():
+            show = _SHOWN_TASK[type(action)]
+            return await show(request, action.task_id)
         case actions.ShowMessageForm(task_id=task_id):
             return Reply(card=await tasks.show_message_form(request, task_id))
         case actions.SubmitMessageForm(task_id=task_id):
@@ -183,6 +186,8 @@ async def _perform(  # noqa: C901, PLR0911, PLR0912 - one line for each action o
             return await people.handle_person_press(request, action, card_key)
         case actions.UnlinkAccount() | ChooseMemory():
             return await account_links.handle_link_press(request, action, card_key)
+        case actions.StartMcpSignIn(server=server):
+            return await mcp.start_sign_in(request, server)
         case actions.OpenPage(page=page):
             return await people.send_dashboard_link(replace(request, args=page))
         case actions.EndWebSession():

@@ -28,7 +28,7 @@ from bot.config.channels import CHANNEL_SETTINGS, is_configured
 from bot.config.logs import read_newest_lines
 from bot.config.settings import Settings
 from bot.engine.mcp.client.server_pool import McpServerPool
-from bot.engine.mcp.client.sign_in import CALLBACK_PATH
+from bot.engine.mcp.client.sign_in import CALLBACK_PATH, CLIENT_PATH
 from bot.engine.mcp.server import protocol
 from bot.engine.mcp.server.memory_access import ForbiddenScope
 from bot.engine.mcp.server.memory_server import McpMemoryServer
@@ -226,7 +226,7 @@ def _build_web(settings: Settings, core: Container, inbox: InboxService) -> WebT
         sessions=core.web_sessions,
         routes=(
             endpoint.route,
-            _sign_in_route(core.engine.workers.mcp_servers),
+            *_sign_in_routes(core.engine.workers.mcp_servers),
             *build_dashboard_routes(core, stopping),
         ),
         public_url=settings.web_url,
@@ -285,9 +285,9 @@ class _HttpRefusal(Exception):
         super().__init__(text)
 
 
-def _sign_in_route(servers: McpServerPool) -> Route:
-    """The page on which a sign-in to an MCP server ends. Whoever comes knows the secret in its
-    address."""
+def _sign_in_routes(servers: McpServerPool) -> tuple[Route, Route]:
+    """The page on which a sign-in to an MCP server ends, where whoever comes knows the secret in
+    its address, and the description of our client, which holds no secret."""
 
     async def finish(request: Request) -> Response:
         try:
@@ -296,7 +296,13 @@ def _sign_in_route(servers: McpServerPool) -> Route:
             return PlainTextResponse(f"⚠️ {error}", status_code=400)
         return PlainTextResponse(f"✅ {server}: signed in, close this page. 已登录，可以关闭本页。")
 
-    return Route(CALLBACK_PATH, finish)
+    async def describe(_request: Request) -> Response:
+        described = servers.client_description
+        if described is None:
+            return PlainTextResponse("not found", status_code=404)
+        return JSONResponse(dict(described))
+
+    return Route(CALLBACK_PATH, finish), Route(CLIENT_PATH, describe)
 
 
 class McpHttpEndpoint:

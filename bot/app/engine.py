@@ -119,7 +119,7 @@ class Engine:
 
     @cached_property
     def workers(self) -> WorkerServices:
-        return build_worker_services(*self._base)
+        return build_worker_services(*self._base, self.courier)
 
     @cached_property
     def publisher(self) -> ApprovalCardPublisher:

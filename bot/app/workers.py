@@ -22,7 +22,12 @@ from bot.engine.agent.worker_tools import WorkerTools
 from bot.engine.llm.api.access import LearnedToolForms
 from bot.engine.mcp.client.server_config import McpConsents, ProjectServers
 from bot.engine.mcp.client.server_pool import KeptServers, McpServerPool
-from bot.engine.mcp.client.sign_in import CALLBACK_PATH, McpSignIns
+from bot.engine.mcp.client.sign_in import (
+    CALLBACK_PATH,
+    McpSignIns,
+    MissingScopeListener,
+    MissingScopeNotifier,
+)
 from bot.engine.mcp.server.tool_server import ToolLender
 from bot.engine.memory.promotion import QualityMetrics
 from bot.engine.memory.retriever import MemoryRetriever
@@ -51,6 +56,7 @@ from bot.engine.workers.spec import WorkerSpec
 from bot.setup.live_models import LiveModels, build_sandbox_detector
 from bot.transports.ports import Clock
 from bot.transports.web.access_token import load_or_create_token
+from cards.courier import Courier
 from storage.memory.withheld_turns import WithheldTurnRepo
 from storage.skills import SkillRepo
 
@@ -61,7 +67,9 @@ def build_masker(settings: Settings) -> SecretMasker:
     return SecretMasker((*settings.secret_values, own))
 
 
-def build_worker_services(settings: Settings, store: RepositorySet, clock: Clock) -> WorkerServices:
+def build_worker_services(
+    settings: Settings, store: RepositorySet, clock: Clock, courier: Courier
+) -> WorkerServices:
     """Raises BadSettings."""
     people = store.people
     briefing = WorkerBriefing(settings.home, get_chat=people.get_chat, get_person=people.get)
@@ -100,6 +108,7 @@ def build_worker_services(settings: Settings, store: RepositorySet, clock: Clock
             fetcher,
             config=mcp_config,
             consents=store.mcp_consents,
+            on_missing_scope=MissingScopeNotifier(owners=store.owner_cards(courier), now=clock.now),
         ),
         redactor=redactor,
         history=build_worker_history(settings, store),
@@ -121,6 +130,7 @@ def _build_mcp_servers(
     *,
     config: McpConfigFile,
     consents: McpConsents,
+    on_missing_scope: MissingScopeListener,
 ) -> McpServerPool:
     return McpServerPool(
         shell,
@@ -134,6 +144,8 @@ def _build_mcp_servers(
             folder=settings.home / "mcp-tokens",
             redirect_uri=(settings.web_url or f"http://127.0.0.1:{settings.web_port}").rstrip("/")
             + CALLBACK_PATH,
+            on_missing_scope=on_missing_scope,
+            client_id=settings.mcp_client_id,
         ),
         keep=KeptServers(count=settings.mcp_kept, idle_seconds=settings.mcp_idle_minutes * 60),
         lender=ToolLender(

@@ -341,6 +341,9 @@ class Settings(BaseSettings):
     cli_warm_seconds: float = Field(default=60, ge=0, le=3600, alias="SHIFTBOSS_CLI_WARM_SECONDS")
     mcp_kept: int = Field(default=8, ge=0, le=100, alias="SHIFTBOSS_MCP_KEPT")
     mcp_idle_minutes: float = Field(default=15, ge=0, le=1440, alias="SHIFTBOSS_MCP_IDLE_MINUTES")
+    mcp_client_id: str = Field(
+        default="", pattern=r"^(https://[^/\s?#]+/[^\s?#]+)?$", alias="SHIFTBOSS_MCP_CLIENT_ID"
+    )
     step_turns: StepTurns = Field(default=20, alias="SHIFTBOSS_STEP_TURNS")
     step_tokens: StepTokens = Field(default=32_000, alias="SHIFTBOSS_STEP_TOKENS")
     step_seconds: StepSeconds = Field(default=600, alias="SHIFTBOSS_STEP_SECONDS")

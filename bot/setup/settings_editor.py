@@ -50,7 +50,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     ),
     "clis": (
         *("cli_slots", "cli_patience_minutes", "cli_hours", "cli_warm_seconds"),
-        *("mcp_kept", "mcp_idle_minutes"),
+        *("mcp_kept", "mcp_idle_minutes", "mcp_client_id"),
     ),
     "initiative": (
         *("heartbeat_minutes", "heartbeat_hours", "self_check_minutes", "evolve", "evolve_share"),

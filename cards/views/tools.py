@@ -9,6 +9,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from cards import formats, model
+from cards.actions import StartMcpSignIn
 from cards.catalog import TextCatalog
 from cards.permission_reasons import describe_reason
 from storage.records.approvals import StandingPermission, ToolCallRecord, ToolCallState
@@ -23,6 +24,7 @@ _MAX_PATTERN = 200
 _MAX_TITLE = 120
 _MAX_DETAIL = 600
 _MAX_NAME = 40
+_MAX_SCOPE = 300
 
 
 def grants_card(
@@ -169,6 +171,23 @@ def mcp_servers_card(
     is_bad = faults or any(each.state is McpServerState.FAILED for each in servers)
     tone = model.CardTone.WARN if is_bad else model.CardTone.INFO
     return model.titled_card(words("mcp.list.title"), *blocks, tone=tone)
+
+
+def mcp_rights_card(server: str, scope: str, words: TextCatalog) -> model.Card:
+    """A call was refused because nobody has granted these rights; the server has named them."""
+    facts = {
+        "server": formats.escape_markdown(server, _MAX_NAME),
+        "scope": formats.escape_markdown(scope, _MAX_SCOPE),
+    }
+    button = model.CardButton(
+        words("mcp.rights.button"), StartMcpSignIn(server=server), style=model.ButtonStyle.PRIMARY
+    )
+    return model.titled_card(
+        words("mcp.rights.title"),
+        model.TextBlock(words("mcp.rights.text", **facts)),
+        model.ButtonsBlock((button,)),
+        tone=model.CardTone.WARN,
+    )
 
 
 def _consent_line(consent: McpConsent, words: TextCatalog) -> str:

@@ -23,13 +23,16 @@ class McpHttpServer:
     `packed` packs, `endless` streams for ever in calls, `dirty` makes no sense, `telling`
     complains with what it was sent, `private` wants people to sign in. `grants` are the requests
     for tokens. With `client`, an ID and a secret, it registers none itself. Calls need the right
-    `call_scope`, if it is not among those `granted`. `revoked` are the tokens given back."""
+    `call_scope`, if it is not among those `granted`. One that `greets_everybody` wants a token for
+    anything but a greeting. `revoked` are the tokens given back."""
 
     behaviour: str = ""
     port: int = 0
     token_seconds: int = 3600
     client: tuple[str, str] | None = None
     call_scope: str = ""
+    reads_client_descriptions: bool = False
+    greets_everybody: bool = False
     granted: str = ""
     grants: list[dict[str, str]] = field(default_factory=list)
     revoked: list[dict[str, str]] = field(default_factory=list)
@@ -57,6 +60,8 @@ class McpHttpServer:
                     "response_types_supported": ["code"],
                     "code_challenge_methods_supported": ["S256"],
                 }
+                if self.reads_client_descriptions:
+                    told["client_id_metadata_document_supported"] = True
                 if self.client is None:
                     told["registration_endpoint"] = f"{here}/tenant/register"
             case "/tenant/revoke":
@@ -76,7 +81,10 @@ class McpHttpServer:
                     **({"scope": self.granted} if self.granted else {}),
                 }
             case "/mcp":
-                is_call = isinstance(message, dict) and message.get("method") == "tools/call"
+                method = message.get("method", "") if isinstance(message, dict) else ""
+                if self.greets_everybody and method in {"initialize", "notifications/initialized"}:
+                    return b""
+                is_call = method == "tools/call"
                 if is_call and self.call_scope not in {"", *self.granted.split()}:
                     more = 'WWW-Authenticate: Bearer error="insufficient_scope", '
                     more += f'scope="{self.call_scope}"\r\n'

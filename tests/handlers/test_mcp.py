@@ -6,6 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from cards.actions import StartMcpSignIn
+from cards.catalog import catalog_for
+from cards.views.tools import mcp_rights_card
+from storage.records.messages import DeliveryUrgency
 from storage.records.people import ChatId, Language, PersonId
 from storage.records.tasks import TaskId
 from storage.records.workers import McpConsent, McpServerState, McpServerStatus
@@ -163,6 +167,21 @@ async def test_an_owner_revokes_a_decision_by_its_id() -> None:
     assert "No decision has the ID nothing" in unknown
     assert "is forgotten" in told
     assert made.world.mcp.consents == []
+
+
+async def test_the_button_of_missing_rights_starts_a_sign_in_for_an_owner() -> None:
+    made = desk()
+    made.world.mcp.shared = ["mail"]
+    card = mcp_rights_card("mail", "mail:send", catalog_for(Language.ENGLISH))
+    urgency = DeliveryUrgency.NOTICE
+    await made.world.post.send(ChatId("c0"), card, key="rights", urgency=urgency)
+    token = made.world.post.token("rights", StartMcpSignIn)
+
+    member = await made.press(token, who="x-ann", chat="c0")
+    shown = text_of(await made.press(token, who="x-olga", chat="c0"))
+
+    assert "https://sign-in.example/mail" in shown
+    assert "sign-in.example" not in text_of(member)
 
 
 async def test_signing_in_is_for_owners_in_private() -> None:

@@ -170,6 +170,11 @@ async def test_an_owner_signs_in_to_a_server_and_out_again(world: ModelWorld) ->
             wrong = await browser.get(address, params={"code": "good", "state": "guessed"})
             page = await browser.get(address, params=back)
         during = await use("cue-during")
+        site.call_scope = "mail:send"
+        refused = await use("cue-more")
+        wanted = await wait_for_message(chat, "wants more rights", "mail:send")
+        await boss.presses(wanted, label_with(wanted.buttons, "Sign in"))
+        wider = await wait_for_message(chat, "Sign in to MCP server mail", "mail%3Asend")
         await ask(boss, chat, "/mcp logout mail", "Signed out")
         after = await use("cue-after")
     config.unlink()
@@ -177,7 +182,8 @@ async def test_an_owner_signs_in_to_a_server_and_out_again(world: ModelWorld) ->
     assert "an owner can sign in with /mcp login NAME" in before
     assert wrong.status_code == 400
     assert (page.status_code, "mail: signed in" in page.text) == (200, True)
-    assert "unavailable" not in during
+    assert "unavailable" not in during + refused
+    assert "scope=mail%3Asend" in wider.text
     assert f"as Bearer {MASK}" in during
     assert "unavailable" in after
 

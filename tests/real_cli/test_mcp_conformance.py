@@ -58,9 +58,22 @@ async def test_the_client_conforms(scenario: str, tmp_path: Path) -> None:
     [
         "metadata-default",
         "metadata-var1",
+        "metadata-var2",
+        "metadata-var3",
+        "basic-cimd",
+        "pre-registration",
         "scope-from-www-authenticate",
+        "scope-from-scopes-supported",
+        "scope-omitted-when-undefined",
+        "scope-step-up",
+        "scope-retry-limit",
         "token-endpoint-auth-basic",
+        "token-endpoint-auth-post",
         "token-endpoint-auth-none",
+        "2025-03-26-oauth-endpoint-fallback",
+        "resource-mismatch",
+        "offline-access-scope",
+        "offline-access-not-supported",
     ],
 )
 async def test_signing_in_conforms(scenario: str, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ the token on a page of the web chat."""
 _log = logging.getLogger(__name__)
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-_OPEN_PATHS = ("/healthz", "/static/", f"{SIGN_IN_PATH}/", "/mcp/callback")
+_OPEN_PATHS = ("/healthz", "/static/", f"{SIGN_IN_PATH}/", "/mcp/callback", "/mcp/client.json")
 _SHARED_PATHS = ("/dashboard/", "/api/v1/", "/metrics/", "/sign-out/")
 """Everything else is the local owner's chat."""
 _SECURITY_HEADERS = {

@@ -6,9 +6,17 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import secrets
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -35,7 +43,7 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import AnyUrl, BaseModel, ValidationError
 
 from bot.engine.llm.backend import McpServer
-from bot.engine.mcp.client.server_config import McpError
+from bot.engine.mcp.client.server_config import CLIENT_NAME, McpError
 from bot.engine.web import FetchRefused, WebFetcher, WebUrl, parse_url, tls_context
 from storage.data_directory import write_private_file
 
@@ -228,9 +236,10 @@ class _GuardedTransport(httpx2.AsyncBaseTransport):
         if response.status_code == _NOT_FOUND and "mcp-session-id" in request.headers:
             return _error(request, CLOSED_MESSAGE, CONNECTION_CLOSED)
         status = response.status_code
-        missing = _missing_scope(response)
-        if missing and self._file is not None and not self._shows_errors:
-            await self._file.want_scope(missing)
+        if (missing := _missing_scope(response)) and (self._shows_errors or self._file is not None):
+            # Who is signing in is not asked twice: the first call that needs more asks for it.
+            if self._file is not None and not self._shows_errors:
+                await self._file.want_scope(missing)
             return _error(request, _MORE_RIGHTS.format(scope=missing[:_MAX_SHOWN_SCOPE]))
         if status >= _FAILED and not self._shows_errors:
             if not _is_error_message(body):
@@ -344,10 +353,16 @@ class TokenFile:
     another URL, or another client registered by hand, counts as absent."""
 
     def __init__(
-        self, path: Path, server: McpServer, remember_secret: Callable[[str], None]
+        self,
+        path: Path,
+        server: McpServer,
+        remember_secret: Callable[[str], None],
+        on_missing_scope: Callable[[str, str], Awaitable[None]],
     ) -> None:
-        """`remember_secret` is called with each token. Blocking."""
+        """`remember_secret` is called with each token, `on_missing_scope` with the rights that
+        calls were refused for, and the name of the sign-in that lacks them. Blocking."""
         self._remember_secret = remember_secret
+        self._on_missing_scope = on_missing_scope
         self._path = path
         self._url = server.url
         self._oauth = server.oauth
@@ -387,24 +402,30 @@ class TokenFile:
         wanted = union_scopes(str(self._stored.get("wanted_scope", "")), scope) or ""
         if _SCOPE.fullmatch(wanted) and wanted != self._stored.get("wanted_scope"):
             await self._save({"wanted_scope": wanted})
+        # Each time: the process may have ended between the two.
+        stored = {key: str(self._stored.get(key, "")) for key in ("wanted_scope", "sign_in")}
+        await self._on_missing_scope(stored["wanted_scope"], stored["sign_in"])
 
     def create_provider(
         self,
         redirect_uri: str = "http://127.0.0.1/",
+        client_id: str = "",
         show: Callable[[str], Awaitable[None]] | None = None,
         wait_for_code: Callable[[], Awaitable[AuthorizationCodeResult]] | None = None,
     ) -> OAuthClientProvider:
         """Without `show` nobody is asked: it only uses and refreshes the tokens. With it they are
-        not used: another person may sign in, or the same one with more rights."""
+        not used: another person may sign in, or the same one with more rights. `client_id` is the
+        address of our client's description, for servers that read it instead of registering us."""
         self._is_signing_in = show is not None
         provider = OAuthClientProvider(
             server_url=self._url,
             client_metadata=OAuthClientMetadata(
-                client_name="Shiftboss", redirect_uris=[AnyUrl(redirect_uri)]
+                client_name=CLIENT_NAME, redirect_uris=[AnyUrl(redirect_uri)]
             ),
             storage=self,
             redirect_handler=show,
             callback_handler=wait_for_code,
+            client_metadata_url=client_id or None,
         )
         if not self._is_signing_in:
             # The SDK restores neither, and without them could not refresh after a restart.
@@ -420,13 +441,14 @@ class TokenFile:
         assert self.provider is not None
         known = self.provider.context
         metadata = known.oauth_metadata
-        changes = {
+        changes: dict[str, Any] = {
             "tokens": tokens.model_dump(mode="json"),
             "expires_at": known.token_expiry_time,
             "metadata": None if metadata is None else metadata.model_dump(mode="json"),
         }
-        # A refresh grants nothing new.
-        await self._save(changes | ({"wanted_scope": ""} if self._is_signing_in else {}))
+        if self._is_signing_in:  # a refresh grants nothing new
+            changes |= {"wanted_scope": "", "sign_in": secrets.token_hex(8)}
+        await self._save(changes)
         self._remember_tokens()
 
     def _remember_tokens(self) -> None:
@@ -511,11 +533,8 @@ async def revoke(server: McpServer, file: TokenFile, fetcher: WebFetcher) -> boo
     return True
 
 
-async def sign_in(
-    server: McpServer, provider: OAuthClientProvider, fetcher: WebFetcher, scope: str
-) -> None:
-    """Greet the server, which asks for a sign-in. Raises McpError."""
-    greeting = {
+_FIRST_MESSAGES: Sequence[Mapping[str, Any]] = (
+    {
         "jsonrpc": "2.0",
         "id": 1,
         "method": "initialize",
@@ -524,17 +543,33 @@ async def sign_in(
             "capabilities": {},
             "clientInfo": {"name": "shiftboss", "version": "1"},
         },
-    }
+    },
+    {"jsonrpc": "2.0", "method": "notifications/initialized"},
+    {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
+)
+
+
+async def sign_in(
+    server: McpServer, provider: OAuthClientProvider, fetcher: WebFetcher, scope: str
+) -> None:
+    """Greet the server and ask for its tools: at one of both it asks for a sign-in. Raises
+    McpError."""
     headers = {**server.headers, "Accept": "application/json, text/event-stream"}
     try:
         opened = guarded_client(
             server.url, headers, fetcher, auth=provider, shows_errors=True, scope=scope
         )
-        async with (
-            opened as (client, target),
-            client.stream("POST", target, json=greeting) as response,
-        ):
-            refused = response.status_code in _REFUSED
+        refused = False
+        async with opened as (client, target):
+            for message in _FIRST_MESSAGES:
+                async with client.stream("POST", target, json=message) as response:
+                    refused = response.status_code in _REFUSED
+                    session = response.headers.get("mcp-session-id")
+                if refused or provider.context.current_tokens is not None:
+                    break
+                client.headers["mcp-protocol-version"] = LATEST_HANDSHAKE_VERSION
+                if session is not None:
+                    client.headers["mcp-session-id"] = session
     except (OAuthFlowError, httpx2.HTTPError, ValidationError, ValueError) as error:
         first_line = str(error).split("\n", 1)[0][:_MAX_SIGN_IN_ERROR_CHARS]
         raise McpError(first_line or type(error).__name__) from error

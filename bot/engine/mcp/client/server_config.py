@@ -32,6 +32,7 @@ from storage.records.workers import McpConsent
 
 # --- configured servers
 
+CLIENT_NAME = "Shiftboss"
 _MIN_SECRET_CHARS = 8
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bot.engine.llm.backend import McpServer, RunNotice, WorkerMode
 from bot.engine.llm.tool_calls import AgentTool, CallKind
@@ -270,6 +270,13 @@ class McpServerPool:
             for each in [each for each in self._servers.values() if each.name in revoked.servers]:
                 self._close_soon(each)
         return revoked
+
+    @property
+    def client_description(self) -> Mapping[str, Any] | None:
+        """What authorization servers read about us at our client ID; None without such an ID."""
+        if self._sign_ins is None or not self._sign_ins.client_id:
+            return None
+        return self._sign_ins.client_description
 
     async def start_sign_in(self, server: str) -> str | None:
         """Return the page where the person signs in; None if no such server has a URL. Raises

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from bot.engine.llm.backend import McpServer
-from bot.engine.mcp.client.server_config import McpError
+from bot.engine.mcp.client.server_config import CLIENT_NAME, McpError
 from bot.engine.redaction import MASK
 from bot.engine.web import WebFetcher, parse_url
+from cards.courier import OwnerCardSender
+from cards.views.tools import mcp_rights_card
+from storage.errors import StorageError
 from storage.records.workers import SignOut
 
 if TYPE_CHECKING:
@@ -20,7 +27,10 @@ if TYPE_CHECKING:
 
     from bot.engine.mcp.client.http_transport import TokenFile
 
+log = logging.getLogger(__name__)
+
 CALLBACK_PATH = "/mcp/callback"
+CLIENT_PATH = "/mcp/client.json"
 _OWN_HOSTS = {"localhost", "127.0.0.1", "::1"}
 _MAX_PENDING = 4
 _LINK_SECONDS = 60.0
@@ -39,17 +49,53 @@ class _PendingSignIn:
         return query.get("state", [""])[0]
 
 
+MissingScopeListener = Callable[[str, str, str], Awaitable[None]]
+"""Called with a server's name, the rights that calls were refused for, and the name of the sign-in
+that lacks them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingScopeNotifier:
+    """Satisfies `MissingScopeListener`: sends the owners a card with a button that signs in with
+    these rights too, once a day for each sign-in, because a server can want any number."""
+
+    owners: OwnerCardSender
+    now: Callable[[], datetime]
+
+    async def __call__(self, server: str, scope: str, sign_in: str) -> None:
+        key = f"mcp-rights:{server}:{sign_in}:{self.now().date()}"
+        try:
+            await self.owners.notify(key, partial(mcp_rights_card, server, scope))
+        except StorageError as error:
+            log.warning("the owners are not told of missing rights at %s: %s", server, error)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpSignIns:
     """Tokens are in files of `folder`, readable by its owner only. A sign-in is given up after
-    `patience` seconds, and with the process."""
+    `patience` seconds, and with the process. `client_id` is the address where authorization
+    servers can read `client_description`; without it they are asked to register us."""
 
     fetcher: WebFetcher
     folder: Path
     redirect_uri: str
+    on_missing_scope: MissingScopeListener
+    client_id: str = ""
     patience: float = 900.0
     _pending: dict[str, _PendingSignIn] = field(default_factory=dict)
     _secrets: set[str] = field(default_factory=set)
+
+    @property
+    def client_description(self) -> Mapping[str, Any]:
+        """The Client ID Metadata Document."""
+        return {
+            "client_id": self.client_id,
+            "client_name": CLIENT_NAME,
+            "redirect_uris": [self.redirect_uri],
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": "none",
+        }
 
     def token_path(self, server: str) -> Path:
         return self.folder / f"{server}.json"
@@ -71,7 +117,9 @@ class McpSignIns:
         # Slow to import, and only needed where a server at a URL is used.
         from bot.engine.mcp.client.http_transport import TokenFile
 
-        return TokenFile(self.token_path(server.name), server, self._secrets.add)
+        on_missing_scope = partial(self.on_missing_scope, server.name)
+        path = self.token_path(server.name)
+        return TokenFile(path, server, self._secrets.add, on_missing_scope)
 
     async def start(self, server: McpServer) -> str:
         """Return the page where the person signs in; an earlier sign-in to this server is given
@@ -173,6 +221,6 @@ class McpSignIns:
             return AuthorizationCodeResult(**found)
 
         file = await asyncio.to_thread(self._load, server)
-        provider = file.create_provider(self.redirect_uri, show, wait_for_code)
+        provider = file.create_provider(self.redirect_uri, self.client_id, show, wait_for_code)
         async with asyncio.timeout(self.patience):
             await http_transport.sign_in(server, provider, self.fetcher, file.scope_to_ask)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -14,7 +15,7 @@ import pytest
 
 from bot.engine.mcp.client.server_config import McpScope
 from bot.engine.mcp.client.server_pool import McpServerPool
-from bot.engine.mcp.client.sign_in import McpSignIns
+from bot.engine.mcp.client.sign_in import McpSignIns, MissingScopeListener, MissingScopeNotifier
 from bot.engine.redaction import MASK
 from bot.engine.sandbox.backends import detect_sandbox
 from bot.engine.sandbox.process_runner import CommandHomes
@@ -22,17 +23,30 @@ from bot.engine.sandbox.spec import Sandbox
 from bot.engine.tools.shell_exec import CommandShell
 from bot.engine.web import WebFetcher, parse_private_hosts
 from bot.engine.workers.mcp_config import McpConfigFile
+from cards.actions import StartMcpSignIn
+from cards.model import ButtonsBlock
+from cards.render.text import render
 from storage.records.workers import SignInFailed, SignOut
 from tests.emulators.mcp_http import McpHttpServer, mcp_http_server
+from tests.engine_harness import CHAT, ManualClock, RecordingCourier, owner_cards
 
 
 async def find_sandbox() -> Sandbox:
     return detect_sandbox()
 
 
+async def ignore_missing_scope(server: str, scope: str, sign_in: str) -> None:
+    pass
+
+
 @asynccontextmanager
 async def opened_pool(
-    home: Path, site: McpHttpServer, **oauth: Any
+    home: Path,
+    site: McpHttpServer,
+    *,
+    on_missing_scope: MissingScopeListener | None = None,
+    client_url: str = "",
+    oauth: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[McpServerPool]:
     """`oauth` is a client registered by hand; `${MAIL_SECRET}` is `s3cret-value`."""
     server = {"url": site.url, **({"oauth": oauth} if oauth else {})}
@@ -40,7 +54,11 @@ async def opened_pool(
     fetcher = WebFetcher(private_hosts=parse_private_hosts(["127.0.0.1"]))
     shell = CommandShell(sandbox=find_sandbox, homes=CommandHomes(home / "shell"), env=lambda _: {})
     sign_ins = McpSignIns(
-        fetcher=fetcher, folder=home / "tokens", redirect_uri="http://127.0.0.1:1/mcp/callback"
+        fetcher=fetcher,
+        folder=home / "tokens",
+        redirect_uri="http://127.0.0.1:1/mcp/callback",
+        on_missing_scope=on_missing_scope or ignore_missing_scope,
+        client_id=client_url,
     )
     known = {"MAIL_SECRET": "s3cret-value"}
     pool = McpServerPool(shell, str, fetcher, data_dir=home, variables=known, sign_ins=sign_ins)
@@ -121,12 +139,12 @@ async def test_a_client_registered_by_hand_signs_in_with_its_secret(tmp_path: Pa
         async with opened_pool(tmp_path, site) as pool:
             with pytest.raises(SignInFailed):
                 await pool.start_sign_in("mail")
-        async with opened_pool(tmp_path, site, **oauth) as pool:
+        async with opened_pool(tmp_path, site, oauth=oauth) as pool:
             link = await pool.start_sign_in("mail")
             assert link is not None
             await pool.finish_sign_in(address_after(link))
             said = await call(pool, tmp_path)
-        async with opened_pool(tmp_path, site, **{**oauth, "clientId": "other"}) as pool:
+        async with opened_pool(tmp_path, site, oauth={**oauth, "clientId": "other"}) as pool:
             other = await call(pool, tmp_path)
 
     asked = parse_qs(urlsplit(link).query)
@@ -139,12 +157,21 @@ async def test_a_client_registered_by_hand_signs_in_with_its_secret(tmp_path: Pa
 async def test_rights_that_are_missing_in_a_call_are_asked_for_by_the_next_sign_in(
     tmp_path: Path,
 ) -> None:
-    async with mcp_http_server("private") as site, opened_pool(tmp_path, site) as pool:
+    heard: list[tuple[str, str, str]] = []
+
+    async def on_missing_scope(server: str, scope: str, sign_in: str) -> None:
+        heard.append((server, scope, sign_in))
+
+    async with (
+        mcp_http_server("private") as site,
+        opened_pool(tmp_path, site, on_missing_scope=on_missing_scope) as pool,
+    ):
         site.granted, site.call_scope = "mail:read", "mail:send"
         link = await pool.start_sign_in("mail")
         assert link is not None
         await pool.finish_sign_in(address_after(link))
         refused = await call(pool, tmp_path)
+        await call(pool, tmp_path)
         again = await pool.start_sign_in("mail")
         assert again is not None
         scope = parse_qs(urlsplit(again).query)["scope"]
@@ -155,6 +182,63 @@ async def test_rights_that_are_missing_in_a_call_are_asked_for_by_the_next_sign_
     assert "wants more rights for this (mail:send); an owner can grant them with" in refused
     assert scope == ["mail:read mail:send"]
     assert "you said hi" in said
+    assert [each[:2] for each in heard] == [("mail", "mail:send")] * 2
+    assert len(set(heard)) == 1, "one sign-in lacks them"
+
+
+async def test_owners_get_one_card_a_day_for_the_rights_that_a_sign_in_lacks() -> None:
+    courier, clock = RecordingCourier(), ManualClock()
+    tell = MissingScopeNotifier(owners=owner_cards(courier, [CHAT]), now=clock)
+
+    await tell("mail", "mail:send", "one")
+    await tell("mail", "mail:send", "one")
+    await tell("mail", "mail:send [x](y)", "one")
+    assert len(courier.cards) == 1
+    await tell("mail", "mail:send", "two")
+    clock.time += timedelta(days=1)
+    await tell("mail", "mail:send", "one")
+
+    assert len(courier.cards) == 3
+    assert len(courier.sent) == 4, "the second time says nothing new"
+    shown = render(courier.sent[1][1])
+    assert "refused a call" in shown.text
+    assert "[x](y)" in shown.text
+    (buttons,) = [each for each in courier.sent[1][1].blocks if isinstance(each, ButtonsBlock)]
+    assert [each.action for each in buttons.items] == [StartMcpSignIn(server="mail")]
+
+
+async def test_a_server_that_greets_everybody_asks_for_the_sign_in_at_its_tools(
+    tmp_path: Path,
+) -> None:
+    async with mcp_http_server("private") as site, opened_pool(tmp_path, site) as pool:
+        site.greets_everybody = True
+        link = await pool.start_sign_in("mail")
+        assert link is not None
+        await pool.finish_sign_in(address_after(link))
+        said = await call(pool, tmp_path)
+
+    assert "you said hi" in said
+
+
+async def test_a_server_that_reads_descriptions_of_clients_gets_the_address_of_ours(
+    tmp_path: Path,
+) -> None:
+    url = "https://boss.example/mcp/client.json"
+    async with (
+        mcp_http_server("private") as site,
+        opened_pool(tmp_path, site, client_url=url) as pool,
+    ):
+        registered = parse_qs(urlsplit(await pool.start_sign_in("mail") or "").query)["client_id"]
+        (tmp_path / "tokens" / "mail.json").unlink()
+        site.reads_client_descriptions = True
+        named = parse_qs(urlsplit(await pool.start_sign_in("mail") or "").query)["client_id"]
+        described = pool.client_description
+
+    assert registered == ["client-1"]
+    assert named == [url]
+    assert described is not None
+    assert described["client_id"] == url
+    assert described["redirect_uris"] == ["http://127.0.0.1:1/mcp/callback"]
 
 
 @pytest.mark.parametrize("told", ["", "gone"])
