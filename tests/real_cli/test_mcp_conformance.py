@@ -42,13 +42,18 @@ async def conformance(folder: Path, *arguments: str) -> str:
     return text
 
 
+async def client_conformance(folder: Path, command: str, scenario: str) -> str:
+    asked = ("client", "--command", command, "--scenario", scenario, "--timeout", "120000")
+    return await conformance(folder, *asked)
+
+
 @pytest.mark.parametrize(
     "scenario", ["initialize", "tools_call", "sse-retry", "elicitation-sep1034-client-defaults"]
 )
 async def test_the_client_conforms(scenario: str, tmp_path: Path) -> None:
     command = f"{sys.executable} {CLIENT}"
 
-    said = await conformance(tmp_path, "client", "--command", command, "--scenario", scenario)
+    said = await client_conformance(tmp_path, command, scenario)
 
     assert "OVERALL: PASSED" in said
 
@@ -79,9 +84,7 @@ async def test_the_client_conforms(scenario: str, tmp_path: Path) -> None:
 async def test_signing_in_conforms(scenario: str, tmp_path: Path) -> None:
     command = f"{sys.executable} {CLIENT} sign-in"
 
-    said = await conformance(
-        tmp_path, "client", "--command", command, "--scenario", f"auth/{scenario}"
-    )
+    said = await client_conformance(tmp_path, command, f"auth/{scenario}")
 
     assert "OVERALL: PASSED" in said
 
