@@ -100,6 +100,7 @@ async def answer_message(
         skill=skill,
         interrupted=request.interrupted,
         missing_files=request.missing_files,
+        forwarded=request.forwarded,
     )
 
     async def show(text: str) -> None:

@@ -244,7 +244,7 @@ class ChatQuestion:
     `brief` instructs the worker how to handle the message, with the named `skill`.
     `is_continuation`: there is no new message; the suspended conversation continues. `interrupted`
     are earlier messages that this one interrupted: the answer is for them too. `missing_files` were
-    sent along, but could not be fetched.
+    sent along, but could not be fetched. `forwarded`: somebody else's words, passed on.
     """
 
     person: Person
@@ -261,6 +261,7 @@ class ChatQuestion:
     skill: str = ""
     interrupted: tuple[InterruptedMessage, ...] = ()
     missing_files: tuple[str, ...] = ()
+    forwarded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,7 +44,7 @@ class Request:
     into. `zone` is the Boss's. `interrupted` may be answered together with this message;
     `missing_files` were sent along too, but could not be fetched. `heard_at` is when the message
     came, or was sent if it came late: it decides about nothing that was asked later. `web_session`
-    is that of the browser it came from, if any.
+    is that of the browser it came from, if any. `forwarded`: somebody else's words, passed on.
     """
 
     person: Person
@@ -65,6 +65,7 @@ class Request:
     missing_files: tuple[str, ...] = ()
     heard_at: datetime | None = None
     web_session: str = ""
+    forwarded: bool = False
 
     @property
     def author(self) -> ChangeAuthor:

@@ -552,6 +552,7 @@ class Router:
             missing_files=arrival.missing,
             heard_at=_heard_at(row),
             web_session=row.incoming.sender.web_session,
+            forwarded=isinstance(row.incoming, IncomingMessage) and row.incoming.forwarded,
         )
 
 

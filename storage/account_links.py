@@ -187,7 +187,7 @@ class AccountLinkRepo:
             for table, column in OWNED:
                 values = {column: joined, "brought_by": None}
                 await tx.execute(update(table).where(table.c.brought_by == joined).values(values))
-            await self.memories.part(tx, joined, link.kept, now=now)
+            await self.memories.separate(tx, joined, link.kept, now=now)
             await _replace_approver(tx, link.kept, joined, only_from=theirs)
             await self._close_conversations(tx, both, now)
             await self.people.settle_role(tx, link.kept, without=joined)
@@ -225,7 +225,7 @@ class AccountLinkRepo:
             await self._close_conversations(tx, every, now)
             left = {"person_id": stranger, "brought_by": None}
             await tx.execute(update(chats).where(chats.c.id.in_(theirs)).values(left))
-            await self._keep_all(tx, account.brought_by)
+            await self._make_permanent(tx, account.brought_by)
             link = AccountLink(
                 id=self.ids.token(),
                 state=AccountLinkState.REVOKED,
@@ -245,7 +245,7 @@ class AccountLinkRepo:
             )
         return link
 
-    async def gather(self) -> None:
+    async def move_late_records(self) -> None:
         """Give persons what was still written for those who are joined to them: what had begun
         before the link may end after it."""
         async with self.db.write() as tx:
@@ -336,7 +336,7 @@ class AccountLinkRepo:
             await _move(tx, table, column, joined, kept)
         await self.memories.join(tx, joined, kept, now=now)
 
-    async def _keep_all(self, tx: Transaction, joined: str | None) -> None:
+    async def _make_permanent(self, tx: Transaction, joined: str | None) -> None:
         """Nothing goes back to an account that has no access any more."""
         if joined is None:
             return
@@ -344,7 +344,7 @@ class AccountLinkRepo:
             await tx.execute(
                 update(table).where(table.c.brought_by == joined).values(brought_by=None)
             )
-        await self.memories.keep(tx, joined)
+        await self.memories.make_permanent(tx, joined)
         ended = {"state": AccountLinkState.ENDED.value}
         await tx.execute(update(account_links).where(_C.joined == joined, _LINKED).values(ended))
 

@@ -125,6 +125,12 @@ _SET_LANGUAGE = (
 )
 
 
+async def current_person_id(tx: Transaction, person: PersonId) -> PersonId:
+    """Who this is now: work that began before accounts were linked still names the former person
+    when it is stored, and what it leaves belongs to the one they were joined to."""
+    return PersonId(await tx.scalar(_KEPT, {"who": person}) or person)
+
+
 class PeopleRepo:
     """Implements handlers.ports.PeoplePort. `unlisted_owner` names an owner who is no longer
     configured but stays one because there is no other."""

@@ -14,6 +14,7 @@ from storage.db import Database, Transaction, record_from, records_from
 from storage.dialect import insert_or_ignore
 from storage.errors import NotFound
 from storage.ids import MAX_CANDIDATES, parse_id_prefix, single_match
+from storage.people import current_person_id
 from storage.records.people import ChatId, PersonId
 from storage.records.schedules import (
     CronTiming,
@@ -93,6 +94,7 @@ class ScheduleRepo:
             "body": dump_body(new.body),
             "retry_seconds": new.retry_delay.total_seconds(),
             "created_at": now,
+            "owner_id": await current_person_id(tx, new.owner_id),
         }
         del values["retry_delay"]
         query = sa.select(schema.schedules).where(_S.source == new.source)

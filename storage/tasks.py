@@ -28,6 +28,7 @@ from storage.db import Database, Transaction, record_from, records_from, row_fro
 from storage.dialect import PreparedWrite, UtcTimestamp, insert_or_ignore, upsert
 from storage.errors import NotFound
 from storage.ids import MAX_CANDIDATES, parse_id_prefix, single_match
+from storage.people import current_person_id
 from storage.records.people import ChatId, PersonId
 from storage.records.prompt_versions import PromptKind
 from storage.records.tasks import (
@@ -115,6 +116,7 @@ class TaskRepo:
         None if another task has this id: retry with another.
         """
         values = new_task_row(new, id, now)
+        values["created_by"] = await current_person_id(tx, new.created_by)
         await tx.execute(insert_or_ignore(self._db.dialect, schema.tasks).values(values))
         query = select(schema.tasks).where(_T.source == new.source)
         return record_from(Task, (await tx.execute(query)).one_or_none())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, date, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -27,6 +27,7 @@ from sqlalchemy import (
 from storage import schema
 from storage.db import Database, Transaction, record_from, records_from, row_from
 from storage.dialect import PreparedWrite, insert_or_ignore, upsert
+from storage.people import current_person_id
 from storage.records.people import ChatId, PersonId
 from storage.records.tasks import TaskId, UsageTotals
 from storage.records.usage import (
@@ -95,6 +96,8 @@ class UsageRepo:
         self._db = db
 
     async def add(self, tx: Transaction, record: UsageRecord) -> UsageKey:
+        if record.person_id is not None:
+            record = replace(record, person_id=await current_person_id(tx, record.person_id))
         await _ADD.send(tx, row_from(record))
         return UsageKey(
             at=record.at,

@@ -48,7 +48,7 @@ async def serve(
         async with open_container(settings) as core:
             core.reloader.restart = restart
             await _demote_unlisted_owners(core.repositories.people)
-            await core.repositories.account_links.gather()
+            await core.repositories.account_links.move_late_records()
             await link_notifier(core.services).notify()
             workers = core.engine.workers
             # Detected before the first command, which also logs the sandbox.

@@ -83,7 +83,7 @@ class LinkedMemoryRepo:
         await self._move_jobs(tx, old, new)
         await self._settle_conflicts(tx, new, numbers, now)
 
-    async def part(
+    async def separate(
         self, tx: Transaction, joined: PersonId, kept: PersonId, *, now: datetime
     ) -> None:
         """Give back what `joined` brought, as it was: what either has that was replaced by
@@ -96,7 +96,7 @@ class LinkedMemoryRepo:
         await self._separate(tx, numbers, old, new, now)
         await self._split_jobs(tx, numbers, old, new)
 
-    async def keep(self, tx: Transaction, joined: str) -> None:
+    async def make_permanent(self, tx: Transaction, joined: str) -> None:
         """Nothing goes back any more."""
         await tx.execute(update(memories).where(_M.brought_by == joined).values(brought_by=None))
 
@@ -257,8 +257,8 @@ class LinkedMemoryRepo:
         found = [entry_from_row(row) for row in (await tx.execute(query)).all()]
         named = {each for entry in found for each in (entry.superseded_by, entry.supersedes)}
         number_of: dict[str, int] = {}
-        for part in in_chunks([each for each in named if each], _BATCH_SIZE):
-            ids = select(_M.id, _M.number).where(_M.id.in_(part))
+        for chunk in in_chunks([each for each in named if each], _BATCH_SIZE):
+            ids = select(_M.id, _M.number).where(_M.id.in_(chunk))
             number_of |= {row.id: row.number for row in await tx.execute(ids)}
 
         def crosses(entry: MemoryEntry, other: EntryId | None) -> bool:

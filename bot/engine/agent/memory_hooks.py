@@ -465,6 +465,7 @@ class RecordedConversation:
             assistant_text=answer,
             source=question.source,
             skill=question.skill,
+            forwarded=question.forwarded,
             at=self._now(),
         )
         cell = await self._recorder.record_turn(tx, turn, heard.noted)

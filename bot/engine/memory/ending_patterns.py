@@ -11,7 +11,7 @@ from functools import lru_cache
 
 class FactRelation(StrEnum):
     """The relation between the speaker and the object of a fact. `MY` is about something of the
-    person's, by its name; `ANY` is not known."""
+    person's, by its name; `ANY` is not known; `VALUE` is that of a fact whose value changed."""
 
     HOME = "home"
     WORK = "work"
@@ -31,6 +31,7 @@ class FactRelation(StrEnum):
     STATE = "state"
     MY = "my"
     ANY = "any"
+    VALUE = "value"
 
 
 _EndingPattern = tuple[FactRelation, re.Pattern[str], Mapping[str, bool]]
@@ -93,6 +94,7 @@ def _en_patterns() -> Iterator[_EndingPattern]:
         with_prep = rf" {prep}" if prep else ""
         for pattern in (
             rf"{_I}{_NOT} (?:{base}){with_prep} {_OBJECT}",
+            *([rf"{_I}{_NOT} (?:{base}) (?P<what>there|here)"] if prep else []),
             rf"{_BE_NOT} (?:{doing}){with_prep} {_OBJECT}",
             rf"{_HAVE}{_STOPPED} (?:{doing}){with_prep} {_OBJECT}",
             rf"i(?:'m| am) (?:done|finished|through)(?: with)? (?:{doing}){with_prep} {_OBJECT}",
@@ -139,19 +141,48 @@ NOT_SINCE = re.compile(r"\b(?:have not|haven't) \w+")
 """The same, where the clause says since when."""
 
 GIVEN_UP = re.compile(
-    r"\b(?:no more|gave up|given up|quit|ditched|dropped|lost (?:all )?interest in"
-    r"|lost my taste for"
+    r"\b(?:no more|gave up|given up|(?:had|have) to (?:give up|stop|quit|sell)|quit|ditched|dropped"
+    r"|lost (?:all )?interest in|lost my taste for"
     r"|fed up with|(?:tired|sick|bored) of|swore off|sworn off|cut out|through with|done with"
-    r"|said goodbye to|got rid of"
-    r"|gotten rid of|cancelled|canceled|uninstalled|walked away from|thing of the past"
-    r"|(?:not|no longer) my thing|(?:is|are|was) (?:over|history|gone)|gone off|went off"
-    r"|can't stand"
-    r"|stay(?:ing)? away from)\b"
-    r"|戒|放弃|滴酒不沾|告别|停[了掉]|停止|不沾|断了|退了|卸载|注销|被裁|被.{1,10}裁|辞[了职]|离职"
-    r"|搬离|搬走|没兴趣|腻了",
+    r"|said goodbye to|got rid of|gotten rid of|cancelled|canceled|uninstalled|deleted|unsubscribed"
+    r"|walked away from|thing of the past|(?:not|no longer|isn't|aren't) (?:my|our) (?:thing|job)"
+    r"|(?:not|isn't|aren't) mine|(?:is|are|was|has been) (?:over|history|gone|behind me|no more"
+    r"|finished"
+    r"|wrong|false|dissolved|closed|cured)|in remission|outgrown|outgrew|grew out of|grown out of"
+    r"|got over|gotten over|gone off|went off|can't stand|stay(?:ing)? away from"
+    r"|(?:came|come|coming|been|got|weaned) off|i'm off|on ice|broke up|broken up|split up"
+    r"|(?:got|are|been) divorced|hand(?:ed)? in my (?:notice|resignation)|last day (?:at|with|in)"
+    r"|gave back|given back|handed (?:over|back)|stepped down|resigned|retired|dropped out"
+    r"|'s (?:over|gone|history|done)|^(?:now )?off (?!the record)|(?:got|had|took) .{1,20} (?:off"
+    r"|out|removed)"
+    r"|(?:called|broke) off|let .{1,30} (?:lapse|expire|go)|lapsed|expired|packed in|binned"
+    r"|dumped|traded"
+    r"|closed (?:my|our|the)|disbanded|dissolved|moved out|put .{1,20} (?:to sleep|down)"
+    r"|passed away"
+    r"|sold|gave away|given away|shut down|stood down|let go of|turned out (?:to be )?(?:wrong"
+    r"|false))\b"
+    r"|戒|放弃|滴酒不沾|告别|停[了掉用]|停止|不沾|断了|退[了掉出租订休坑群]|弃坑|脱坑|卸载|注销|被裁"
+    r"|被.{1,10}裁|辞[了职]|离职|搬离|搬走|搬出|没兴趣|腻了|分手|掰了|离婚|破戒|卖[了掉]|转让|送人|送走"
+    r"|过世|去世|走丢|毕业|卸任|交接|交给|不归我|取消|到期|吹了|黄了|停药|断药|解散|解约|逆转|痊愈|治好"
+    r"|康复|摘[了掉]|拆[了掉]|收[了摊]|散了|没续|不续|不算|算不上|脱单|误诊|收掉|关掉|关门|倒闭|结束",
     re.IGNORECASE,
 )
 """Words that say so of a thing, whatever is done with it."""
+
+NEEDED_NO_MORE = re.compile(
+    r"(?:i |we )?(?:do not|don['’]?t|no longer) (?:need|want|have|wear|own|do|use|take|carry"
+    r"|require)"
+    r" (?:\w+ ){1,4}any ?(?:more|longer)|(?:i |we )?no longer (?:need|wear|own|carry"
+    r"|require) [\w ]+",
+    re.IGNORECASE,
+)
+
+AGAIN = re.compile(r"\bagain\b|又开始|重新开始|又(?=.{1,6}了$)", re.IGNORECASE)
+"""Words that say that something is so again which was not."""
+
+INSTEAD_OF = re.compile(
+    r"\b(?:instead of|rather than|in place of)(?: the| my| an?)? (?P<what>[\w' -]{2,40})"
+)
 
 _SpecialPatterns = tuple[tuple[FactRelation, str, Mapping[str, bool]], ...]
 _EN_SPECIAL: _SpecialPatterns = (
@@ -289,6 +320,11 @@ _EN_SPECIAL: _SpecialPatterns = (
         {},
     ),
     (FactRelation.OWNS, rf"{_HAVE}(?:gave|given) (?:my|our|the) {_OBJECT} away", {}),
+    (
+        FactRelation.EATS,
+        rf"{_OBJECT} (?:is|are) (?:fine|ok|okay|no problem)(?: (?:for|with) me)? again",
+        {"is_negative": True},
+    ),
     (FactRelation.FEARS, rf"{_OBJECT} (?:do not|don't|no longer) (?:scare|frighten|bother) me", {}),
     (
         FactRelation.OWNS,
@@ -307,6 +343,7 @@ _EN_SWITCHES = (
         rf"{_HAVE}(?:switched|changed|migrated|moved|gone|went"
         rf"|converted) (?:over )?from {_OBJECT} to (?P<to>.+)"
     ),
+    rf"{_HAVE}(?:switched|changed|migrated|moved) (?:over )?to (?P<to>.+?) from {_OBJECT}",
     rf"{_HAVE}(?:replaced|swapped|traded) (?:my )?{_OBJECT} (?:with|for|by) (?P<to>.+)",
     (
         r"(?:i |we )(?:now |actually |really )*(?:prefer|use|like|drink|eat|want|go with|take|have)"
@@ -333,11 +370,19 @@ _ZH_I = r"(?:我|咱)?(?:们)?"
 _ZH_NOT = r"(?:不(?:再|会再|想再|愿再|能再|怎么|太|大)?|再也不|已不|没再|没有再|不打算再)"
 _ZH_END = r"(?:了|啦|咯)?"
 _ZH_SPECIAL: _SpecialPatterns = (
+    (
+        FactRelation.EATS,
+        rf"{_ZH_OBJECT}(?:我)?(?:现在)?(?:又|也|已经|敢吃也)*(?:能|可以|敢|爱|肯)吃(?:了|啦)",
+        {"is_negative": True},
+    ),
     (FactRelation.WORK, rf"{_ZH_I}不在{_ZH_OBJECT}了", {}),
     (FactRelation.HOME, rf"{_ZH_I}不在{_ZH_OBJECT}了", {}),
     (
         FactRelation.ALLERGY,
-        rf"{_ZH_I}对{_ZH_OBJECT}(?:已经|现在|早就|早)?(?:不再|不会再|不)过敏{_ZH_END}",
+        (
+            rf"{_ZH_I}对{_ZH_OBJECT}(?:已经|现在|早就|早|其实|根本|并)*(?:不再|不会再|不)过敏"
+            rf"{_ZH_END}"
+        ),
         {},
     ),
     (FactRelation.ALLERGY, rf"{_ZH_I}(?:不再|不)对{_ZH_OBJECT}过敏{_ZH_END}", {}),
@@ -408,7 +453,7 @@ _ZH_SPECIAL: _SpecialPatterns = (
     (FactRelation.WORK, rf"{_ZH_I}被{_ZH_OBJECT}(?:裁|裁员|辞退|开除|优化){_ZH_END}", {}),
     (
         FactRelation.RELATIONSHIP,
-        rf"{_ZH_I}(?:已经|刚|刚刚)*(?:离婚|分手|和?.{{0,6}}分手|恢复单身){_ZH_END}(?P<what>)",
+        rf"{_ZH_I}(?:已经|刚|刚刚)*(?:离婚|分手|[和跟].{{1,6}}分手?|恢复单身){_ZH_END}(?P<what>)",
         {},
     ),
     (

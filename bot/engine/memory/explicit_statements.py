@@ -27,6 +27,7 @@ from storage.records.memory import (
     MemoryEntry,
     MemoryKind,
     MemoryScopeKind,
+    MemoryState,
     MemoryTier,
     NewMemoryEntry,
 )
@@ -190,7 +191,7 @@ _CALL_ME_ZH = re.compile(
 _CALL_ME_EN = re.compile(
     r"(?:hi |hello |hey |and |so |ok |okay )*(?:(?:from now on|in future|please|just|you can"
     r"|you may|always)[ ,]+)*(?:call me|my name is|my name['’]s)\s+(?P<name>\S.{0,40}?)"
-    r"(?: (?:from now on|please|instead|always|in future))*",
+    r"(?: (?:from now on|please|instead|always|in future|now))*",
     re.IGNORECASE,
 )
 _ENDINGS = re.compile(
@@ -380,7 +381,8 @@ def build_statement_entry(
         chat=cell.chat,
         task=cell.task,
         said_at=cell.said_at,
-        valid_from=first_moment(plain.since, zone),
+        valid_from=first_moment(plain.since, zone) or (until if plain.is_over else None),
+        state=MemoryState.SUPERSEDED if plain.is_over else MemoryState.ACTIVE,
         extra={
             **({"value": plain.value} if plain.value else {}),
             **(
@@ -398,7 +400,7 @@ def build_ending_entry(
     """The entry that takes the place of what the cell says is no longer so, in its words."""
     since = first_moment(ended.since, zone)
     plain = ExplicitStatement(
-        text=truncate(" ".join(ended.clause.split()), MAX_STATEMENT_CHARS),
+        text=truncate(" ".join((ended.told or ended.clause).split()), MAX_STATEMENT_CHARS),
         category=old.category,
         confidence=0.9,
         is_request=False,

@@ -6,25 +6,37 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
-from functools import lru_cache
 
 from bot.engine.memory.ending_patterns import (
+    AGAIN,
     CESSATION,
     GIVEN_UP,
+    INSTEAD_OF,
+    NEEDED_NO_MORE,
     NOT_SINCE,
     FactRelation,
     ending_patterns,
     switch_patterns,
 )
+from bot.engine.memory.fact_terms import (
+    canonical_terms,
+    content_terms,
+    same_words,
+)
 from bot.engine.memory.preference_statements import named_slot, preferred_slot
-from bot.engine.memory.said_clauses import SaidClause, said_clauses
+from bot.engine.memory.said_clauses import (
+    SaidClause,
+    said_clauses,
+    split_sentences,
+    without_authority,
+)
 from bot.engine.memory.said_dates import DatedSpan
 from bot.engine.memory.self_statements import is_quoted_or_fictional
+from bot.engine.memory.value_changes import has_other_value, may_change_value
 from storage.records.memory import MemoryCategory, MemoryEntry, MemoryKind
-from storage.search.chinese import contains_han
-from storage.search.terms import tokenize
+from storage.search.chinese import contains_han, simplify_han
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +53,12 @@ class EndedClaim:
     topic: str = ""
     is_thing: bool = False
     """Whether the words give up a thing, whatever was done with it."""
+    told: str = ""
+    """The words that take the place of what ended."""
+    around: str = ""
+    """The sentence, where `what` is a clause of it."""
+    leads: str = ""
+    """The words before, where nothing else says that it is the speaker's: the thing alone."""
     since: DatedSpan | None = None
     """When it ended, if that was said."""
 
@@ -50,28 +68,70 @@ def find_endings(
 ) -> Sequence[EndedClaim]:
     """Claims that the text ends, in order; none in questions, quotes, fiction, plans or talk about
     others."""
-    if is_quoted_or_fictional(text):
+    if is_quoted_or_fictional(without_authority(text)):
         return ()
     found: list[EndedClaim] = []
     for clause in said_clauses(text, today, month_first=month_first):
-        if not clause.holds_now:
-            continue
-        found += _read_clause(clause)
-        given_up = GIVEN_UP.search(clause.plain) is not None
-        is_over = given_up or CESSATION.search(clause.plain) is not None
-        if clause.since is not None and NOT_SINCE.search(clause.plain):
-            is_over = True
-        if is_over and _SPEAKER.search(clause.sentence):
-            found.append(
+        if clause.holds_now:
+            found += _read_clause(clause)
+        if clause.is_stated:
+            found += _read_cessation(clause)
+        is_told = clause.is_stated or (clause.is_rescheduled and not clause.is_asked)
+        if is_told and may_change_value(clause.text, clause.sentence):
+            found += [
                 EndedClaim(
-                    relation=FactRelation.ANY,
-                    what=clause.sentence,
+                    relation=FactRelation.VALUE,
+                    what=what,
+                    around=clause.sentence,
                     clause=clause.text,
-                    since=clause.until or clause.since,
-                    is_thing=given_up,
                 )
-            )
-    return found
+                for what in dict.fromkeys((clause.text, clause.sentence))
+            ]
+    return [replace(each, told=_told(each, text)) for each in found]
+
+
+def _told(ended: EndedClaim, text: str) -> str:
+    """The sentence of the clause, which may say what is so now; the clause of a long one."""
+    clause = ended.clause
+    sentence = next((each for each in split_sentences(text) if clause in each), "").strip()
+    return sentence.rstrip(" .。!！") if 0 < len(sentence) <= _MAX_TOLD else ended.clause
+
+
+def _read_cessation(clause: SaidClause) -> Iterator[EndedClaim]:
+    """Words that only say that something is over, and of which what they are about is named
+    beside. Without a subject it is the speaker's own ("sold the Golf"), or the thing comes first
+    ("Wednesdays on call is history")."""
+    given_up = GIVEN_UP.search(clause.plain)
+    over = given_up or CESSATION.search(clause.plain) or CESSATION.search(clause.text)
+    if over is None and clause.since is not None:
+        over = NOT_SINCE.search(clause.plain)
+    needless = NEEDED_NO_MORE.fullmatch(clause.text)
+    again = AGAIN.search(clause.text)
+    if clause.is_first_person and (instead := INSTEAD_OF.search(clause.plain)):
+        yield EndedClaim(
+            relation=FactRelation.ANY, what=instead["what"], clause=instead["what"], is_thing=True
+        )
+    if over is None and needless is None and again is None:
+        return
+    begins = over if over and over.string == clause.plain else _DENIAL.search(clause.plain)
+    before = clause.plain[: begins.start()].strip() if begins else ""
+    is_own = clause.is_first_person or (
+        not clause.of_another and re.search(r"\bi\b|我|咱", before) is not None
+    )
+    if _RATHER.search(clause.text) or (clause.of_another and not before and not is_own):
+        return
+    leads = "" if is_own or not before else before
+    if leads and leads.isascii():
+        leads = CESSATION.sub(" ", GIVEN_UP.sub(" ", clause.plain))
+    yield EndedClaim(
+        relation=FactRelation.ANY,
+        what=clause.sentence,
+        clause=clause.text,
+        since=clause.until or clause.since,
+        is_thing=given_up is not None or needless is not None,
+        leads=leads,
+        is_negative=over is None and needless is None,
+    )
 
 
 def find_told_endings(fact: str) -> Sequence[EndedClaim]:
@@ -88,6 +148,13 @@ _THIRD_PERSON = re.compile(
     r"|(?<=no longer )(?:is )",
     re.IGNORECASE,
 )
+_RATHER = re.compile(r"\brather\b|宁愿|宁可")
+_DENIAL = re.compile(
+    r"\b(?:do|does|did|is|are|am|was|has|have|can|will)?(?:n't|not)\b|\bno longer\b"
+)
+_STOPPED = re.compile(r"\bstopp(?:ed|ing)\b")
+_MAX_TOLD = 160
+_CALLED = re.compile(r"(?:\b(?:named|called)\b|名?叫)\s*([\w-]+)")
 _SPEAKER = re.compile(r"\b(?:i|i'm|i've|my|me|mine|we|our|us)\b|我|咱|本人", re.IGNORECASE)
 _DEICTIC = re.compile(r"(?:there|here|that|it|them|那儿|那里|那边|这儿|这里|那|这|它)")
 
@@ -96,6 +163,10 @@ def ends_fact(ended: EndedClaim, entry: MemoryEntry) -> bool:
     """Whether the entry states what has ended."""
     if entry.kind not in _ENDED_KINDS or entry.category in _HISTORY_CATEGORIES:
         return False
+    if ended.relation is FactRelation.VALUE:
+        return not is_negated_fact(entry) and has_other_value(
+            ended.what, ended.around, entry.text.removeprefix(f"{entry.sender}: ")
+        )
     if ended.relation is FactRelation.ANY:
         return _is_named_over(ended, entry)
     return _ends_diet(ended, entry) or _is_claimed(ended, entry)
@@ -116,16 +187,36 @@ def _is_named_over(ended: EndedClaim, entry: MemoryEntry) -> bool:
     """Of words that only say that something is over: whether the sentence names all that the fact
     is about, and the clause speaks of nothing else than the fact does."""
     about = _value_terms(entry)
-    if is_negated_fact(entry) or not about <= canonical_terms(ended.what):
+    if is_negated_fact(entry) != ended.is_negative or not _names_it(about, entry, ended.what):
+        return False
+    known = about | content_terms(entry.text)
+    if any(not each[0].isdigit() and each not in known for each in content_terms(ended.leads)):
         return False
     # "Got tired of it" is about no thing that one has.
-    spoken = relations_in(ended.clause) - {FactRelation.OWNS}
+    rest = AGAIN.sub(" ", GIVEN_UP.sub(" ", ended.clause))
+    spoken = relations_in(rest) - {FactRelation.OWNS}
     if not about:
         return any(each in _SINGLE_RELATIONS and _relation_in(each, entry) for each in spoken)
     related = {near for each in spoken for near in _COMPATIBLE.get(each, (each,))}
     if not spoken:
-        return ended.is_thing
+        return ended.is_thing or content_terms(_STOPPED.sub(" ", rest)) <= known
     return any(_relation_in(each, entry) for each in related)
+
+
+def _names_it(about: frozenset[str], entry: MemoryEntry, said: str) -> bool:
+    """Whether the words name what the fact is about, or the one that it calls by name. What is done
+    with it need not be named: it is the first word of an English fact, and of a Chinese one what
+    comes before the last two characters."""
+    told = content_terms(said)
+    named = _CALLED.search(entry.text)
+    if about <= told or (named is not None and content_terms(named[1]) <= told):
+        return True
+    text = entry.text.removeprefix(f"{entry.sender}: ").rstrip("了啦的 。.")
+    if contains_han(text):
+        tail = content_terms(text[-2:])
+        return len(tail) > 1 and tail <= told and 2 * len(about & told) >= len(about)
+    verb = content_terms(text.split(" ", 1)[0])
+    return bool(about - verb) and about - verb <= told
 
 
 def _value_terms(entry: MemoryEntry) -> frozenset[str]:
@@ -133,18 +224,15 @@ def _value_terms(entry: MemoryEntry) -> frozenset[str]:
     topic = entry.key.partition(":")[2].split("@")[0]
     for name in _KEY_RELATIONS:
         if topic.startswith(f"{name} ") and name not in {"prefers", "favourite"}:
-            return _reduced(canonical_terms(topic.removeprefix(name)))
-    text = entry.text.removeprefix(f"{entry.sender}: ")
+            return content_terms(topic.removeprefix(name))
+    text = simplify_han(entry.text.removeprefix(f"{entry.sender}: "))
     for pattern in _FACT_PATTERNS.values():
         text = pattern.sub(" ", text)
-    return _reduced(canonical_terms(text))
-
-
-def _reduced(terms: frozenset[str]) -> frozenset[str]:
-    """Without the characters that are in pairs: one alone is a word."""
-    pairs = {each for each in terms if len(each) > 1 and not each.isascii()}
-    inside = {letter for each in pairs for letter in each}
-    return frozenset(each for each in terms if each not in inside)
+    if not (about := content_terms(text)) and _SINGLE_RELATIONS.isdisjoint(
+        relations_in(entry.text)
+    ):
+        return content_terms(entry.text)
+    return about
 
 
 def _is_about_it(ended: EndedClaim, entry: MemoryEntry) -> bool:
@@ -187,30 +275,7 @@ def is_negated_fact(entry: MemoryEntry) -> bool:
 
 
 def says_it_is_not_so(text: str) -> bool:
-    return _NEGATED_FACT.search(text) is not None
-
-
-def same_words(what: str, text: str) -> bool:
-    """Whether the text has all words of `what`, in either language for the most common things."""
-    wanted = _reduced(canonical_terms(what))
-    return bool(wanted) and wanted <= canonical_terms(text)
-
-
-@lru_cache(maxsize=500)
-def canonical_terms(text: str) -> frozenset[str]:
-    """Words without grammar; things that both languages name often are one word."""
-    folded = text.casefold().replace("’", "'")
-    named = set()
-    for pattern, name in _SAME_THINGS:
-        if pattern.search(folded):
-            named.add(name)
-            folded = pattern.sub(" ", folded)
-    words = {
-        term
-        for term in tokenize(folded)
-        if term not in _EMPTY_TERMS and (len(term) > 1 or not term.isascii())
-    }
-    return frozenset(named | words)
+    return _NEGATED_FACT.search(simplify_han(text)) is not None
 
 
 _ENDED_KINDS = frozenset({MemoryKind.FACT, MemoryKind.PROFILE, MemoryKind.LONGTERM})
@@ -243,50 +308,6 @@ _COMPATIBLE = {
     FactRelation.DIET: (FactRelation.DIET,),
     FactRelation.WORK: (FactRelation.WORK, FactRelation.JOB),
 }
-_SAME_THINGS = tuple(
-    (re.compile(pattern), name)
-    for pattern, name in (
-        (r"\bpeanuts?\b|花生", "=peanut"),
-        (r"\bshrimps?\b|\bprawns?\b|虾", "=shrimp"),
-        (r"\bseafood\b|海鲜", "=seafood"),
-        (r"\bmilk\b|牛奶", "=milk"),
-        (r"\bcoffee\b|咖啡", "=coffee"),
-        (r"\b(?:green )?tea\b(?! tree)|(?:绿|红)?茶", "=tea"),
-        (r"\bbeer\b|啤酒", "=beer"),
-        (r"\bwine\b|葡萄酒|红酒", "=wine"),
-        (r"\balcohol\b|\bdrinking\b|白酒|酒精|(?<![啤红白葡萄])酒", "=alcohol"),
-        (r"\beggs?\b|鸡蛋", "=egg"),
-        (r"\bpork\b|猪肉", "=pork"),
-        (r"\bbeef\b|牛肉", "=beef"),
-        (r"\b(?:lamb|mutton)\b|羊肉", "=lamb"),
-        (r"\bfish\b|鱼", "=fish"),
-        (r"\bcilantro\b|\bcoriander\b|香菜", "=cilantro"),
-        (r"\bmangoe?s?\b|芒果", "=mango"),
-        (r"\bpenicillin\b|青霉素", "=penicillin"),
-        (r"\bvegetarian\b|素食(?:者|主义者)?|吃全?素|(?<!纯)素", "=vegetarian"),
-        (r"\bvegan\b|纯素(?:食者)?", "=vegan"),
-        (r"\bdark(?: mode| theme)?\b|(?:深色|暗色|黑暗)(?:模式|主题)?", "=dark"),
-        (r"\blight(?: mode| theme)\b|(?:浅色|亮色)(?:模式|主题)?", "=light"),
-        (r"\bbeijing\b|北京", "=beijing"),
-        (r"\bshanghai\b|上海", "=shanghai"),
-        (r"\bshenzhen\b|深圳", "=shenzhen"),
-        (r"\bhangzhou\b|杭州", "=hangzhou"),
-        (r"\bberlin\b|柏林", "=berlin"),
-        (r"\blondon\b|伦敦", "=london"),
-        (r"\btokyo\b|东京", "=tokyo"),
-        (r"\bparis\b|巴黎", "=paris"),
-        (r"\bnew york\b|纽约", "=newyork"),
-        (r"\bmunich\b|慕尼黑", "=munich"),
-        (r"\bsingapore\b|新加坡", "=singapore"),
-    )
-)
-_EMPTY_TERMS = frozenset(
-    tokenize(
-        "any anymore longer more much really ever again now still quite very so too also all"
-        " just thing stuff my our your the a an of for in on at to as is are was were"
-        " be been with and or"
-    )
-) | frozenset("的了吗呢吧啊呀我在是也都很再又")
 _MEAT = re.compile(
     r"\b(?:meat|chicken|beef|pork|steaks?|burgers?|lamb|bacon|sausages?|fish)\b|肉|荤|鱼|鸡"
 )
@@ -340,7 +361,7 @@ _FACT_WORDS = {
     r"|favou?rite|adores?"
     r"|preference|wants?|keen|into|dislikes?|hates?)\b|喜欢|爱|偏好|偏爱|习惯|讨厌|迷",
     FactRelation.USES: r"\b(?:uses?|used(?! to)|using|editor|runs?|works? with)\b|用",
-    FactRelation.SMOKES: r"\b(?:smok\w+|cigarettes?|vap\w+)\b|烟",
+    FactRelation.SMOKES: r"\b(?:smok\w+|cigarettes?|vap\w+)\b|[抽吸]?烟",
     FactRelation.PLAYS: r"\b(?:plays?|played|playing|practis\w+|practic\w+|goes?|does|runs?"
     r"|running|swims?"
     r"|trains?|gym|yoga)\b|打|踢|弹|玩|跑|游泳|健身|练|拉|吹",
@@ -366,12 +387,15 @@ def _relation_in(relation: FactRelation, entry: MemoryEntry) -> bool:
     )
     if relation in (FactRelation.MY, FactRelation.STATE):
         return True
-    return keyed is relation or _FACT_PATTERNS[relation].search(entry.text) is not None
+    return (
+        keyed is relation or _FACT_PATTERNS[relation].search(simplify_han(entry.text)) is not None
+    )
 
 
 def relations_in(text: str) -> frozenset[FactRelation]:
     """Relations that a text speaks of."""
-    return frozenset(name for name, pattern in _FACT_PATTERNS.items() if pattern.search(text))
+    read = simplify_han(text)
+    return frozenset(name for name, pattern in _FACT_PATTERNS.items() if pattern.search(read))
 
 
 _SWITCH_RELATIONS = (
@@ -411,5 +435,6 @@ def _read_clause(clause: SaidClause) -> Iterator[EndedClaim]:
             clause=clause.text,
             topic=topic.strip(),
             since=clause.until or clause.since,
-            **flags,
+            is_negative=flags.get("is_negative", False),
+            was_so=flags.get("was_so", False),
         )

@@ -14,8 +14,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, tzinfo
 
-from bot.engine.memory.fact_changes import canonical_terms, relations_in, says_it_is_not_so
-from bot.engine.memory.said_clauses import SaidClause, said_clauses, split_sentences
+from bot.engine.memory.fact_changes import relations_in, says_it_is_not_so
+from bot.engine.memory.fact_terms import KIN_TERMS, canonical_terms
+from bot.engine.memory.said_clauses import (
+    SaidClause,
+    names_another,
+    said_clauses,
+    split_sentences,
+)
 from bot.engine.memory.self_statements import is_quoted_or_fictional
 from storage.records.memory import PERSONAL_CATEGORIES, MemoryCategory, MemoryEntry
 from storage.records.memory_evidence import GroundingDoubt
@@ -57,7 +63,7 @@ def check_grounding(
     shared = words & known
     doubt = _find_doubt(text, words, shared, said, zone, of_work=of_work)
     if doubt is None and not of_work:
-        doubt = _doubt_of_kind(text, category, words, best_cell)
+        doubt = _doubt_of_kind(text, category, words, best_cell, best)
     return FactGroundingResult(
         doubt=doubt, quote=" ".join(best.split())[:_MAX_QUOTE], cell=best_cell
     )
@@ -81,17 +87,24 @@ def _find_doubt(
         return GroundingDoubt.NUMBERS
     if not all(_is_named(each, whole, said) for each in _names(text)):
         return GroundingDoubt.NAMES
-    if len(shared) / len(words) < (MIN_SHARE / 2 if of_work else MIN_SHARE):
+    is_oftener = any(each.search(text) and not each.search(whole) for each in _FREQUENCIES)
+    if is_oftener or len(shared) / len(words) < (MIN_SHARE / 2 if of_work else MIN_SHARE):
         return GroundingDoubt.WORDS
     return None
 
 
 def _doubt_of_kind(
-    text: str, category: MemoryCategory, words: set[str], cell: MemoryEntry
+    text: str, category: MemoryCategory, words: set[str], cell: MemoryEntry, quote: str
 ) -> GroundingDoubt | None:
     """The doubt that the form of its clauses raises: a question, a supposition, a jest, somebody
     else. Texts with quotes and long ones are not judged."""
-    clauses = [] if is_quoted_or_fictional(cell.user_text) else list(said_clauses(cell.user_text))
+    is_personal = category in PERSONAL_CATEGORIES and not _names_same_person(text, quote)
+    if is_personal and (_ORDERED.match(quote.strip()) or _FICTION.search(cell.user_text)):
+        return GroundingDoubt.UNREAL
+    is_quoted = _QUOTE_MARKS.search(cell.user_text) or (
+        is_quoted_or_fictional(cell.user_text) and not _REPORTS.search(cell.user_text)
+    )
+    clauses = [] if is_quoted else list(said_clauses(cell.user_text))
     shared = [(len(words & canonical_terms(each.text)), each) for each in clauses]
     most = max((count for count, _ in shared), default=0)
     best = [each for count, each in shared if count == most and count]
@@ -99,22 +112,44 @@ def _doubt_of_kind(
         return None
     if all(each.is_asked or each.is_unreal for each in best):
         return GroundingDoubt.UNREAL
-    if category in PERSONAL_CATEGORIES and all(map(_is_of_another, best)):
+    if is_personal and all(
+        _is_of_another(each) or _is_of_thing(each, text, words) for each in best
+    ):
         return GroundingDoubt.OF_ANOTHER
     denied = {says_it_is_not_so(each.text) for each in best}
     # One clause may deny what another says. "Peanuts make me ill" is no denial of "cannot eat
     # peanuts", as it does not say the same of them.
     told = relations_in(text)
     alike = any(
-        told & relations_in(each.text) if told else words <= canonical_terms(each.text)
+        told & relations_in(each.text)
+        if told
+        else 2 * len(words & canonical_terms(each.text)) >= len(words)
         for each in best
     )
+    # "Prefers texts over calls" is no denial of "hate calls".
+    alike = alike and _COMPARES.search(text) is None
     is_opposite = alike and denied == {not says_it_is_not_so(text)}
     return GroundingDoubt.OPPOSITE if is_opposite else None
 
 
+def _names_same_person(text: str, quote: str) -> bool:
+    kin = canonical_terms(text) & KIN_TERMS
+    return kin <= canonical_terms(quote) if kin else names_another(text)
+
+
 def _is_of_another(clause: SaidClause) -> bool:
     return clause.of_another and not clause.is_first_person
+
+
+def _is_of_thing(clause: SaidClause, text: str, words: set[str]) -> bool:
+    """Whether it says the same of another subject than the speaker, of which the fact says nothing
+    ("the book's hero lives in Oslo")."""
+    subject = _THIRD_PERSON.match(clause.plain)
+    if subject is None or _SPEAKER.search(clause.text):
+        return False
+    if relations_in(text).isdisjoint(relations_in(clause.text)):
+        return False
+    return words.isdisjoint(canonical_terms(subject[1]))
 
 
 def _telling_terms(text: str, cells: Sequence[MemoryEntry]) -> set[str]:
@@ -188,10 +223,39 @@ _ENGLISH_NUMBERS = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
     " sixteen seventeen eighteen nineteen twenty"
 )
+_FREQUENCIES = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"\bevery (?:day|morning|evening|night)\b|每天|天天|每日|每晚|每早",
+        r"\bevery week\b|每周|每星期",
+        r"\b(?:weekends?|saturdays?|sundays?)\b|周末|周六|周日",
+    )
+)
+"""How often something is, which is not added in other words."""
+_QUOTE_MARKS = re.compile(r"[“”\"「」『』《》`]|(?:^|\s)>", re.MULTILINE)
+_REPORTS = re.compile(r"\b(?:asked|said|says|told)\b|[他她们人]说|问", re.IGNORECASE)
+_THIRD_PERSON = re.compile(
+    r"(?:the|a|an|this|that|some|another) ((?:[\w'-]+ ){1,3})",
+    re.IGNORECASE,
+)
+_SPEAKER = re.compile(r"\b(?:i|i'm|me|my|mine|we|us|our)\b|我|咱", re.IGNORECASE)
+_COMPARES = re.compile(r"\b(?:over|rather than|instead of|more than)\b|而不是?|而非|胜过|多过|比")
+_ORDERED = re.compile(
+    r"(?:(?:please|pls|can you|could you|help me|hey|hi)[ ,]+)*(?:write|draft|translate|rewrite"
+    r"|rephrase"
+    r"|proofread|compose|polish)\b|(?:请|麻烦|帮我|帮忙|给我|能不能|可以|你)*(?:写|起草|翻译|润色|改写|拟)",
+    re.IGNORECASE,
+)
+"""Texts that somebody is to write: they are no words of the person's own."""
+_FICTION = re.compile(
+    r"\b(?:pretend|role[- ]?play|imagine|suppose|make believe)\b|假如|假装|扮演|假设|演一个",
+    re.IGNORECASE,
+)
 _NUMBER_WORDS = {
     **{word: str(n) for n, word in enumerate(_ENGLISH_NUMBERS.split())},
     **{word: str(n) for n, word in enumerate("零一二三四五六七八九十")},
     "两": "2",
+    "俩": "2",
     "thirty": "30",
     "forty": "40",
     "fifty": "50",
@@ -199,7 +263,7 @@ _NUMBER_WORDS = {
 }
 _NUMBER = re.compile(
     r"\d+|\b(?:zero|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|forty"
-    r"|fifty|hundred)\b|[两二三四五六七八九十](?=[个只位年月岁天周小条口本辆间套])",
+    r"|fifty|hundred)\b|[两俩二三四五六七八九十](?=[娃孩家个只位年月岁天周小条口本辆间套])",
     re.IGNORECASE,
 )
 # Digits behind a letter belong to a name: "web01", "iPhone15".

@@ -28,6 +28,7 @@ from storage.db import STORE_RETRY_SECONDS, Database, Transaction
 from storage.errors import StoreUnavailable
 from storage.memory.cells import CellRepo, ExtractionJobRepo, FinishedTask, FinishedTaskRepo
 from storage.memory.withheld_turns import WithheldTurnRepo
+from storage.people import current_person_id
 from storage.records.memory import (
     PROJECT_KEY,
     SKILL_KEY,
@@ -53,7 +54,8 @@ _ALWAYS_NOISE = frozenset({NoiseKind.META, NoiseKind.COMPLAINT})
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationTurn:
     """A message and its answer. `source` is unique and prevents duplicates; `assistant_text` is
-    empty if the answer was interrupted."""
+    empty if the answer was interrupted. `forwarded`: the message is somebody else's words, which
+    are stored as a quotation and are no statement of the person."""
 
     person: Person
     chat: Chat
@@ -62,6 +64,7 @@ class ConversationTurn:
     source: str
     at: datetime
     skill: str = ""
+    forwarded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,15 +111,20 @@ class MemoryRecorder:
         from bot.engine.memory.fact_changes import find_endings
         from bot.engine.memory.said_dates import writes_month_first
 
+        # The turn may have begun before its person's accounts were linked.
+        person = await current_person_id(tx, turn.person.id)
         said = self._clean(turn.user_text, MAX_USER_TEXT)
+        own = "" if turn.forwarded else said
+        if turn.forwarded:
+            said = "\n".join(f"> {line}" for line in said.splitlines())
         answer = self._clean(without_failure_texts(turn.assistant_text), MAX_ASSISTANT_TEXT)
         if len(answer) < _LONG_ANSWER and is_denial(answer):
             answer = ""
-        scope = MemoryReader(chat=turn.chat, person=turn.person.id).write_scope
+        scope = MemoryReader(chat=turn.chat, person=person).write_scope
         today = turn.at.astimezone(self.zone).date()
         month_first = writes_month_first(self.zone)
-        statements = find_explicit_statements(said, today, month_first=month_first)
-        endings = find_endings(said, today, month_first=month_first)
+        statements = find_explicit_statements(own, today, month_first=month_first)
+        endings = find_endings(own, today, month_first=month_first)
         tells = bool(statements or endings)
         if scope is None or not _is_worth_keeping(said, answer, has_statement=tells):
             return None
@@ -129,7 +137,7 @@ class MemoryRecorder:
             source=f"turn:{turn.source}",
             sender=turn.person.name,
             thread=f"chat:{turn.chat.id}",
-            person=turn.person.id,
+            person=person,
             chat=turn.chat.id,
             said_at=turn.at,
             extra=_cell_extra(said, turn.skill),
@@ -148,7 +156,7 @@ class MemoryRecorder:
                 tx, endings, kept, self.zone, made=[each.entry for each in recorded]
             )
             await self._queue_extraction(
-                tx, kept, 1 if asks_to_remember(said) else TURNS_PER_EXTRACTION
+                tx, kept, 1 if asks_to_remember(own) else TURNS_PER_EXTRACTION
             )
         return kept
 
@@ -157,9 +165,8 @@ class MemoryRecorder:
         asked = self._clean(task.instruction, MAX_USER_TEXT)
         done = self._clean(task.outcome, MAX_ASSISTANT_TEXT)
         person = task.person
-        scope = MemoryReader(
-            chat=task.chat, person=None if person is None else person.id
-        ).write_scope
+        person_id = None if person is None else await current_person_id(tx, person.id)
+        scope = MemoryReader(chat=task.chat, person=person_id).write_scope
         if scope is None or not asked:
             return None
         cell = NewMemoryEntry(
@@ -172,7 +179,7 @@ class MemoryRecorder:
             source=task.source,
             sender="" if person is None else person.name,
             thread=f"task:{task.task}",
-            person=None if person is None else person.id,
+            person=person_id,
             chat=task.chat.id,
             task=task.task,
             said_at=task.at,

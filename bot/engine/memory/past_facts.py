@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from datetime import datetime, tzinfo
 
-from bot.engine.memory.fact_changes import relations_in, same_words
+from bot.engine.memory.fact_changes import relations_in
+from bot.engine.memory.fact_terms import same_words
 from storage.records.memory import MemoryEntry, MemoryKind, MemoryState
 from storage.search.chinese import HAN
 

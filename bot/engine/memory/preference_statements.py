@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 
-from bot.engine.memory.said_clauses import SaidClause, said_clauses
+from bot.engine.memory.said_clauses import SaidClause, as_said, said_clauses
 from bot.engine.memory.self_statements import (
     ExplicitStatement,
     is_quoted_or_fictional,
@@ -72,7 +72,12 @@ def _read(clause: SaidClause) -> ExplicitStatement | None:
         groups = {name: each or "" for name, each in found.groupdict().items()}
         key = rule.key.format(**{**groups, "what": what, "slot": slot or what})
         en, zh = rule.templates
-        told = (zh if han else en).format(**{**groups, "what": _as_said(what, clause.text)})
+        told = (zh if han else en).format(
+            **{
+                **{name: as_said(each, clause.text) for name, each in groups.items()},
+                "what": as_said(what, clause.text),
+            }
+        )
         return ExplicitStatement(
             text=told,
             category=rule.category,
@@ -83,12 +88,6 @@ def _read(clause: SaidClause) -> ExplicitStatement | None:
             value=SWITCHED if rule.is_switch else "",
         )
     return None
-
-
-def _as_said(what: str, said: str) -> str:
-    """With its capital letters."""
-    at = said.casefold().find(what)
-    return said[at : at + len(what)] if at >= 0 else what
 
 
 _PREFERS = re.compile(r"\b(?:prefer\w*|favou?rite)\b|更?喜欢|偏好|偏爱|习惯|最爱")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from bot.engine.memory.said_dates import DatedSpan, find_spans
-from storage.search.chinese import HAN
+from storage.search.chinese import HAN, simplify_han
 
 _MAX_CHARS_READ = 600
 """Longer messages are probably pasted text."""
@@ -35,8 +35,17 @@ class SaidClause:
     @property
     def holds_now(self) -> bool:
         """Whether the speaker states it, about themselves and for now and later."""
-        is_stated = not (self.is_asked or self.is_unreal or self.is_for_now or self.is_future)
-        return is_stated and (self.is_first_person or not self.of_another)
+        return self.is_stated and (self.is_first_person or not self.of_another)
+
+    @property
+    def is_stated(self) -> bool:
+        """Whether it is stated, of whomever, for now and later."""
+        return not (self.is_asked or self.is_unreal or self.is_for_now or self.is_future)
+
+    @property
+    def is_rescheduled(self) -> bool:
+        """Whether a day is moved: what is to be holds from now on."""
+        return _RESCHEDULED.search(self.text) is not None and not self.is_unreal
 
     @property
     def is_first_person(self) -> bool:
@@ -48,10 +57,11 @@ def said_clauses(
 ) -> Iterator[SaidClause]:
     """Clauses in order. Without `today`, no days are read. Yields nothing for texts that are too
     long to be talk, or in jest as a whole."""
-    if len(text) > _MAX_CHARS_READ or _JEST.search(text):
+    read = simplify_han(text)
+    if len(text) > _MAX_CHARS_READ or _JEST.search(read):
         return
     of_another = False
-    for sentence in split_sentences(text):
+    for sentence in split_sentences(read):
         clauses = list(split_clauses(sentence))
         supposed = _SUPPOSED.search(sentence) is not None
         for at, (said, is_question) in enumerate(clauses):
@@ -64,17 +74,33 @@ def said_clauses(
                 of_another = False
             since, until = _since_and_until(spans)
             yield SaidClause(
-                text=_OPENING.sub("", said).strip(),
+                text=as_said(_OPENING.sub("", said).strip(), text),
                 plain=plain,
                 sentence=sentence,
                 is_asked=asked,
                 is_unreal=supposed or _UNREAL.search(said) is not None,
-                is_for_now=_FOR_NOW.search(_FROM_TODAY.sub("", said)) is not None,
+                is_for_now=_FOR_NOW.search(_LASTING.sub("", _FROM_TODAY.sub("", said))) is not None,
                 is_future=_FUTURE.search(said) is not None,
                 of_another=of_another,
                 since=since,
                 until=until,
             )
+
+
+def without_authority(text: str) -> str:
+    """Without "my doctor says" and the like, which leave it the speaker's own statement."""
+    return re.sub(rf"\b{_CONFIRMED}", "", text, flags=re.IGNORECASE)
+
+
+def names_another(text: str) -> bool:
+    """Whether the text names a relative, friend or colleague."""
+    return _NAMES_ANOTHER.search(simplify_han(text)) is not None
+
+
+def as_said(part: str, text: str) -> str:
+    """The part with the characters and capitals that it has in the text."""
+    at = simplify_han(text).casefold().find(part.casefold())
+    return text[at : at + len(part)] if at >= 0 else part
 
 
 def split_sentences(text: str) -> Sequence[str]:
@@ -108,6 +134,7 @@ def _plain(said: str, today: date | None, *, month_first: bool) -> tuple[str, Se
     while before != plain:
         before = plain
         plain = _OPENING.sub("", plain).strip()
+        plain = _LED_IN.sub("", plain)
         plain = _TRAILING.sub("", plain).strip()
     plain = _ADVERBS.sub(r"\1 ", _LEADING.sub("", plain))
     if not plain.isascii():
@@ -128,6 +155,7 @@ _CLAUSE = re.compile(
     r"([，,。.!！?？；;\n—–:：]|$)"
 )
 _JOINTS = re.compile(
+    rf"(?<=[{HAN}]{{3}})\s+(?=[{HAN}]{{2}})|"
     r"(?i:\s+(?:and|but|so|because|though|although)\s+(?=(?:now\s+|also\s+|actually\s+"
     r"|currently\s+|then\s+)?(?:i\b|i['’]|my\b|we\b|please\b|he\b|she\b|they\b)))"
     r"|(?:但是|但|不过|而且|并且|所以|然后|因为)(?=我|现在|已经|也|住|在|对|不吃)"
@@ -139,8 +167,8 @@ _TAG = re.compile(
 )
 _SUPPOSED = re.compile(
     r"\b(?:if|unless|suppose|supposing|imagine|assuming|assume|what if|as if|as though|in case"
-    r"|hypothetically)\b"
-    r"|如果|要是|假如|假设|假使|倘若|万一|若是|的话|比方说|就算|即使|哪怕",
+    r"|hypothetically|dream(?:t|ed)|in my dreams?)\b"
+    r"|梦见|梦到|做梦|如果|要是|假如|假设|假使|倘若|万一|若是|的话|比方说|就算|即使|哪怕",
     re.IGNORECASE,
 )
 _UNREAL = re.compile(
@@ -172,19 +200,28 @@ _FROM_TODAY = re.compile(
     r"|year))(?: on(?:wards?)?)?\b)"
     r"|(?:从|自|打)?(?:今天|今日|现在|今晚|这周|本周|这个月|本月|今年)(?:起|开始)"
 )
+_RESCHEDULED = re.compile(
+    r"\b(?:postponed|rescheduled|pushed back|brought forward|moved to|put off)\b"
+    r"|推迟|延[后期]到?|提前|改到|改在|挪到",
+    re.IGNORECASE,
+)
+_LASTING = re.compile(
+    r"\b(?:days|weeks|months|years)\b.*\btoday\b|(?:周|月|年)了?.{0,4}今天", re.IGNORECASE
+)
+"""The day on which something has lasted so long."""
 _FUTURE = re.compile(
     r"\b(?:will(?! not\b)|i['’]ll|going to(?! the\b)|gonna|plan(?:s|ning)? (?:to|on)|about to"
     r"|intend(?:ing)? to|hope to|soon|"
     r"(?:next|coming) (?:week|month|year|spring|summer|autumn|fall|winter|\w+day)|tomorrow"
     r"|in \w+ (?:days?|weeks?|months?|years?)|one day|someday|eventually)\b"
     r"|明天|后天|明年|后年|下(?:个)?(?:周|月|星期|礼拜|年|半年)|将(?!近)|打算|准备(?!好)|计划"
-    r"|即将|马上(?:就)?要|快要|就要|以后要|迟早|总有一天|年底要|要(?=搬|换|去|离开|辞|跳槽)"
+    r"|即将|等(?=我|以后)|马上(?:就)?要|快要|就要|以后要|迟早|总有一天|年底要|要(?=搬|换|去|离开|辞|跳槽)"
     r"|会(?=搬|换|去|离开|辞)",
     re.IGNORECASE,
 )
 _JEST = re.compile(
-    r"\b(?:just kidding|kidding|jk|lol|lmao|rofl|haha\w*|joking|as a joke|just a joke|not really"
-    r"|/s|sarcasm|april fools?)\b|开玩笑|逗你|骗你|哈哈|嘿嘿|玩笑|愚人节|闹着玩",
+    r"\b(?:just kidding|kidding|jk|joking|as a joke|just a joke|not really"
+    r"|/s|sarcasm|april fools?)\b|开玩笑|逗你|骗你|玩笑|愚人节|闹着玩",
     re.IGNORECASE,
 )
 _TIMES = re.compile(
@@ -192,8 +229,9 @@ _TIMES = re.compile(
     r"|\byesterday\b"
 )
 _CONFIRMED = (
-    r"(?:it turn(?:s|ed) out|(?:my|the) (?:doctor|allergist|test|tests|results?) (?:confirmed|found"
-    r"|shows?|showed|proved)"
+    r"(?:it turn(?:s|ed) out|(?:(?:my|the) )?(?:doc|doctor|gp|nurse|vet|dentist|specialist"
+    r"|allergist|test|tests|results?)"
+    r" (?:confirmed|found|shows?|showed|proved|says?|said|told me)"
     r"|i(?:'m| am) (?:happy|glad|sad|sorry|proud) to (?:say|report|announce)"
     r"|i can (?:now )?confirm)(?: that)? "
 )
@@ -213,7 +251,7 @@ _OPENING = re.compile(
     r"|outdated|not right|no longer true|not true any ?more)|you(?: still)? (?:think|believe"
     r"|remember)(?: that)?|scratch that|my bad|my mistake|as you know|you should know(?: that)?"
     r"|one more thing|(?:a )?(?:little|quick|small) (?:update|note|thing))\b[:, -]*)+"
-    r"|^(?:医生|大夫|检查结果)(?:说|告诉我|确认|证实|显示)(?=我)|^(?:(?:请|麻烦|帮我|你要?"
+    r"|^[^，]{0,8}?(?:医生|大夫|医师|检查|复查|化验|体检|报告|结果)(?:都|也)?(?:说|告诉我|确认|证实|显示)(?=我)|^(?:(?:请|麻烦|帮我|你要?"
     r"|一定要?|务必)*(?:记住|记一下|记下来?|记得|别忘了)|对了|其实|另外"
     r"|不对|不是|更正(?:一下)?|纠正(?:一下)?|哦|噢|啊|嗯|那个|话说|说起来|说实话|老实说|事实上"
     r"|实际上|最近|现在|目前|如今|后来|已经|终于|刚刚|刚(?!才)|最终|结果"
@@ -233,12 +271,22 @@ _TRAILING = re.compile(
     r"|due to|thanks to|for (?=health|my |medical|religious|ethical|years)|when i|while i"
     r"|and (?=i\b|now|please|my|it|that)|on (?=doctor|my doctor|medical)|in favou?r of"
     r"|to (?=save|be|lose|stay|get|protect|help)|with (?=the|my|no)|where |not .*even).*)$"
-    r"|(?:了)?(?:真的|哈|啊|呀|哦|喔|啦|咯|呢|嘛|吧|哟|唉)$",
+    r"|[ ,]+(?:lol|haha+|hehe|xd|😊|🙂|😂|🎉|❤️?)+$"
+    r"|(?:了)?(?:真的|哈+|嘿+|啊|呀|哦|喔|啦|咯|呢|嘛|吧|哟|唉)$",
     re.IGNORECASE,
 )
 _LEADING = re.compile(
     r"^(?:after|since|thanks to|because of|due to|on|in|for|with|following|at) (?!i\b|we\b)"
     r"[^,]{1,40}?\b(?=i\b|my\b)"
+)
+_LED_IN = re.compile(
+    r"^(?:(?!(?:i|if|when|that|because|he|she|they|it|you|we|said|says|think|thinks|hope|wish|as"
+    r"|while"
+    r"|until|till|unless|before|after|than|what|where|how|why|who|which|like|and|or|not|no|my|our"
+    r"|the"
+    r"|a|an|since|did|do|does|am|was|were|is|are|can|could|should|would|will"
+    r"|whether)\b)[a-z]+ ){1,3}"
+    r"(?=i(?:'m|'ve)? )"
 )
 _ADVERBS = re.compile(
     r"^(i|i'm|i am|i've|i have|we|we're|we've)(?: (?:actually|really|finally|just|recently|now|also"
@@ -256,13 +304,17 @@ _KIN = (
     r"|同事|老板|同学|室友|邻居|女友|男友|对象|爱人|叔|阿姨|姑|舅|表|堂|侄|客户|领导|经理|老师|媳妇"
     r"|父|母|家人|父母|闺蜜|兄弟)"
 )
+_KIN_EN = (
+    r"(?:wife|husband|partner|mother|mom|mum|father|dad|parents?|sister|brother|son|daughter|kids?"
+    r"|child(?:ren)?|friends?|boss|colleagues?|cow-?orkers?|neighbou?rs?|roommates?|flatmates?"
+    r"|girlfriend|boyfriend|fianc[eé]e?|cousin|uncle|aunt|grand\w+|team|company|client|manager"
+    r"|teacher|doctor|mate|buddy|pal|bestie|nephew|niece|in-laws?|guest)s?"
+)
+_NAMES_ANOTHER = re.compile(rf"\b{_KIN_EN}\b|{_KIN}", re.IGNORECASE)
 _OF_ANOTHER = re.compile(
-    r"(?:he|she|they|you|it|his|her|their|your|everyone|someone|nobody|people|one|anyone|who)\b"
-    r"|(?:my|our|the|a) (?:\w+ )?(?:wife|husband|partner|mother|mom|mum|father|dad|parents?"
-    r"|sister|brother|son|daughter|kids?|child(?:ren)?|friends?|boss|colleagues?|cow-?orkers?"
-    r"|neighbou?rs?|roommates?|flatmates?|girlfriend|boyfriend|fianc[eé]e?|cousin|uncle|aunt"
-    r"|grand\w+|team|company|client|manager|teacher|doctor|nephew|niece|in-laws?"
-    r"|guest)s?\b(?! is my| are my)"
+    r"(?:mum|mom|mummy|dad|daddy|granny|grandma|grandpa|nan|he|she|they|you|it|his|her|their|your"
+    r"|everyone|someone|nobody|people|one|anyone|who)\b"
+    rf"|(?:my|our|the|a) (?:\w+ )?{_KIN_EN}\b(?! is my| are my)"
     rf"|(?:我|我们|我家|咱)(?:的|家)?[老小大二三]?{_KIN}|[他她它]|你|您|大家|别人|有人|人家"
     rf"|小[\u4e00-\u9fff]|老[王李张刘陈杨赵黄周吴徐孙马朱胡郭何林罗郑梁谢宋唐许韩冯]|{_KIN}",
     re.IGNORECASE,

@@ -37,6 +37,9 @@ def find_spans(
     `ahead`: a month without a year is the next one, else the last one."""
     found: list[DatedSpan] = []
     taken = text
+    for span in (*_ranges(text), *([] if ahead else _durations(text, today))):
+        found.append(span)
+        taken = taken[: span.start] + "\0" * (span.end - span.start) + taken[span.end :]
     for start, end, days in (*_own_spans(text, today, month_first), *_foreign_spans(text)):
         if "\0" not in taken[start:end]:
             found.append(_span(text, start, end, days))
@@ -84,6 +87,10 @@ def _own_spans(
         ]
         if (days := _period(year, *parts)) is not None:
             yield found.start(), found.end(), days
+    for found in _YEAR_END.finditer(text):
+        year = int(found["year"]) if found["year"] else today.year + _YEAR_SHIFTS[found["which"]]
+        if (days := _period(year, _MAX_MONTH)) is not None:
+            yield found.start(), found.end(), days
     for found in _NUMERIC.finditer(text):
         first, second, year = int(found[1]), int(found[2]), int(found[3])
         year += (2000 if year < _SHORT_YEARS_FROM else 1900) if year < _CENTURY else 0
@@ -94,6 +101,37 @@ def _own_spans(
             yield found.start(), found.end(), days
     for found in (*_EN_SEASON.finditer(text), *_ZH_SEASON.finditer(text)):
         yield found.start(), found.end(), _season(found, today)
+
+
+def _ranges(text: str) -> Iterator[DatedSpan]:
+    """ "From 2015 to 2018": its beginning, and its end with `is_until`."""
+    for found in _RANGE.finditer(text):
+        for part, is_until in (("since", False), ("until", True)):
+            days = _period(int(found[part]))
+            start, end = (
+                (found.end("since"), found.end())
+                if is_until
+                else (found.start(), found.end("since"))
+            )
+            if days is not None:
+                yield DatedSpan(
+                    start=start, end=end, first=days[0], last=days[1], is_until=is_until
+                )
+
+
+def _durations(text: str, today: date) -> Iterator[DatedSpan]:
+    """ "For three years": the month when it began."""
+    for found in _DURATION.finditer(text):
+        count = _number(found["en"] or found["zh"])
+        unit = (found["unit"] or found["zh_unit"]).casefold()
+        months = count * (12 if unit.startswith(("year", "年")) else 1)
+        year, month = divmod(today.year * 12 + today.month - 1 - months, 12)
+        if count and (days := _period(year, month + 1)) is not None:
+            yield DatedSpan(start=found.start(), end=found.end(), first=days[0], last=days[1])
+
+
+def _number(text: str) -> int:
+    return _COUNTS.get(text.casefold()) or _zh_number(text.replace("两", "二"))
 
 
 def _foreign_spans(text: str) -> Iterator[tuple[int, int, None]]:
@@ -163,11 +201,27 @@ def _zh_number(text: str) -> int:
 
 
 _ZH_DIGITS = {digit: at for at, digit in enumerate("零一二三四五六七八九")} | {"元": 1}
+_ENGLISH_COUNTS = "one two three four five six seven eight nine ten eleven twelve"
+_COUNTS = {word: at for at, word in enumerate(_ENGLISH_COUNTS.split(), start=1)}
+_RANGE = re.compile(
+    r"(?:\b(?:from|between)\s+|从)?(?P<since>(?:19|20)\d\d)\s*年?\s*"
+    r"(?:\b(?:to|until|till|through|and)\b|[-–—~]|到|至)\s*(?P<until>(?:19|20)\d\d)(?!\d|-\d)年?"
+    r"(?:之间|年间|期间)?",
+    re.IGNORECASE,
+)
+_DURATION = re.compile(
+    r"\bfor (?:the (?:last|past) |about |over |almost |nearly |more than )*"
+    r"(?P<en>\d{1,2}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)"
+    r" (?P<unit>years?|months?)(?: now| already)?\b"
+    r"|(?<=了)(?P<zh>\d{1,2}|[一二两三四五六七八九十]{1,3})(?P<zh_unit>年|个月)多?了?(?=$|[，,。.！!])",
+    re.IGNORECASE,
+)
 _ZH_COUNT = r"[\d零一二三四五六七八九十百元]{1,6}"
 _MINGUO = re.compile(
     rf"(?:中华|中華)?(?:民国|民國)\s*(?P<year>{_ZH_COUNT})\s*年(?:\s*(?P<month>{_ZH_COUNT})\s*月)?"
     rf"(?:\s*(?P<day>{_ZH_COUNT})\s*[日号號])?"
 )
+_YEAR_END = re.compile(r"(?:(?P<year>(?:19|20)\d\d)年|(?P<which>去年|前年|今年|明年))年?[底末]")
 _NUMERIC = re.compile(r"(?<![\d/.-])(\d{1,2})[/.](\d{1,2})[/.](\d{4}|\d{2})(?![\d/])")
 _SEASONS = (
     (frozenset({"spring", "春天", "春季", "春"}), 3),
@@ -197,7 +251,8 @@ _FOREIGN = re.compile(
     re.IGNORECASE,
 )
 _BEFORE_DAY = re.compile(
-    r"\b(?:since|in|of|during|by|until|early|late|mid)(?=\s+[a-z]{3,9}\.?\s+\d{1,2}(?:st|nd|rd|th)?\b)",
+    r"\b(?:since|in|of|during|by|until|early|late|mid)(?=\s+[a-z]{3,9}\.?\s+\d{1,2}(?:st|nd|rd"
+    r"|th)?\b)",
     re.IGNORECASE,
 )
 _BEFORE = re.compile(
@@ -207,4 +262,4 @@ _BEFORE = re.compile(
     r"|于|在|直到|到|打)\s*)$",
     re.IGNORECASE,
 )
-_AFTER = re.compile(r"(?:起|开始|以来|之后|以后|的时候|就|以前|之前|为止|初|末|底|中旬|上旬|下旬)")
+_AFTER = re.compile(r"(?:起|开始|以来|之后|以后|的时候|就|以前|之前|为止|初|末|底|中旬|上旬|下旬)+")

@@ -10,10 +10,15 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from bot.engine.memory.noise_filter import classify_fact_noise
-from bot.engine.memory.said_clauses import split_clauses, split_sentences, without_beginning
+from bot.engine.memory.said_clauses import (
+    as_said,
+    split_clauses,
+    split_sentences,
+    without_beginning,
+)
 from bot.engine.memory.said_dates import DatedSpan, find_spans
 from storage.records.memory import MemoryCategory
-from storage.search.chinese import HAN, contains_han
+from storage.search.chinese import HAN, contains_han, simplify_han
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +35,12 @@ class ExplicitStatement:
     is_request: bool = True
     since: DatedSpan | None = None
     until: DatedSpan | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is said of the past only ("I lived in Madrid until 2019"). It takes nothing's
+        place."""
+        return self.key.partition(":")[2].startswith("once ")
 
 
 def is_quoted_or_fictional(text: str) -> bool:
@@ -52,30 +63,55 @@ def find_self_statements(
     if len(text) > _MAX_CHARS_READ or _QUOTED_OR_FICTIONAL.search(text):
         return
     known: set[str] = set()
-    for sentence in split_sentences(text):
+    for sentence in split_sentences(simplify_han(text)):
         plain = sentence
         spans: Sequence[DatedSpan] = ()
         if today is not None:
             plain, spans = _without_times(sentence, today, month_first=month_first)
-        for found in _read_sentence(plain, is_wish=_REMEMBER_REQUEST.search(sentence) is not None):
+        is_wish = _REMEMBER_REQUEST.search(sentence) is not None
+        is_over = today is not None and any(
+            each.is_until and each.first is not None and each.first <= today for each in spans
+        )
+        for found in _read_sentence(plain, is_wish=is_wish, is_over=is_over):
             if found.key not in known:
                 known.add(found.key)
                 yield replace(
                     found,
+                    text=_with_characters_of(text, found.text),
                     since=next((each for each in spans if not each.is_until), None),
                     until=next((each for each in spans if each.is_until), None),
                 )
 
 
-def _read_sentence(sentence: str, *, is_wish: bool) -> Iterator[ExplicitStatement]:
+def _with_characters_of(text: str, told: str) -> str:
+    """The statement, with its object as the person writes it."""
+    read = simplify_han(text)
+    if read == text:
+        return told
+    return re.sub(
+        rf"[{HAN}]{{2,}}",
+        lambda run: next(
+            (
+                run[0][:at] + as_said(run[0][at:], text)
+                for at in range(len(run[0]) - 1)
+                if run[0][at:] in read
+            ),
+            run[0],
+        ),
+        told,
+    )
+
+
+def _read_sentence(sentence: str, *, is_wish: bool, is_over: bool) -> Iterator[ExplicitStatement]:
+    """`is_over`: it names a time that has passed as the end of what it says."""
     if _UNCERTAIN.search(sentence):
         return
     is_speaker = False
     for clause, asked in split_clauses(sentence):
         restored = f"我{_ALSO.sub('', clause)}" if is_speaker and _ELIDED.match(clause) else clause
-        is_speaker = is_speaker or clause.startswith(("我", "本人"))
+        is_speaker = is_speaker or clause.startswith(("我", "本人", *_SPEAKERS_MOVES))
         if not asked:
-            yield from _match_rule(restored, is_wish=is_wish)
+            yield from _match_rule(restored, is_wish=is_wish, is_over=is_over)
 
 
 def _without_times(
@@ -87,6 +123,12 @@ def _without_times(
     if _TIME_IS_TOLD.search(sentence):
         return sentence, ()
     ahead = _WILL_MOVE.search(sentence) is not None
+    if ahead and not any(
+        each.first is None or each.first > today
+        for each in find_spans(sentence, today, month_first=month_first, ahead=True)
+    ):
+        # "I move to X" without a day is a plan; 民国110年搬到台南 is told of the past.
+        ahead = contains_han(sentence) is False
     spans = [
         each
         for each in find_spans(sentence, today, month_first=month_first, ahead=ahead)
@@ -94,6 +136,7 @@ def _without_times(
         or each.first is None
         or _CHANGED.search(sentence)
         or _SHORT_TIME.search(sentence[each.start : each.end]) is None
+        or _STARTS.search(sentence[each.start : each.end])
     ]
     if ahead:
         if not spans or spans[0].first is None or spans[0].first <= today:
@@ -158,9 +201,11 @@ def _is_prohibition(said: str) -> bool:
     return any(pattern.match(said) for pattern in _PROHIBITIONS)
 
 
-def _match_rule(clause: str, *, is_wish: bool) -> Iterator[ExplicitStatement]:
+def _match_rule(clause: str, *, is_wish: bool, is_over: bool) -> Iterator[ExplicitStatement]:
     clause = _OPENING_WORDS.sub("", clause)
     for rule in _SELF_STATEMENT_RULES:
+        if rule.is_past != is_over:
+            continue
         found = rule.pattern.fullmatch(clause)
         if found is None:
             continue
@@ -206,6 +251,10 @@ class _SelfStatementRule:
     key: str
     templates: tuple[str, str]
     accepts: Callable[[str], bool] = _is_not_empty
+
+    @property
+    def is_past(self) -> bool:
+        return self.key.startswith("once ")
 
     @property
     def takes_several(self) -> bool:
@@ -283,7 +332,7 @@ SURNAMES_ZH = (
     r"侯龙陶黎贺顾郝龚邵钱覃武戴莫孔汤严俞耿倪骆冉])"
 )
 _INTRODUCED = re.compile(
-    rf"(?:我|本人|在下)(?:的名字)?(?:就|名)?叫(?:做)?"
+    rf"(?:(?:我|本人|在下)(?:的名字)?(?:现在|改名)?|现在|改名)(?:就|名)?叫(?:做)?"
     rf"(?P<name>{SURNAMES_ZH}[\u4e00-\u9fff]{{1,2}}|[小阿]{SURNAMES_ZH}"
     r"|(?-i: ?[A-Z][a-z]{1,15}))",
     re.IGNORECASE,
@@ -297,8 +346,10 @@ _NOT_A_PERSON = re.compile(
 )
 _LISTED = re.compile(r",? (?:and|or) |、|和|跟|以及|与")
 _ALSO = re.compile(r"^(?:也|还|同时|另外)+")
+_SPEAKERS_MOVES = ("跳槽", "换工作", "换了工作", "搬家", "离职", "入职", "转正", "毕业")
+"""Words that begin a sentence about oneself without 我."""
 _ELIDED = re.compile(
-    r"(?:现在|目前|如今|最近|也|还|同时)*(?:住|定居|搬到|搬去|常驻|在.{1,12}(?:工作|上班)"
+    r"(?:现在|目前|如今|最近|也|还|同时)*(?:住|定居|搬到|搬去|常驻|在.{1,12}(?:工作|上班)|(?<=现在)在.{2,12}$"
     r"|对.{1,12}过敏|不吃|吃素|怕)"
 )
 _SHORT_TIME = re.compile(
@@ -306,15 +357,16 @@ _SHORT_TIME = re.compile(
     r"|本|天|周|星期|礼拜",
     re.IGNORECASE,
 )
+_STARTS = re.compile(r"起$|开始$|^(?:from|as of|starting)", re.IGNORECASE)
 _CHANGED = re.compile(
-    r"\b(?:moved|relocated|joined|switched|left)\b|搬|入职|跳槽|加入|定居", re.IGNORECASE
+    r"\b(?:moved|relocated|joined|started|switched|left)\b|搬|入职|跳槽|加入|定居", re.IGNORECASE
 )
 _TIME_IS_TOLD = re.compile(r"birthday|born|生日|出生|生的|生$|过生", re.IGNORECASE)
 _WILL_MOVE = re.compile(
     r"\bi(?:['’]m| am|['’]ll be| will be)? (?:moving|relocating|going to move|will move"
     r"|['’]ll move|planning to move"
     r"|about to move|will relocate|move|plan to move) to\b|\bi['’]ll (?:move|relocate) to\b"
-    r"|(?P<zh_who>我)?(?:就|会|要|将|将要|打算|准备|计划|即将)*(?:搬|搬家)(?:到|去|往)(?!了)",
+    r"|(?P<zh_who>我)?(?:就|会|要|将|将要|打算|准备|计划|即将)*(?:搬|搬家)(?:到|去|往)(?!了|[^，。]{1,14}了)",
     re.IGNORECASE,
 )
 _OPENING_WORDS = re.compile(
@@ -378,10 +430,13 @@ _SELF_STATEMENT_RULES = (
         rf"{_I_AM} based in {_PROPER_NAME}{_TRAILING_CLAUSE}",
         rf"(?:i|we)(?:['’]ve| have)? (?:just )?(?:moved"
         rf"|relocated)(?: from [\w ]{{2,30}}?)? to {_PROPER_NAME}{_TRAILING_CLAUSE}",
+        rf"(?:i|we)(?:['’]ve| have) (?:lived|been living) in {_PROPER_NAME}{_TRAILING_CLAUSE}",
         rf"我(?:现在|目前|一直|平时|人|家)?住(?P<what>{_CITY_ZH}[\w·]{{0,6}}?)(?:了|这边)?",
+        r"我是?住(?![在院宿校店着进下])(?P<what>[^\W得惯满]{2,4})",
+        r"我(?:现在|目前|如今)(?:改)?住(?P<what>[\w·]{2,8}?)(?:了|这边)*",
         rf"我(?:现在|目前|一直|平时|人|刚刚?|已经|已)?(?:从[\w·]{{1,8}})?(?:住在|家在|定居在?"
-        rf"|常驻|常住|搬到了?|搬去了?){_PLACE_ZH}"
-        r"(?:了|这边)?",
+        rf"|常驻|常住|搬[到去来至往](?:了)?){_PLACE_ZH}"
+        r"(?:了|这边)*",
         fits=_is_place,
     ),
     *_build_rules(
@@ -389,10 +444,33 @@ _SELF_STATEMENT_RULES = (
         "Works at {what}",
         "在{what}工作",
         rf"i (?:now |currently )?work (?:at|for) {_PROPER_NAME}{_TRAILING_CLAUSE}",
+        rf"(?:i(?:['’]ve| have)? )?(?:just )?(?:started(?: a (?:new )?job| work(?:ing)?)?(?: at"
+        rf"| with"
+        rf"| for)|joined) {_PROPER_NAME}{_TRAILING_CLAUSE}",
+        rf"i(?:['’]ve| have) (?:been (?:at|with|working (?:at|for))|worked (?:at|for))"
+        rf" {_PROPER_NAME}{_TRAILING_CLAUSE}",
+        rf"我(?:刚|新|已经?)?(?:入职|加入)(?:了|的是?|的)?{_WORKPLACE_ZH}(?:了|的)?",
         r"我(?:现在|目前|一直)?在(?P<what>[\u4e00-\u9fff]{2,6}?)(?:上班|就职|任职|供职)(?:的)?",
         rf"我(?:现在|目前|一直)?(?:在|就职于|任职于){_WORKPLACE_ZH}(?:工作|上班|任职|就职"
         rf"|当\w{{2,4}})?(?:的)?",
         fits=_is_workplace,
+    ),
+    *_build_rules(
+        "once lived in {what}",
+        "Lived in {what}",
+        "在{what}住过",
+        rf"(?:i|we) (?:lived|was living|were living|stayed) in {_PROPER_NAME}{_TRAILING_CLAUSE}",
+        rf"我(?:以前|之前)?(?:住在?|在)(?P<what>{_CITY_ZH}[\w·]{{0,6}}?)(?:住|生活|待|定居)?(?:过|了)?",
+        fits=_is_place,
+    ),
+    *_build_rules(
+        "once worked at {what}",
+        "Worked at {what}",
+        "在{what}工作过",
+        rf"i (?:worked|was) (?:at|for|with) {_PROPER_NAME}{_TRAILING_CLAUSE}",
+        rf"我(?:以前|之前)?在(?P<what>{_CITY_ZH}[\w·]{{0,6}}?)(?:工作|上班)(?:过|了)?",
+        rf"我(?:以前|之前)?在{_WORKPLACE_ZH}(?:工作|上班|实习)?(?:过|了)?",
+        fits=_is_place,
     ),
     *_build_rules(
         "surname",

@@ -128,8 +128,11 @@ _PIECE_FILES = {"img": "image", "media": "media"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeishuContent:
+    """`is_forward`: several messages passed on together, whose words must be fetched."""
+
     text: str
     files: tuple[RemoteFile, ...] = ()
+    is_forward: bool = False
 
 
 def parse_content(message: FeishuMessageInfo, bot_id: str) -> FeishuContent:
@@ -150,8 +153,28 @@ def parse_content(message: FeishuMessageInfo, bot_id: str) -> FeishuContent:
             return _parse_post(message.message_id, loaded, mentions, bot_id)
         case "image" | "file" | "audio" | "media" as kind:
             return FeishuContent(text="", files=_parse_file(message.message_id, loaded, kind))
+        case "merge_forward":
+            return FeishuContent(text="[merge_forward]", is_forward=True)
         case other:
             return FeishuContent(text=f"[{other}]")
+
+
+def parse_forwarded(items: Any, bot_id: str) -> str:
+    """The words of messages that were passed on together, one a line and in order, without those
+    that have none. `items` is what the platform tells of the message that has them."""
+    lines: list[str] = []
+    for item in items if isinstance(items, list) else []:
+        if not isinstance(item, dict) or not item.get("upper_message_id"):
+            continue
+        body = item.get("body")
+        inner = FeishuMessageInfo(
+            message_id=str(item.get("message_id")),
+            chat_id=str(item.get("chat_id")),
+            message_type=str(item.get("msg_type")),
+            content=str(body.get("content") if isinstance(body, dict) else ""),
+        )
+        lines.append(parse_content(inner, bot_id).text.strip())
+    return "\n".join(line for line in lines if line)[:_MAX_FORWARDED]
 
 
 def _replace_mentions(text: str, mentions: Iterable[FeishuMention], bot_id: str) -> str:
@@ -213,6 +236,8 @@ def _piece_text(piece: dict[str, Any]) -> str:  # noqa: PLR0911 - one answer for
             return ""
 
 
+_MAX_FORWARDED = 20_000
+"""Characters of messages that were passed on together."""
 _MAX_TOKEN_LENGTH = 64
 
 

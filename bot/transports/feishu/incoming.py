@@ -36,6 +36,8 @@ _PRESS_WAIT = 2.0
 _PRESS_DEADLINE = 2.6
 # Optional lookups must not delay the acknowledgement.
 _LOOKUP_TIMEOUT = 0.6
+_FORWARD_TIMEOUT = 2.0
+"""Feishu repeats an event that is not acknowledged within three seconds."""
 
 
 class FeishuEventHandler:
@@ -104,7 +106,7 @@ class FeishuEventHandler:
                 self._private_chats[sender.open_id] = info.chat_id
             content = parse_content(info, self.bot_id)
             # Concurrent, so that all lookups take no longer than one may.
-            title, name, addressed = await asyncio.gather(
+            title, name, addressed, passed_on = await asyncio.gather(
                 _look_up_cached(
                     self._titles,
                     "" if private else info.chat_id,
@@ -112,6 +114,7 @@ class FeishuEventHandler:
                 ),
                 self._get_person_name(sender.open_id),
                 self._is_addressed(info),
+                self._fetch_forwarded(info, content),
             )
             incoming = IncomingMessage(
                 place=ChatAddress(
@@ -127,11 +130,12 @@ class FeishuEventHandler:
                     is_bot=event.sender.sender_type == "app",
                 ),
                 message_id=info.message_id,
-                text=content.text,
+                text=passed_on or content.text,
                 addressed=addressed,
                 sent_at=_parse_time(info.create_time),
                 attachments=content.files,
                 reply_to=info.parent_id or "",
+                forwarded=content.is_forward,
             )
             # The documentation says to deduplicate by message_id, not event_id.
             await self._inbox.accept(incoming, dedupe=info.message_id)
@@ -163,6 +167,17 @@ class FeishuEventHandler:
             async with asyncio.timeout(_LOOKUP_TIMEOUT):
                 return await self._messages.is_own_message(info.parent_id)
         return False
+
+    async def _fetch_forwarded(
+        self, info: events.FeishuMessageInfo, content: events.FeishuContent
+    ) -> str:
+        if not content.is_forward:
+            return ""
+        try:
+            async with asyncio.timeout(_FORWARD_TIMEOUT):
+                return await self._messages.fetch_forwarded(info.message_id, self.bot_id)
+        except TimeoutError:
+            return ""
 
     async def _get_person_name(self, open_id: str) -> str:
         return await _look_up_cached(self._names, open_id, self._messages.fetch_person_name)

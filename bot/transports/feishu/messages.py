@@ -18,6 +18,7 @@ from bot.transports.feishu.api import (
     FeishuUpload,
     path_segment,
 )
+from bot.transports.feishu.events import parse_forwarded
 from bot.transports.limited_dict import LimitedDict
 from bot.transports.ports import FileTooLarge
 from cards.render.feishu.elements import compact_json
@@ -111,6 +112,14 @@ class FeishuMessages:
             is_app = sender.get("sender_type") == "app"
             self._own_messages[message_id] = is_app and self._api.is_own_app(str(sender.get("id")))
         return self._own_messages[message_id]
+
+    async def fetch_forwarded(self, message_id: str, bot_id: str) -> str:
+        """The words of the messages that this one passes on; empty if they cannot be had."""
+        try:
+            answer = await self._api.call("GET", f"/im/v1/messages/{path_segment(message_id)}")
+        except (FeishuError, FeishuConnectionError):
+            return ""
+        return parse_forwarded((answer.get("data") or {}).get("items"), bot_id)
 
     async def fetch_chat_title(self, chat_id: str) -> str:
         try:

@@ -233,11 +233,23 @@ async def test_what_began_before_a_link_reaches_who_they_are_now(tmp_path: Path)
         await world.link(0, 1)
         await world.mark(1, by=former)
 
-        await world.store.account_links.gather()
+        await world.store.account_links.move_late_records()
 
         await world.check()
         assert (await world.store.people.get(former.id)).id == world.people[0]
         assert await world.store.people.has_access(former.id)
+
+
+async def test_what_is_stored_after_a_link_is_of_who_they_are_now_at_once(tmp_path: Path) -> None:
+    async with link_world(tmp_path, 2) as world:
+        former = await world.person(1)
+        await world.link(0, 1)
+
+        await world.mark(1, by=former)
+
+        for table, column in OWNED:
+            owners = await world.store.db.fetch_all(sa.select(table.c[column]))
+            assert former.id not in {each[0] for each in owners}, table.name
 
 
 async def test_nobody_sees_what_is_private_to_others_after_linking(tmp_path: Path) -> None:

@@ -250,7 +250,10 @@ class FeishuMessages:
         message = self.find(message_id)
         if message.recalled:
             raise FeishuApiError(230110, "The message has been deleted.")
-        return {"items": [self.describe(message)]}
+        passed_on = [
+            {**self.describe(each), "upper_message_id": message_id} for each in message.passed_on
+        ]
+        return {"items": [self.describe(message), *passed_on]}
 
     def react(self, request: HttpRequest, message_id: str) -> dict[str, Any]:
         message = self.find(message_id)

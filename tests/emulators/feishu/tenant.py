@@ -82,6 +82,8 @@ class FeishuMessage:
     reactions: list[dict[str, Any]] = field(default_factory=list)
     callbacks: int = 0
     push: EventPush | None = None
+    passed_on: tuple[FeishuMessage, ...] = ()
+    """Of a merge_forward: the messages that it passes on."""
 
     @property
     def card(self) -> dict[str, Any]:

@@ -44,6 +44,11 @@ class FeishuUser:
         content = json.dumps({"text": filled}, ensure_ascii=False)
         return await self._send(chat, "text", content, noted, reply_to=reply_to, thread=thread)
 
+    async def forwards(self, chat: FeishuChat, *passed_on: FeishuMessage) -> FeishuMessage:
+        """Pass several messages on together. The event does not have their words."""
+        content = json.dumps({"content": "Merged and Forwarded Message"})
+        return await self._send(chat, "merge_forward", content, [], passed_on=passed_on)
+
     async def sends_image(
         self, chat: FeishuChat, data: bytes, *, reply_to: FeishuMessage | None = None
     ) -> FeishuMessage:
@@ -135,6 +140,7 @@ class FeishuUser:
         *,
         reply_to: FeishuMessage | None = None,
         thread: str | None = None,
+        passed_on: tuple[FeishuMessage, ...] = (),
     ) -> FeishuMessage:
         world = self.fs.world
         if thread is None:
@@ -153,6 +159,7 @@ class FeishuUser:
             parent_id=reply_to.message_id if reply_to else None,
             root_id=(reply_to.root_id or reply_to.message_id) if reply_to else None,
             thread_id=thread,
+            passed_on=passed_on,
         )
         world.post(message)
         if self.fs.would_deliver(message):

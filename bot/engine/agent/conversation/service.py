@@ -134,6 +134,7 @@ _INTERRUPTED_PREFIX = (
 _TOLD_PREFIX = "[At {at}, looking through HEARTBEAT.md by yourself, you told the Boss: “{text}”]\n"
 _TOLD_WITHIN = timedelta(days=1)
 _MAX_TOLD, _MAX_TOLD_CHARS = 3, 1000
+_FORWARDED = "[Forwarded by the person; somebody else's words:]\n"
 _MISSING_FILES = (
     "\n\n[The Boss sent these files too, but they could not be fetched, and the Boss was told so;"
     " you do not have them: {names}]"
@@ -495,6 +496,7 @@ class ConversationService:
             + (f"{lost}\n\n" if lost else "")
             + told
             + context.prompt_prefix
+            + (_FORWARDED if question.forwarded else "")
             + question.text
             + _missing_files_text(question),
             system_prompt=_SYSTEM.format(language=_LANGUAGE[question.language])

@@ -46,7 +46,7 @@ from tests.bot.engine.memory.writing_builders import (
 from tests.engine_harness import BOSS, GROUP, MATE
 
 TALK = [
-    "I write all my code in Helix nowadays",
+    "I write all my code in Helix",
     "The shop project lives on the server called Juno",
     "Which colour would suit a banner?",
     "Let us take the darker blue then",

@@ -109,6 +109,14 @@ async def _nothing_injected(_session: str, _turn: int) -> tuple[EntryId, ...]:
             ("我以前住哪？", "我现在住在哪里？"),
             ("until 2025-03-01, no longer so] 住在北京", "since 2025-03-01] 住在上海"),
         ),
+        (
+            ("I lived in Madrid from 2012 to 2016", "I live in Berlin"),
+            ("Where did I live before?", "Where do I live now?"),
+            (
+                "since 2012-01-01, until 2016-01-01, no longer so] Lived in Madrid",
+                "Lives in Berlin",
+            ),
+        ),
     ],
 )
 async def test_the_past_is_told_with_its_time_to_who_asks_for_it_and_marked_to_others(
@@ -120,12 +128,23 @@ async def test_the_past_is_told_with_its_time_to_who_asks_for_it_and_marked_to_o
 
     about_past, about_now = [await _aside(memory, each) for each in asked]
 
-    assert all(each in about_past for each in told)
+    assert all(each in about_past for each in told), about_past
     assert told[0] not in about_now
     assert told[1] in about_now
     # Words that are no longer so are never told without saying it.
     for line in (about_past + about_now).splitlines():
         assert said[0] not in line or "no longer so" in line
+
+
+async def test_there_is_the_place_where_one_works_or_what_was_named_before(
+    memory: WritingSetup,
+) -> None:
+    await memory.record_turn("I work at Siemens")
+    await memory.record_turn("I don't work there any more")
+
+    assert [each.text for each in await memory.list_entries(*_FACTS)] == [
+        "I don't work there any more"
+    ]
 
 
 async def test_what_is_planned_is_valid_from_then_and_falls_with_the_plan(

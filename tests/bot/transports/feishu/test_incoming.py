@@ -107,6 +107,21 @@ async def test_a_message_in_parts_is_put_together(desk: FeishuHarness) -> None:
     assert (await desk.inbox.message()).text == "大段文字" * 500
 
 
+async def test_messages_passed_on_together_are_read_and_are_nobodys_own_words(
+    desk: FeishuHarness,
+) -> None:
+    fs = desk.fs
+    anna, ben = fs.user("Anna"), fs.user("Ben")
+    there = fs.group("Others")
+    said = [await ben.says(there, "我住在北京"), await ben.says(there, "off the record")]
+
+    await anna.forwards(fs.private_chat(anna), *said)
+
+    message = await desk.inbox.message()
+    assert message.forwarded
+    assert message.text == "我住在北京\noff the record"
+
+
 async def test_in_a_group_only_a_mention_of_the_bot_itself_counts(desk: FeishuHarness) -> None:
     fs = desk.fs
     fs.all_group_messages = True
