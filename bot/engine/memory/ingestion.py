@@ -113,13 +113,7 @@ class MemoryRecorder:
 
         # The turn may have begun before its person's accounts were linked.
         person = await current_person_id(tx, turn.person.id)
-        said = self._clean(turn.user_text, MAX_USER_TEXT)
-        own = "" if turn.forwarded else said
-        if turn.forwarded:
-            said = "\n".join(f"> {line}" for line in said.splitlines())
-        answer = self._clean(without_failure_texts(turn.assistant_text), MAX_ASSISTANT_TEXT)
-        if len(answer) < _LONG_ANSWER and is_denial(answer):
-            answer = ""
+        said, own, answer = self._read(turn)
         scope = MemoryReader(chat=turn.chat, person=person).write_scope
         today = turn.at.astimezone(self.zone).date()
         month_first = writes_month_first(self.zone)
@@ -199,6 +193,16 @@ class MemoryRecorder:
             now = cell.said_at
             due = now + self.extraction_delay
             await self.jobs.add_cell(tx, cell, batch_size=enough, now=now, due_at=due)
+
+    def _read(self, turn: ConversationTurn) -> tuple[str, str, str]:
+        """What is stored of the message, what of it the person said themselves, and the answer."""
+        said = self._clean(turn.user_text, MAX_USER_TEXT)
+        answer = self._clean(without_failure_texts(turn.assistant_text), MAX_ASSISTANT_TEXT)
+        if len(answer) < _LONG_ANSWER and is_denial(answer):
+            answer = ""
+        if turn.forwarded:
+            return "\n".join(f"> {line}" for line in said.splitlines()), "", answer
+        return said, said, answer
 
     def _clean(self, text: str, most: int) -> str:
         """Redact before cutting: half a secret would not be recognised."""
