@@ -111,6 +111,9 @@ class FakeTables:
             },
         )
 
+    def field_id(self, role: TableRole, key: str) -> FieldId:
+        return _field_id(role, key)
+
     # People.
 
     def rows(self, role: TableRole = TableRole.TASKS) -> Sequence[TableRecord]:

@@ -169,7 +169,7 @@ class FeishuTableService:
 
     async def list_fields(self, ref: TableRef) -> tuple[TableField, ...]:
         found = await self._list(f"{_table_path(ref)}/fields", ref)
-        fields = self._fields[ref] = tuple(map(_parse_field, found))
+        fields = self._fields[ref] = tuple(map(parse_field, found))
         return fields
 
     async def create_field(self, ref: TableRef, field: NewTableField) -> TableField:
@@ -177,14 +177,14 @@ class FeishuTableService:
         path = f"{_table_path(ref)}/fields"
         data = await self._call("POST", path, ref, body=body, repeatable=False)
         self.forget_fields(ref)
-        return _parse_field(_required(data, "field"))
+        return parse_field(_required(data, "field"))
 
     async def update_field(self, ref: TableRef, field: TableField) -> TableField:
         body = _field_body(field.name, field.type, field.options)
         path = f"{_table_path(ref)}/fields/{path_segment(field.id)}"
         data = await self._call("PUT", path, ref, body=body)
         self.forget_fields(ref)
-        return _parse_field(_required(data, "field"))
+        return parse_field(_required(data, "field"))
 
     def forget_fields(self, ref: TableRef) -> None:
         """The columns may have other names now: read them before the next call."""
@@ -422,7 +422,7 @@ class FeishuTableService:
         if shown - {each.name for each in fields}:
             fields = await self.list_fields(ref)
         by_name = {each.name: each for each in fields}
-        return tuple(_parse_record(each, by_name) for each in rows)
+        return tuple(parse_record(each, by_name) for each in rows)
 
     def _base_summary(self, app: Mapping[str, Any]) -> BaseSummary:
         token = str(app["app_token"])
@@ -509,7 +509,7 @@ def _option_body(option: str | FieldOption) -> dict[str, str]:
     return {"name": option.name, **({"id": option.id} if option.id else {})}
 
 
-def _parse_field(raw: Mapping[str, Any]) -> TableField:
+def parse_field(raw: Mapping[str, Any]) -> TableField:
     options = (raw.get("property") or {}).get("options") or []
     return TableField(
         id=FieldId(str(raw["field_id"])),
@@ -523,7 +523,7 @@ def _parse_field(raw: Mapping[str, Any]) -> TableField:
     )
 
 
-def _parse_record(raw: Mapping[str, Any], fields: Mapping[str, TableField]) -> TableRecord:
+def parse_record(raw: Mapping[str, Any], fields: Mapping[str, TableField]) -> TableRecord:
     cells: dict[FieldId, CellValue] = {}
     for name, value in (raw.get("fields") or {}).items():
         if (field := fields.get(name)) is not None:

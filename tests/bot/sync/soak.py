@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from bot.sync.ports import CellValue, FieldId, RecordId
+from bot.sync.ports import CellValue, RecordId
 from bot.sync.session import NOTE
 from handlers.ports_workers import EditableTaskField
 from storage.bitable import BitableRepo
@@ -108,9 +108,9 @@ class Soak:
 
     async def run(self, edits: int) -> None:
         await self.world.settle()
-        for number in range(edits):
+        for _ in range(edits):
             self.edits += 1
-            await self._edit(f"m{number:05d}")
+            await self._edit(f"m{self.edits:05d}")
             if self.deaths and self.random.random() < 0.15:
                 self.switch.left = self.random.randint(1, 8)
             if self.random.random() < 0.4:
@@ -293,9 +293,8 @@ class Soak:
         return found
 
     async def _log_differences(self) -> Sequence[str]:
-        logs = [
-            row.cells.get(FieldId("fld_logs_id")) for row in self.world.tables.rows(TableRole.LOGS)
-        ]
+        of_log = self.world.tables.field_id(TableRole.LOGS, "id")
+        logs = [row.cells.get(of_log) for row in self.world.tables.rows(TableRole.LOGS)]
         known = await self.world.sync.deps.repo.list_rows(kinds=[SyncedKind.LOG])
         twice = {each for each in logs if logs.count(each) > 1}
         lost = {row.local_id for row in known} - set(logs)

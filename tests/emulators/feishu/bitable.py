@@ -437,6 +437,12 @@ class Bitable:
         ]
         return answer
 
+    def read_all(self, table: BaseTable) -> list[dict[str, Any]]:
+        """All rows as the platform would answer, in one piece."""
+        moment = self._fs.clock.now() - self.read_lag
+        rows = (row for row in table.rows.values() if row.version(moment) is not None)
+        return [self._read(table, row, table.columns, moment, automatic=True) for row in rows]
+
     def get_rows(self, request: HttpRequest, token: str, table_id: str) -> dict[str, Any]:
         self._limit("batch_get", READS_PER_SECOND)
         _, table = self._table(token, table_id)
