@@ -71,7 +71,8 @@ class BitableRepo:
         """Use this base from now on. The rows of another one are forgotten, so that it can be
         filled from the store."""
         async with self._db.write() as tx:
-            known = (await tx.execute(select(_B.base, _B.tables))).one_or_none()
+            stored = await tx.execute(select(_B.base, _B.tables, _B.progress))
+            known = stored.one_or_none()
             values = _base_values(base)
             if known is None:
                 progress = row_from(SyncProgress())
@@ -83,8 +84,10 @@ class BitableRepo:
             new_tables = {role.value: each.table for role, each in base.tables.items()}
             if known.base != base.base or tables != new_tables:
                 await tx.execute(delete(bitable_rows))
-            # What the layout lacked before must be filled in now.
-            values["progress"] = row_from(SyncProgress())
+            # What the layout lacked before must be filled in now. In the same base, people's rows
+            # count from when they did before.
+            since = known.progress.get("since", 0) if known.base == base.base else 0
+            values["progress"] = row_from(SyncProgress(since=since))
             await tx.execute(update(bitable_bases).values(values))
 
     async def forget_base(self) -> None:

@@ -85,13 +85,14 @@ async def test_the_same_base_keeps_its_rows_and_another_one_forgets_them(tmp_pat
         repo = BitableRepo(world.db)
         await _with_row(repo, world)
         async with world.db.write() as tx:
-            await repo.set_progress(tx, SyncProgress(events=9, tables={"tasks": 5}))
+            await repo.set_progress(tx, SyncProgress(events=9, since=7, tables={"tasks": 5}))
         renamed = replace(BASE, name="Plan")
         await repo.save_base(renamed)
-        kept = await repo.list_rows()
+        kept, read = await repo.list_rows(), await repo.get_progress()
         await repo.save_base(replace(BASE, base="bascn2"))
 
         assert [each.record_id for each in kept] == ["rec1"]
+        assert read == SyncProgress(since=7)
         assert await repo.list_rows() == ()
         assert await repo.get_progress() == SyncProgress()
 
