@@ -72,6 +72,11 @@ from storage.records.workers import ContextPart, PersonaList
 
 
 class ModelPort(Protocol):
+    @property
+    def default(self) -> ModelChoice:
+        """The choice of chats and tasks that name none."""
+        ...
+
     def list_choices(self) -> Sequence[ModelChoice]:
         """All configured choices, the default first."""
 

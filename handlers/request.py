@@ -87,8 +87,7 @@ class Request:
     @property
     def without_model(self) -> bool:
         """True if only fixed rules answer: no model is connected."""
-        choices = self.services.models.list_choices()
-        return not choices or choices[0].backend == OFFLINE
+        return self.services.models.default.backend == OFFLINE
 
 
 class Silence(StrEnum):

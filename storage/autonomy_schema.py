@@ -49,8 +49,6 @@ incidents = sa.Table(
     sa.Index(None, "key", "ended_at"),
     sa.Index("uq_incidents_lasting", "key", unique=True, sqlite_where=sa.text("ended_at IS NULL")),
 )
-_OPEN_VERSION = "state IN ('draft', 'trial')"
-_ACTIVE_VERSION = "state IN ('active')"
 
 
 def _unique(name: str, where: str) -> sa.Index:
@@ -81,16 +79,8 @@ prompt_versions = sa.Table(
     sa.Column("ended_at", UtcTimestamp),
     sa.UniqueConstraint("kind", "name", "number"),
     # The database enforces one change at a time, and one version in effect.
-    sa.Index(
-        "uq_prompt_versions_open", "kind", "name", unique=True, sqlite_where=sa.text(_OPEN_VERSION)
-    ),
-    sa.Index(
-        "uq_prompt_versions_active",
-        "kind",
-        "name",
-        unique=True,
-        sqlite_where=sa.text(_ACTIVE_VERSION),
-    ),
+    _unique("uq_prompt_versions_open", "state IN ('draft', 'trial')"),
+    _unique("uq_prompt_versions_active", "state IN ('active')"),
 )
 
 # An attempt without a row used the text as it was written. Rows with an empty path are of the task

@@ -20,7 +20,7 @@ from bot.engine.agent.worker_briefing import WorkerBriefing
 from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.agent.worker_tools import WorkerTools
 from bot.engine.llm.api.access import LearnedToolForms
-from bot.engine.mcp.client.server_config import McpConsents, ProjectServers
+from bot.engine.mcp.client.project_servers import McpConsents, ProjectServers
 from bot.engine.mcp.client.server_pool import KeptServers, McpServerPool
 from bot.engine.mcp.client.sign_in import (
     CALLBACK_PATH,

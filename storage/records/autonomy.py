@@ -142,13 +142,6 @@ class IncidentNews(StrEnum):
     RECOVERED = "recovered"
 
 
-class RepairTaskDenied(StrEnum):
-    """Why no task is made for a problem."""
-
-    OVER = "over"
-    NOT_OFFERED = "not_offered"
-
-
 JsonDict: TypeAlias = dict[str, Any]
 
 

@@ -236,6 +236,10 @@ class FakeModels:
         self.clis: set[str] = set()
         self.instead = ""
 
+    @property
+    def default(self) -> ModelChoice:
+        return self._choices[0]
+
     def list_choices(self) -> Sequence[ModelChoice]:
         return self._choices
 

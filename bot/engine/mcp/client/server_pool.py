@@ -23,12 +23,11 @@ from bot.engine.mcp.client.live_server import (
     ServerTimeouts,
     ignore_notice,
 )
+from bot.engine.mcp.client.project_servers import McpConsents, check_files
 from bot.engine.mcp.client.server_config import (
     ConnectedServers,
-    McpConsents,
     McpError,
     McpScope,
-    check_files,
     fill_variables,
     find_project,
     server_secrets,

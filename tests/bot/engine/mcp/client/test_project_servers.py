@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from bot.engine.llm.backend import McpServer
-from bot.engine.mcp.client.server_config import (
+from bot.engine.mcp.client.project_servers import (
     PROJECT_FILE,
     McpConsents,
-    McpError,
     ProjectServers,
     check_files,
 )
+from bot.engine.mcp.client.server_config import McpError
 from bot.engine.permissions.requests import ApprovalRequester
 from bot.engine.workers.spec import CostAccount, WorkerSpec
 from cards.catalog import catalog_for
