@@ -57,7 +57,7 @@ def build_sync(core: Container, intake: MessageIntake, tables: TableService) -> 
 
 
 def _scopes(chat: Chat) -> Sequence[MemoryScope]:
-    """What everybody in the chat may read: nobody's private memories."""
+    """All that everybody in the chat may read: nobody's private memories."""
     return MemoryScope(MemoryScopeKind.CHAT, chat.id), GLOBAL_SCOPE
 
 

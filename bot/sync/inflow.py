@@ -386,8 +386,8 @@ class RecordInflow:
             self.deferred.append(again)
 
     async def _settle_edit(self, session: SyncSession, row: SyncedRow, done: Sequence[str]) -> None:
-        """What a person wrote is what both sides agreed on; the store may have made something else
-        of it, which is shown before the order counts as ended."""
+        """Both sides agreed on what a person wrote; the store may have made something else of it,
+        which is shown before the order counts as ended."""
         codec = session.codecs[TableRole.TASKS]
         local = await session.deps.local.read_task(row.local_id)
         cells = {} if local is None else codec.normalize(local.cells)

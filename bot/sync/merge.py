@@ -34,7 +34,7 @@ class CellMerge(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowMerge:
-    """What follows for each column that both sides have. `push` are values for the table, `orders`
+    """The outcome for each column that both sides have. `push` are values for the table, `orders`
     values that people ordered, `agreed` is what both sides say by now."""
 
     outcomes: Mapping[str, CellMerge]

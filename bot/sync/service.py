@@ -356,7 +356,7 @@ class BitableSyncService:
         self._polled_at = self.clock.elapsed()
 
     def _reached(self, newest: Mapping[str, int]) -> Mapping[str, int]:
-        """What is only deferred must be found again after a crash."""
+        """Deferred rows must be found again after a crash."""
         unread = (*(each for _, each in self._again.values()), *self._inflow.waiting.values())
         fresh = [each.modified_at for each in unread]
         return {role: min([reached, *fresh]) for role, reached in newest.items()}

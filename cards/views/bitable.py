@@ -51,7 +51,7 @@ def bitable_report_card(report: BitableReport, words: TextCatalog) -> model.Card
 
 
 def bitable_news(report: BitableReport, words: TextCatalog) -> Sequence[str]:
-    """What a setup, a check or a repair has found, in Markdown."""
+    """The findings of a setup, a check or a repair, in Markdown."""
     if report.is_new:
         news = [words("bitable.made")]
     elif not report.gaps:

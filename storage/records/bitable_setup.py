@@ -9,8 +9,8 @@ from storage.records.bitable import BitableBase, TableRole
 
 
 class BitableGapKind(StrEnum):
-    """What a base lacks. COLUMN_TYPE: a column of this name has another type, so that one of ours
-    has to stand beside it."""
+    """A fault of a base. COLUMN_TYPE: a column of this name has another type, so that one of
+    ours has to stand beside it."""
 
     TABLE = "table"
     COLUMN = "column"

@@ -195,7 +195,7 @@ class MemoryRecorder:
             await self.jobs.add_cell(tx, cell, batch_size=enough, now=now, due_at=due)
 
     def _read(self, turn: ConversationTurn) -> tuple[str, str, str]:
-        """What is stored of the message, what of it the person said themselves, and the answer."""
+        """Return the message as it is stored, the part that the person said, and the answer."""
         said = self._clean(turn.user_text, MAX_USER_TEXT)
         answer = self._clean(without_failure_texts(turn.assistant_text), MAX_ASSISTANT_TEXT)
         if len(answer) < _LONG_ANSWER and is_denial(answer):

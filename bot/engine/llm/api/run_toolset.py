@@ -53,7 +53,7 @@ _MAX_HELD = 3
 _STEADY_KINDS = frozenset(
     {CallKind.READ, CallKind.SEARCH, CallKind.EDIT, CallKind.MOVE, CallKind.DELETE}
 )
-"""What calls of these kinds find changes by calls alone. A build or a page does so by itself."""
+"""They find the same until another call changes it; a build or a page changes by itself."""
 _OUT_OF_ORDER = (
     f"{ERROR_PREFIX}not made: a call before it waits for a decision. Make it again after that."
 )

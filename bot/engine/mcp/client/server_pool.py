@@ -272,7 +272,7 @@ class McpServerPool:
 
     @property
     def client_description(self) -> Mapping[str, Any] | None:
-        """What authorization servers read about us at our client ID; None without such an ID."""
+        """Our metadata at our client ID, for authorization servers; None without such an ID."""
         if self._sign_ins is None or not self._sign_ins.client_id:
             return None
         return self._sign_ins.client_description
