@@ -174,7 +174,11 @@ def _endpoint(
 ) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(http: Request) -> Response:
         try:
-            return await handler(await read_request(deps, http, needs=page.role))
+            request = await read_request(deps, http, needs=page.role)
+            if http.method == "GET":
+                # Before anything is read: the page's stream of events begins here.
+                http.state.newest_event = await deps.services.tasks.newest_event_id()
+            return await handler(request)
         except ClientDisconnect:
             return Response(status_code=499)
         except Exception as error:  # noqa: BLE001 - one page's failure must end with a page that says so

@@ -89,6 +89,7 @@ def _render(
             page=name,
             menu=http.app.state.menu,
             current=_find_current(http),
+            newest_event=getattr(http.state, "newest_event", None),
             person=person,
             zone=deps.zone,
             version=deps.version,

@@ -9,14 +9,23 @@ document.querySelector(".top nav [aria-current]")?.scrollIntoView({ inline: "cen
 // Only while the page is seen: browsers allow six streams for all pages of one origin.
 let stream = null;
 let waiting = 0;
+// The first stream begins with what happened since the page was made. For a later one the page is
+// made again, as people, channels and checks have no events.
+let after = main.dataset.after || "";
+let isLate = !after;
 
 function follow() {
   if (!("live" in main.dataset) || document.hidden || stream) return;
-  const task = main.dataset.live;
-  stream = new EventSource("/api/v1/events" + (task ? "?task=" + encodeURIComponent(task) : ""));
+  const query = new URLSearchParams();
+  if (main.dataset.live) query.set("task", main.dataset.live);
+  if (after) query.set("after", after);
+  stream = new EventSource("/api/v1/events?" + query);
   for (const kind of KINDS) stream.addEventListener(kind, refreshSoon);
-  // Something may have happened between the page and its stream, or while there was none.
-  stream.addEventListener("open", refreshSoon);
+  stream.addEventListener("open", () => {
+    if (isLate) refreshSoon();
+    isLate = true;
+    after = "";
+  });
 }
 
 const KINDS = [

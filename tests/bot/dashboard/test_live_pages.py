@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from storage.records.people import Channel, PersonRole
 from tests.bot.dashboard.test_api import create
@@ -33,6 +33,29 @@ async def page(world: DashboardWorld) -> AsyncIterator[Page]:
 async def open_live(page: Page, world: DashboardWorld, path: str) -> None:
     async with page.expect_response(lambda answer: "/api/v1/events" in answer.url):
         await page.goto(f"{world.url}/dashboard/{path}")
+
+
+async def test_a_page_is_made_once_unless_something_happens_before_its_stream(
+    world: DashboardWorld, page: Page
+) -> None:
+    made = []
+    page.on("request", lambda asked: made.append(asked.url) if asked.url.endswith("/tasks") else 0)
+    await open_live(page, world, "tasks")
+    await page.clock.run_for(1_000)
+    at_rest = len(made)
+
+    async def meanwhile(route: Route) -> None:
+        await create(world.program(), "in between")
+        await route.continue_()
+
+    await page.route("**/api/v1/events*", meanwhile)
+    await open_live(page, world, "tasks")
+    async with asyncio.timeout(60):
+        while not await page.locator("#found", has_text="in between").count():
+            await page.clock.run_for(500)
+
+    assert at_rest == 1
+    assert len(made) == 3
 
 
 async def test_costs_follow_events_and_people_and_health_look_again(
