@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import count
 from pathlib import Path
@@ -38,7 +39,7 @@ from storage.records.approvals import Approval, ApprovalKind
 from storage.records.people import ChatId, PersonId
 from storage.records.tasks import TaskId
 from storage.records.usage import BudgetScope, CostPeriod, CostQuery, SpendingCap, UsageRecord
-from storage.usage import BudgetRepo, UsageRepo, sum_budget_grants
+from storage.usage import BudgetRepo, UsageFilter, UsageRepo, sum_budget_grants
 from tests.agent_builders import usual_cap
 from tests.engine_harness import (
     BOSS,
@@ -593,6 +594,25 @@ async def test_a_member_sees_what_they_and_their_chat_spent_and_no_names(tmp_pat
     assert report.total.calls == 1
     assert (report.people, report.chats) == ((), ())
     assert [each.scope for each in report.caps] == [BudgetScope.PERSON]
+
+
+@pytest.mark.parametrize("name", ["Asia/Shanghai", "Asia/Kathmandu", "America/Santiago", "UTC"])
+async def test_days_are_those_of_the_zone_also_where_clocks_change(
+    tmp_path: Path, name: str
+) -> None:
+    """In Santiago clocks change at midnight: on 4 April and on 6 September 2026."""
+    zone, counted = ZoneInfo(name), Counter[date]()
+    first = datetime(2026, 4, 3, tzinfo=UTC)
+    hours = (*range(0, 96, 5), *range(156 * 24 - 48, 156 * 24 + 48, 7))
+    async with run_engine(tmp_path, start_dispatcher=False) as world:
+        for hour in hours:
+            at = first + timedelta(hours=hour, minutes=hour % 60)
+            counted[at.astimezone(zone).date()] += 1
+            await record_usage(world, at=at)
+        days = await UsageRepo(world.db).by_day(UsageFilter(), zone)
+
+    assert [(day, spent.calls) for day, spent in days] == sorted(counted.items())
+    assert all(spent.tokens == spent.calls * 1_100 for _, spent in days)
 
 
 async def test_the_caps_of_today_tell_what_is_left(tmp_path: Path) -> None:
