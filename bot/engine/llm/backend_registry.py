@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
 from bot.engine.llm.api.access import ApiAccess, ApiProvider, LearnedToolForms, ToolForm
@@ -212,6 +213,8 @@ class BackendRegistry:
 
         `fallbacks` stand in for a backend that is unavailable, in this order. `base_urls` are those
         of the model APIs by name, empty for the vendor's own."""
+        self.also_preloaded: Sequence[str] = ()
+        """Modules that the first answer needs besides, loaded after the backend's."""
         self._api_backends = {backend.name: backend for backend in backends}
         self._clis = clis
         self._configured_model = model
@@ -399,6 +402,9 @@ class BackendRegistry:
         backend = self._api_backends.get(default.backend)
         if backend is not None and backend.is_configured:
             await backend.preload(default.model)
+            for module in self.also_preloaded:
+                # One by one, so that messages are answered in between.
+                await asyncio.to_thread(import_module, module)
 
     async def end_idle(self, kept_for: str) -> None:
         await self._clis.end_idle(kept_for)
