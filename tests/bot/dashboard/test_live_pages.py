@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from playwright.async_api import Page, Route, expect
+from playwright.async_api import Page, Request, Route, expect
 
 from storage.records.people import Channel, PersonRole
 from tests.bot.dashboard.test_api import create
@@ -38,8 +38,13 @@ async def open_live(page: Page, world: DashboardWorld, path: str) -> None:
 async def test_a_page_is_made_once_unless_something_happens_before_its_stream(
     world: DashboardWorld, page: Page
 ) -> None:
-    made = []
-    page.on("request", lambda asked: made.append(asked.url) if asked.url.endswith("/tasks") else 0)
+    made: list[str] = []
+
+    def count(asked: Request) -> None:
+        if asked.url.endswith("/dashboard/tasks"):
+            made.append(asked.url)
+
+    page.on("request", count)
     await open_live(page, world, "tasks")
     await page.clock.run_for(1_000)
     at_rest = len(made)
