@@ -72,6 +72,14 @@ BENCHMARKS = (
         function="accurate_cards.measure_feishu_calls",
         section=Section.WORKERS,
     ),
+    Benchmark(name="bitable_calls", function="bitable.measure_calls", section=Section.WORKERS),
+    Benchmark(
+        name="bitable_equality",
+        function="bitable.measure_equality",
+        section=Section.CRASHES,
+        is_long=True,
+        minutes=60,
+    ),
     Benchmark(
         name="cli_start", function="cli_start.measure", section=Section.WORKERS, is_long=True
     ),

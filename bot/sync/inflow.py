@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 READ_LAG = timedelta(seconds=5)
 """Reads this soon after a write of ours may show what was there before."""
 
-ROW_SETTLES = timedelta(seconds=10)
+ROW_SETTLES = timedelta(seconds=8)
 """A new row becomes a task when its person has not written into it for so long."""
 
 _MAX_RESTORED = 3
@@ -284,9 +284,9 @@ class RecordInflow:
             cells.get(key) == value for key, value in row.wanted.items() if key != NOTE
         ):
             return
-        age = (milliseconds(deps.now()) or 0) - record.modified_at
-        if timedelta(milliseconds=age) < ROW_SETTLES:
-            self._defer(batch, record, after=ROW_SETTLES)
+        age = timedelta(milliseconds=(milliseconds(deps.now()) or 0) - record.modified_at)
+        if age < ROW_SETTLES:
+            self._defer(batch, record, after=min(ROW_SETTLES, ROW_SETTLES - age))
             return
         chat = batch.session.chat
         author = await deps.orders.find_author(chat, record.created_by, record.modified_by)

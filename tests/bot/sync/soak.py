@@ -76,13 +76,13 @@ class MortalIntake:
 
 @dataclass
 class Soak:
-    """`written` are the markers of rows that people with access have written and not deleted, with
-    their records."""
+    """`told` is the share of changes in the table that are announced. `written` are the markers of
+    rows that people with access have written and not deleted, with their records."""
 
     world: SyncWorld
     random: random.Random
     deaths: bool = True
-    events: bool = True
+    told: float = 0.8
     switch: DeathSwitch = field(default_factory=DeathSwitch)
     written: dict[str, RecordId] = field(default_factory=dict)
     made: list[str] = field(default_factory=list)
@@ -117,6 +117,10 @@ class Soak:
                 await self.cycle()
         self.switch.left = 0
         await self.rest()
+
+    async def edit(self, count: int, *, first: int) -> None:
+        for number in range(first, first + count):
+            await self._edit(f"n{number:05d}")
 
     async def cycle(self) -> None:
         world = self.world
@@ -241,7 +245,7 @@ class Soak:
         self._tell(self.world.tables.edit(person, record.id, {key: value}))
 
     def _tell(self, event: Any) -> None:
-        if self.events and self.random.random() < 0.8:
+        if self.random.random() < self.told:
             self.world.sync.on_table_change(event)
 
     # Equal?

@@ -49,6 +49,21 @@ class SyncClock:
         await asyncio.sleep(0)
 
 
+class _InboxClock:
+    """Says the time of the test; what the inbox waits for comes at once."""
+
+    def __init__(self, clock: SyncClock) -> None:
+        self.now = clock.now
+        self._slept = 0.0
+
+    def elapsed(self) -> float:
+        return self.now().timestamp() + self._slept
+
+    async def sleep(self, seconds: float) -> None:
+        self._slept += seconds
+        await asyncio.sleep(0)
+
+
 @dataclass
 class SyncWorld:
     core: Container
@@ -141,7 +156,7 @@ async def sync_world(home: Path, **changes: object) -> AsyncIterator[SyncWorld]:
         owner = await store.people.find_by_account(Channel.FEISHU, OWNER)
         assert owner is not None
         clock = SyncClock()
-        inbox = build_inbox(core, clock)
+        inbox = build_inbox(core, _InboxClock(clock))
         await inbox.start(stack)
         tables = FakeTables(now=clock.milliseconds, **changes)  # type: ignore[arg-type]
         notices: list[tuple[str, str]] = []
