@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from cards.views.bitable import (
     bitable_off_card,
+    bitable_rebuild_card,
     bitable_report_card,
     bitable_report_data,
     bitable_status_card,
@@ -47,6 +48,11 @@ async def _repair(request: Request, _rest: str) -> Reply:
     return _show(request, await request.services.bitable.repair())
 
 
+async def _rebuild(request: Request, _rest: str) -> Reply:
+    base = await request.services.bitable.rebuild()
+    return Reply(card=bitable_rebuild_card(base, request.words), data={"base": base.base})
+
+
 async def _switch_off(request: Request, _rest: str) -> Reply:
     left = await request.services.bitable.disconnect()
     return Reply(card=bitable_off_card(left, request.words), data={"base": left and left.base})
@@ -61,5 +67,6 @@ _SUBCOMMANDS: dict[str, Callable[[Request, str], Awaitable[Reply]]] = {
     **dict.fromkeys(("setup", "设置", "创建"), _set_up),
     **dict.fromkeys(("check", "检查"), _check),
     **dict.fromkeys(("repair", "修复"), _repair),
+    **dict.fromkeys(("rebuild", "重建"), _rebuild),
     **dict.fromkeys(("off", "关", "关闭", "停用"), _switch_off),
 }

@@ -75,8 +75,8 @@ class ChannelSetupPort(Protocol):
 
 
 class BitablePort(Protocol):
-    """Callers check that an owner asks. All but `status` and `disconnect` ask the platform and
-    raise UserError."""
+    """Callers check that an owner asks. All but `status` and `disconnect` raise UserError; these
+    two and `rebuild` do not ask the platform."""
 
     async def status(self) -> BitableStatus: ...
 
@@ -91,6 +91,9 @@ class BitablePort(Protocol):
         """Look for what is missing; changes nothing."""
 
     async def repair(self) -> BitableReport: ...
+
+    async def rebuild(self) -> BitableBase:
+        """Soon make the tables what the store says, whatever people changed in them."""
 
     async def disconnect(self) -> BitableBase | None:
         """Stop using the base, which stays as it is. Returns it."""

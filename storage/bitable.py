@@ -67,26 +67,27 @@ class BitableRepo:
         row = await self._db.fetch_one(select(bitable_bases))
         return None if row is None else _base_from(row)
 
-    async def save_base(self, base: BitableBase) -> None:
+    async def save_base(self, base: BitableBase, *, since: int = 0) -> None:
         """Use this base from now on. The rows of another one are forgotten, so that it can be
-        filled from the store."""
+        filled from the store. `since` is that of a base that was not in use before
+        (`SyncProgress.since`); with 0 it is the time of the first scan."""
         async with self._db.write() as tx:
-            stored = await tx.execute(select(_B.base, _B.tables, _B.progress))
-            known = stored.one_or_none()
+            query = select(_B.base, _B.tables, _B.progress)
+            known = (await tx.execute(query)).one_or_none()
             values = _base_values(base)
             if known is None:
-                progress = row_from(SyncProgress())
+                progress = row_from(SyncProgress(since=since))
                 await tx.execute(
                     insert(bitable_bases).values(values | {"id": _BASE, "progress": progress})
                 )
                 return
+            if known.base == base.base:
+                since = SyncProgress(**known.progress).since
             tables = {role: each["table"] for role, each in known.tables.items()}
             new_tables = {role.value: each.table for role, each in base.tables.items()}
             if known.base != base.base or tables != new_tables:
                 await tx.execute(delete(bitable_rows))
-            # What the layout lacked before must be filled in now. In the same base, people's rows
-            # count from when they did before.
-            since = known.progress.get("since", 0) if known.base == base.base else 0
+            # What the layout lacked before must be filled in now.
             values["progress"] = row_from(SyncProgress(since=since))
             await tx.execute(update(bitable_bases).values(values))
 

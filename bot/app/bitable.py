@@ -197,6 +197,9 @@ class LazyBitableSetup:
     async def repair(self) -> BitableReport:
         return await self._setup.repair()
 
+    async def rebuild(self) -> BitableBase:
+        return await self._setup.rebuild()
+
     async def disconnect(self) -> BitableBase | None:
         return await self._setup.disconnect()
 

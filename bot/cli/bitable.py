@@ -12,6 +12,12 @@ from bot.cli.failures import fail
 cli = typer.Typer(no_args_is_help=True, help="Tasks, logs and memories as a Feishu Bitable.")
 
 add_chat_command(cli, "status", "bitable", help="Show the Bitable in use and its link.")
+add_chat_command(
+    cli,
+    "rebuild",
+    "bitable rebuild",
+    help="Make the tables what Shiftboss knows, whatever was changed in them.",
+)
 add_chat_command(cli, "off", "bitable off", help="Stop using the Bitable; it stays as it is.")
 
 

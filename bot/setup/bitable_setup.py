@@ -90,6 +90,12 @@ class BitableSetupService:
             report = await self._finish(tables, known)
             return replace(report, calls=tables.calls - calls)
 
+    async def rebuild(self) -> BitableBase:
+        async with self._lock:
+            known = await self._need_base()
+            await self.repo.require_scan(rebuild=True)
+        return known
+
     async def disconnect(self) -> BitableBase | None:
         async with self._lock:
             known = await self.repo.get_base()
@@ -141,7 +147,8 @@ class BitableSetupService:
             state=BitableState.STOPPED,
             reason="" if wanted else _UNFINISHED,
         )
-        await self.repo.save_base(base)
+        # In a base of ours every row is an order; what stands in another one is older than that.
+        await self.repo.save_base(base, since=0 if wanted else 1)
         return base
 
     async def _finish(self, tables: CountingTables, base: BitableBase) -> BitableReport:

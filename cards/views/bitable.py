@@ -69,6 +69,11 @@ def bitable_off_card(left: BitableBase | None, words: TextCatalog) -> model.Card
     return model.notice_card(words("bitable.title"), words(f"bitable.{key}"))
 
 
+def bitable_rebuild_card(base: BitableBase, words: TextCatalog) -> model.Card:
+    name = formats.escape_markdown(base.name, _MAX_NAME)
+    return model.notice_card(words("bitable.title"), words("bitable_sync.rebuild", name=name))
+
+
 def bitable_status_data(status: BitableStatus) -> dict[str, Any]:
     base = status.base
     if base is None:

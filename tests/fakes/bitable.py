@@ -29,6 +29,7 @@ class FakeBitable:
     announces: bool = True
     gaps: tuple[BitableGap, ...] = ()
     tokens: list[str] = field(default_factory=list)
+    rebuilds: int = 0
 
     async def status(self) -> BitableStatus:
         chat = "" if self.base is None else "team"
@@ -48,6 +49,12 @@ class FakeBitable:
 
     async def repair(self) -> BitableReport:
         return self._report(is_repaired=True)
+
+    async def rebuild(self) -> BitableBase:
+        if self.base is None:
+            raise UserError("bitable_none")
+        self.rebuilds += 1
+        return self.base
 
     async def disconnect(self) -> BitableBase | None:
         left, self.base = self.base, None

@@ -105,6 +105,15 @@ async def test_a_stopped_base_says_why(reason: str, shown: str) -> None:
     assert shown in text_of(await ask(desk, "/bitable"))
 
 
+async def test_it_is_made_new_from_the_store() -> None:
+    desk = RouterHarness()
+    assert "No Bitable" in text_of(await ask(desk, "/bitable rebuild"))
+    desk.world.bitable.base = BASE
+
+    assert "made new" in text_of(await ask(desk, "/bitable 重建"))
+    assert desk.world.bitable.rebuilds == 1
+
+
 async def test_it_is_switched_off() -> None:
     desk = RouterHarness()
     desk.world.bitable.base = BASE

@@ -65,8 +65,8 @@ async def test_a_team_of_three_plans_a_day_in_the_table(tmp_path: Path) -> None:
             for_mei.add_row(Task="letter", Instruction='write "dear" to letter.txt')
             for_mei.add_row(Task="later", Instruction='write "x" to later.txt', Priority="Normal")
             for_eve.add_row(Task="mine", Instruction="wait 1 minute")
-            await wait_until(shows(for_mei, "letter", Status="Pending", Person="Mei"))
-            await wait_until(shows(for_mei, "later", Status="Pending", Person="Mei"))
+            await wait_until(shows(for_mei, "letter", Status="Pending", Asked_by="Mei"))
+            await wait_until(shows(for_mei, "later", Status="Pending", Asked_by="Mei"))
             await wait_until(shows(for_eve, "mine", Note="only people with access"))
 
             # They steer: one task is paused, the running one stopped, and the next one begins.
