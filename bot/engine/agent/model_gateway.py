@@ -94,7 +94,7 @@ class ModelGateway:
         tell_time: TimeTeller,
     ) -> None:
         """`reply_recorders` run in the transaction that stores each reply; `tell_time` adds the
-        time to the prompts of workers."""
+        time to prompts (`stored_messages.with_present_time`)."""
         self._db = db
         self._sessions = sessions
         self._usage = usage
