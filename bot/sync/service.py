@@ -228,7 +228,9 @@ class BitableSyncService:
         session = await self._open(base)
         progress = await self.deps.repo.get_progress()
         now_ms = milliseconds(self.clock.now()) or 0
-        await session.create_pending()
+        if not progress.needs_scan:
+            # Else what is to be made may exist, which the scan finds out first.
+            await session.create_pending()
         await self._inflow.settle(session)
         self._note_deferred()
         if progress.needs_scan or now_ms - progress.scanned_at > _SCAN_MS:

@@ -53,6 +53,23 @@ async def test_random_edits_and_deaths_end_equal_on_a_platform_that_lags_and_ref
         assert soak.killed > 0
 
 
+@pytest.mark.parametrize("code", [1254608, 1255006])
+async def test_a_creation_that_may_not_be_repeated_is_looked_up(tmp_path: Path, code: int) -> None:
+    async with strict_world(tmp_path / "home") as (world, strict):
+        await world.settle()
+        task = await world.task("its answer is lost")
+        strict.fs.inject_fault("POST", "batch_create", cut=ConnectionCut.AFTER)
+        await world.failing_cycle()
+        refusal = FeishuApiError(code, "the token was used", status=403)
+        strict.fs.inject_fault("POST", "batch_create", error=refusal, times=6)
+        await world.failing_cycle()
+        strict.fs.api.faults.clear()
+
+        await world.settle()
+
+        assert [row.id for row in strict.rows()] == [await world.record(task)]
+
+
 @thorough_only
 async def test_a_hundred_changes_take_at_most_a_dozen_calls(tmp_path: Path) -> None:
     async with strict_world(tmp_path / "home") as (world, strict):
