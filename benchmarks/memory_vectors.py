@@ -47,7 +47,7 @@ _FUSIONS = {
         f"vector_weight {weight:g}": FusionSettings(vector_weight=weight)
         for weight in (0.2, 0.3, 0.4, 0.5, 1.0)
     },
-    "vector_weight 0.4, vague 3": FusionSettings(vague_vector_weight=3),
+    "vector_weight 0.4, vague 2.5": FusionSettings(vague_vector_weight=2.5),
     "vectors alone": FusionSettings(vector_weight=1e6),
     "the older 0.7 and 0.3": FusionSettings(kind="weights"),
 }

@@ -42,7 +42,7 @@ _NUMPY_MISSING = (
     "EMBEDDING_MODEL is set, but numpy is not installed: memories are found by words only."
     " To find them by meaning: pip install 'shiftboss[embeddings]', then restart."
 )
-_LOCAL_VAGUE_WEIGHT = 3.0
+_LOCAL_VAGUE_WEIGHT = 2.5
 """Measured for the local model (docs/reference/memory.md)."""
 _EMBED_TIMEOUT = 30.0
 """Seconds for a batch; queries have a shorter timeout."""

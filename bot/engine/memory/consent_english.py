@@ -159,7 +159,9 @@ _NO_SLIPS = {"forgot", "forged", "massage"}
 _NEUTRAL = """
 reply replied answering reading read came regret sending unsend recall asked rant rants vent
 venting gossip confession tidbit paragraph paragraphs passage passages request ideally
-preferably hush paste nvm amnesiac forgetful cut quick vanish disappear evaporate future ignore
+preferably hush paste nvm amnesiac forgetful cut
+know banks zero overshare overshared joke taste poor
+quick vanish disappear evaporate future ignore
 disregard ugh argh eek omg oops whoops wow yikes damn shit crap lol haha hehe gosh man dude
 something someone trust allowed permitted
 circumstances case condition place places point means account clear copy
@@ -207,8 +209,9 @@ _SAY = (
     r"|revealed|asked|brought up|let slip|talk(?:ed)? about|discuss(?:ed)?)"
 )
 _MEMORY = (
-    r"(?:(?:your|the|any|my|our|in|long) ){0,2}(?:memory|memories|mind|head|brain|notes?|records?"
-    r"|archives?|history|logs?|storage|knowledge|profile|diary|database)"
+    r"(?:what(?:ever)? you (?:know|have|remember) (?:about|on|of) me\b|(?:the )?memory banks?\b"
+    r"|(?:(?:your|the|any|my|our|in|long) ){0,2}(?:memory|memories|mind|head|brain|notes?|records?"
+    r"|archives?|history|logs?|storage|knowledge|profile|diary|database))"
 )
 _OBJECT = (
     r"(?:(?:any|all|some|none|a word|anything|part) (?:of )?)?(?:this|that|these|those|it|them"
@@ -232,7 +235,9 @@ _KEEP = (
     r"|off)\b)|archiv(?:e|ing)"
     r"|persist(?:ing)?|not(?:e|ing)(?: down)?|writ(?:e|ing) down|tak(?:e|ing) down|stash(?:ing)?"
     r"|jot(?:ting)? down|h[ao](?:ld|ng)(?:ing)? on ?to|captur(?:e|ing)|bookmark(?:ing)?"
-    r"|regist(?:er|ering)|document(?:ing)?|cach(?:e|ing)|preserv(?:e|ing)|keep(?:ing)? track of"
+    r"|fil(?:e|ing)(?= (?:this|that|it|these|them)\b)|regist(?:er|ering)|document(?:ing)?"
+    r"|cach(?:e|ing)|preserv(?:e|ing)"
+    r"|keep(?:ing)? track of"
     r"|(?:mak|tak|keep|leav)(?:e|ing)? (?:a |any |an )?(?:notes?|records?|memory|memo|copy|log"
     r"|trace|traces|copies|memories) (?:of|about|on))"
 )
@@ -266,7 +271,8 @@ _KEEP_ACT = re.compile(
     r"|copy|log|trace|traces|copies|memories)(?: out)? (?:of|about|on|from)"
     rf"(?: (?:anything|something))?(?: my (?!last|previous).+|(?= .*{_OBJECT}))"
     rf"|{_PUT}(?= .*\b(?:to|in|into|on|for|from) {_MEMORY})|fil(?:e|ing)(?= .*\baway)"
-    r"|(?:writ|tak|jot|not)(?:e|t?ing)(?= .*\bdown)|learn(?:ing)?(?= .*\bfrom\b))"
+    r"|(?:writ|tak|jot|not)(?:e|t?ing)(?= .*\bdown)|learn(?:ing)?(?= .*\bfrom\b| (?:this|that"
+    r"|it)\b))"
     rf"|{_NOT}(?: to)? (?:ever )?(?:bring (?:this|that|it) up|(?:mention|repeat|use|reuse|bring up)"
     r" (?:this|that|it))(?= .*\b(?:later|again|in (?:the )?future|elsewhere|in (?:any )?other))"
     rf"|{_NOT}(?: to)?(?: ever)? (?:write|put|note|post|leave) (?:this|that|it|these"
@@ -317,6 +323,9 @@ _FORGET_WORD = re.compile(r"\b(?:forget|forgetting|unremember)\b")
 _FORGET_ACT = re.compile(
     r"\b(?:undo|reverse|take back|cancel) (?:remembering|saving|storing|noting|recording"
     r"|memori[sz]ing)"
+    rf"|\b(?:ignore|disregard|skip) {_SAID_BY_ME} and (?:please )?(?:wipe|delete|forget|erase"
+    rf"|remove)"
+    r" (?:it|that|them)\b"
     r"|\b(?:be|act|play) (?:amnesiac|forgetful)(?= about)"
     rf"|\b(?:forget|forgot|forgetting|unremember)(?= .*?{_SAID_REFERENCE})"
     rf"|\b(?:delete|(?<=you )(?:removed|deleted|erased|wiped|dropped|cleared)|deleting|erase"
@@ -363,7 +372,7 @@ _SECRET_ACT = re.compile(
     r"|(?:keep|leave|hold|kept|left|stay(?:s|ed)?|remain(?:s|ed)?)(?: [a-z]+){0,9}? (?:out of|off"
     r"|away from|from)"
     rf" (?:{_MEMORY}|it)"
-    rf"|no {_NO_KEEPING}(?: (?:of|for|on|about|from) {_OBJECT})"
+    rf"|(?:no|zero) {_NO_KEEPING}(?: (?:of|for|on|about|from) {_OBJECT})"
     rf"|^(?:please )?no {_NO_KEEPING}(?: please| here| now| ok| okay| at all"
     rf"|(?: (?:for|in|of|from|on))? (?:this|the)(?: whole| entire)?(?: {_TALK}| one| message| msg)?"
     r")*$"
@@ -445,7 +454,7 @@ _POLITE = re.compile(
     r"^(?:(?:please|hey|and|so|ok|okay|hi|oh|well|hmm?|but|actually|boss|sorry) )*"
     r"(?:(?:can|could|would|will|may|might) (?:you|we|this|that|it|what|my|all|everything|i ask"
     r"|the)|do you mind|is it possible|would it be|any chance|mind)\b"
-    r"|\b(?:ok|okay|please|alright|right|yeah)$"
+    r"|\b(?:ok|okay|k|please|alright|right|yeah)$"
 )
 _ONE_BEFORE = re.compile(
     r"\b(?:my|the|that|those|these)(?: very)? (?:(?:two|three|few|couple of) )?(?:last|previous"
@@ -468,7 +477,8 @@ _SAID_BEFORE = re.compile(
     r" (?:said|told|wrote|typed|sent|mentioned|shared|posted)|earlier|above|ago|was)\b"
 )
 _ANYTHING = re.compile(
-    r"\b(?:anything|everything|nothing|whatever|things|today|tonight)\b(?! (?:of|about|in|on)"
+    r"\b(?:anything|everything|nothing|whatever|things|today|tonight)\b(?! you\b| (?:of|about|in"
+    r"|on)"
     r" (?:this|that|it|my)\b)"
 )
 _SIGNS = (
@@ -480,7 +490,8 @@ _SIGNS = (
 )
 _TOPIC = re.compile(r"^(?:what(?:ever)?|everything|anything|all|nothing) (?:that )?(?:i|we)\b")
 _ASIDE = re.compile(
-    r"\b(?:should not have|(?:came|come) out wrong|regret(?:s|ted)? (?:sending|saying|telling"
+    r"\b(?:overshar(?:e|ed|ing)|poor taste|should not have|(?:came|come) out wrong|regret(?:s"
+    r"|ted)? (?:sending|saying|telling"
     r"|writing"
     r"|that|this|it)|(?:can not|could not) (?:unsend|delete|recall) (?:it|that)"
     r"|slip(?:ped)?(?: of the tongue)?|by mistake|by accident|accidental"

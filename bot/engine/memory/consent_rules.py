@@ -132,6 +132,7 @@ _NEG_START = (
 )
 _JOINED = re.compile(
     rf"\s+(?:but|and|so|though|yet|-+)\s+(?={_NEG_START}|you (?:won't|will not|will never|don't))"
+    r"|(?<=\b(?:it|me))\s+but\s+(?=(?:what|how|can|could|is|are|should|do|does|would|why|when)\b)"
     r"|\s+(?:but|because|since|cuz|though)\s+(?=(?:i|i'm|i've|my|we|our|he|she|they|the|it)\b)"
     rf"|\s+-+\s+|(?<=[{HAN}])(?<![算说叫问是])\s+"
     r"(?=off the record|don't|dont|do not|please|forget)"

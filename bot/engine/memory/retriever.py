@@ -131,6 +131,8 @@ DECAYING_KINDS = frozenset({MemoryKind.FACT, MemoryKind.PROFILE, MemoryKind.LONG
 _CANDIDATE_POOL = 40
 _TELLING_RELEVANCE = 1.25
 """A little more than that of one word of the query that no other entry has."""
+_DATED_VECTOR_WEIGHT = 0.05
+"""For a query that names a day: the day tells, and vectors know no days."""
 _RERANK_FACTOR = 2
 """Candidates for the reranker, as a multiple of the limit."""
 _ASSOCIATION_SEEDS = 3
@@ -239,7 +241,8 @@ class MemoryRetriever:
         )
         least = self.fusion.min_share if min_share is None else min_share
         by_words = [hit for hit in by_words if hit.relevance >= min_relevance]
-        fused = self._fuse(_above_share(by_words, least), by_meaning)
+        names_day = any(each[:1] == "=" and each[1:2].isdigit() for each in terms)
+        fused = self._fuse(_above_share(by_words, least), by_meaning, names_day=names_day)
         found = await self._load_retrievable(
             scopes,
             kinds,
@@ -264,19 +267,21 @@ class MemoryRetriever:
         return await self.vector_retriever.find_nearest(scopes, query, pool, kinds)
 
     def _fuse(
-        self, by_words: Sequence[SearchHit], by_meaning: Sequence[SearchHit]
+        self, by_words: Sequence[SearchHit], by_meaning: Sequence[SearchHit], *, names_day: bool
     ) -> dict[int, float]:
         if self.fusion.kind == "weights":
             return weighted_score_fusion(_by_number(by_meaning), _by_number(by_words))
-        lists = [(1.0, by_words), (self._vector_weight(by_words), by_meaning)]
+        lists = [(1.0, by_words), (self._vector_weight(by_words, names_day=names_day), by_meaning)]
         return reciprocal_rank_fusion(
             [(weight, [hit.number for hit in hits]) for weight, hits in lists]
         )
 
-    def _vector_weight(self, by_words: Sequence[SearchHit]) -> float:
+    def _vector_weight(self, by_words: Sequence[SearchHit], *, names_day: bool) -> float:
         weight, vague_weight = self.fusion.vector_weight, self.fusion.vague_vector_weight
         is_vague = max((hit.relevance for hit in by_words), default=0.0) < _TELLING_RELEVANCE
-        return vague_weight if is_vague and vague_weight is not None else weight
+        if is_vague and vague_weight is not None:
+            return vague_weight
+        return min(weight, _DATED_VECTOR_WEIGHT) if names_day else weight
 
     async def _load_retrievable(
         self,

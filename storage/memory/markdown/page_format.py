@@ -25,12 +25,14 @@ class MarkdownLayout(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryLine:
     """An entry as shown in a file, at `revision`. A line without an id was written by hand.
-    `conflict_id` is the entry with the conflicting version."""
+    `conflict_id` is the entry with the conflicting version. `times` says since and until when it is
+    so, for the reader: it is not read back."""
 
     text: str
     id: str = ""
     revision: int = 0
     conflict_id: str = ""
+    times: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +207,8 @@ def _render_mark(line: EntryLine) -> str:
     if not line.id:
         return ""
     rival = f" or {line.conflict_id}" if line.conflict_id else ""
-    return f" <!-- m:{line.id} r{line.revision}{rival} -->"
+    times = f" {line.times}" if line.times else ""
+    return f" <!-- m:{line.id} r{line.revision}{rival}{times} -->"
 
 
 MAX_LINES = 50_000
@@ -213,7 +216,8 @@ MAX_LINES = 50_000
 _ENTRY_MARK = re.compile(
     # The lookbehind prevents quadratic backtracking on long runs of blanks.
     r"(?:(?<![ \t])[ \t]+)?<!--[ \t]*m:([0-9a-z]{1,16})(?:[ \t]+r(\d{1,9}))?"
-    r"(?:[ \t]+or[ \t]+([0-9a-z]{1,16}))?[ \t]*-->"
+    r"(?:[ \t]+or[ \t]+([0-9a-z]{1,16}))?"
+    r"(?:[ \t]+(?:since|from|until)[ \t]+\d{4}-\d{2}-\d{2}){0,2}[ \t]*-->"
 )
 _PAGE_MARK = re.compile(r"^<!--[ \t]*shiftboss:[ \t]*(end|\d{1,9})[ \t]*-->[ \t]*$")
 _HEADING = re.compile(r"^#{1,6}(?:[ \t]+(.*))?$")

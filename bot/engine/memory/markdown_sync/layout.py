@@ -301,9 +301,11 @@ class MemoryPageMapper:
             if entry.number in pairs:
                 continue
             lines = sections.setdefault(self._heading(file, entry), [])
-            lines.append(_to_line(entry))
+            lines.append(_to_line(entry, self.zone))
             rivals_here = newer.get(entry.number, ())
-            lines.extend(replace(_to_line(each), conflict_id=entry.id) for each in rivals_here)
+            lines.extend(
+                replace(_to_line(each, self.zone), conflict_id=entry.id) for each in rivals_here
+            )
         page = MarkdownPage(
             title=self._title(file),
             sections=tuple(
@@ -481,8 +483,14 @@ def _match_heading(heading: str, keys: Mapping[str, str]) -> str:
     return ""
 
 
-def _to_line(entry: MemoryEntry) -> EntryLine:
-    return EntryLine(text=entry.text, id=entry.id, revision=entry.revision)
+def _to_line(entry: MemoryEntry, zone: tzinfo) -> EntryLine:
+    times: list[str] = []
+    if entry.valid_from != entry.said_at:
+        word = "from" if entry.valid_from > entry.said_at else "since"
+        times.append(f"{word} {entry.valid_from.astimezone(zone):%Y-%m-%d}")
+    if entry.valid_until is not None:
+        times.append(f"until {entry.valid_until.astimezone(zone):%Y-%m-%d}")
+    return EntryLine(text=entry.text, id=entry.id, revision=entry.revision, times=" ".join(times))
 
 
 def _fit_file(page: MarkdownPage) -> MarkdownPage:

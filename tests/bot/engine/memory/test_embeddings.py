@@ -133,6 +133,22 @@ async def test_meanings_lead_where_words_tell_little(
         assert "party" in telling_question.entry.text
 
 
+async def test_meanings_do_not_lead_away_from_a_day_that_is_named(tmp_path: Path) -> None:
+    async with build_embeddings(tmp_path, fusion=FusionSettings(vector_weight=1.0)) as my:
+        there = await my.it.keep("On 2026-01-03 the fuse box was mended")
+        other = await my.it.keep("The automobile is red")
+
+        class Meanings:
+            async def find_nearest(self, *_: object) -> Sequence[SearchHit]:
+                hits = [other.number, *range(9_000, 9_030), there.number]
+                return [SearchHit(number=number, score=0.9) for number in hits]
+
+        recall = replace(my.recall, vector_retriever=Meanings())
+        found = await recall.search(PRIVATE_READER, "What did the car do on 2026-01-03?", 5)
+
+        assert found[0].entry.id == there.id
+
+
 async def test_the_older_fusion_can_be_chosen(tmp_path: Path) -> None:
     async with build_embeddings(tmp_path, fusion=FusionSettings(kind="weights")) as my:
         await my.it.keep("The puppy sleeps")

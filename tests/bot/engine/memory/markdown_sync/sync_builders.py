@@ -170,11 +170,20 @@ class SyncSetup:
         scope: MemoryScope = GLOBAL_SCOPE,
         kind: MemoryKind = MemoryKind.LONGTERM,
         category: MemoryCategory = MemoryCategory.OTHER,
+        *,
         at: datetime | None = None,
+        valid_from: datetime | None = None,
+        valid_until: datetime | None = None,
     ) -> MemoryEntry:
         """Add an entry as the program does."""
         new = NewMemoryEntry(
-            kind=kind, scope=scope, text=text, category=category, said_at=at or self.clock
+            kind=kind,
+            scope=scope,
+            text=text,
+            category=category,
+            said_at=at or self.clock,
+            valid_from=valid_from,
+            valid_until=valid_until,
         )
         async with self.db.write() as tx:
             made = await self.entries.add(tx, new, now=self.clock)

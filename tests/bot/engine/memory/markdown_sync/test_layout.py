@@ -34,6 +34,23 @@ async def test_a_changed_line_changes_the_memory(desk: SyncSetup) -> None:
     assert desk.shown() == ["likes coffee"]
 
 
+async def test_since_and_until_when_it_is_so_stands_beside_it_and_survives_an_edit(
+    desk: SyncSetup,
+) -> None:
+    since, until = NOW - timedelta(days=400), NOW + timedelta(days=30)
+    made = await desk.add("lives in Porto", valid_from=since, valid_until=until)
+    await desk.sync_service.sync_all()
+
+    line = desk.line("lives in Porto")
+    desk.change("lives in Porto", "lives in Braga")
+    await desk.sync_service.read_back()
+
+    again = await desk.entries.get(made.id, [GLOBAL_SCOPE])
+    assert " since 2025-10-19 until 2026-12-23 -->" in line
+    assert (again.text, again.valid_from) == ("lives in Braga", since)
+    assert desk.shown() == ["lives in Braga"]
+
+
 async def test_a_new_line_is_remembered_and_a_removed_one_is_forgotten(desk: SyncSetup) -> None:
     await desk.add("likes tea")
     await desk.sync_service.sync_all()
