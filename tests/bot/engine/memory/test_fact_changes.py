@@ -3,8 +3,13 @@ nothing else does."""
 
 from __future__ import annotations
 
+import asyncio
+import signal
+import time
 from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC
+from itertools import count
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -14,10 +19,14 @@ from bot.engine.memory.context_builder import ContextSession, MemoryContextBuild
 from bot.engine.memory.ingestion import ConversationTurn
 from bot.engine.memory.retriever import MemoryRetriever, make_term_extractor
 from storage.db import Transaction
+from storage.ids import IdGenerator
+from storage.memory.entries import MemoryEntryRepo
 from storage.records.memory import EntryId, MemoryEntry, MemoryKind, MemoryState
+from storage.search.inverted_index import InvertedIndex
 from tests.bot.engine.memory.change_cases import CASES, ChangeCase
 from tests.bot.engine.memory.writing_builders import BY_BOSS, WritingSetup, build_writing
 from tests.engine_harness import BOSS, CHAT, GROUP, MATE
+from tests.migrated_database import open_database
 
 _FACTS = (MemoryKind.FACT, MemoryKind.PROFILE)
 
@@ -200,3 +209,60 @@ async def test_what_one_says_in_a_group_ends_nothing_of_anothers(memory: Writing
         "Boss: Diet: vegetarian",
         "Mate: I'm not vegetarian any more",
     ]
+
+
+_CITIES = ("Berlin", "Munich", "Porto")
+
+
+def test_a_kill_between_two_facts_leaves_one_that_holds_and_the_last_words_with_it(
+    tmp_path: Path,
+) -> None:
+    seen = 0
+    for n in range(3):
+        home = tmp_path / str(n)
+        home.mkdir()
+        child = get_context("fork").Process(target=_move_for_ever, args=(home,))
+        child.start()
+        # Killed at any moment: what holds then must be so at each.
+        _wait_for_words(home, 2 + n)
+        child.kill()
+        child.join()
+        assert child.exitcode == -signal.SIGKILL
+        seen += asyncio.run(_check_homes(home))
+    assert seen > 3, "the process must have said something"
+
+
+def _move_for_ever(home: Path) -> None:
+    async def run() -> None:
+        async with build_writing(home) as memory:
+            for n in count():
+                await memory.record_turn(f"I moved to {_CITIES[n % 3]}", source=f"inbox:{n}")
+                memory.world.clock.advance(hours=1)
+                (home / "said").write_text(str(n + 1))
+
+    asyncio.run(run())
+
+
+def _wait_for_words(home: Path, least: int) -> None:
+    for _ in range(3_000):
+        said = home / "said"
+        if said.exists() and int(said.read_text() or 0) >= least:
+            return
+        time.sleep(0.01)
+    raise AssertionError("the other process says nothing")
+
+
+async def _check_homes(home: Path) -> int:
+    """The number of words said. All that they changed was stored with them."""
+    async with open_database(home) as db:
+        entries = MemoryEntryRepo(db, IdGenerator(), InvertedIndex(db))
+        said = await entries.list(None, kinds=(MemoryKind.CELL,))
+        known = await entries.list(None, kinds=_FACTS, states=tuple(MemoryState))
+    homes = [each for each in known if each.key == "profile:home"]
+    [held] = [each for each in homes if each.state is MemoryState.ACTIVE]
+    last = max(said, key=lambda each: each.number)
+    assert held.text.removeprefix("Lives in ") in last.text
+    over = [each for each in homes if each is not held]
+    assert len(over) == len(said) - 1
+    assert all(each.superseded_by and each.held_until is not None for each in over)
+    return len(said)
