@@ -71,15 +71,7 @@ class InstalledCli:
             "PATH": _path(),
             "LANG": "C.UTF-8",
             "TERM": "dumb",
-            "ANTHROPIC_BASE_URL": self.models.url,
-            "ANTHROPIC_API_KEY": self.models.key,
-            "OPENAI_BASE_URL": self.models.openai_url,
-            "OPENAI_API_KEY": self.models.key,
-            "OPENAI_MODEL": "local-model",
-            "GOOGLE_GEMINI_BASE_URL": self.models.url,
-            "GEMINI_API_KEY": self.models.key,
-            "CODEBUDDY_BASE_URL": self.models.openai_url,
-            "CODEBUDDY_API_KEY": self.models.key,
+            **service_variables(self.models),
         }
         given: dict[str, Any] = {
             "root": self.root,
@@ -110,14 +102,29 @@ class InstalledCli:
 
 def install_cli(name: str, models: ModelEmulator, root: Path) -> InstalledCli:
     given = {**BUILT_IN_AGENTS[name].fixed_env, **EXTRA_ENV.get(name, {})}
-    agent = replace(BUILT_IN_AGENTS[name], files=_files(name, models), fixed_env=given)
+    agent = replace(BUILT_IN_AGENTS[name], files=home_files(name, models), fixed_env=given)
     workspace = root / "workspace"
     workspace.mkdir(parents=True)
     models.known_models = AnyModelName()  # type: ignore[assignment] # stands in for a set of names
     return InstalledCli(agent=agent, models=models, root=root, workspace=workspace)
 
 
-def _files(name: str, models: ModelEmulator) -> Mapping[str, str]:
+def service_variables(models: ModelEmulator) -> dict[str, str]:
+    """Where each CLI finds the emulated service, and its key."""
+    return {
+        "ANTHROPIC_BASE_URL": models.url,
+        "ANTHROPIC_API_KEY": models.key,
+        "OPENAI_BASE_URL": models.openai_url,
+        "OPENAI_API_KEY": models.key,
+        "OPENAI_MODEL": "local-model",
+        "GOOGLE_GEMINI_BASE_URL": models.url,
+        "GEMINI_API_KEY": models.key,
+        "CODEBUDDY_BASE_URL": models.openai_url,
+        "CODEBUDDY_API_KEY": models.key,
+    }
+
+
+def home_files(name: str, models: ModelEmulator) -> Mapping[str, str]:
     match name:
         case "opencode":
             return {".config/opencode/opencode.json": _opencode(models)}

@@ -16,8 +16,11 @@ from tests.journeys.platform_world import platform_world
 from tests.real_cli.builders import (
     EXTRA_ENV,
     FOLDER,
+    NAMES,
     AnyModelName,
+    home_files,
     is_installed,
+    service_variables,
     shell_call,
     side_request_reply,
 )
@@ -28,7 +31,6 @@ pytestmark = [
     pytest.mark.timeout(1800),
 ]
 PATIENCE = 300.0
-CLIS = ("claude-code", "qwen")
 _PLAN_FIELD = '"steps"'
 
 
@@ -65,37 +67,31 @@ def home(tmp_path: Path) -> Path:
     made = tmp_path / "home"
     made.mkdir()
     write_given_files(tmp_path)
-    agents = {name: {"set": dict(given)} for name, given in EXTRA_ENV.items()}
-    path = [f"{FOLDER}/bin", f"{FOLDER}/node_modules/.bin"]
-    (made / "agents.yaml").write_text(yaml.safe_dump({"path": path, "agents": agents}))
     return made
 
 
-def service(name: str, models: ModelEmulator) -> dict[str, str]:
+def connect(name: str, models: ModelEmulator, home: Path) -> dict[str, str]:
+    """Write the CLI's settings into the home; return those of the program."""
     models.known_models = AnyModelName()  # type: ignore[assignment] # stands in for a set of names
-    return {
-        "SHIFTBOSS_MODEL": f"acp:{name}",
-        "ANTHROPIC_BASE_URL": models.url,
-        "ANTHROPIC_API_KEY": models.key,
-        "OPENAI_BASE_URL": models.openai_url,
-        "OPENAI_API_KEY": models.key,
-        "OPENAI_MODEL": "local-model",
-    }
+    agent = {"set": dict(EXTRA_ENV.get(name, {})), "files": dict(home_files(name, models))}
+    path = [f"{FOLDER}/bin", f"{FOLDER}/node_modules/.bin"]
+    (home / "agents.yaml").write_text(yaml.safe_dump({"path": path, "agents": {name: agent}}))
+    return {"SHIFTBOSS_MODEL": f"acp:{name}", **service_variables(models)}
 
 
-@pytest.mark.parametrize("name", CLIS)
+@pytest.mark.parametrize("name", NAMES)
 async def test_a_real_cli_does_every_kind_of_task(name: str, home: Path, tmp_path: Path) -> None:
     if not is_installed(name):
         pytest.skip(f"{name} is not installed there")
     async with ModelEmulator() as models:
         models.replies(do_the_task)
-        async with platform_world(home, **service(name, models)) as here:
+        async with platform_world(home, **connect(name, models, home)) as here:
             outcomes = [await run_task_kind(here, kind, tmp_path, PATIENCE) for kind in TASK_KINDS]
 
     assert [each for each in outcomes if not (each.claimed and each.done)] == []
 
 
-@pytest.mark.parametrize("name", CLIS)
+@pytest.mark.parametrize("name", NAMES)
 async def test_a_cli_that_left_no_file_has_not_succeeded(
     name: str, home: Path, tmp_path: Path
 ) -> None:
@@ -103,7 +99,7 @@ async def test_a_cli_that_left_no_file_has_not_succeeded(
         pytest.skip(f"{name} is not installed there")
     async with ModelEmulator() as models:
         models.replies(boast)
-        async with platform_world(home, **service(name, models)) as here:
+        async with platform_world(home, **connect(name, models, home)) as here:
             writing = [kind for kind in TASK_KINDS if kind.name in {"write", "edit", "translate"}]
             outcomes = [await run_task_kind(here, kind, tmp_path, PATIENCE) for kind in writing]
 
