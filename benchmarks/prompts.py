@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 
 from benchmarks.figures import Figure, Measurement, Scale, at_least, at_most
-from tests.emulators.models.script import ApiKind, ReceivedRequest, ScriptedReply, estimate_tokens
-from tests.journeys.model_world import ModelWorld, ask, model_world, scene_of, script_task
+from tests.emulators.models.script import (
+    ApiKind,
+    ReceivedRequest,
+    ScriptedCall,
+    ScriptedReply,
+    estimate_tokens,
+)
+from tests.journeys.model_world import (
+    ModelWorld,
+    Scene,
+    ask,
+    model_world,
+    plan_reply,
+    scene_of,
+    script_task,
+    step_reply,
+)
 
 _TURNS = 10
+_STEPS = 5
 _INPUT = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _APIS: tuple[ApiKind, ...] = ("anthropic", "openai")
 _MOST_HI = 3_380
@@ -25,6 +42,9 @@ async def measure(scale: Scale) -> list[Measurement]:
     marks, and OpenAI's automatic prefixes of 1,024 tokens or more in steps of 128. The share is of
     all input tokens of the ten turns, the first included, which no cache can know.
 
+    The steps: a task of five steps, each with one call of a tool, under the same rules. The share
+    is of all input tokens of the steps' ten calls; the call that plans has other tools.
+
     The sizes: the input of the only call that "hi" takes, and of the call that does the step of a
     task with one step; before it comes the call that plans. Counted are the characters of tools,
     instructions and messages as sent, four as a token; a tokenizer counts somewhat fewer."""
@@ -37,6 +57,9 @@ async def measure(scale: Scale) -> list[Measurement]:
                 figures.append(
                     Figure(f"{api}: cached of a chat's input", 100 * share, "%", at_least(80))
                 )
+                of_steps = 100 * await _cached_share_of_steps(world)
+                name = f"{api}: cached of the input of a task's five steps"
+                figures.append(Figure(name, of_steps, "%"))
                 figures += await _sizes(world, api)
     return figures
 
@@ -50,13 +73,35 @@ async def _cached_share(world: ModelWorld) -> float:
         await ask(
             boss, chat, f"{cue}: my boat is called Anna {n}, what is painted?", f"Answer {n}."
         )
+    return _share_since(world, begun, "talk", "chat turn", _TURNS)
+
+
+async def _cached_share_of_steps(world: ModelWorld) -> float:
+    boss, chat = world.new_owner()
+    begun = len(world.models.billed)
+    titles = [f"fleet step {n}" for n in range(_STEPS)]
+    world.script.script("task-fleet", "plan", plan_reply(*titles))
+    calls = count()
+
+    def look_and_report(asked: ReceivedRequest) -> ScriptedReply:
+        step, is_report = divmod(next(calls), 2)
+        if is_report:
+            return step_reply(f"{_ANSWER.format(n=step)}Step {step} is over.")(asked)
+        return ScriptedReply(calls=[ScriptedCall(name="list", arguments={})])
+
+    world.script.script("fleet step", "step", look_and_report)
+    await ask(boss, chat, "/run task-fleet", f"Step {_STEPS - 1} is over.")
+    return _share_since(world, begun, "step", "fleet step", 2 * _STEPS)
+
+
+def _share_since(world: ModelWorld, begun: int, scene: Scene, cue: str, expected: int) -> float:
     usages = [
         usage
         for asked, usage in world.models.billed[begun:]
-        if scene_of(asked) == "talk" and any("chat turn" in each for each in asked.user_texts)
+        if scene_of(asked) == scene and any(cue in each for each in asked.user_texts)
     ]
-    if len(usages) != _TURNS:
-        raise RuntimeError(f"{len(usages)} calls for {_TURNS} turns")
+    if len(usages) != expected:
+        raise RuntimeError(f"{len(usages)} calls instead of {expected}")
     read = sum(usage["cache_read_input_tokens"] for usage in usages)
     return read / sum(usage[name] for usage in usages for name in _INPUT)
 

@@ -56,7 +56,7 @@ def _note_tool(
         name="memory_propose",
         description=(
             "Propose one thing to remember beyond this task: a wish of the person, a decision and"
-            " why, a pitfall. One plain sentence, no links or code; a person decides."
+            " why, a pitfall. One plain sentence, no links or code."
         ),
         schema=object_schema(
             "text",
@@ -64,7 +64,7 @@ def _note_tool(
             category={"enum": _CATEGORIES},
             for_project={
                 "type": "boolean",
-                "description": "For everybody in this project, if an owner agrees.",
+                "description": "For everybody in this project.",
             },
         ),
         run=run,
@@ -83,7 +83,7 @@ def _page_read_tool(
 
     return AgentTool(
         name="page_read",
-        description="Read a shared page by sections, before you propose an edit of it.",
+        description="Read a shared page by sections, before an edit.",
         schema=object_schema("page", page=_PAGE_FIELD),
         run=run,
         kind=CallKind.READ,
@@ -112,14 +112,14 @@ def _page_edit_tool(
     return AgentTool(
         name="page_edit",
         description=(
-            "Propose the new text of one section of a shared page; an owner sees the difference and"
-            " decides. Only what was asked for, or what will spare others a mistake."
+            "Propose the new text of one section of a shared page. Only what was asked for, or what"
+            " will spare others a mistake."
         ),
         schema=object_schema(
             "page",
             "text",
             "reason",
-            page=_PAGE_FIELD,
+            page={"type": "string", "maxLength": 200},
             section={
                 "type": "string",
                 "maxLength": 200,
