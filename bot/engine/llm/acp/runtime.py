@@ -306,7 +306,7 @@ def delete_sessions(
     root: Path, agents: Mapping[str, AcpAgentConfig], sessions: Sequence[CliSession]
 ) -> None:
     """Delete these sessions from the CLIs' homes: files that are named for one or name it, rows of
-    databases, and the caches and logs written since. Blocking."""
+    databases, and the caches, logs and own notes written since. Blocking."""
     for backend in {each.backend for each in sessions}:
         ours = [each for each in sessions if each.backend == backend]
         since = min(each.started_at for each in ours).timestamp()
@@ -328,11 +328,14 @@ def delete_sessions(
 
 
 def _delete_named(place: Path, names: Sequence[str], since: float) -> None:
-    for at, folders, files, here in walk_folders(place):
-        folders[:] = [each for each in folders if each not in _KEPT_FOLDERS]
+    for at, _folders, files, here in walk_folders(place):
+        are_notes = not _KEPT_FOLDERS.isdisjoint(at.parts)
         for file in files:
             path = place / at / file
-            if any(name in str(path.relative_to(place)) or _mentions(path, name) for name in names):
+            # A note does not say which session it is from.
+            if are_notes or any(
+                name in str(path.relative_to(place)) or _mentions(path, name) for name in names
+            ):
                 _delete_file(file, here, path, time.time() + 1, since=since)
 
 

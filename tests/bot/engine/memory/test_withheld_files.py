@@ -83,10 +83,12 @@ async def test_a_coding_clis_own_session_goes_by_its_id(tmp_path: Path) -> None:
         write(codex / ".codex/sessions/2026/11/26/rollout-0192-aaaa.jsonl", "secret", NOW),
         write(codex / ".codex/log/tui.log", "session 0192-aaaa began", NOW),
         write(tmp_path / "agents/codex/default.log", "stderr", NOW),
+        write(codex / ".codex/sessions/memory/notes.md", "the words, without a session", NOW),
     ]
     kept = [
         write(codex / ".codex/sessions/2026/11/26/rollout-0192-bbbb.jsonl", "other", NOW),
         write(codex / ".codex/auth.json", "login", NOW),
+        write(codex / ".codex/sessions/memory/older.md", "of before", SAID - timedelta(days=1)),
     ]
     database = tmp_path / "agents/opencode/default/.local/share/opencode/opencode.db"
     database.parent.mkdir(parents=True)
