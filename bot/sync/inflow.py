@@ -205,7 +205,7 @@ class RecordInflow:
         if not merge.orders or local.task is None:
             return row, refused
         session, orders = batch.session, batch.session.deps.orders
-        editor = await orders.find_editor(
+        editor = await orders.find_last_editor(
             session.chat, record.modified_by, batch.editors.get(record.id)
         )
         for key, value in merge.orders.items():

@@ -27,6 +27,8 @@ from storage.records.tasks import Task, TaskPriority, TaskStatus
 _RESUMABLE = (TaskStatus.PAUSED, TaskStatus.BLOCKED)
 _RETRIABLE = (TaskStatus.FAILED, TaskStatus.CANCELLED)
 _MAX_TITLE = 80
+_APP = "cli_"
+"""Begins the IDs of apps. With other IDs, an app counts as a person without access."""
 
 
 class MessageIntake(Protocol):
@@ -54,17 +56,22 @@ class RowOrders:
     intake: MessageIntake
     people: PeoplePort
 
-    async def find_editor(self, chat: Chat, *accounts: str | None) -> RowEditor | None:
-        """The first of these accounts whose person may write in the chat."""
-        for account in accounts:
-            if not account:
-                continue
-            person = await self.people.find_by_account(Channel.FEISHU, account)
-            if person is None:
-                continue
-            if chat.kind is ChatKind.GROUP or chat.person_id == person.id:
-                return RowEditor(person=person, account=account)
+    async def find_editor(self, chat: Chat, account: str | None) -> RowEditor | None:
+        """The person behind the account, if they may write in the chat."""
+        person = await self.people.find_by_account(Channel.FEISHU, account) if account else None
+        if account and person and (chat.kind is ChatKind.GROUP or chat.person_id == person.id):
+            return RowEditor(person=person, account=account)
         return None
+
+    async def find_last_editor(
+        self, chat: Chat, modified_by: str | None, announced: str | None
+    ) -> RowEditor | None:
+        """The person whose orders a row's changes are: who changed it last. Who an event has
+        `announced` counts only if that was Shiftboss itself: if it was somebody without access,
+        nobody can tell whose changes are whose."""
+        if modified_by is None or modified_by.startswith(_APP):
+            return await self.find_editor(chat, announced)
+        return await self.find_editor(chat, modified_by)
 
     async def find_author(
         self, chat: Chat, created_by: str | None, modified_by: str | None

@@ -74,10 +74,11 @@ async def test_a_team_of_three_plans_a_day_in_the_table(tmp_path: Path) -> None:
 
             # They steer: one task is paused, the running one stopped, and the next one begins.
             for_boss.edit(row_id(for_boss, "later"), "Status", "paused")
+            await floor.wait_for(lambda m: "⏸️ later" in f"{m.header} {m.text}")
             for_mei.edit(row_id(for_mei, "long"), "Status", "cancelled")
-            for_eve.edit(row_id(for_eve, "later"), "Task", "hers")
-            await wait_until(shows(for_mei, "long", Status=CANCELLED))
             await wait_until(shows(for_mei, "letter", Status=DONE))
+            assert shows(for_mei, "long", Status=CANCELLED)()
+            for_eve.edit(row_id(for_eve, "later"), "Task", "hers")
             await wait_until(shows(for_boss, "later", Status=PAUSED, Note="access"))
 
             # The program is away over noon, no announcement reaches it, and work goes on.

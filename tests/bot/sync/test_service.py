@@ -478,3 +478,31 @@ async def test_a_row_changed_while_its_task_is_made_keeps_the_change(world: Sync
 
     (task,) = await world.new_tasks()
     assert (task.title, task.instruction) == ("Second", "First")
+
+
+async def test_a_strangers_change_never_counts_as_that_of_who_was_announced(
+    world: SyncWorld,
+) -> None:
+    task = await world.task()
+    await world.settle()
+    record = await world.record(task)
+    event = world.tables.edit(OWNER, record, {STATUS: "⏸️ Paused"})
+    world.tables.edit(STRANGER, record, {TITLE: "Mine"})
+    world.sync.on_table_change(event)
+    await world.settle()
+
+    assert (await world.read(task)).title == "Do it"
+    assert await world.shown(task, TITLE) == "Do it"
+    assert "clear who did" in str(await world.shown(task, NOTE))
+
+
+async def test_an_announced_person_counts_when_shiftboss_wrote_last(world: SyncWorld) -> None:
+    task = await world.task()
+    await world.settle()
+    record = await world.record(task)
+    event = world.tables.edit(MEMBER, record, {TITLE: "Theirs"})
+    world.tables.edit("cli_app", record, {NOTE: "something"})
+    world.sync.on_table_change(event)
+    await world.settle()
+
+    assert (await world.read(task)).title == "Theirs"
