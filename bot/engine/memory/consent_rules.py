@@ -99,6 +99,8 @@ def _clauses(text: str) -> Iterator[tuple[str, bool]]:
 def _match(clause: str, *, asked: bool) -> ConsentMatch:
     if len(clause) > _MAX_CLAUSE:
         return None, clause
+    if asked and (request := _WITHOUT.fullmatch(clause)) and _OF_US.match(clause):
+        return ConsentRequest.THIS, request["asked"]
     if not contains_han(clause):
         return match_english(clause, asked=asked)
     found = match_chinese(clause, asked=asked)
@@ -129,6 +131,14 @@ _CLAUSE = re.compile(r"([^,;:.!?，。；：！？、\n…()（）—–~～【�
 _NEG_START = (
     r"(?:please |pls |plz |just |kindly )*(?:don't|do not|dont|never|forget|keep|off the record"
     r"|i(?:'d| would)? (?:don't|do not|dont|rather|prefer))\b"
+)
+_OF_US = re.compile(r"(?:hey |please |so |ok |and )*(?:can|could|would|will) you\b", re.IGNORECASE)
+_WITHOUT = re.compile(
+    r"(?P<asked>(?!.*\b(?:how|what|why|whether|if)\b).+?) without (?:you )?(?:remembering|storing"
+    r"|saving|recording|keeping|logging"
+    r"|noting)"
+    r" (?:it|this|that|any of (?:it|this))\W*",
+    re.IGNORECASE,
 )
 _JOINED = re.compile(
     rf"\s+(?:but|and|so|though|yet|-+)\s+(?={_NEG_START}|you (?:won't|will not|will never|don't))"
