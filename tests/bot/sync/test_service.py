@@ -506,3 +506,19 @@ async def test_an_announced_person_counts_when_shiftboss_wrote_last(world: SyncW
     await world.settle()
 
     assert (await world.read(task)).title == "Theirs"
+
+
+async def test_memories_of_the_chat_are_shown_and_forgotten_ones_leave(world: SyncWorld) -> None:
+    await world.say(OWNER, "/remember We deploy on Fridays")
+    await world.settle()
+    (row,) = world.tables.rows(TableRole.MEMORIES)
+    world.tables.edit(MEMBER, row.id, {"content": "We never deploy"}, TableRole.MEMORIES)
+    await world.sync.deps.repo.require_scan()
+    await world.settle()
+    put_back = world.tables.cell(row.id, "content", TableRole.MEMORIES)
+    number = str(world.tables.cell(row.id, "id", TableRole.MEMORIES))
+    await world.say(OWNER, f"/memory forget {number}")
+    await world.settle()
+
+    assert put_back == "We deploy on Fridays"
+    assert world.tables.rows(TableRole.MEMORIES) == ()

@@ -20,7 +20,7 @@ from bot.transports.ports import Clock
 from cards.catalog import TextCatalog
 from cards.model import Card
 from storage.records.bitable import SyncedRow, TaskField
-from storage.records.messages import ChatAddress, MessageSender
+from storage.records.messages import ChatAddress, IncomingMessage, MessageSender
 from storage.records.people import Channel, Chat, ChatKind, Person, PersonRole
 from storage.records.tasks import NewTask, Task, TaskPriority
 from tests.fakes.tables import FakeTables
@@ -86,6 +86,19 @@ class SyncWorld:
     async def handle_messages(self) -> None:
         for row in await self.core.repositories.inbox.list_unfinished():
             await self.inbox.wait_handled(row.id)
+
+    async def say(self, account: str, text: str) -> None:
+        """Say something in the chat."""
+        incoming = IncomingMessage(
+            place=ChatAddress(channel=Channel.FEISHU, chat="oc_team", kind=ChatKind.GROUP),
+            sender=MessageSender(external_id=account),
+            message_id="",
+            text=text,
+            addressed=True,
+            sent_at=self.clock.now(),
+        )
+        await self.inbox.accept(incoming, dedupe=f"said:{uuid4()}")
+        await self.handle_messages()
 
     async def failing_cycle(self) -> float:
         return await self.sync._guarded_cycle()
