@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -204,13 +205,16 @@ class LazyBitableSetup:
         return await self._setup.disconnect()
 
 
-def build_bitable_setup(store: RepositorySet, client: BitableClient) -> BitablePort:
+def build_bitable_setup(
+    store: RepositorySet, client: BitableClient, now: Callable[[], datetime]
+) -> BitablePort:
     from bot.setup.bitable_setup import BitableSetupService
 
     return BitableSetupService(
         repo=BitableRepo(store.db),
         people=store.people,
         chats=store.chats,
+        now=now,
         language_of=store.chat_language,
         has_app=client.has_app,
         tables=client.get,

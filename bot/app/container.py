@@ -209,7 +209,9 @@ class Container:
 
     @cached_property
     def _bitable_setup(self) -> LazyBitableSetup:
-        return LazyBitableSetup(build=partial(build_bitable_setup, self.repositories, self.bitable))
+        return LazyBitableSetup(
+            build=partial(build_bitable_setup, self.repositories, self.bitable, self.clock.now)
+        )
 
     async def _may_connect(self, session: SetupSession) -> bool:
         """Whether it is still a session of an owner."""

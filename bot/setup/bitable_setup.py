@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Protocol
 
 from bot.sync import layout
@@ -54,6 +55,7 @@ class BitableSetupService:
     repo: BitableRepo
     people: PeoplePort
     chats: ChatRepo
+    now: Callable[[], datetime]
     language_of: Callable[[Chat], Awaitable[Language]]
     has_app: Callable[[], bool]
     tables: Callable[[], CountingTables | None]
@@ -147,8 +149,9 @@ class BitableSetupService:
             state=BitableState.STOPPED,
             reason="" if wanted else _UNFINISHED,
         )
-        # In a base of ours every row is an order; what stands in another one is older than that.
-        await self.repo.save_base(base, since=0 if wanted else 1)
+        # In a base of ours every row is an order; in another one, what is written from now on.
+        now = int(self.now().timestamp() * 1000)
+        await self.repo.save_base(base, since=now if wanted else 1)
         return base
 
     async def _finish(self, tables: CountingTables, base: BitableBase) -> BitableReport:

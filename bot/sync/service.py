@@ -420,7 +420,10 @@ class BitableSyncService:
         """Compare whole tables with the whole store."""
         repo = self.deps.repo
         started = milliseconds(self.clock.now()) or 0
-        progress = replace(progress, since=progress.since or started)
+        if not progress.since:
+            # Stored first: what people write while this scan may be cut off is theirs to order.
+            await self._save(since=started)
+            progress = replace(progress, since=started)
         position, memories = await repo.newest_position(), await self.memory_state(session.chat)
         newest = dict(progress.tables)
         self._outflow.orphans = {}

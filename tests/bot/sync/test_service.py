@@ -224,6 +224,26 @@ async def test_rows_that_were_there_before_are_left_alone(world: SyncWorld) -> N
     assert await world.new_tasks() == []
 
 
+async def test_rows_written_after_a_first_look_that_was_cut_off_are_orders(
+    world: SyncWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cut_off(*_: object, **__: object) -> None:
+        raise TablePlatformUnreachable("down")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.tables, "search", cut_off)
+        await world.failing_cycle()
+    world.restart()
+    await world.clock.sleep(60)
+    world.tables.add(MEMBER, {TITLE: "Written early"})
+    await world.clock.sleep(60)
+
+    await world.settle()
+    await world.settle()
+
+    assert [task.title for task in await world.new_tasks()] == ["Written early"]
+
+
 async def test_a_copied_row_is_a_new_task(world: SyncWorld) -> None:
     task = await world.task("Weekly")
     await world.settle()
