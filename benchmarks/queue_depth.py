@@ -98,7 +98,7 @@ async def _dispatch(world: EngineHarness) -> float:
         await queue.claim(
             tx, owner="us", now=now, lease=LEASE_DURATION, aging_after=STARVATION_LIMIT
         )
-        waiting = await queue.list_startable(tx, _SLOTS)
+        waiting = await queue.list_preempting_candidates(tx, _SLOTS)
         plan_preemptions(await queue.list_running(tx), waiting, _SLOTS)
         took = time.perf_counter() - begun
         # The queue stays as deep as it was.

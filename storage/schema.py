@@ -192,6 +192,8 @@ tasks = sa.Table(
     sa.Column("ended_at", UtcTimestamp, index=True),
     sa.Column("errors", sa.Integer, nullable=False, server_default="0"),
     sa.Column("branch", sa.String(128), nullable=False, server_default=""),
+    # Keeps other tasks out of `project_dir` until it ends; `let_in` may enter all the same. A task
+    # done by a person (`outside`) is never claimed.
     sa.Column("holds_dir", sa.Boolean, nullable=False, server_default=sa.text("false")),
     sa.Column("let_in", sa.Boolean, nullable=False, server_default=sa.text("false")),
     sa.Column("outside", sa.Boolean, nullable=False, server_default=sa.text("false")),

@@ -342,11 +342,11 @@ class TaskQueue:
         row: sa.Row[Any] | None = (await tx.execute(_CLAIM, claim)).one_or_none()
         return record_from(Task, row)
 
-    async def list_startable(
+    async def list_preempting_candidates(
         self, tx: Transaction, limit: int, *, running: Sequence[Task] | None = None
     ) -> Sequence[Task]:
-        """The first tasks that could start if slots were free and the tasks in their project made
-        room.
+        """For preemption; `claim` decides what starts. The first tasks that could start if slots
+        were free and the tasks in their project made room.
 
         With `running`, only tasks that one of these would make room for: of a higher priority than
         some of them and than the one in their project.

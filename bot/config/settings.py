@@ -332,6 +332,7 @@ class Settings(BaseSettings):
     fallback: Annotated[str, AfterValidator(_check_models)] = Field(
         default="", alias="SHIFTBOSS_FALLBACK"
     )
+    # Sub-agents at work at the same time, in the whole program.
     helpers: int = Field(default=3, ge=0, le=32, alias="SHIFTBOSS_HELPERS")
     cli_slots: int = Field(default=2, ge=1, le=32, alias="SHIFTBOSS_CLI_SLOTS")
     cli_patience_minutes: float = Field(

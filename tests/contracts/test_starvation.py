@@ -49,7 +49,7 @@ class StarvationSimulation:
                 if claimed is None:
                     break
             running = await queue.list_running(tx)
-            waiting = await queue.list_startable(tx, self.slots, running=running)
+            waiting = await queue.list_preempting_candidates(tx, self.slots, running=running)
             for each in plan_preemptions(running, waiting, self.slots):
                 await tasks.update(
                     tx, each.victim, control=TaskControl.YIELD, priority=each.victim.priority

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import cycle
 from pathlib import Path
 
-from bot.engine.workspaces.task_workspaces import MAX_BYTES
+from bot.engine.workspaces.task_workspaces import MAX_RESULT_BYTES
 from tests.chaos.inspection import rows
 from tests.emulators.models.script import ReceivedRequest, ScriptedReply
 from tests.journeys.model_world import ModelWorld, model_world, plan_reply, shows, step_reply
@@ -103,7 +103,7 @@ def grow_file_and_finish(home: Path, asked: ReceivedRequest) -> ScriptedReply:
     """The step has made a file larger than can be sent."""
     (folder,) = (home / "work").iterdir()
     with (folder / "big.bin").open("wb") as file:
-        file.truncate(MAX_BYTES + 1)
+        file.truncate(MAX_RESULT_BYTES + 1)
     return step_reply("made it", "big.bin")(asked)
 
 

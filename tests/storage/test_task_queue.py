@@ -96,7 +96,7 @@ async def spoken(db: Database) -> list[tuple[str, Any]]:
     async with db.write() as tx:
         await queue.claim(tx, owner="o", now=now, lease=LEASE, aging_after=PATIENCE)
         running = await queue.list_running(tx)
-        await queue.list_startable(tx, 3, running=running)
+        await queue.list_preempting_candidates(tx, 3, running=running)
         await queue.list_due(tx, now)
         await tx.rollback()
     event.remove(engine, "before_cursor_execute", listen)
@@ -174,7 +174,7 @@ async def test_who_may_start_is_found_behind_any_number_of_those_who_may_not(db:
         return "nobody" if task is None else task.title.removeprefix("task ")
 
     async with db.write() as tx:
-        waiting = await queue.list_startable(tx, 4)
+        waiting = await queue.list_preempting_candidates(tx, 4)
     claimed = [await claim() for _ in range(6)]
 
     assert [task.title for task in waiting] == ["task 200", "task 201", "task 203", "task 204"]
@@ -209,7 +209,7 @@ async def test_nobody_makes_room_for_what_has_waited_long_but_is_no_more_importa
     )
     async with db.write() as tx:
         running = await queue.list_running(tx)
-        waiting = await queue.list_startable(tx, 1, running=running)
+        waiting = await queue.list_preempting_candidates(tx, 1, running=running)
 
     assert [task.priority for task in waiting] == [TaskPriority.URGENT]
 
@@ -260,7 +260,7 @@ async def test_only_who_is_better_than_all_who_work_inside_makes_them_yield(db: 
     )
     async with db.write() as tx:
         running = await queue.list_running(tx)
-        waiting = await queue.list_startable(tx, 5, running=running)
+        waiting = await queue.list_preempting_candidates(tx, 5, running=running)
 
     assert [task.title for task in waiting] == ["task 3", "task 4"]
 

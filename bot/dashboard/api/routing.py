@@ -163,7 +163,7 @@ async def call_route(route: ApiRoute, request: DashboardRequest) -> Response:
         arguments["query"] = _validate(route.query, dict(http.query_params))
     if route.body is not None:
         arguments["body"] = _validate(route.body, await _read_json(http))
-    call = ApiCall(request=request, source=_source(http, request.person.id))
+    call = ApiCall(request=request, source=_idempotent_source(http, request.person.id))
     result = await route.handler(call, **arguments)
     if isinstance(result, Response):
         return result
@@ -276,7 +276,9 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(name)
 
 
-def _source(http: HttpRequest, person: str) -> str:
+def _idempotent_source(http: HttpRequest, person: str) -> str:
+    """The source of what is made, the same for a repeated key of the person. Refuses keys that are
+    too long or not printable."""
     key = http.headers.get(_KEY_HEADER, "")
     if not key:
         return f"api:{person}:{secrets.token_hex(16)}"

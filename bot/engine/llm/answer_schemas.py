@@ -27,7 +27,7 @@ from pydantic import (
 # Steps as Markdown lists, headings or tags, and objects with other field names than asked for.
 
 _MAX_LINES = 4_000
-_MAX_STEPS = 200
+_MAX_LISTED_STEPS = 200
 _MAX_TITLE = 200
 _MAX_TAGGED = 5_000
 _MAX_PATH = 500
@@ -77,7 +77,7 @@ def read_steps(text: str) -> StepList | None:
     """Return the steps of a plan in words; None if it has none, or too many to be one."""
     tagged = list(_tagged_steps(text))
     found = StepList("", tagged) if tagged else _listed_steps(text)
-    return found if found is not None and len(found.steps) <= _MAX_STEPS else None
+    return found if found is not None and len(found.steps) <= _MAX_LISTED_STEPS else None
 
 
 def _tagged_steps(text: str) -> Iterator[Mapping[str, str]]:
@@ -243,6 +243,7 @@ PROPOSE_TASK = "propose_task"
 """The tool with which the chat model proposes a task."""
 
 MAX_STEPS = 30
+"""Of a plan by a model; `workflow.validation.MAX_NODES` limits all workflows."""
 MAX_TITLE = 200
 MAX_TEXT = 20_000
 MAX_FILES = 50

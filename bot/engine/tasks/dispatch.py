@@ -369,7 +369,9 @@ class LocalDispatcher:
             running = await self._store.queue.list_running(tx)
             waiting: Sequence[Task] = ()
             if running:
-                waiting = await self._store.queue.list_startable(tx, self.slots, running=running)
+                waiting = await self._store.queue.list_preempting_candidates(
+                    tx, self.slots, running=running
+                )
             made = plan_preemptions(running, waiting, self.slots)
             for each in made:
                 await self._request_yield(tx, each)

@@ -20,7 +20,7 @@ from bot.engine.workflow.definition import Workflow, load_workflow
 from bot.engine.workflow.plan import linear_workflow
 from bot.engine.workflow.presentation.task_view import TaskViewLoader
 from bot.engine.workflow.task_store import TaskStore
-from bot.engine.workspaces.task_workspaces import MAX_BYTES
+from bot.engine.workspaces.task_workspaces import MAX_RESULT_BYTES
 from handlers.ports_workers import (
     EditableTaskField,
     InvalidFieldValue,
@@ -384,7 +384,11 @@ class JournalAttachments:
 
 
 def _is_attachable(source: Path) -> bool:
-    return source.is_file() and os.access(source, os.R_OK) and source.stat().st_size <= MAX_BYTES
+    return (
+        source.is_file()
+        and os.access(source, os.R_OK)
+        and source.stat().st_size <= MAX_RESULT_BYTES
+    )
 
 
 def _shortened_name(name: str) -> str:

@@ -311,8 +311,10 @@ def _set_aside(folder: Path) -> None:
 
 # --- workspaces and result files
 
-MAX_FILES = 5
-MAX_BYTES = 20_000_000
+MAX_RESULT_FILES = 5
+MAX_RESULT_BYTES = 20_000_000
+"""Of one file. Larger ones stay in the workspace and are named on the card; the platforms' own
+limits are higher."""
 
 
 # Tools use the same name for incomplete files.
@@ -433,7 +435,7 @@ class TaskArtifacts:
             source = find_file(workspace, name)
             if source is None:
                 missing.append(name)
-            elif len(copies) == MAX_FILES or source.stat().st_size > MAX_BYTES:
+            elif len(copies) == MAX_RESULT_FILES or source.stat().st_size > MAX_RESULT_BYTES:
                 left_out.append(name)
             else:
                 try:

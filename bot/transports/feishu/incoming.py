@@ -215,6 +215,8 @@ class FeishuEventHandler:
         await self._inbox.accept(incoming, dedupe=f"menu:{event_id}")
 
     async def _on_press(self, event: events.FeishuActionEvent) -> Mapping[str, Any]:
+        """Who pressed is what the platform says over its connection (`operator`), never what the
+        button holds."""
         value = event.action.value
         kind = get_chat_kind(value)
         if event.context.open_chat_id in self._private_chats.values():

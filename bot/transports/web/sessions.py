@@ -92,12 +92,14 @@ class WebSessionService:
         return await self.repo.list(now=self.now())
 
     async def end(self, session_id: str) -> bool:
+        """Revoke one session and close its pages. False if it had ended."""
         ended = await self.repo.end(session_id)
         # Also if somebody else has ended it: its pages may be open.
         self.on_end([session_id])
         return bool(ended)
 
     async def end_others(self, session_id: str) -> int:
+        """Revoke all sessions but this one; how many."""
         ended = await self.repo.end_others(session_id)
         self.on_end(ended)
         return len(ended)

@@ -164,9 +164,10 @@ def sessions_spawn_tool(spawn: Callable[[SpawnRequest], Awaitable[Subagent]]) ->
 MAX_DEPTH = 2
 """A worker's sub-agents may start their own; those may not."""
 
-MAX_CONCURRENT = 5
-MAX_TOTAL = 20
-"""Limits per session of a worker: MAX_CONCURRENT unfinished, MAX_TOTAL overall."""
+MAX_UNFINISHED = 5
+MAX_STARTED = 20
+"""Limits per session of a worker: MAX_UNFINISHED at a time, MAX_STARTED overall. How many
+sub-agents work at once in the whole program is the setting SHIFTBOSS_HELPERS."""
 
 _MAX_LABEL_CHARS = 60
 _MAX_TASK_CHARS = 20_000
@@ -194,12 +195,12 @@ class SubagentSpawner:
     async def _add(self, tx: Transaction, new: NewSubagent, request: SpawnRequest) -> Subagent:
         if known := await self.repo.find_equal(tx, new):
             return known
-        if await self.repo.count_unfinished(tx, parent=new.parent_session) >= MAX_CONCURRENT:
+        if await self.repo.count_unfinished(tx, parent=new.parent_session) >= MAX_UNFINISHED:
             raise SpawnRefused(
-                f"{MAX_CONCURRENT} of your helpers are at work already: wait for one"
+                f"{MAX_UNFINISHED} of your helpers are at work already: wait for one"
             )
-        if await self.repo.count(tx, parent=new.parent_session) >= MAX_TOTAL:
-            raise SpawnRefused(f"you have started {MAX_TOTAL} helpers, which is the limit")
+        if await self.repo.count(tx, parent=new.parent_session) >= MAX_STARTED:
+            raise SpawnRefused(f"you have started {MAX_STARTED} helpers, which is the limit")
         number = self.new_id()
         exact = call_fingerprint(SESSIONS_SPAWN, request.arguments)
         call = await self.repo.last_running_call_id(tx, new.parent_session, exact) or number

@@ -224,7 +224,8 @@ def _degradation(one: SampledTask, earlier: Sequence[SampledTask]) -> Finding | 
 
 
 def find_tips(tasks: Sequence[SampledTask], runs: Sequence[StepRun]) -> Sequence[Finding]:
-    """Possible improvements, the most money first."""
+    """Possible improvements, the most money first. A new kind needs a function here, a
+    `FindingKind`, its place in `cards.views.reports`, texts and a row in `docs/reports.md`."""
     found = [*_costly_steps(runs), *_retry_waste(runs), *_skipped_steps(runs), *_batches(tasks)]
     found.sort(key=lambda each: -each.figures.get("micros", 0))
     return found[:_MAX_TIPS]

@@ -77,7 +77,7 @@ def identify_folder(workspace: Path) -> tuple[int, int]:
 async def build_launch(
     shell: CommandShell, server: McpServer, scope: McpScope, home: Path
 ) -> SandboxLaunch:
-    """Raises McpError."""
+    """Its environment is that of commands, and the server's own `env` on top. Raises McpError."""
     sandbox = await shell.sandbox()
 
     def wrap() -> SandboxLaunch:

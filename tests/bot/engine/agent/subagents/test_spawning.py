@@ -11,8 +11,8 @@ import pytest
 
 from bot.engine.agent.subagents.service import TimedAuthorizer
 from bot.engine.agent.subagents.spawning import (
-    MAX_CONCURRENT,
-    MAX_TOTAL,
+    MAX_STARTED,
+    MAX_UNFINISHED,
     SpawnRefused,
     sessions_spawn_tool,
 )
@@ -134,10 +134,10 @@ async def test_too_many_at_once_and_in_all_are_refused(tmp_path: Path) -> None:
         tmp_path, SubagentAnswersBackend(), serving=False, start_dispatcher=False
     ) as home:
         job = await home.job(await home.world.create_task())
-        for n in range(MAX_TOTAL):
+        for n in range(MAX_STARTED):
             helper = await home.send(job, f"task {n}")
-            if n >= MAX_CONCURRENT - 1:
-                if n == MAX_CONCURRENT - 1:
+            if n >= MAX_UNFINISHED - 1:
+                if n == MAX_UNFINISHED - 1:
                     with pytest.raises(SpawnRefused, match="at work already"):
                         await home.send(job, "one more")
                 await finish(home, helper)
