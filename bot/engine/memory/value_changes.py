@@ -51,6 +51,9 @@ def _plain(text: str) -> str:
 
 
 def _has_other_figure(said: str, around: str, known: str) -> bool:
+    named = _NAMED_SUBJECT.match(known)
+    if named is not None and named["name"] not in said:
+        return False
     then, now = _figures(known), _figures(said)
     if not (then - now and now - then):
         return False
@@ -94,6 +97,8 @@ def _is_age(known: str) -> bool:
     return _AGE.fullmatch(known) is not None
 
 
+# What "web01" has says nothing of "web02".
+_NAMED_SUBJECT = re.compile(r"(?:(?:the|my|our) )?(?:[a-z]+ )?(?P<name>[a-z]+\d\w*)\b")
 _WORD = re.compile(r"[a-z]{2,}")
 _FIGURE = re.compile(
     r"\d+(?:[.:]\d+)?(?: ?(?:kg|kilos?|lbs?|cm|km|公斤|千克|斤))?|\b(?:one|two|three|four|five|six"
