@@ -256,7 +256,9 @@ class StepExecutor:
             parent_span=node_span_id(step.task.id, step.node.id, step.run.attempt),
             turn_key=step_turn_key(step.task.id, step.node),
             steering=steering,
-            checks=self._work_checks(step, worker, context, workspace, must_call=bool(no_call)),
+            checks=self._work_checks(
+                step, steering, worker, context, workspace, must_call=bool(no_call)
+            ),
         )
         if not step.is_resumed:
             ask = await self.with_images(ask, worker, step.task.files)
@@ -365,6 +367,7 @@ class StepExecutor:
     def _work_checks(
         self,
         step: StartedStep,
+        steering: TaskSteering,
         worker: AssignedWorker,
         context: WorkerContext,
         workspace: Path,
@@ -393,14 +396,17 @@ class StepExecutor:
                 return NeededCall.EXECUTING
             return None
 
+        async def find_result_fault(answer: BaseModel) -> ResultFault | None:
+            # What the Boss said during the run counts as it does in the end.
+            told = replace(step, messages=steering.delivered)
+            return await self._describe_result_faults(told, worker, context, workspace, answer)
+
         return WorkChecks(
             # What a resumed step has called before is not counted here.
             find_needed_call=None
             if step.is_resumed or not (must_call or names)
             else find_needed_call,
-            find_result_fault=partial(
-                self._describe_result_faults, step, worker, context, workspace
-            ),
+            find_result_fault=find_result_fault,
         )
 
     async def _no_call_note(
