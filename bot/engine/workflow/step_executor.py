@@ -279,6 +279,8 @@ class StepExecutor:
         claim, is_idle = ResultClaim(), False
         if isinstance(answer, StepAnswer):
             if answer.status == "done":
+                # Anew, also after the check during the run: other calls of the same reply are
+                # made after that one, and a reply that was stored before a crash had none.
                 claim = await self._check_claim(step, worker, context, workspace, answer)
             else:
                 claim = ResultClaim(files=tuple(answer.files))

@@ -11,7 +11,7 @@ import pytest
 
 from bot.engine.agent.requested_files import find_named_files
 from bot.engine.llm.answer_schemas import PlanAnswer, StepAnswer
-from bot.engine.llm.backend import RunPurpose
+from bot.engine.llm.backend import RunPurpose, RunRequest, RunResult
 from bot.engine.workflow.planner import plan_from_answer
 from cards.catalog import catalog_for
 from storage.records.people import Language
@@ -253,6 +253,41 @@ async def test_a_file_that_people_have_called_off_is_not_asked_for(tmp_path: Pat
         view = await world.until(task)
 
     assert view.task.status is TaskStatus.COMPLETED
+
+
+class SelfCheckingBackend(FakeBackend):
+    """Takes its new messages and has its result looked at before it reports, as model APIs do."""
+
+    async def respond(self, request: RunRequest) -> RunResult:
+        result = await super().respond(request)
+        if request.purpose is RunPurpose.STEP:
+            assert request.steering is not None
+            assert request.checks is not None
+            assert isinstance(result.value, StepAnswer)
+            await request.steering.take_new()
+            self.fault = await request.checks.find_result_fault(result.value)
+        return result
+
+
+@pytest.mark.parametrize(
+    ("said", "is_sent_back"), [("Leave settings.ini as it is", False), ("", True)]
+)
+async def test_a_file_called_off_during_the_run_does_not_send_its_result_back(
+    tmp_path: Path, said: str, is_sent_back: bool
+) -> None:
+    backend = SelfCheckingBackend(steps=("Write it down",))
+    (held,) = backend.hold("Write it down")
+    async with run_engine(tmp_path, backend) as world:
+        world.clock.advance_to(NOON)
+        file = given_settings(tmp_path / "shop")
+        task = await world.create_task(EDIT, project_dir=str(file.parent))
+        await backend.wait_until_started("Write it down")
+        if said:
+            await world.tasks.send_message(task, said, by=BOSS, source="test:said")
+        held.set()
+        await world.until(task, TaskStatus.COMPLETED, TaskStatus.BLOCKED)
+
+    assert (backend.fault is not None) is is_sent_back
 
 
 @pytest.mark.parametrize(
