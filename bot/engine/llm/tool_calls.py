@@ -191,16 +191,21 @@ def _has_type(value: object, kind: str | list[str]) -> bool:
 
 
 def object_schema(*required: str, **properties: str | Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of a tool's arguments; text describes a string property."""
+    """Return the schema of a tool's arguments; text describes a string property, "" says that its
+    name does."""
     return {
         "type": "object",
         "properties": {
-            name: {"type": "string", "description": each} if isinstance(each, str) else each
+            name: _text_field(each) if isinstance(each, str) else each
             for name, each in properties.items()
         },
         "required": list(required),
         "additionalProperties": False,
     }
+
+
+def _text_field(description: str) -> dict[str, Any]:
+    return {"type": "string"} | ({"description": description} if description else {})
 
 
 def int_field(description: str, **limits: int) -> dict[str, Any]:

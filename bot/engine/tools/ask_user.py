@@ -35,7 +35,7 @@ def ask_user_tool() -> AgentTool:
         name="ask_user",
         description=(
             "Ask the person you work for, and get their answer. Only what you cannot find out or"
-            " sensibly decide yourself: people have other things to do."
+            " sensibly decide yourself."
         ),
         schema=_SCHEMA,
         run=run,

@@ -62,8 +62,8 @@ def _truncate(lines: Iterable[str]) -> str:
 _WRITE_SCHEMA = object_schema(
     "path",
     "content",
-    path="The file, relative to the workspace.",
-    content="The whole new content of the file.",
+    path="Relative to the workspace.",
+    content="The whole new content.",
 )
 
 
@@ -163,12 +163,12 @@ _EDIT_SCHEMA = object_schema(
     "path",
     "old",
     "new",
-    path="The file, relative to the workspace.",
+    path="",
     old=(
         "The text to replace, exactly as it stands in the file, without line"
         " numbers. It must occur once, unless `all` is set."
     ),
-    new="The replacement.",
+    new="",
     all={"type": "boolean", "description": "Replace every occurrence. Default false."},
 )
 

@@ -25,11 +25,9 @@ MAX_LINE_CHARS = 2_000
 _CHUNK_BYTES = 1 << 20
 _READ_SCHEMA = object_schema(
     "path",
-    path="The file, relative to the workspace.",
+    path="Relative to the workspace.",
     offset=int_field("The first line to read. Default 1.", minimum=1),
-    limit=int_field(
-        f"How many lines. Default and most {MAX_READ_LINES}.", minimum=1, maximum=MAX_READ_LINES
-    ),
+    limit=int_field(f"Default {MAX_READ_LINES}.", minimum=1, maximum=MAX_READ_LINES),
 )
 
 
@@ -122,12 +120,11 @@ def _shorten_line(line: str) -> str:
 MAX_LISTED = 100
 MAX_WALKED = 50_000
 _LIST_SCHEMA = object_schema(
-    path="The folder, relative to the workspace. Default: the workspace itself.",
+    path="The folder. Default: the workspace.",
     pattern={
         "type": "string",
         "maxLength": 200,
-        "description": "Find files below the folder, at any depth, by name (*.py) or by path"
-        " (src/*/test_*.py). Without it the folder itself is listed.",
+        "description": "By name (*.py), at any depth, or by path (src/*/test_*.py).",
     },
 )
 
@@ -145,8 +142,8 @@ def list_tool(workspace: Path) -> AgentTool:
     return AgentTool(
         name="list",
         description=(
-            "List the files and folders in a folder, with sizes in bytes; or find files below it"
-            f" by a pattern. At most {MAX_LISTED} are shown."
+            "List a folder, with sizes in bytes; or find files below it by a pattern. At most"
+            f" {MAX_LISTED} are shown."
         ),
         schema=_LIST_SCHEMA,
         run=run,
@@ -183,16 +180,12 @@ def _entry_line(one: folder.FolderEntry) -> str:
 
 _GREP_SCHEMA = object_schema(
     "pattern",
-    pattern={
-        "type": "string",
-        "maxLength": 500,
-        "description": "A regular expression as Python has them, searched line by line.",
-    },
-    path="A folder or file, relative to the workspace. Default: all of it.",
+    pattern={"type": "string", "maxLength": 500},
+    path="A folder or file. Default: the workspace.",
     glob={
         "type": "string",
         "maxLength": 200,
-        "description": "Only files that fit, by name (*.py) or by path (src/*.md).",
+        "description": "By name (*.py) or by path (src/*.md).",
     },
 )
 
@@ -223,7 +216,7 @@ def grep_tool(workspace: Path, protected: ReadProtectedFiles | None = None) -> A
     return AgentTool(
         name="grep",
         description=(
-            "Find lines in text files by a regular expression, as path:line: text."
+            "Find lines in text files by a Python regular expression, as path:line: text."
             f" At most {MAX_HITS} lines and 10 seconds."
         ),
         schema=_GREP_SCHEMA,

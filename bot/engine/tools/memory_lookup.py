@@ -37,9 +37,9 @@ def memory_search_tool(memories: MemorySource) -> AgentTool:
     return AgentTool(
         name="memory_search",
         description=(
-            "Search what is remembered (what was said before, facts, wishes), the tasks done before"
-            " and the logs they have left (plans, findings, decisions, errors), by words; days such"
-            " as “last Friday” are understood. memory_get shows one result in full."
+            "Search by words in what is remembered (facts, wishes, what was said), earlier tasks"
+            " and their logs (plans, findings, decisions, errors). Days such as “last Friday” are"
+            " understood. memory_get shows one result in full."
         ),
         schema=_SEARCH_SCHEMA,
         run=run,
@@ -63,9 +63,9 @@ def memory_get_tool(memories: MemorySource) -> AgentTool:
     return AgentTool(
         name="memory_get",
         description=(
-            "Read one result of memory_search in full: what is remembered (memory:…), a log"
-            " (log:12) with the file kept with it, or a task (task-…) with what was asked, what"
-            " came of it, and its newest logs."
+            "Read one result of memory_search in full: a memory (memory:…), a log (log:12) with"
+            " its file, or a task (task-…) with what was asked, what came of it, and its newest"
+            " logs."
         ),
         schema=_GET_SCHEMA,
         run=run,

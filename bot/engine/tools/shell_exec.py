@@ -31,7 +31,7 @@ DEFAULT_SECONDS, MAX_SECONDS = 120, 600
 
 _SCHEMA = object_schema(
     "command",
-    command="For the shell, in the workspace.",
+    command="",
     seconds=int_field(
         f"How long it may take. Default {DEFAULT_SECONDS}.", minimum=1, maximum=MAX_SECONDS
     ),

@@ -42,7 +42,7 @@ def _write_if_changed(workspace: Path, path: str, content: bytes) -> None:
 _MAX_NAME_CHARS = 200
 _SCHEMA = object_schema(
     "name",
-    name="The skill's name.",
+    name="",
     file="One of its other files, such as references/forms.md. Default: none.",
     offset=int_field("The first character, as stated by the part before. Default 0.", minimum=0),
 )

@@ -285,8 +285,7 @@ def web_fetch_tool(
     return AgentTool(
         name="web_fetch",
         description=(
-            "Fetch a page or text file from the web, as text. Pages only: it cannot log in, post or"
-            " run scripts."
+            "Fetch a web page or text file, as text. It cannot log in, post or run scripts."
         ),
         schema=_SCHEMA,
         run=run,

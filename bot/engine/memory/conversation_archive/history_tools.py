@@ -152,8 +152,8 @@ def build_grep_tool(context: HistoryToolContext) -> AgentTool:
         description=(
             "Search what was said in earlier conversations and tasks that you may see, word for"
             " word, and their summaries. All words must be there; quote what belongs together."
-            " Newest first, unless you ask for what fits best (relevance), or for that with the"
-            " newer before the older (hybrid)."
+            " Newest first, unless you sort by what fits best (relevance), or by that and the age"
+            " (hybrid)."
         ),
         schema=_object_schema(
             {
