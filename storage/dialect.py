@@ -202,6 +202,22 @@ def table_by_index(bind_name: str, table: sa.Table, index: str, alias: str = "")
     return sa.text(f"{named} INDEXED BY {index}" if bind_name == "sqlite" else named)
 
 
+def store_time(bind_name: str, now: datetime) -> sa.ColumnElement[datetime]:
+    """The time by the store's own clock, which all processes share: on PostgreSQL that of the
+    server, on SQLite `now`."""
+    if bind_name == "sqlite":
+        return sa.literal(now, UtcTimestamp())
+    return sa.literal_column(
+        "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint", UtcTimestamp()
+    )
+
+
+async def lock_until_commit(tx: AsyncConnection, key: int) -> None:
+    """Let one transaction at a time continue from here. A write on SQLite is alone already."""
+    if tx.dialect.name != "sqlite":
+        await tx.execute(sa.select(sa.func.pg_advisory_xact_lock(key)))
+
+
 def migration_engine(url: str) -> sa.Engine:
     """A blocking engine with transactional DDL, so a failed migration changes nothing, on SQLite
     too."""

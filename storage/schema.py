@@ -389,6 +389,13 @@ pending_model_calls = sa.Table(
     sa.Column("input_tokens", sa.Integer, nullable=False),
     sa.Column("output_tokens", sa.Integer, nullable=False),
     sa.Column("cost_micros", sa.BigInteger),
+    # The process that makes the call, what the run has used so far of what is not in `usage` yet,
+    # and the most that it may have used after this call: both count against the caps.
+    sa.Column("holder", sa.String(32), nullable=False, server_default=""),
+    sa.Column("spent_micros", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("spent_tokens", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("reserved_micros", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("reserved_tokens", sa.BigInteger, nullable=False, server_default="0"),
 )
 
 # Approved extensions of caps. `day` is empty for a task's.
@@ -516,15 +523,6 @@ skills = sa.Table(
     sa.Column("enabled", sa.Boolean, nullable=False),
     sa.Column("decided_by", sa.ForeignKey("people.id"), nullable=False),
     sa.Column("decided_at", UtcTimestamp, nullable=False),
-)
-
-workers = sa.Table(
-    "workers",
-    metadata,
-    sa.Column("id", sa.String(64), primary_key=True),
-    sa.Column("host", sa.String(128), nullable=False),
-    sa.Column("slots", sa.Integer, nullable=False),
-    sa.Column("seen_at", UtcTimestamp, nullable=False),
 )
 
 spans = sa.Table(

@@ -22,11 +22,12 @@ from sqlalchemy import (
     or_,
     select,
     type_coerce,
+    update,
 )
 
 from storage import schema
 from storage.db import Database, Transaction, record_from, records_from, row_from
-from storage.dialect import PreparedWrite, insert_or_ignore, upsert
+from storage.dialect import PreparedWrite, insert_or_ignore, lock_until_commit, upsert
 from storage.people import current_person_id
 from storage.records.people import ChatId, PersonId
 from storage.records.tasks import TaskId, UsageTotals
@@ -50,6 +51,8 @@ _SUMMED: Mapping[str, ColumnElement[Any]] = {
     "estimated_tokens": _U.estimated_tokens,
     "unpriced": case((_U.cost_micros.is_(None), 1), else_=0),
 }
+_RESERVATION_LOCK = 0x5B0D6E7
+"""The key of an advisory lock of PostgreSQL."""
 _QUARTER_HOUR = 15 * 60 * 1_000_000
 """Microseconds. Offsets of time zones are whole quarters of an hour."""
 USAGE_SUMS = [func.coalesce(func.sum(each), 0).label(name) for name, each in _SUMMED.items()]
@@ -68,15 +71,14 @@ _END_CALL = PreparedWrite(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UsageKey:
-    """Identifies a usage record: no two of one account end in the same microsecond with the same
-    usage."""
+class ReservedUsage:
+    """What runs have used that is not recorded yet, and the most that they may have used after
+    their current calls."""
 
-    at: datetime
-    tokens: int
-    task_id: str | None
-    person_id: str | None
-    chat_id: str | None
+    spent_micros: int
+    spent_tokens: int
+    reserved_micros: int
+    reserved_tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,17 +97,10 @@ class UsageRepo:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    async def add(self, tx: Transaction, record: UsageRecord) -> UsageKey:
+    async def add(self, tx: Transaction, record: UsageRecord) -> None:
         if record.person_id is not None:
             record = replace(record, person_id=await current_person_id(tx, record.person_id))
         await _ADD.send(tx, row_from(record))
-        return UsageKey(
-            at=record.at,
-            tokens=record.input_tokens + record.output_tokens,
-            task_id=record.task_id,
-            person_id=record.person_id,
-            chat_id=record.chat_id,
-        )
 
     async def begin_call(self, tx: Transaction, call: PendingModelCall) -> None:
         """Record a call before it is sent; a later one of the same run replaces it."""
@@ -115,12 +110,53 @@ class UsageRepo:
         """Forget a call whose usage is known, or that was never sent."""
         await _END_CALL.send(tx, {"which": call_id})
 
-    async def book_lost_calls(self, tx: Transaction, *, now: datetime) -> int:
-        """Count the calls that an earlier process started and lost, by their estimates, because
-        their usage is unknown. Return their number."""
-        lost = records_from(
-            PendingModelCall, (await tx.execute(select(schema.pending_model_calls))).all()
+    async def settle_call(self, tx: Transaction, call_id: str, *, micros: int, tokens: int) -> None:
+        """Replace what the run of a call has reserved by what it has really used."""
+        used = {
+            "spent_micros": micros,
+            "reserved_micros": micros,
+            "spent_tokens": tokens,
+            "reserved_tokens": tokens,
+        }
+        await tx.execute(update(schema.pending_model_calls).where(_P.id == call_id).values(used))
+
+    async def lock_reservations(self, tx: Transaction) -> None:
+        """Until the commit, no other process can reserve anything."""
+        await lock_until_commit(tx, _RESERVATION_LOCK)
+
+    async def sum_reserved(
+        self,
+        tx: Transaction,
+        scope: BudgetScope,
+        subject: str,
+        *,
+        except_call: str = "",
+        since: datetime,
+    ) -> ReservedUsage:
+        """What the calls of all processes reserve of a cap of this scope. Read it before what is
+        recorded: a call that ends in between counts twice then, and not never."""
+        whom = _cap_condition(_P, scope, subject)
+        sums = (
+            func.coalesce(func.sum(column), 0).label(name)
+            for name, column in (
+                ("spent_micros", _P.spent_micros),
+                ("spent_tokens", _P.spent_tokens),
+                ("reserved_micros", _P.reserved_micros),
+                ("reserved_tokens", _P.reserved_tokens),
+            )
         )
+        query = select(*sums).where(_P.id != except_call, _P.at > since, *whom)
+        return record_from(ReservedUsage, (await tx.execute(query)).one())
+
+    async def book_lost_calls(
+        self, tx: Transaction, *, now: datetime, of: Sequence[str] | None = None
+    ) -> int:
+        """Count the calls that dead processes (`of`, None for all) started and lost, by their
+        estimates, because their usage is unknown. Return their number."""
+        query = select(schema.pending_model_calls)
+        if of is not None:
+            query = query.where(_P.holder.in_(of))
+        lost = records_from(PendingModelCall, (await tx.execute(query)).all())
         for call in lost:
             record = UsageRecord(
                 at=now,
@@ -142,30 +178,18 @@ class UsageRepo:
             await self.end_call(tx, call.id)
         return len(lost)
 
-    async def filter_stored(self, keys: Sequence[UsageKey]) -> frozenset[UsageKey]:
-        """Those of these keys that are stored already."""
-        if not keys:
-            return frozenset()
-        tokens = (_U.input_tokens + _U.output_tokens).label("tokens")
-        query = select(_U.at, tokens, _U.task_id, _U.person_id, _U.chat_id)
-        query = query.where(_U.at.in_([each.at for each in keys]))
-        return frozenset(keys) & set(records_from(UsageKey, await self._db.fetch_all(query)))
-
     async def sum_for_cap(
-        self, scope: BudgetScope, subject: str, since: datetime | None
+        self,
+        scope: BudgetScope,
+        subject: str,
+        since: datetime | None,
+        tx: Transaction | None = None,
     ) -> UsageTotals:
         """All usage that counts against a cap of this scope, since then or ever."""
-        whom = {
-            BudgetScope.TASK: _U.task_id,
-            BudgetScope.PERSON: _U.person_id,
-            BudgetScope.CHAT: _U.chat_id,
-        }
-        conditions = [whom[scope] == subject] if scope in whom else []
-        if scope.covers_purpose:
-            conditions.append(_U.purpose == scope.value)
+        conditions = _cap_condition(_U, scope, subject)
         if since is not None:
             conditions.append(_U.at >= since)
-        return await self._sum(conditions)
+        return await self._sum(conditions, tx)
 
     async def sum_by_task(self, task_id: TaskId) -> UsageTotals:
         return await self._sum([_U.task_id == task_id])
@@ -173,8 +197,10 @@ class UsageRepo:
     async def sum(self, usage_filter: UsageFilter) -> UsageTotals:
         return await self._sum(_conditions(usage_filter))
 
-    async def _sum(self, conditions: Iterable[ColumnElement[bool]]) -> UsageTotals:
-        (row,) = await self._db.fetch_all(select(*USAGE_SUMS).where(*conditions))
+    async def _sum(
+        self, conditions: Iterable[ColumnElement[bool]], tx: Transaction | None = None
+    ) -> UsageTotals:
+        (row,) = await self._db.fetch_all(select(*USAGE_SUMS).where(*conditions), tx=tx)
         return record_from(UsageTotals, row)
 
     async def by_model(self, usage_filter: UsageFilter) -> Sequence[CostLine]:
@@ -269,6 +295,17 @@ def quarter_hour_start(stored: int) -> datetime:
     return datetime.fromtimestamp(stored / 1_000_000, UTC)
 
 
+def _cap_condition(columns: Any, scope: BudgetScope, subject: str) -> list[ColumnElement[bool]]:
+    whom = {
+        BudgetScope.TASK: columns.task_id,
+        BudgetScope.PERSON: columns.person_id,
+        BudgetScope.CHAT: columns.chat_id,
+    }
+    if scope.covers_purpose:
+        return [columns.purpose == scope.value]
+    return [whom[scope] == subject] if scope in whom else []
+
+
 def _conditions(usage_filter: UsageFilter) -> Iterator[ColumnElement[bool]]:
     if usage_filter.since is not None:
         yield _U.at >= usage_filter.since
@@ -287,9 +324,11 @@ class BudgetRepo:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    async def get_granted(self, scope: BudgetScope, subject: str, day: str) -> SpendingCap:
+    async def get_granted(
+        self, scope: BudgetScope, subject: str, day: str, tx: Transaction | None = None
+    ) -> SpendingCap:
         """The total extension of this cap."""
-        async with self._db.read() as view:
+        async with self._db.read(tx) as view:
             return await sum_budget_grants(view, scope, subject, day)
 
 

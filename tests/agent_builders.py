@@ -155,6 +155,8 @@ def make_gateway(
         "sleep": asyncio.sleep,
         "new_id": new_id,
         "budget": SpendingBudget(
+            db=db,
+            holder="here",
             caps=SpendingCaps(zone=ZoneInfo("UTC"), by_scope={}),
             prices=PriceTable(),
             usage=usage,

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import cached_property
-from socket import gethostname
 
 from bot.app.conversation_archive import (
     ConversationArchive,
@@ -30,7 +28,7 @@ from bot.app.tracing import build_span_recorder, build_span_services, build_trac
 from bot.app.work_rules import build_work_rules
 from bot.app.workers import build_context_builder, build_worker_services
 from bot.config.settings import Settings
-from bot.engine.agent.budget import CostReportService, SpendingBudget
+from bot.engine.agent.budget import SpendingBudget
 from bot.engine.agent.conversation.chat_files import ImageCaptioner
 from bot.engine.agent.conversation.service import ConversationService
 from bot.engine.agent.conversation.turn_taking import (
@@ -39,6 +37,7 @@ from bot.engine.agent.conversation.turn_taking import (
     ToolCallSuspension,
     TurnQueue,
 )
+from bot.engine.agent.cost_report import CostReportService
 from bot.engine.agent.memory_hooks import RecordedConversation
 from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.agent.pricing import PRICES_FILE, load_prices
@@ -91,6 +90,7 @@ class Engine:
     ) -> None:
         """Raises BadSettings."""
         self.settings, self.store, self.courier, self.clock = settings, store, courier, clock
+        self.process_id = secrets.token_hex(8)
         self._approval_cards = approval_cards
         self._decided, self._chats_changed = DecisionSignal(), asyncio.Event()
         self._timer = DueTimer(clock.now)
@@ -169,6 +169,8 @@ class Engine:
             sleep=asyncio.sleep,
             new_id=lambda: secrets.token_hex(8),
             budget=SpendingBudget(
+                db=store.db,
+                holder=self.process_id,
                 caps=self.rules.caps,
                 prices=load_prices(settings.home / PRICES_FILE, workers.models.base_urls),
                 usage=store.usage,
@@ -293,7 +295,7 @@ class Engine:
             run=runner.run,
             language_of=self.store.task_language,
             slots=settings.slots,
-            owner=f"{gethostname()}:{os.getpid()}",
+            owner=self.process_id,
             now=self.clock.now,
             new_id=lambda: secrets.token_hex(4),
             on_change=self._on_change,

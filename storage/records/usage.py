@@ -184,7 +184,10 @@ class UsageRecord:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingModelCall:
     """A run with a call that has been sent, or is about to be: what of its usage is not recorded.
-    `input_tokens` includes an upper bound for this call; nothing is known of its answer."""
+    `input_tokens` includes an upper bound for this call; nothing is known of its answer.
+
+    Until it ends, `reserved` counts against the caps: the most that the run may have used after
+    this call. `spent` is what it had used before. `holder` is the process that makes the call."""
 
     id: str
     at: datetime
@@ -198,3 +201,8 @@ class PendingModelCall:
     input_tokens: int
     output_tokens: int
     cost_micros: int | None
+    holder: str = ""
+    spent_micros: int = 0
+    spent_tokens: int = 0
+    reserved_micros: int = 0
+    reserved_tokens: int = 0

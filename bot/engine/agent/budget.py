@@ -1,9 +1,7 @@
-"""Enforces spending caps before each model call, requests cap extensions, and reports spending and
-what the caps leave."""
+"""Enforces spending caps before each model call, and requests cap extensions."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,28 +19,21 @@ from storage.approvals import (
     extend_approval_payload,
     find_waiting_budget_request,
 )
-from storage.db import Transaction
-from storage.heartbeat import HeartbeatRepo
+from storage.db import Database, Transaction
 from storage.ids import IdGenerator
 from storage.records.approvals import Approval, ApprovalKind
-from storage.records.people import ChatId, Person, PersonRole
-from storage.records.tasks import Task, TaskId
+from storage.records.people import ChatId
+from storage.records.tasks import TaskId
 from storage.records.usage import (
     BudgetGrant,
     BudgetScope,
-    CapUsage,
-    CostLine,
-    CostPeriod,
-    CostQuery,
-    CostReport,
+    PendingModelCall,
     SpendingCap,
-    TaskCost,
     parse_cap,
 )
 from storage.usage import (
     BudgetRepo,
-    UsageFilter,
-    UsageKey,
+    ReservedUsage,
     UsageRepo,
     add_budget_grant,
     largest_budget_grant,
@@ -53,13 +44,12 @@ MIN_ANSWER_TOKENS = 1_024
 """Calls that could write less are refused: a truncated structured answer is paid for but
 useless."""
 MICROS_PER_DOLLAR = 1_000_000
-_MAX_LISTED_TASKS = 10
 _NO_LIMIT = 1 << 62
 _REQUEST_GRACE = timedelta(minutes=5)
 """An extension request outlives its day by this, so the new day's cap resumes the work before the
 request expires."""
 _UNRECORDED_TTL = timedelta(days=2)
-"""A finished run counts for this long if its usage never reached the store."""
+"""A run counts for this long after its last call if its usage never reached the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,10 +112,8 @@ class _Spending:
 
 
 class BudgetReservation:
-    """The budget of one run; satisfies `llm.backend.BudgetGate`.
-
-    `spent` and `reserved` (the maximum that the current call may use) count against the caps until
-    the usage is recorded in the store. `recorded` is the part of the run's usage that is."""
+    """The budget of one run. `recorded` is the part of the run's usage that the store has as
+    usage; the rest counts against the caps through the run's row of pending calls."""
 
     def __init__(
         self,
@@ -138,17 +126,16 @@ class BudgetReservation:
         self.backend = backend
         self.max_answer_tokens = max_answer_tokens
         self.model = ""
-        self.spent = _Spending()
-        self.reserved = _Spending()
         self.limiting_cap: AccountCap | None = None
-        self.ended_at: datetime | None = None
-        self.usage_id: UsageKey | None = None
         self.recorded = TokenUsage()
         self._budget = budget
+        self._call_id = ""
 
-    async def __call__(self, model: str, input_tokens: int, spent: TokenUsage) -> int:
-        self.model = model
-        return await self._budget.allow_tokens(self, model, input_tokens, spent - self.recorded)
+    async def admit(self, call: PendingModelCall, input_tokens: int, spent: TokenUsage) -> int:
+        """Return the maximum number of tokens that the next answer may have, and store the call
+        with what it reserves. `spent` is the usage of the whole run. Raises BudgetExceeded."""
+        self.model, self._call_id = call.model, call.id
+        return await self._budget.admit(self, call, input_tokens, spent - self.recorded)
 
     def cost(self, usage: TokenUsage, model: str) -> Decimal | None:
         """Price `usage`; `model` is the name that was passed to the gate."""
@@ -161,34 +148,28 @@ class BudgetReservation:
     def record(self, usage: TokenUsage) -> None:
         """Stop counting a part of the run's usage that the store has recorded."""
         self.recorded += usage
-        self.spent = self.reserved = _Spending()
 
-    def finish(self, usage: TokenUsage, at: datetime) -> None:
-        """Mark the run as finished while its usage is not yet recorded in the store."""
+    def finish(self, usage: TokenUsage) -> None:
+        """Mark the run as finished: until its usage is recorded, this counts and no more."""
         usage -= self.recorded
-        self.spent = self.reserved = _spending_of(self.cost(usage, self.model), usage)
-        self.ended_at = at
-
-    def release(self) -> None:
-        """Drop the reservation once the store has recorded its usage."""
-        self._budget.release(self)
-
-    def counts_against(self, cap: AccountCap) -> bool:
-        return self.subjects.get(cap.scope) == cap.subject
+        if self._call_id:
+            used = _spending_of(self.cost(usage, self.model), usage)
+            self._budget.settle_later(self._call_id, used)
 
 
 class SpendingBudget:
     """Keeps spending within each cap plus its granted extensions, across successive and concurrent
-    runs.
+    runs of all processes that share the store.
 
-    Reservations exist in this process only. That is sufficient because
-    `storage.data_directory.DataDirectoryLock` allows one process per data directory. Two data
-    directories whose DATABASE_URL names the same file are not protected; several workers on one
-    store would need reservations in the database."""
+    A reservation is the row of the call that it is for. It is written in the transaction that
+    checks the caps, and deleted in the one that records the usage. If its process dies, whoever
+    finds that books it by its estimate (`UsageRepo.book_lost_calls`). `holder` is this process."""
 
     def __init__(
         self,
         *,
+        db: Database,
+        holder: str,
         caps: SpendingCaps,
         prices: PriceTable,
         usage: UsageRepo,
@@ -198,14 +179,15 @@ class SpendingBudget:
     ) -> None:
         """`task_cap` returns a task's own cap, empty for the usual one."""
         self.prices = prices
+        self._db = db
+        self._holder = holder
         self._task_cap = task_cap
         self._caps = caps
         self._usage = usage
         self._grants = grants
         self._now = now
-        # Runs that have made a call.
-        self._reservations: list[BudgetReservation] = []
-        self._lock = asyncio.Lock()
+        # Finished runs whose rows still have the most that they might have used.
+        self._to_settle: dict[str, _Spending] = {}
 
     def reserve(
         self, subjects: Mapping[BudgetScope, str], backend: str, max_answer_tokens: int
@@ -216,35 +198,91 @@ class SpendingBudget:
             self, {**subjects, BudgetScope.DAY: ""}, backend, max_answer_tokens
         )
 
-    def release(self, reservation: BudgetReservation) -> None:
-        if reservation in self._reservations:
-            self._reservations.remove(reservation)
+    def settle_later(self, call_id: str, used: _Spending) -> None:
+        self._to_settle[call_id] = used
 
-    async def allow_tokens(
-        self, reservation: BudgetReservation, model: str, input_tokens: int, spent: TokenUsage
+    async def admit(
+        self,
+        reservation: BudgetReservation,
+        call: PendingModelCall,
+        input_tokens: int,
+        spent: TokenUsage,
     ) -> int:
         """Return the maximum number of tokens that the next answer may have. Raises
         BudgetExceeded."""
-        async with self._lock:
-            await self._drop_recorded()
-            if reservation not in self._reservations:
-                self._reservations.append(reservation)
-            own_cost = self.prices.cost(reservation.backend, model, spent)
-            reservation.spent = reservation.reserved = _spending_of(own_cost, spent)
-            rates = self._rates(reservation.backend, model, input_tokens)
-            most, reservation.limiting_cap = reservation.max_answer_tokens, None
-            for limit in await self._active_caps(reservation.subjects):
-                room = await self._remaining(limit, reservation)
-                fits = _tokens_that_fit(room, own_cost, rates, input_tokens, spent)
-                if fits < most:
-                    most, reservation.limiting_cap = fits, limit
-                if most < min(MIN_ANSWER_TOKENS, reservation.max_answer_tokens):
-                    raise BudgetExceeded(await self.get_cap_hit(limit), usage=spent)
-            tokens = _total_tokens(spent) + input_tokens + most
-            reservation.reserved = _Spending(
-                micros=_reserved_micros(own_cost, rates, most), tokens=tokens
+        limits = await self._active_caps(reservation.subjects)
+        to_settle = dict(self._to_settle) if limits else {}
+        decided: list[int | ReachedCap] = []
+
+        async def decide(tx: Transaction) -> None:
+            """Raises nothing of its own: that would undo the calls that are admitted with it."""
+            if limits:
+                await self._usage.lock_reservations(tx)
+            for call_id, used in to_settle.items():
+                await self._usage.settle_call(tx, call_id, micros=used.micros, tokens=used.tokens)
+            found = await self._find_room(
+                tx, reservation, call, limits, input_tokens=input_tokens, spent=spent
             )
-            return most
+            decided[:] = [found]
+            if not isinstance(found, ReachedCap):
+                await self._store(tx, reservation, call, input_tokens, spent, most=found)
+
+        await self._db.write_together(decide)
+        self._to_settle = {
+            each: used
+            for each, used in self._to_settle.items()
+            if limits and to_settle.get(each) != used
+        }
+        (answer,) = decided
+        if isinstance(answer, ReachedCap):
+            raise BudgetExceeded(answer, usage=spent)
+        return answer
+
+    async def _find_room(
+        self,
+        tx: Transaction,
+        reservation: BudgetReservation,
+        call: PendingModelCall,
+        limits: Sequence[AccountCap],
+        *,
+        input_tokens: int,
+        spent: TokenUsage,
+    ) -> int | ReachedCap:
+        own_cost = self.prices.cost(reservation.backend, call.model, spent)
+        rates = self._rates(reservation.backend, call.model, input_tokens)
+        most, reservation.limiting_cap = reservation.max_answer_tokens, None
+        for limit in limits:
+            room = await self._remaining(tx, limit, call.id)
+            fits = _tokens_that_fit(room, own_cost, rates, input_tokens, spent)
+            if fits < most:
+                most, reservation.limiting_cap = fits, limit
+            if most < min(MIN_ANSWER_TOKENS, reservation.max_answer_tokens):
+                own = _spending_of(own_cost, spent)
+                return await self.get_cap_hit(limit, tx=tx, call=call.id, own=own)
+        return most
+
+    async def _store(
+        self,
+        tx: Transaction,
+        reservation: BudgetReservation,
+        call: PendingModelCall,
+        input_tokens: int,
+        spent: TokenUsage,
+        *,
+        most: int,
+    ) -> None:
+        own_cost = self.prices.cost(reservation.backend, call.model, spent)
+        used = _spending_of(own_cost, spent)
+        rates = self._rates(reservation.backend, call.model, input_tokens)
+        stored = replace(
+            call,
+            holder=self._holder,
+            spent_micros=used.micros,
+            spent_tokens=used.tokens,
+            reserved_micros=_reserved_micros(own_cost, rates, most),
+            reserved_tokens=used.tokens + input_tokens + most,
+        )
+        await self._usage.begin_call(tx, stored)
 
     async def _active_caps(self, subjects: Mapping[BudgetScope, str]) -> Sequence[AccountCap]:
         task = subjects.get(BudgetScope.TASK)
@@ -259,64 +297,66 @@ class SpendingBudget:
             return None
         return read * MICROS_PER_DOLLAR, whole - read
 
-    async def _remaining(self, limit: AccountCap, reservation: BudgetReservation) -> SpendingCap:
+    async def _remaining(self, tx: Transaction, limit: AccountCap, call_id: str) -> SpendingCap:
         """Return what the run may use in total, including its next call.
 
         Zero or less means nothing is left; kinds that the cap doesn't limit are _NO_LIMIT."""
-        allowed = await self._allowance(limit)
-        others = sum(
-            (
-                each.reserved
-                for each in self._reservations
-                if each is not reservation and each.counts_against(limit)
-            ),
-            await self._recorded(limit),
-        )
+        allowed = await self._allowance(limit, tx)
+        others = await self._reserved(tx, limit, except_call=call_id)
+        recorded = await self._recorded(limit, tx)
+        micros = others.reserved_micros + recorded.micros
+        tokens = others.reserved_tokens + recorded.tokens
         return SpendingCap(
-            micros=allowed.micros - others.micros if limit.cap.micros else _NO_LIMIT,
-            tokens=allowed.tokens - others.tokens if limit.cap.tokens else _NO_LIMIT,
+            micros=allowed.micros - micros if limit.cap.micros else _NO_LIMIT,
+            tokens=allowed.tokens - tokens if limit.cap.tokens else _NO_LIMIT,
         )
 
-    async def _allowance(self, limit: AccountCap) -> SpendingCap:
-        more = await self._grants.get_granted(limit.scope, limit.subject, limit.day)
+    async def _allowance(self, limit: AccountCap, tx: Transaction) -> SpendingCap:
+        more = await self._grants.get_granted(limit.scope, limit.subject, limit.day, tx)
         return SpendingCap(
             micros=limit.cap.micros + more.micros, tokens=limit.cap.tokens + more.tokens
         )
 
-    async def _recorded(self, limit: AccountCap) -> _Spending:
-        spent = await self._usage.sum_for_cap(limit.scope, limit.subject, limit.since)
+    async def _reserved(
+        self, tx: Transaction, limit: AccountCap, *, except_call: str = ""
+    ) -> ReservedUsage:
+        return await self._usage.sum_reserved(
+            tx,
+            limit.scope,
+            limit.subject,
+            except_call=except_call,
+            since=self._now() - _UNRECORDED_TTL,
+        )
+
+    async def _recorded(self, limit: AccountCap, tx: Transaction) -> _Spending:
+        spent = await self._usage.sum_for_cap(limit.scope, limit.subject, limit.since, tx)
         tokens = spent.input_tokens + spent.output_tokens
         return _Spending(micros=spent.cost_micros, tokens=tokens)
 
-    async def get_cap_hit(self, cap: AccountCap) -> ReachedCap:
-        """Return the current state of `cap`."""
-        allowed = await self._allowance(cap)
-        used = sum(
-            (each.spent for each in self._reservations if each.counts_against(cap)),
-            await self._recorded(cap),
-        )
+    async def get_cap_hit(
+        self,
+        cap: AccountCap,
+        *,
+        tx: Transaction | None = None,
+        call: str = "",
+        own: _Spending | None = None,
+    ) -> ReachedCap:
+        """Return the current state of `cap`. `own` is what the run of `call` has used, if that is
+        not stored yet."""
+        async with self._db.read(tx) as view:
+            allowed = await self._allowance(cap, view)
+            others = await self._reserved(view, cap, except_call=call)
+            used = await self._recorded(cap, view) + (own or _Spending())
         return ReachedCap(
             scope=cap.scope.value,
             subject=cap.subject,
             day=cap.day,
             cap_micros=allowed.micros if cap.cap.micros else 0,
             cap_tokens=allowed.tokens if cap.cap.tokens else 0,
-            spent_micros=used.micros,
-            spent_tokens=used.tokens,
+            spent_micros=used.micros + others.spent_micros,
+            spent_tokens=used.tokens + others.spent_tokens,
             until=cap.until,
         )
-
-    async def _drop_recorded(self) -> None:
-        """Runs before the totals are read: a run may count twice, but is never missed."""
-        stored = await self._usage.filter_stored(
-            [each.usage_id for each in self._reservations if each.usage_id is not None]
-        )
-        oldest = self._now() - _UNRECORDED_TTL
-        self._reservations = [
-            each
-            for each in self._reservations
-            if each.usage_id not in stored and (each.ended_at is None or each.ended_at > oldest)
-        ]
 
 
 async def request_cap_extension(
@@ -444,124 +484,3 @@ def _tokens_that_fit(
     if left < 0:
         return -1
     return min(by_tokens, int(left / each)) if each else by_tokens
-
-
-class CostReportService:
-    """Satisfies `handlers.ports.CostPort`."""
-
-    def __init__(
-        self,
-        usage: UsageRepo,
-        grants: BudgetRepo,
-        caps: SpendingCaps,
-        now: Callable[[], datetime],
-        *,
-        heartbeat_runs: HeartbeatRepo,
-    ) -> None:
-        self._heartbeat_runs = heartbeat_runs
-        self._usage = usage
-        self._grants = grants
-        self._caps = caps
-        self._now = now
-
-    async def report(
-        self, *, by: Person, chat: ChatId, query: CostQuery | None = None
-    ) -> CostReport:
-        query = query or CostQuery()
-        owner = by.role is PersonRole.OWNER
-        wanted = self._span(query, by, chat)
-        models = await self._usage.by_model(wanted)
-        named, dated = owner and query.lists_chats_and_people, query.lists_days_and_tasks
-        caps = await self._remaining_caps(by, chat)
-        periods = (CostPeriod.TODAY, CostPeriod.WEEK, CostPeriod.MONTH)
-        today, week, month = [
-            await self._usage.sum(self._span(CostQuery(period=each, model=query.model), by, chat))
-            for each in periods
-        ]
-        return CostReport(
-            query=query,
-            total=await self._usage.sum(wanted),
-            today=today,
-            week=week,
-            month=month,
-            models=tuple(models),
-            purposes=tuple(await self._usage.by_purpose(wanted)),
-            chats=tuple(await self._usage.by_chat(wanted)) if named else (),
-            people=tuple(await self._usage.by_person(wanted)) if named else (),
-            days=tuple(await self._usage.by_day(wanted, self._caps.zone)) if dated else (),
-            tasks=tuple(await self._usage.by_task(wanted, _MAX_LISTED_TASKS)) if dated else (),
-            caps=caps,
-            unpriced_models=_unpriced_models(models, self._counts_money),
-        )
-
-    async def report_task(self, task: Task) -> TaskCost:
-        span = UsageFilter(task=task.id)
-        models = await self._usage.by_model(span)
-        limit = self._caps.with_task_cap(task.cap).cap_for(BudgetScope.TASK, task.id, self._now())
-        return TaskCost(
-            task=task,
-            total=await self._usage.sum(span),
-            models=tuple(models),
-            purposes=tuple(await self._usage.by_purpose(span)),
-            caps=(await self._remaining(limit),) if limit.cap else (),
-            unpriced_models=_unpriced_models(models, self._counts_money),
-        )
-
-    @property
-    def _counts_money(self) -> bool:
-        return any(cap.micros for cap in self._caps.by_scope.values())
-
-    def _span(self, query: CostQuery, by: Person, chat: ChatId) -> UsageFilter:
-        return UsageFilter(
-            since=self._period_start(query),
-            person=None if by.role is PersonRole.OWNER else by.id,
-            chat=chat,
-            model=query.model,
-        )
-
-    def _period_start(self, query: CostQuery) -> datetime | None:
-        local = self._now().astimezone(self._caps.zone)
-        day = local.replace(hour=0, minute=0, second=0, microsecond=0)
-        match query.period:
-            case CostPeriod.TODAY:
-                return day
-            case CostPeriod.WEEK:
-                return day - timedelta(days=day.weekday())
-            case CostPeriod.MONTH:
-                return day.replace(day=1)
-            case CostPeriod.DAYS:
-                return day - timedelta(days=max(0, query.days - 1))
-            case CostPeriod.ALL:
-                return None
-
-    async def _remaining_caps(self, by: Person, chat: ChatId) -> tuple[CapUsage, ...]:
-        """Only owners see the caps of purposes and of everything."""
-        subjects = {BudgetScope.PERSON: by.id, BudgetScope.CHAT: chat}
-        if by.role is PersonRole.OWNER:
-            subjects |= {each: "" for each in BudgetScope if each.covers_purpose}
-            subjects[BudgetScope.DAY] = ""
-        limits = self._caps.active_for(subjects, self._now())
-        return tuple([await self._remaining(limit) for limit in limits])
-
-    async def _remaining(self, limit: AccountCap) -> CapUsage:
-        spent = await self._usage.sum_for_cap(limit.scope, limit.subject, limit.since)
-        more = await self._grants.get_granted(limit.scope, limit.subject, limit.day)
-        cap = limit.cap
-        is_stopped = False
-        if limit.scope is BudgetScope.HEARTBEAT and limit.since is not None:
-            is_stopped = await self._heartbeat_runs.is_stopped_by_cap(since=limit.since)
-        return CapUsage(
-            scope=limit.scope,
-            allowed=SpendingCap(
-                micros=cap.micros + more.micros if cap.micros else 0,
-                tokens=cap.tokens + more.tokens if cap.tokens else 0,
-            ),
-            granted=more,
-            used=SpendingCap(micros=spent.cost_micros, tokens=spent.tokens),
-            is_stopped=is_stopped,
-        )
-
-
-def _unpriced_models(models: Sequence[CostLine], counts_money: bool) -> tuple[str, ...]:
-    """Return models that a money cap can't count because they have no price."""
-    return tuple(line.name for line in models if counts_money and line.spent.unpriced)

@@ -303,9 +303,7 @@ class ModelGateway:
     def _finish_call(self, call: ModelCallInProgress, result: RunResult) -> ModelReply:
         record = call.usage_record(result.model, result.usage, self._now())
         unrecorded = call.unrecorded_usage(record, result.usage)
-        call.reservation.finish(result.usage, record.at)
-        if unrecorded is None:
-            call.reservation.release()
+        call.reservation.finish(result.usage)
         return ModelReply(
             result=result,
             session=call.session,
@@ -322,7 +320,7 @@ class ModelGateway:
         result = reply.result
         used = result.usage.input_tokens + result.usage.output_tokens
         if reply.unrecorded_usage is not None:
-            reply.reservation.usage_id = await self._usage.add(tx, reply.unrecorded_usage)
+            await self._usage.add(tx, reply.unrecorded_usage)
         await self._usage.end_call(tx, reply.call_id)
         if reply.span is not None:
             ending = CallEnding.of_success(
@@ -345,16 +343,19 @@ class ModelGateway:
         self, call: ModelCallInProgress, model: str, input_tokens: int, spent: TokenUsage
     ) -> int:
         """Satisfies `llm.backend.BudgetGate`: a call that is lost with this process is counted."""
-        most = await call.reservation(model, input_tokens, spent)
         pending = call.pending_record(model, input_tokens, spent, self._now())
-
-        async def write() -> None:
-            await self._db.write_together(lambda tx: self._usage.begin_call(tx, pending))
-
+        was_pending = call.is_pending
         # Even if this is cancelled, the row may be there.
         call.is_pending = True
-        await retry_until_stored(write, self._sleep, "a model call")
-        return most
+        try:
+            return await retry_until_stored(
+                lambda: call.reservation.admit(pending, input_tokens, spent),
+                self._sleep,
+                "a model call",
+            )
+        except BudgetExceeded:
+            call.is_pending = was_pending
+            raise
 
     async def _record_partial_turn(self, call: ModelCallInProgress, turn: PartialTurn) -> None:
         """Store one reply of the model with its cost: it is paid for."""
@@ -495,7 +496,7 @@ class ModelGateway:
             call.model_request.steering.rewind(call.heard)
         record = call.usage_record("", usage, self._now())
         unrecorded = call.unrecorded_usage(record, usage)
-        call.reservation.finish(usage, record.at)
+        call.reservation.finish(usage)
         ending = CallEnding.of_failure(record, error, resumable=isinstance(error, BudgetExceeded))
         if usage.requests or call.is_pending or call.has_open_turn:
             async with self._db.write() as tx:
@@ -515,7 +516,6 @@ class ModelGateway:
                     await self._suspended_calls.advance(tx, call.session.id)
         elif call.span is not None:
             await self._span_recorder.end_unbilled(call.span, ending)
-        call.reservation.release()
 
 
 def _elicitor(ask: ModelRequest) -> Elicitor | None:

@@ -22,7 +22,13 @@ from hypothesis import strategies as st
 from bot.app.repositories import RepositorySet, build_repositories
 from bot.engine.memory.access import MemoryReader
 from bot.transports.ports import SystemClock
-from storage import account_schema, autonomy_schema, bitable_schema, web_schema  # noqa: F401 - add their tables
+from storage import (  # noqa: F401 - add their tables
+    account_schema,
+    autonomy_schema,
+    bitable_schema,
+    process_schema,
+    web_schema,
+)
 from storage.account_links import OWNED
 from storage.errors import NotFound, WrongState
 from storage.records.memory import MemoryKind, NewMemoryEntry

@@ -21,13 +21,13 @@ from hypothesis import strategies as st
 from bot.engine.agent.budget import (
     MIN_ANSWER_TOKENS,
     BudgetReservation,
-    CostReportService,
     SpendingBudget,
     SpendingCaps,
     grant_cap_extension,
     request_cap_extension,
     to_micros,
 )
+from bot.engine.agent.cost_report import CostReportService
 from bot.engine.agent.pricing import ModelPrice, PriceTable
 from bot.engine.llm.backend import BudgetExceeded, ReachedCap, TokenUsage
 from storage.approvals import ApprovalRepo, find_waiting_budget_request
@@ -38,7 +38,14 @@ from storage.ids import IdGenerator
 from storage.records.approvals import Approval, ApprovalKind
 from storage.records.people import ChatId, PersonId
 from storage.records.tasks import TaskId
-from storage.records.usage import BudgetScope, CostPeriod, CostQuery, SpendingCap, UsageRecord
+from storage.records.usage import (
+    BudgetScope,
+    CostPeriod,
+    CostQuery,
+    PendingModelCall,
+    SpendingCap,
+    UsageRecord,
+)
 from storage.usage import BudgetRepo, UsageFilter, UsageRepo, sum_budget_grants
 from tests.agent_builders import usual_cap
 from tests.engine_harness import (
@@ -84,6 +91,7 @@ class Bank:
     clock: ManualClock
     caps: dict[BudgetScope, SpendingCap] = field(default_factory=dict)
     names: Any = field(default_factory=count)
+    holder: str = "here"
 
     def __post_init__(self) -> None:
         self.usage = UsageRepo(self.db)
@@ -91,6 +99,8 @@ class Bank:
 
     def opened(self, **own: ModelPrice) -> SpendingBudget:
         return SpendingBudget(
+            db=self.db,
+            holder=self.holder,
             caps=SpendingCaps(zone=SHANGHAI, by_scope=self.caps),
             prices=PriceTable(custom_prices=own or MODELS),
             usage=self.usage,
@@ -99,36 +109,19 @@ class Bank:
             now=self.clock,
         )
 
-    def reserve(
-        self, person: str = BOSS.id, chat: str = CHAT.id, most: int = 16_000
-    ) -> BudgetReservation:
-        return self.budget.reserve(
-            {BudgetScope.PERSON: person, BudgetScope.CHAT: chat}, "openai", most
-        )
+    def reserve(self, person: str = BOSS.id, chat: str = CHAT.id, most: int = 16_000) -> Run:
+        return self.begin({BudgetScope.PERSON: person, BudgetScope.CHAT: chat}, most)
 
-    def bill(self, reservation: BudgetReservation, used: TokenUsage, model: str) -> UsageRecord:
-        return UsageRecord(
-            at=self.clock(),
-            purpose="step",
-            backend="openai",
-            model=model,
-            person_id=PersonId(reservation.subjects[BudgetScope.PERSON]),
-            chat_id=ChatId(reservation.subjects[BudgetScope.CHAT]),
-            task_id=None,
-            requests=used.requests,
-            input_tokens=used.input_tokens,
-            output_tokens=used.output_tokens,
-            cache_read_tokens=used.cache_read_tokens,
-            cache_write_tokens=used.cache_write_tokens,
-            cost_micros=to_micros(reservation.cost(used, model)),
-        )
+    def begin(self, subjects: Mapping[BudgetScope, str], most: int) -> Run:
+        made = self.budget.reserve(subjects, "openai", most)
+        return Run(bank=self, reservation=made, id=f"{self.holder}-{next(self.names)}")
 
-    async def book(self, reservation: BudgetReservation, used: TokenUsage, model: str) -> None:
+    async def book(self, run: Run, used: TokenUsage, model: str) -> None:
         """As a desk does: the run ends, and the store is told a moment later."""
-        bill = self.bill(reservation, used, model)
-        reservation.finish(used, bill.at)
+        run.reservation.finish(used)
         async with self.db.write() as tx:
-            reservation.usage_id = await self.usage.add(tx, bill)
+            await self.usage.add(tx, run.bill(used, model))
+            await self.usage.end_call(tx, run.id)
 
     async def ask(self, hit: ReachedCap, task: TaskId | None = None) -> Approval:
         now = self.clock()
@@ -160,6 +153,52 @@ class Bank:
         return SpendingCap(micros=cap.micros + more.micros, tokens=cap.tokens + more.tokens)
 
 
+@dataclass(kw_only=True)
+class Run:
+    """A run, which is asked for room before each call, and its bill."""
+
+    bank: Bank
+    reservation: BudgetReservation
+    id: str
+
+    async def __call__(self, model: str, input_tokens: int, spent: TokenUsage) -> int:
+        subjects = self.reservation.subjects
+        call = PendingModelCall(
+            id=self.id,
+            at=self.bank.clock(),
+            purpose="step",
+            backend="openai",
+            model=model,
+            person_id=PersonId(subjects[BudgetScope.PERSON])
+            if BudgetScope.PERSON in subjects
+            else None,
+            chat_id=ChatId(subjects[BudgetScope.CHAT]) if BudgetScope.CHAT in subjects else None,
+            task_id=None,
+            requests=1,
+            input_tokens=input_tokens,
+            output_tokens=0,
+            cost_micros=0,
+        )
+        return await self.reservation.admit(call, input_tokens, spent)
+
+    def bill(self, used: TokenUsage, model: str) -> UsageRecord:
+        return UsageRecord(
+            at=self.bank.clock(),
+            purpose="step",
+            backend="openai",
+            model=model,
+            person_id=PersonId(self.reservation.subjects[BudgetScope.PERSON]),
+            chat_id=ChatId(self.reservation.subjects[BudgetScope.CHAT]),
+            task_id=None,
+            requests=used.requests,
+            input_tokens=used.input_tokens,
+            output_tokens=used.output_tokens,
+            cache_read_tokens=used.cache_read_tokens,
+            cache_write_tokens=used.cache_write_tokens,
+            cost_micros=to_micros(self.reservation.cost(used, model)),
+        )
+
+
 @asynccontextmanager
 async def bank(folder: Path, **caps: SpendingCap) -> AsyncGenerator[Bank, None]:
     async with AsyncExitStack() as stack:
@@ -169,11 +208,19 @@ async def bank(folder: Path, **caps: SpendingCap) -> AsyncGenerator[Bank, None]:
         )
 
 
+@asynccontextmanager
+async def beside(first: Bank, folder: Path) -> AsyncGenerator[Bank, None]:
+    """A second process with the store and the clock of the first."""
+    async with AsyncExitStack() as stack:
+        db = await Database.open(f"sqlite:///{folder / 'shiftboss.db'}", stack)
+        yield Bank(db=db, clock=first.clock, caps=first.caps, holder="there")
+
+
 @dataclass
 class Running:
     """A run under way, and what it has really used."""
 
-    reservation: BudgetReservation
+    reservation: Run
     model: str
     used: TokenUsage = NOTHING
 
@@ -213,13 +260,14 @@ _WHO = ((BOSS.id, CHAT.id), (MATE.id, GROUP.id), (BOSS.id, GROUP.id), (MATE.id, 
 class Story:
     """One day at the bank: every run that was ever begun, and the truth about it."""
 
-    def __init__(self, bank: Bank, models: tuple[str, ...]) -> None:
-        self.bank = bank
+    def __init__(self, banks: tuple[Bank, Bank], models: tuple[str, ...]) -> None:
+        self.banks = banks
+        self.bank, _ = banks
         self.all: list[Running] = []
         self.here = [self.begun(n, models[n]) for n in range(len(_WHO))]
 
     def begun(self, which: int, model: str) -> Running:
-        run = Running(reservation=self.bank.reserve(*_WHO[which]), model=model)
+        run = Running(reservation=self.banks[which % 2].reserve(*_WHO[which]), model=model)
         self.all.append(run)
         return run
 
@@ -256,13 +304,16 @@ class Story:
                 self.here[which] = self.begun(which, run.model)
             case ("breaks", which):
                 run = self.here[which]
-                await self.bank.book(run.reservation, run.used, run.model)
-                run.reservation.release()
+                run.reservation.reservation.finish(run.used)
                 self.here[which] = self.begun(which, run.model)
 
     def spent(self, scope: BudgetScope, subject: str) -> SpendingCap:
-        mine = [each for each in self.all if each.reservation.subjects.get(scope) == subject]
-        costs = [each.reservation.cost(each.used, each.model) or Decimal(0) for each in mine]
+        mine = [
+            each for each in self.all if each.reservation.reservation.subjects.get(scope) == subject
+        ]
+        costs = [
+            each.reservation.reservation.cost(each.used, each.model) or Decimal(0) for each in mine
+        ]
         return SpendingCap(
             micros=sum(to_micros(cost) or 0 for cost in costs),
             tokens=sum(each.used.input_tokens + each.used.output_tokens for each in mine),
@@ -270,8 +321,9 @@ class Story:
 
 
 async def test_no_sequence_of_calls_ever_passes_a_cap(tmp_path: Path) -> None:
-    """On one store, a day for each example: yesterday's money does not count today."""
-    async with bank(tmp_path) as one:
+    """On one store, which two processes use, a day for each example: yesterday's money does not
+    count today."""
+    async with bank(tmp_path) as one, beside(one, tmp_path) as other:
         loop = asyncio.get_running_loop()
 
         async def play(
@@ -280,9 +332,10 @@ async def test_no_sequence_of_calls_ever_passes_a_cap(tmp_path: Path) -> None:
             moves: list[tuple[Any, ...]],
         ) -> None:
             one.clock.advance(days=3)
-            one.caps = {**caps}
-            one.budget = one.opened()
-            story = Story(one, models)
+            for each in (one, other):
+                each.caps = {**caps}
+                each.budget = each.opened()
+            story = Story((one, other), models)
             for move in moves:
                 await story.move(move)
                 for limit in one.budget._caps.active_for(  # the same day for all of them
@@ -322,6 +375,8 @@ async def test_a_tasks_own_cap_goes_before_the_usual_one(tmp_path: Path) -> None
 
     async with bank(tmp_path, task=SpendingCap(tokens=50_000)) as one:
         one.budget = SpendingBudget(
+            db=one.db,
+            holder="here",
             caps=SpendingCaps(zone=SHANGHAI, by_scope=one.caps),
             prices=PriceTable(custom_prices=MODELS),
             usage=one.usage,
@@ -329,9 +384,9 @@ async def test_a_tasks_own_cap_goes_before_the_usual_one(tmp_path: Path) -> None
             task_cap=cap_of,
             now=one.clock,
         )
-        usual = one.budget.reserve({BudgetScope.TASK: "t2"}, "openai", 16_000)
+        usual = one.begin({BudgetScope.TASK: "t2"}, 16_000)
         assert await usual("plain", 20_000, NOTHING) == 16_000
-        small = one.budget.reserve({BudgetScope.TASK: "t1"}, "openai", 16_000)
+        small = one.begin({BudgetScope.TASK: "t1"}, 16_000)
         with pytest.raises(BudgetExceeded) as reached:
             await small("plain", 20_000, NOTHING)
         assert reached.value.cap.cap_tokens == 10_000
@@ -351,8 +406,10 @@ async def test_a_call_that_could_pass_the_cap_is_not_made(tmp_path: Path) -> Non
 
 async def test_an_answer_too_short_to_be_of_use_is_not_paid_for(tmp_path: Path) -> None:
     async with bank(tmp_path, day=SpendingCap(tokens=10_000 + MIN_ANSWER_TOKENS)) as one:
-        assert await one.reserve()("plain", 10_000, NOTHING) == MIN_ANSWER_TOKENS
-        one.budget = one.opened()
+        run = one.reserve()
+        assert await run("plain", 10_000, NOTHING) == MIN_ANSWER_TOKENS
+        async with one.db.write() as tx:
+            await one.usage.end_call(tx, run.id)
         with pytest.raises(BudgetExceeded):
             await one.reserve()("plain", 10_001, NOTHING)
 
@@ -368,6 +425,25 @@ async def test_what_others_may_still_use_is_not_given_away_twice(tmp_path: Path)
         second = await one.reserve(MATE.id, GROUP.id)("plain", 900, NOTHING)
 
     assert (first, second) == (16_000, 20_000 - 18_000 - 900)
+
+
+async def test_what_a_killed_process_had_reserved_counts_until_it_is_booked_once(
+    tmp_path: Path,
+) -> None:
+    async with bank(tmp_path, day=SpendingCap(tokens=20_000)) as one:
+        async with beside(one, tmp_path) as killed:
+            assert await killed.reserve()("plain", 3_000, NOTHING) == 16_000
+        with pytest.raises(BudgetExceeded):
+            await one.reserve()("plain", 1_000, NOTHING)
+
+        for holders, lost in ((["here"], 0), (["there"], 1), (["there"], 0)):
+            async with one.db.write() as tx:
+                found = await one.usage.book_lost_calls(tx, now=one.clock(), of=holders)
+                assert found == lost
+
+        spent = await one.usage.sum(UsageFilter())
+        assert (spent.calls, spent.input_tokens, spent.estimated_tokens) == (1, 3_000, 3_000)
+        assert await one.reserve()("plain", 1_000, NOTHING) == 16_000
 
 
 async def test_a_model_without_a_price_is_seen_by_caps_on_tokens_only(tmp_path: Path) -> None:
@@ -400,11 +476,11 @@ async def test_a_run_whose_bill_was_rolled_back_still_counts(tmp_path: Path) -> 
         reservation = one.reserve()
         await reservation("plain", 9_000 - MIN_ANSWER_TOKENS, NOTHING)
         used = TokenUsage(requests=1, input_tokens=9_000, output_tokens=500)
-        bill = one.bill(reservation, used, "plain")
-        reservation.finish(used, bill.at)
+        reservation.reservation.finish(used)
         with suppress(RuntimeError):
             async with one.db.write() as tx:
-                reservation.usage_id = await one.usage.add(tx, bill)
+                await one.usage.add(tx, reservation.bill(used, "plain"))
+                await one.usage.end_call(tx, reservation.id)
                 raise RuntimeError("the disk is full")
         other = one.reserve()
         await one.book(other, TokenUsage(requests=1, input_tokens=1), "plain")

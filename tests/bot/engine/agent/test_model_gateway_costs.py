@@ -36,7 +36,7 @@ from storage.records.people import Language
 from storage.records.system import ModelChoice
 from storage.records.usage import BudgetScope, SpendingCap, UsageRecord
 from storage.sessions import SessionRepo
-from storage.usage import BudgetRepo, UsageFilter, UsageKey, UsageRepo
+from storage.usage import BudgetRepo, UsageFilter, UsageRepo
 from tests.agent_builders import make_gateway, usual_cap
 from tests.engine_harness import BOSS, CHAT, EngineHarness, FakeBackend, run_engine
 from tests.fakes.backends import OnlyBackend
@@ -80,12 +80,15 @@ class Money:
         self.usage = UsageRepo(world.db)
         self.sessions = SessionRepo(world.db)
         self.worker = worker
+        ids = count(1)
         self.desk = make_gateway(
             world.db,
             OnlyBackend(worker, "fake-1"),
             world.clock,
-            lambda: "s1",
+            lambda: f"s{next(ids)}",
             budget=SpendingBudget(
+                db=world.db,
+                holder="here",
                 caps=SpendingCaps(zone=ZoneInfo("UTC"), by_scope={BudgetScope.CHAT: cap}),
                 prices=PriceTable(custom_prices={"fake-*": PRICE}),
                 usage=self.usage,
@@ -278,10 +281,10 @@ async def test_a_run_that_is_cancelled_while_the_store_is_full_has_its_bill(
 ) -> None:
     add, tries, resting = UsageRepo.add, count(), asyncio.Event()
 
-    async def is_full_at_first(repo: UsageRepo, tx: Transaction, record: UsageRecord) -> UsageKey:
+    async def is_full_at_first(repo: UsageRepo, tx: Transaction, record: UsageRecord) -> None:
         if next(tries) < 2:  # as one of a group, and alone
             raise StoreUnavailable("disk full")
-        return await add(repo, tx, record)
+        await add(repo, tx, record)
 
     async def rest(_seconds: float) -> None:
         resting.set()

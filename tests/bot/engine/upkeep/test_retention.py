@@ -15,7 +15,13 @@ from bot.config.settings import RetentionSettings
 from bot.engine.llm.acp.agent_config import BUILT_IN_AGENTS
 from bot.engine.tasks.system_status import measure_disk_use
 from bot.engine.upkeep import RetentionService
-from storage import account_schema, autonomy_schema, bitable_schema, web_schema  # noqa: F401 - add their tables
+from storage import (  # noqa: F401 - add their tables
+    account_schema,
+    autonomy_schema,
+    bitable_schema,
+    process_schema,
+    web_schema,
+)
 from storage.db import Database
 from storage.records.tasks import Task
 from storage.retention import RetentionRepo
@@ -301,7 +307,13 @@ BOUNDED = {
     "who allowed what": {"approvals"},
     "money": {"usage", "pending_model_calls", "budget_grants"},
     "its own life-time": {"web_sessions", "web_keys", "memory_uses", "memory_jobs"},
-    "one row for each name": {"marks", "memory_files", "memory_scopes", "workers"},
+    "one row for each name": {
+        "marks",
+        "memory_files",
+        "memory_scopes",
+        "service_leases",
+        "workers",
+    },
     "memory's own decay": {
         *("memories", "memory_postings", "memory_blocks", "memory_vectors", "memory_links")
     },

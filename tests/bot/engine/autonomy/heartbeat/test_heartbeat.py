@@ -215,6 +215,8 @@ def _gateway(schedule: ScheduleWorld, thinker: Any, cap: str) -> ModelGateway:
     usage = UsageRepo(db)
     caps = {BudgetScope.HEARTBEAT: parse_cap(cap)}
     budget = SpendingBudget(
+        db=db,
+        holder="here",
         caps=SpendingCaps(zone=ZoneInfo(UTC_NAME), by_scope=caps),
         prices=PriceTable(),
         usage=usage,

@@ -1,0 +1,35 @@
+"""Defines the tables of the processes that share a store."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from storage.dialect import UtcTimestamp
+from storage.schema import metadata
+
+# Processes that share this store. One whose heartbeat (`seen_at`, by the store's clock) is too old
+# is dead: its tasks, calls and leases go to others.
+workers = sa.Table(
+    "workers",
+    metadata,
+    sa.Column("id", sa.String(32), primary_key=True),
+    sa.Column("name", sa.String(64), nullable=False),
+    sa.Column("host", sa.String(128), nullable=False),
+    sa.Column("pid", sa.Integer, nullable=False),
+    sa.Column("version", sa.String(32), nullable=False),
+    sa.Column("role", sa.String(16), nullable=False),
+    sa.Column("slots", sa.Integer, nullable=False),
+    sa.Column("abilities", sa.JSON, nullable=False),
+    sa.Column("draining", sa.Boolean, nullable=False),
+    sa.Column("started_at", UtcTimestamp, nullable=False),
+    sa.Column("seen_at", UtcTimestamp, nullable=False),
+)
+
+# Services that run in one process at a time, and in which.
+service_leases = sa.Table(
+    "service_leases",
+    metadata,
+    sa.Column("service", sa.String(64), primary_key=True),
+    sa.Column("holder", sa.String(32), nullable=False),
+    sa.Column("taken_at", UtcTimestamp, nullable=False),
+)
