@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 
 from storage.records.workflows import WorkflowInput, WorkflowInputValue
 
@@ -14,7 +15,10 @@ _PAIR = re.compile(r'(?:^|(?<=\s))(?P<name>[^\W\d]\w{0,63})=(?P<quoted>"(?:[^"\\
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
 _TRUE_WORDS = {"yes", "y", "true", "on", "1", "是", "对", "好", "要"}
-_EXPECTED_KEYS = {"text": "long", "number": "number", "bool": "bool", "choice": "choice"}
+_EXPECTED_KEYS = {
+    "text": "long", "number": "number", "bool": "bool", "choice": "choice", "date": "date",
+}  # fmt: skip
+_DATE = re.compile(r"(\d{4})[-/.年](\d{1,2})[-/.月](\d{1,2})日?")
 _MAX_EXACT_INT = 2**53
 _FALSE_WORDS = {"no", "n", "false", "off", "0", "否", "不", "不要", "不是"}
 
@@ -116,6 +120,8 @@ def parse_value(
             value = word in _TRUE_WORDS
         case "choice":
             value = next((each for each in workflow_input.options if each.casefold() == word), None)
+        case "date":
+            value = _parse_date(text)
         case "text":
             value = text if len(text) <= MAX_TEXT else None
     if value is None:
@@ -132,6 +138,16 @@ def _parse_number(text: str) -> int | float | None:
     if value in {float("inf"), float("-inf")}:
         return None
     return int(value) if value.is_integer() and abs(value) < _MAX_EXACT_INT else value
+
+
+def _parse_date(text: str) -> str | None:
+    """A date as 2026-11-27; None if it is none."""
+    if (found := _DATE.fullmatch(text)) is None:
+        return None
+    try:
+        return date(*map(int, found.groups())).isoformat()
+    except ValueError:
+        return None
 
 
 def _free_text_inputs(inputs: Sequence[WorkflowInput]) -> list[WorkflowInput]:

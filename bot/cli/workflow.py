@@ -57,12 +57,11 @@ def open_workflow(source: str, *, as_json: bool) -> tuple[str, Any]:
     missing."""
     from bot.engine.workflow.field_reader import InvalidGraph
     from bot.engine.workflow.named_workflows import (
-        UnreadableWorkflowFile,
         WorkflowLibrary,
         parse_workflow_text,
-        read_file,
         to_workflow_faults,
     )
+    from bot.engine.workflow.workflow_files import UnreadableWorkflowFile, read_file
     from storage.records.workflows import WorkflowError
 
     if not is_file_name(source):
@@ -126,6 +125,7 @@ def validate(
         from cards.views.workflows import workflow_data
 
         name, workflow = open_workflow(file, as_json=as_json)
+        _with_subworkflows(name, workflow, as_json=as_json)
         data = workflow_data(describe_workflow(name, file, workflow))
     count = len(data["nodes"])
     text = f"{name}: good, {count} {'node' if count == 1 else 'nodes'}"
@@ -177,6 +177,7 @@ def run(
         settings = load_settings()
         name, workflow = open_workflow(source, as_json=as_json)
         values = _parse_inputs(workflow, inputs or [], as_json=as_json)
+        workflow = _with_subworkflows(name, workflow, as_json=as_json)
         try:
             prepared = prepare_run(name, workflow, values)
             ran = asyncio.run(run_workflow(settings, prepared, _print_note))
@@ -235,6 +236,15 @@ def evaluate(
     kind = _value_type(value)
     shown = json.dumps(value, ensure_ascii=False, default=str)
     _print(f"{shown}\n{kind}", {"value": value, "type": kind}, as_json=as_json)
+
+
+def _with_subworkflows(name: str, workflow: Any, *, as_json: bool) -> Any:
+    """The workflow with the nodes of the named ones that it runs; exits if there is none."""
+    from bot.engine.workflow.named_workflows import WorkflowLibrary
+
+    with report_refusals(as_json=as_json):
+        library = WorkflowLibrary(data_directory())
+        return asyncio.run(library.insert_subworkflows(name, workflow))
 
 
 def _parse_inputs(workflow: Any, inputs: list[str], *, as_json: bool) -> dict[str, Any]:

@@ -11,6 +11,9 @@ from typing import Any, Literal, TypeAlias
 WorkflowInputValue: TypeAlias = str | int | float | bool
 """A value for a workflow input."""
 
+InputKind: TypeAlias = Literal["text", "number", "bool", "choice", "date"]
+"""The type of an input; a date is a text like 2026-11-27."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowError:
@@ -32,7 +35,7 @@ class WorkflowInput:
 
     name: str
     title: str = ""
-    kind: Literal["text", "number", "bool", "choice"] = "text"
+    kind: InputKind = "text"
     options: tuple[str, ...] = ()
     default: WorkflowInputValue | None = None
     required: bool = True

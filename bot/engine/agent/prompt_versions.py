@@ -94,6 +94,11 @@ class PromptVersions:
         version = choose_version(found, lambda each: self.roll() < each.share)
         return (version.content if version else text), _used(ref, version)
 
+    async def workflow_text(self, name: str, number: int) -> str | None:
+        """The text of that version of a named workflow; None if there is none."""
+        found = await self.repo.list_of(PromptRef(PromptKind.WORKFLOW, name))
+        return next((each.content for each in found if each.number == number), None)
+
     async def get_built_in(self, name: str, written: str, attempt: TaskAttempt) -> str:
         """The built-in prompt of this name for an attempt. Stores what was used, if it has
         versions."""

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property, reduce
 from operator import or_
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import GetCoreSchemaHandler, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import CoreSchema
 
 from bot.engine.llm.backend import NO_OVERRIDES, LimitOverrides
 from bot.engine.workflow.field_reader import InvalidGraph, ValidationIssue
+from bot.engine.workflow.input_fields import InputDefinition
 from bot.engine.workflow.nodes.contract import (
     BodyConfig,
     EdgeRule,
@@ -160,19 +161,6 @@ class WorkflowEdge:
     def name(self) -> str:
         """The id, or a name derived from the two nodes."""
         return self.id or f"{self.source}→{self.target}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputDefinition:
-    """One input of a workflow. `options` lists the allowed values of a choice; an input without a
-    `default` must be given."""
-
-    name: str
-    title: str = ""
-    kind: Literal["text", "number", "bool", "choice"] = "text"
-    options: tuple[str, ...] = ()
-    default: JsonValue = None
-    required: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

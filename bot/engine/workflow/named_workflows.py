@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
-import re
-import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Protocol, TypeAlias
 
 from pydantic import JsonValue
 
-from bot.engine.workflow.definition import InputDefinition, Workflow, dump_workflow, load_workflow
+from bot.engine.workflow.definition import Workflow, dump_workflow, load_workflow
 from bot.engine.workflow.field_reader import InvalidGraph, ValidationIssue
+from bot.engine.workflow.input_fields import InputDefinition
 from bot.engine.workflow.node_runs import PLANNING_PATH
 from bot.engine.workflow.validation import validate_workflow
+from bot.engine.workflow.workflow_files import (
+    MAX_BYTES,
+    FileStamp,
+    UnreadableWorkflowFile,
+    WorkflowFile,
+    delete_files,
+    files_named,
+    is_valid_name,
+    list_files,
+    read_file,
+    write_file,
+    written_text,
+)
 from cards.catalog import catalog_for
-from storage.data_directory import fsync_path
 from storage.records.people import Language
 from storage.records.prompt_versions import ORIGINAL, UsedVersion, text_hash
 from storage.records.tasks import Task
@@ -43,174 +52,6 @@ from storage.records.workflows import (
     WorkflowStep,
 )
 from storage.tasks import TaskGraphRepo
-
-SUFFIXES = (".yaml", ".yml", ".json", ".md")
-MAX_BYTES = 1_000_000
-MAX_FILES = 200
-
-_VALID_NAME = re.compile(r"[^\W_][\w-]{0,63}")
-_IGNORED_NAMES = {"readme"}
-
-FileStamp: TypeAlias = tuple[int, int, int]
-"""Modification time, size and inode: changes whenever the file does."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkflowFile:
-    name: str
-    file: str
-    stamp: FileStamp
-
-
-class UnreadableWorkflowFile(Exception):
-    """`key` is link, not_a_file, large_file, not_utf8 or unreadable."""
-
-    def __init__(self, key: str, **facts: object) -> None:
-        self.key = key
-        self.facts = facts
-        super().__init__(key)
-
-
-def is_valid_name(name: str) -> bool:
-    """Letters of any language, digits, `-` and `_`, so that a name cannot leave the folder."""
-    return bool(_VALID_NAME.fullmatch(name)) and name.casefold() not in _IGNORED_NAMES
-
-
-def list_files(folder: Path) -> tuple[list[WorkflowFile], int]:
-    """Return the files by name, and the number of files beyond the limit. Empty if there is no
-    folder."""
-    found = _scan_folder(folder)
-    return found[:MAX_FILES], max(0, len(found) - MAX_FILES)
-
-
-def read_file(path: Path) -> str:
-    """Read without following links or blocking on pipes. Raises UnreadableWorkflowFile."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        if path.is_symlink():
-            raise UnreadableWorkflowFile("link") from error
-        raise UnreadableWorkflowFile("unreadable", why=error.strerror or "?") from error
-    with os.fdopen(file, "rb") as opened:
-        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-            raise UnreadableWorkflowFile("not_a_file")
-        try:
-            data = opened.read(MAX_BYTES + 1)
-        except OSError as error:
-            raise UnreadableWorkflowFile("unreadable", why=error.strerror or "?") from error
-    return decode_text(data)
-
-
-def decode_text(data: bytes) -> str:
-    """Raises UnreadableWorkflowFile."""
-    if len(data) > MAX_BYTES:
-        raise UnreadableWorkflowFile("large_file", most=MAX_BYTES // 1_000)
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UnreadableWorkflowFile("not_utf8", at=error.start) from error
-
-
-def write_file(
-    folder: Path,
-    name: str,
-    text: str,
-    *,
-    replace: bool,
-    check: Callable[[], None] = lambda: None,
-) -> str:
-    """Write atomically and return the file's name. `check` is called at the last moment; what it
-    raises leaves everything as it is.
-
-    Raises FileExistsError if another file of that name exists and `replace` is False. Other files
-    of the name, and what a crash has left of a write, are deleted after it: one caller at a time.
-    """
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except FileExistsError as error:
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from error
-    file = f"{name}{suffix_for(text)}"
-    others = [each for each in _files_named(folder, name) if each != file]
-    if others and not replace:
-        raise FileExistsError(others[0])
-    data = _written_text(text).encode()
-    with NamedTemporaryFile(dir=folder, prefix=f".{name}.", suffix=".new", delete=False) as opened:
-        new = Path(opened.name)
-        try:
-            opened.write(data)
-            opened.flush()
-            os.fsync(opened.fileno())
-            # Somebody's editor may have saved the file while this was written.
-            check()
-            _put_in_place(new, folder / file, data, replace=replace)
-        finally:
-            new.unlink(missing_ok=True)
-    for other in (*(folder / each for each in others), *folder.glob(f".{name}.*.new")):
-        other.unlink(missing_ok=True)
-    fsync_path(folder)
-    return file
-
-
-def _written_text(text: str) -> str:
-    return f"{text.rstrip()}\n"
-
-
-def _put_in_place(new: Path, place: Path, data: bytes, *, replace: bool) -> None:
-    if replace:
-        new.replace(place)
-        return
-    try:
-        # Unlike a rename, a link fails if the file exists by now.
-        os.link(new, place)
-    except FileExistsError:
-        # Repeating the same save is no conflict.
-        if place.is_symlink() or not place.is_file() or place.read_bytes() != data:
-            raise
-
-
-def delete_files(folder: Path, name: str) -> bool:
-    """Return False if there was no file."""
-    files = _files_named(folder, name)
-    for file in files:
-        (folder / file).unlink(missing_ok=True)
-    return bool(files)
-
-
-def suffix_for(text: str) -> str:
-    """Guess the format from the content."""
-    first = text.lstrip("\ufeff \t\r\n")
-    if first.startswith("{"):
-        return ".json"
-    return ".md" if first.startswith(("#", "```")) or "\n```" in first else ".yaml"
-
-
-def _files_named(folder: Path, name: str) -> list[str]:
-    """The one in effect first."""
-    return [each.file for each in _scan_folder(folder) if each.name == name]
-
-
-def _scan_folder(folder: Path) -> list[WorkflowFile]:
-    try:
-        with os.scandir(folder) as each:
-            found = list(filter(None, map(_workflow_file, each)))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return sorted(
-        found, key=lambda each: (each.name, SUFFIXES.index(Path(each.file).suffix.lower()))
-    )
-
-
-def _workflow_file(one: os.DirEntry[str]) -> WorkflowFile | None:
-    path = Path(one.name)
-    is_hidden = one.name.startswith(".") or path.stem.casefold() in _IGNORED_NAMES
-    if is_hidden or path.suffix.lower() not in SUFFIXES or not one.name.isprintable():
-        return None
-    try:
-        info = one.stat(follow_symlinks=False)
-    except OSError:
-        return None
-    stamp = (info.st_mtime_ns, info.st_size, info.st_ino)
-    return WorkflowFile(name=path.stem, file=one.name, stamp=stamp)
 
 
 def describe_workflow(name: str, file: str, workflow: Workflow) -> NamedWorkflow:
@@ -275,6 +116,10 @@ _MAX_SHOWN_VALUE = 200
 
 def make_template(task: Task, workflow: Workflow) -> Workflow:
     """Turn a task's plan into a reusable workflow, without input values and results."""
+    # Imported on first use.
+    from bot.engine.workflow.subworkflows import collapse
+
+    workflow = collapse(workflow)
     nodes = tuple(
         replace(node, given=False)
         for node in workflow.nodes
@@ -332,6 +177,14 @@ class WorkflowVersions(Protocol):
         """Return the text of a workflow for a new task, with its version."""
         ...
 
+    async def workflow_text(self, name: str, number: int) -> str | None:
+        """The text of that version of a workflow; None if there is none."""
+        ...
+
+
+_FAULTS_WHEN_RUN = frozenset({"unknown_workflow", "unknown_version", "broken_workflow"})
+"""Faults of sub-workflows that saving tolerates: the other file may come later."""
+
 
 class WorkflowLibrary:
     """Satisfies `handlers.ports_workers.WorkflowPort`. Without `graphs`, plans of tasks cannot be
@@ -386,7 +239,26 @@ class WorkflowLibrary:
                     # This release accepts less than the one that made the version.
                     source = replace(source, number=ORIGINAL, version_id=None)
             workflow = replace(workflow, source=source)
-        return prepare_run(entry.name, workflow, values)
+        return prepare_run(entry.name, await self.insert_subworkflows(entry.name, workflow), values)
+
+    async def insert_subworkflows(self, name: str, workflow: Workflow) -> Workflow:
+        """The workflow with the nodes of those that it runs. Raises WorkflowRefused."""
+        try:
+            return await self._insert_subworkflows(name, workflow)
+        except InvalidGraph as error:
+            errors = to_workflow_faults(error.issues)
+            raise WorkflowRefused(WorkflowRefusalReason.BROKEN, name, errors=errors) from error
+
+    async def _insert_subworkflows(self, name: str, workflow: Workflow) -> Workflow:
+        """Raises InvalidGraph."""
+        # Imported on first use: few workflows have any.
+        from bot.engine.workflow.subworkflows import insert_subworkflows
+
+        versions = self._versions.workflow_text if self._versions is not None else None
+        return await insert_subworkflows(name, workflow, self._open_subworkflow, versions)
+
+    def _open_subworkflow(self, name: str) -> Workflow:
+        return self.open_workflow(name)[1]
 
     async def list_texts(self) -> Mapping[str, str]:
         """The files of the valid workflows by name."""
@@ -398,7 +270,18 @@ class WorkflowLibrary:
         return texts
 
     async def validate(self, text: str) -> NamedWorkflow | InvalidWorkflowFile:
+        return await self._validate("", text)
+
+    async def _validate(
+        self, name: str, text: str, tolerated: AbstractSet[str] = frozenset()
+    ) -> NamedWorkflow | InvalidWorkflowFile:
         read_ = await asyncio.to_thread(_parse_or_errors, lambda: text)
+        if isinstance(read_, Workflow):
+            try:
+                await self._insert_subworkflows(name, read_)
+            except InvalidGraph as error:
+                issues = [each for each in error.issues if each.key not in tolerated]
+                read_ = await asyncio.to_thread(to_workflow_faults, issues, text) or read_
         if isinstance(read_, Workflow):
             return describe_workflow("", "", read_)
         return InvalidWorkflowFile(name="", errors=read_)
@@ -425,7 +308,7 @@ class WorkflowLibrary:
         self, name: str, text: str, *, replace: bool = False, based_on: str = ""
     ) -> NamedWorkflow:
         _require_valid_name(name)
-        result = await self.validate(text)
+        result = await self._validate(name, text, _FAULTS_WHEN_RUN)
         if isinstance(result, InvalidWorkflowFile):
             raise WorkflowRefused(WorkflowRefusalReason.BROKEN, name, errors=result.errors)
         with _refusing_os_errors(name):
@@ -441,7 +324,7 @@ class WorkflowLibrary:
 
     def _save(self, name: str, text: str, replace: bool, based_on: str) -> None:
         def check() -> None:
-            if based_on and self._is_changed(name, based_on, new=_written_text(text)):
+            if based_on and self._is_changed(name, based_on, new=written_text(text)):
                 raise WorkflowRefused(WorkflowRefusalReason.CHANGED, name)
 
         with self._write_lock:
@@ -450,7 +333,7 @@ class WorkflowLibrary:
 
     def _delete(self, name: str, based_on: str) -> bool:
         with self._write_lock:
-            if based_on and _files_named(self._folder, name) and self._is_changed(name, based_on):
+            if based_on and files_named(self._folder, name) and self._is_changed(name, based_on):
                 raise WorkflowRefused(WorkflowRefusalReason.CHANGED, name)
             return delete_files(self._folder, name)
 
@@ -464,7 +347,7 @@ class WorkflowLibrary:
         return source.hash != based_on and source.text != new
 
     def _read_source(self, name: str) -> WorkflowSource:
-        file = next(iter(_files_named(self._folder, name)), "")
+        file = next(iter(files_named(self._folder, name)), "")
         if not file:
             raise WorkflowRefused(WorkflowRefusalReason.UNKNOWN, name)
         text = _read_or_refuse(self._folder / file)

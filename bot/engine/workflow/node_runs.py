@@ -215,7 +215,8 @@ PLANNING_PATH = "@plan"
 """The run path of planning itself; no node may have it."""
 
 VARIABLES_PATH = "@variables"
-"""The path of the run that stores a workflow's variables."""
+"""The path of the run that stores a workflow's variables; those of a sub-workflow are in the scope
+of its round."""
 
 TIMED_OUT_PATH = "@late"
 """The path of the run that records when the workflow ran out of time."""

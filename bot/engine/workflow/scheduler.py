@@ -22,7 +22,6 @@ from bot.engine.workflow.node_runs import (
     NO_STORED_RUNS,
     TAKEN_EDGES_KEY,
     UNDECIDED_KEY,
-    VARIABLES_PATH,
     ActivationPath,
     back_edge_path,
     enclosing_round,
@@ -160,13 +159,9 @@ class WorkflowScheduler(SchedulerState):
         """A run after which no edge could be taken although there are some, or after which no path
         leads to an end."""
         for _, state in sorted(self._scopes.items()):
-            if (run := _find_halt(state)) is not None:
+            if (run := _find_halt(state) or _find_missed_end(state)) is not None:
                 return run
-        state = self._scopes[""]
-        is_past = state.graph.end_nodes and all(
-            is_finished(state.runs.get(end)) for end in state.graph.end_nodes
-        )
-        return state.last_reached_run() if is_past and not self._has_reached_end else None
+        return None
 
     @property
     def failed_run(self) -> NodeRun | None:
@@ -382,7 +377,8 @@ class WorkflowScheduler(SchedulerState):
             return self._fail_loop(loop, lost, now)
         if lost is None and not state.is_complete:
             return None
-        loop.close_round(n, state, lost)
+        seen = self.context(scope, now)
+        loop.close_round(n, state, lost, seen)
         del self._scopes[scope]
         self._active_scopes[scope_of(path)] = None
         return ()
@@ -393,7 +389,7 @@ class WorkflowScheduler(SchedulerState):
             return (
                 next(iter(state.failed_runs.values())).error if state.has_nothing_active else None
             )
-        halt = _find_halt(state) if state.is_idle else None
+        halt = (_find_halt(state) or _find_missed_end(state)) if state.is_idle else None
         if halt is None:
             return None
         edge = halt.output.get(EXHAUSTED_EDGE_KEY)
@@ -439,8 +435,10 @@ class WorkflowScheduler(SchedulerState):
                 done = replace(done, output={**output, **noted})
                 if not variables:
                     return self._record_runs(done)
-                known = {**self._variables, **variables}
-                return self._record_runs(done, self._make_note_run(VARIABLES_PATH, known, now))
+                scope = activation.scope
+                known = {**self.context(scope, now).names["variables"], **variables}
+                path = self.variables_path(scope)
+                return self._record_runs(done, self._make_note_run(path, known, now))
 
     def _record_runs(self, *runs: NodeRun) -> _Runs:
         for run in runs:
@@ -468,6 +466,13 @@ def _find_halt(state: ScopeState) -> NodeRun | None:
     """The first run, in the order of the plan, after which nothing can continue."""
     halts = {**state.dead_end_runs, **state.exhausted_runs}
     return halts[min(halts, key=state.graph.node_order.__getitem__)] if halts else None
+
+
+def _find_missed_end(state: ScopeState) -> NodeRun | None:
+    """The run after which no path leads to an end, once no end can be reached any more."""
+    ends = [state.runs.get(end) for end in state.graph.end_nodes]
+    is_missed = ends and all(map(is_finished, ends)) and not any(map(is_done, ends))
+    return state.last_reached_run() if is_missed else None
 
 
 def _apply_on_error(run: NodeRun, node: WorkflowNode) -> NodeRun:

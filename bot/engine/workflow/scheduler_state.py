@@ -293,7 +293,6 @@ class SchedulerState:
         states, own = self._enclosing_scopes(scope)
         names = {
             "outputs": OutputsView(states, self._latest_runs, self._aliases),
-            "variables": self._variables,
             "inputs": {
                 **{each.name: each.default for each in self.workflow.inputs},
                 **self.workflow.values,
@@ -301,8 +300,11 @@ class SchedulerState:
             "nodeStates": StatesView(states, self._aliases),
             NOW_NAME: int(now.timestamp() * 1_000),
             "loopCount": sum(states[0].back_edge_counts.values()),
+            "variables": self.workflow.variables,
             **own,
         }
+        kept = self._runs.get(self.variables_path(scope))
+        names["variables"] = {**names["variables"], **(kept.output if kept else {})}
         return EvaluationContext(now=now, zone=self.zone, names=names, warn=self._warn)
 
     def answers_at(self, activation: ActivationPath, rounds: int = 0) -> ConditionAnswers:
@@ -482,10 +484,14 @@ class SchedulerState:
             self._latest_runs.pop(activation.node, None)
             self._latest_runs[activation.node] = run
 
-    @property
-    def _variables(self) -> Mapping[str, Any]:
-        kept = self._runs.get(VARIABLES_PATH)
-        return {**self.workflow.variables, **(kept.output if kept else {})}
+    def variables_path(self, scope: str) -> str:
+        """The path of the run with the variables of that scope: those of the innermost workflow
+        around it."""
+        while (above := enclosing_round(scope)) is not None:
+            if self.node_at(above[0]).loop.runs_workflow:
+                break
+            scope = scope_of(above[0])
+        return f"{scope}{VARIABLES_PATH}"
 
     def _make_note_run(self, path: str, output: Mapping[str, Any], now: datetime) -> NodeRun:
         """A run that is stored beside the nodes' runs."""

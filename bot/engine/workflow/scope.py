@@ -20,7 +20,7 @@ from bot.engine.workflow.node_runs import (
     node_output,
     taken_edges,
 )
-from bot.engine.workflow.nodes.contract import RoundProgress
+from bot.engine.workflow.nodes.contract import EvaluationContext, RoundProgress
 from storage.records.tasks import NodeRun, NodeStatus
 
 
@@ -303,9 +303,13 @@ class LoopState:
         """True if the loop continues after a failed round."""
         return self.node.on_error is not OnError.FAIL
 
-    def close_round(self, n: int, scope: ScopeState, failure: str | None) -> None:
-        """`failure` says why the round has no result."""
-        result = _round_result(scope) if failure is None else {"error": failure}
+    def close_round(
+        self, n: int, scope: ScopeState, failure: str | None, context: EvaluationContext
+    ) -> None:
+        """`failure` says why the round has no result; `context` is that of the round."""
+        result: Any = {"error": failure}
+        if failure is None:
+            result = self.node.loop.round_result(self.node, _round_result(scope), context)
         self.results[n] = _ValueTruncator(self._max_round_size).truncate(result)
 
     def truncate(self, value: Any) -> Any:
@@ -320,8 +324,8 @@ class LoopState:
 
 
 def _round_result(state: ScopeState) -> Any:
-    """The output of its last node, or of each where it ends in several. A step that people have
-    added meanwhile does not count: the planned node before it does."""
+    """The output of its last node, or of each where it ends in several. Neither a step that
+    people have added meanwhile nor an end counts: the planned node before it does."""
     runs = {
         name: state.runs[name] for name in _planned_leaf_nodes(state.graph) if name in state.runs
     }
@@ -335,7 +339,8 @@ def _planned_leaf_nodes(graph: ScopeGraph) -> Iterable[str]:
     while open_:
         name = open_.pop()
         before = [edge.source for edge in graph.incoming.get(name, ())]
-        if not graph.nodes[name].given or not before:
+        node = graph.nodes[name]
+        if not (node.given or node.role.is_terminal) or not before:
             found[name] = None
             continue
         seen.add(name)

@@ -55,7 +55,12 @@ from bot.engine.workflow.field_reader import (
     shorten_value,
     variable_name_issues,
 )
-from bot.engine.workflow.nodes.contract import BodyConfig, NodeRole, expression_issues
+from bot.engine.workflow.nodes.contract import (
+    BodyConfig,
+    LoopTypeSpec,
+    NodeRole,
+    expression_issues,
+)
 from bot.engine.workflow.nodes.registry import NodeType
 from bot.engine.workflow.nodes.switch import SwitchConfig
 from bot.engine.workflow.output_schema import OutputField, OutputKind, output_issues
@@ -289,7 +294,8 @@ def _check_bodies(workflow: Workflow, circular: AbstractSet[str]) -> Iterator[Va
     seen: set[str] = set()
     for node in workflow.nodes:
         field = f"{node.type}.bodyNodes"
-        if isinstance(node.config, BodyConfig) and not node.body:
+        runs_workflow = isinstance(node.spec, LoopTypeSpec) and node.spec.runs_workflow
+        if isinstance(node.config, BodyConfig) and not node.body and not runs_workflow:
             yield ValidationIssue(key="missing", where=node.id, field=field)
         for inner in node.body:
             facts = {"node": inner[:60]}
@@ -297,7 +303,7 @@ def _check_bodies(workflow: Workflow, circular: AbstractSet[str]) -> Iterator[Va
                 yield ValidationIssue(key="unknown_node", where=node.id, field=field, facts=facts)
             elif inner in seen or inner in circular:
                 yield ValidationIssue(key="in_two_bodies", where=node.id, field=field, facts=facts)
-            elif known[inner].role.is_terminal:
+            elif known[inner].role.is_terminal and not runs_workflow:
                 yield ValidationIssue(key="not_in_body", where=node.id, field=field, facts=facts)
             seen.add(inner)
 

@@ -14,14 +14,11 @@ from bot.engine.skills.skill_library import SkillLibrary
 from bot.engine.workers.personas import Persona
 from bot.engine.workflow.definition import Workflow, WorkflowNode, may_ask_people
 from bot.engine.workflow.field_reader import InvalidGraph
-from bot.engine.workflow.named_workflows import (
-    UnreadableWorkflowFile,
-    WorkflowLibrary,
-    parse_workflow_text,
-)
+from bot.engine.workflow.named_workflows import WorkflowLibrary, parse_workflow_text
 from bot.engine.workflow.nodes.registry import NodeType
 from bot.engine.workflow.prompts import BUILT_IN_PROMPTS
 from bot.engine.workflow.step_approvals import find_risk_word
+from bot.engine.workflow.workflow_files import UnreadableWorkflowFile
 from storage.records.skills import SkillSource
 
 _EXPRESSION = re.compile(r"\{\{.*?\}\}", re.DOTALL)

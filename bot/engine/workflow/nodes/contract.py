@@ -363,7 +363,9 @@ class LoopTypeSpec(NodeTypeSpec[B]):
 
     role = NodeRole.LOOP
     shape = NodeShape.FRAME
-    body_fields = ("bodyNodes",)
+    body_fields: tuple[str, ...] = ("bodyNodes",)
+    runs_workflow = False
+    """Whether the body is a whole workflow, with variables of its own; it runs in one round."""
 
     def wake(self, node: NodeInput[B], context: EvaluationContext) -> NodeEffect:
         return NodeWait()
@@ -374,6 +376,11 @@ class LoopTypeSpec(NodeTypeSpec[B]):
         """Names that the round defines for the nodes of the body. Raises LookupError if `iteration`
         has no value for that round."""
         raise NotImplementedError
+
+    def round_result(self, node: NodeInput[B], result: Any, context: EvaluationContext) -> Any:
+        """The result of a finished round, from that of its last node; `context` is that of the
+        round."""
+        return result
 
     def next_action(
         self, node: NodeInput[B], rounds: RoundProgress, context: EvaluationContext

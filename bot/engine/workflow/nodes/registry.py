@@ -22,6 +22,7 @@ from bot.engine.workflow.nodes.plain import (
 )
 from bot.engine.workflow.nodes.schedule import ScheduleNode
 from bot.engine.workflow.nodes.script import ScriptNode
+from bot.engine.workflow.nodes.subworkflow import SubworkflowNode
 from bot.engine.workflow.nodes.switch import SwitchNode
 
 
@@ -50,6 +51,7 @@ class NodeType(StrEnum):
     SWITCH = SwitchNode()
     ASSIGN = AssignNode()
     SCRIPT = ScriptNode()
+    SUBWORKFLOW = SubworkflowNode()
 
 
 _SPECS: Mapping[str, NodeTypeSpec[Any]] = {kind.value: kind.spec for kind in NodeType}

@@ -140,6 +140,9 @@ class NodeTitles:
             # The round has not started if the list is shorter.
             with suppress(LookupError):
                 names.update(node.loop.round_names(node, iteration.output, above[1]))
+            kept = self._runs.get(f"{scope}{VARIABLES_PATH}")
+            if kept is not None:
+                names["variables"] = {**names.get("variables", {}), **kept.output}
         return names
 
 

@@ -222,7 +222,8 @@ class WorkflowOutline:
         way: tuple[str, ...] = (),
     ) -> TaskStep:
         run = self._current.run_at(place)
-        rounds = self._rounds(node, place, run) if node.body else None
+        has_rounds = node.body and not node.loop.runs_workflow
+        rounds = self._rounds(node, place, run) if has_rounds else None
         asks = self._approvers.get(place.path)
         earlier = [self.runs.get(replace(place, round=n).path) for n in range(1, place.round)]
         step = TaskStep(

@@ -8,14 +8,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import count, pairwise
-from typing import Any, Literal
-
-from pydantic import JsonValue
+from typing import Any
 
 from bot.engine.llm.backend import NO_OVERRIDES, LimitOverrides
 from bot.engine.workflow.definition import (
     FORMAT_VERSION,
-    InputDefinition,
     OnError,
     RetryPolicy,
     Workflow,
@@ -30,9 +27,8 @@ from bot.engine.workflow.field_reader import (
     FieldReader,
     InvalidGraph,
     ValidationIssue,
-    scalar_text,
-    shorten_value,
 )
+from bot.engine.workflow.input_fields import input_to_data, read_input
 from bot.engine.workflow.nodes.contract import NodeConfig, NodeRole, NodeTypeSpec, OnLimit
 from bot.engine.workflow.nodes.registry import NodeType
 from bot.engine.workflow.output_schema import output_to_data, read_output
@@ -87,10 +83,6 @@ def _refuse_other_blocks(node: FieldReader, spec: NodeTypeSpec[Any]) -> None:
 
 _MAX_TITLE = 200
 _TYPE_NAMES = {name: kind for kind in NodeType for name in (kind.value, *kind.spec.aliases)}
-_INPUT_KINDS: Mapping[str, Literal["text", "number", "bool", "choice"]] = {
-    "text": "text", "string": "text", "number": "number", "integer": "number", "float": "number",
-    "bool": "bool", "boolean": "bool", "choice": "choice", "select": "choice", "enum": "choice",
-}  # fmt: skip
 _ELSE_WORDS = {"else", "default", "otherwise", "否则", "其他"}
 _DEFINING_FIELDS = {
     "id", "nodes", "type", "assign", "script", "loop", "foreach", "variables", "inputs",
@@ -169,7 +161,7 @@ def read_draft(data: Any, *, require_name: bool = True) -> tuple[Workflow, list[
         edges=edges,
         answer=top.text("answer"),
         variables=dict(top.mapping("variables") or {}),
-        inputs=tuple(map(_read_input, top.named_mappings("inputs", key="name", plain="default"))),
+        inputs=tuple(map(read_input, top.named_mappings("inputs", key="name", plain="default"))),
         outputs=_read_outputs(top),
         timeout=among.duration("timeout"),
         parallel=among.integer("maxParallel", default=default_parallelism(nodes)),
@@ -287,50 +279,6 @@ def _read_outputs(top: FieldReader) -> Mapping[str, str]:
         name: FieldReader({name: text}, top.issues, path="outputs").expression(name)
         for name, text in given.items()
     }
-
-
-def _read_input(each: FieldReader) -> InputDefinition:
-    name = each.word("name", "id", limit=100)
-    each.where, each.path = name or each.where, "inputs"
-    written = fold_name(each.word("type", "kind", default=_guess_input_kind(each)))
-    kind = _INPUT_KINDS.get(written)
-    if kind is None:
-        known = "text, number, bool, choice"
-        each.add("not_one_of", "type", given=shorten_value(written), known=known)
-    default = each.value("default")
-    read_ = InputDefinition(
-        name=name,
-        title=_one_line(each.word("title", "label", "description")),
-        kind=kind or "text",
-        options=each.word_list("options", "choices", "enum"),
-        default=default,
-        required=each.boolean("required", default=default is None),
-    )
-    each.check_unknown_names()
-    if default is not None and not _fits_input(read_, default):
-        each.add("bad_default", "default", given=shorten_value(default))
-    return read_
-
-
-def _guess_input_kind(each: FieldReader) -> str:
-    default = each.value("default")
-    if each.has("options", "choices", "enum"):
-        return "choice"
-    if isinstance(default, bool):
-        return "bool"
-    return "number" if isinstance(default, int | float) else "text"
-
-
-def _fits_input(definition: InputDefinition, value: JsonValue) -> bool:
-    match definition.kind:
-        case "number":
-            return isinstance(value, int | float) and not isinstance(value, bool)
-        case "bool":
-            return isinstance(value, bool)
-        case "choice":
-            return scalar_text(value) in definition.options
-        case "text":
-            return scalar_text(value) is not None
 
 
 def _one_line(text: str) -> str:
@@ -457,7 +405,7 @@ def workflow_to_data(workflow: Workflow) -> dict[str, Any]:
         name=workflow.name,
         description=workflow.plan,
         version=workflow.version,
-        inputs=[_input_data(each) for each in workflow.inputs],
+        inputs=[input_to_data(each) for each in workflow.inputs],
         variables=dict(workflow.variables),
     ) | {
         "nodes": [_node_data(node) for node in workflow.nodes],
@@ -497,12 +445,6 @@ def _edge_data(edge: WorkflowEdge) -> dict[str, Any]:
     if edge.on_limit is not OnLimit.CONTINUE:
         data["onLimit"] = edge.on_limit.value
     return data
-
-
-def _input_data(each: InputDefinition) -> dict[str, Any]:
-    data = {"name": each.name, "type": each.kind, "required": each.required}
-    data |= _without_empty(title=each.title, options=list(each.options))
-    return data if each.default is None else data | {"default": each.default}
 
 
 def _without_empty(**fields: Any) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.workflow.definition import InputDefinition, WorkflowNode, load_workflow
+from bot.engine.workflow.definition import WorkflowNode, load_workflow
+from bot.engine.workflow.input_fields import InputDefinition
 from bot.engine.workflow.named_workflows import (
     WorkflowLibrary,
     make_template,
@@ -243,7 +244,7 @@ async def test_a_file_that_an_editor_saves_while_a_change_is_written_is_kept(
         flush(handle)
         path.write_text("theirs", encoding="utf-8")
 
-    monkeypatch.setattr("bot.engine.workflow.named_workflows.os.fsync", save_meanwhile)
+    monkeypatch.setattr("bot.engine.workflow.workflow_files.os.fsync", save_meanwhile)
     with pytest.raises(WorkflowRefused, match="changed"):
         await library.save("research", GOOD, based_on=seen)
 

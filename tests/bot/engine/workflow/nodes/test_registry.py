@@ -37,7 +37,9 @@ def test_the_example_of_a_type_uses_it_and_ends(kind: NodeType) -> None:
     assert (node.config is None) == (kind.spec.config is None)
     values = {"papers": ["a"], "ok": True, "approved": True}
     end = SchedulerSimulator(workflow, work=lambda *_: values).run()
-    assert end in {"done", "failed: sign: workflow.nobody_decided {'name': 'Send it?'}"}
+    assert end == "done" or end.startswith(
+        ("failed: sign: workflow.nobody_decided", "failed: publish: workflow.not_inserted")
+    )
 
 
 @TYPES

@@ -11,7 +11,6 @@ import pytest
 
 from bot.engine.llm.backend import LimitOverrides
 from bot.engine.workflow.definition import (
-    InputDefinition,
     OnError,
     RetryPolicy,
     Workflow,
@@ -19,6 +18,7 @@ from bot.engine.workflow.definition import (
     load_workflow,
 )
 from bot.engine.workflow.field_reader import parse_duration
+from bot.engine.workflow.input_fields import InputDefinition
 from bot.engine.workflow.nodes.contract import NodeRole, OnLimit
 from bot.engine.workflow.nodes.foreach import ForeachConfig
 from bot.engine.workflow.serialization.reader import (

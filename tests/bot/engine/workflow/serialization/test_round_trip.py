@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from bot.engine.llm.answer_schemas import PlanAnswer
 from bot.engine.workflow.definition import (
-    InputDefinition,
     RetryPolicy,
     Workflow,
     WorkflowNode,
@@ -22,6 +21,7 @@ from bot.engine.workflow.definition import (
 )
 from bot.engine.workflow.expressions.evaluator import fill_template
 from bot.engine.workflow.field_reader import InvalidGraph, parse_duration
+from bot.engine.workflow.input_fields import InputDefinition
 from bot.engine.workflow.nodes.assign import AssignConfig
 from bot.engine.workflow.nodes.contract import VariableAssignment
 from bot.engine.workflow.nodes.delay import DelayConfig

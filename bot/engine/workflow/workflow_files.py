@@ -1,0 +1,184 @@
+"""Reads and writes the files of named workflows: one folder, no links, atomically."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TypeAlias
+
+from storage.data_directory import fsync_path
+
+SUFFIXES = (".yaml", ".yml", ".json", ".md")
+MAX_BYTES = 1_000_000
+MAX_FILES = 200
+
+_VALID_NAME = re.compile(r"[^\W_][\w-]{0,63}")
+_IGNORED_NAMES = {"readme"}
+
+FileStamp: TypeAlias = tuple[int, int, int]
+"""Modification time, size and inode: changes whenever the file does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowFile:
+    name: str
+    file: str
+    stamp: FileStamp
+
+
+class UnreadableWorkflowFile(Exception):
+    """`key` is link, not_a_file, large_file, not_utf8 or unreadable."""
+
+    def __init__(self, key: str, **facts: object) -> None:
+        self.key = key
+        self.facts = facts
+        super().__init__(key)
+
+
+def is_valid_name(name: str) -> bool:
+    """Letters of any language, digits, `-` and `_`, so that a name cannot leave the folder."""
+    return bool(_VALID_NAME.fullmatch(name)) and name.casefold() not in _IGNORED_NAMES
+
+
+def list_files(folder: Path) -> tuple[list[WorkflowFile], int]:
+    """Return the files by name, and the number of files beyond the limit. Empty if there is no
+    folder."""
+    found = _scan_folder(folder)
+    return found[:MAX_FILES], max(0, len(found) - MAX_FILES)
+
+
+def read_file(path: Path) -> str:
+    """Read without following links or blocking on pipes. Raises UnreadableWorkflowFile."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if path.is_symlink():
+            raise UnreadableWorkflowFile("link") from error
+        raise UnreadableWorkflowFile("unreadable", why=error.strerror or "?") from error
+    with os.fdopen(file, "rb") as opened:
+        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+            raise UnreadableWorkflowFile("not_a_file")
+        try:
+            data = opened.read(MAX_BYTES + 1)
+        except OSError as error:
+            raise UnreadableWorkflowFile("unreadable", why=error.strerror or "?") from error
+    return decode_text(data)
+
+
+def decode_text(data: bytes) -> str:
+    """Raises UnreadableWorkflowFile."""
+    if len(data) > MAX_BYTES:
+        raise UnreadableWorkflowFile("large_file", most=MAX_BYTES // 1_000)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UnreadableWorkflowFile("not_utf8", at=error.start) from error
+
+
+def write_file(
+    folder: Path,
+    name: str,
+    text: str,
+    *,
+    replace: bool,
+    check: Callable[[], None] = lambda: None,
+) -> str:
+    """Write atomically and return the file's name. `check` is called at the last moment; what it
+    raises leaves everything as it is.
+
+    Raises FileExistsError if another file of that name exists and `replace` is False. Other files
+    of the name, and what a crash has left of a write, are deleted after it: one caller at a time.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from error
+    file = f"{name}{suffix_for(text)}"
+    others = [each for each in files_named(folder, name) if each != file]
+    if others and not replace:
+        raise FileExistsError(others[0])
+    data = written_text(text).encode()
+    with NamedTemporaryFile(dir=folder, prefix=f".{name}.", suffix=".new", delete=False) as opened:
+        new = Path(opened.name)
+        try:
+            opened.write(data)
+            opened.flush()
+            os.fsync(opened.fileno())
+            # Somebody's editor may have saved the file while this was written.
+            check()
+            _put_in_place(new, folder / file, data, replace=replace)
+        finally:
+            new.unlink(missing_ok=True)
+    for other in (*(folder / each for each in others), *folder.glob(f".{name}.*.new")):
+        other.unlink(missing_ok=True)
+    fsync_path(folder)
+    return file
+
+
+def written_text(text: str) -> str:
+    """The text as `write_file` writes it."""
+    return f"{text.rstrip()}\n"
+
+
+def _put_in_place(new: Path, place: Path, data: bytes, *, replace: bool) -> None:
+    if replace:
+        new.replace(place)
+        return
+    try:
+        # Unlike a rename, a link fails if the file exists by now.
+        os.link(new, place)
+    except FileExistsError:
+        # Repeating the same save is no conflict.
+        if place.is_symlink() or not place.is_file() or place.read_bytes() != data:
+            raise
+
+
+def delete_files(folder: Path, name: str) -> bool:
+    """Return False if there was no file."""
+    files = files_named(folder, name)
+    for file in files:
+        (folder / file).unlink(missing_ok=True)
+    return bool(files)
+
+
+def suffix_for(text: str) -> str:
+    """Guess the format from the content."""
+    first = text.lstrip("\ufeff \t\r\n")
+    if first.startswith("{"):
+        return ".json"
+    return ".md" if first.startswith(("#", "```")) or "\n```" in first else ".yaml"
+
+
+def files_named(folder: Path, name: str) -> list[str]:
+    """The one in effect first."""
+    return [each.file for each in _scan_folder(folder) if each.name == name]
+
+
+def _scan_folder(folder: Path) -> list[WorkflowFile]:
+    try:
+        with os.scandir(folder) as each:
+            found = list(filter(None, map(_workflow_file, each)))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(
+        found, key=lambda each: (each.name, SUFFIXES.index(Path(each.file).suffix.lower()))
+    )
+
+
+def _workflow_file(one: os.DirEntry[str]) -> WorkflowFile | None:
+    path = Path(one.name)
+    is_hidden = one.name.startswith(".") or path.stem.casefold() in _IGNORED_NAMES
+    if is_hidden or path.suffix.lower() not in SUFFIXES or not one.name.isprintable():
+        return None
+    try:
+        info = one.stat(follow_symlinks=False)
+    except OSError:
+        return None
+    stamp = (info.st_mtime_ns, info.st_size, info.st_ino)
+    return WorkflowFile(name=path.stem, file=one.name, stamp=stamp)

@@ -1,0 +1,160 @@
+# ruff: noqa: E501 - one node, one line
+"""Sub-workflows: put in, run with names of their own, refused when they run themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bot.engine.workflow.definition import Workflow, WorkflowNode
+from bot.engine.workflow.expressions.evaluator import fill_template
+from bot.engine.workflow.field_reader import InvalidGraph
+from bot.engine.workflow.named_workflows import parse_workflow_text
+from bot.engine.workflow.plan import insert_steps
+from bot.engine.workflow.scheduler import format_outputs
+from bot.engine.workflow.subworkflows import UnknownSubworkflow, collapse, expand
+from tests.bot.engine.workflow.scheduler_simulator import SchedulerSimulator
+from tests.thoroughness import sampled
+
+OUTER = """\
+name: Outer
+nodes:
+  - {id: write, name: Write}
+  - {id: n, type: assign, assignments: [{variable: n, value: 40}]}
+  - {id: publish, type: subworkflow, workflow: publish, inputs: {note: "{{outputs.write}}", n: "{{variables.n}}"}}
+  - {id: tell, name: "Tell {{outputs.publish.twice}} of {{variables.n}}"}
+outputs: {all: outputs.publish.twice, note: outputs.publish.note}
+"""
+PUBLISH = """\
+name: Publish
+inputs: [{name: note}, {name: n, type: number}, {name: lang, default: en}]
+variables: {n: 1}
+nodes:
+  - {id: check, name: "Check {{inputs.note}} {{inputs.lang}} {{variables.n}}"}
+  - {id: n, type: assign, assignments: [{variable: n, value: inputs.n + variables.n, isExpression: true}]}
+  - {id: fix, name: "Fix {{variables.n}}"}
+  - {id: deep, type: subworkflow, workflow: deep, inputs: {x: "{{variables.n}}"}}
+edges:
+  - {from: check, to: fix, condition: outputs.check.bad == true}
+  - {from: check, to: n}
+  - {from: n, to: deep}
+  - {from: fix, to: check, maxLoops: 2}
+outputs: {twice: outputs.deep.y, note: inputs.note}
+"""
+DEEP = """\
+name: Deep
+inputs: [{name: x, type: number}]
+nodes: [{id: y, type: script, expression: inputs.x * 2}]
+outputs: {y: outputs.y}
+"""
+
+
+def library(**texts: str) -> Mapping[str, str]:
+    return texts
+
+
+def put_in(text: str, texts: Mapping[str, str], name: str = "outer") -> Workflow:
+    def open_workflow(name: str, version: int | None) -> Workflow:
+        if name not in texts:
+            raise UnknownSubworkflow("unknown_version" if version else "unknown_workflow")
+        return parse_workflow_text(texts[name])
+
+    return expand(parse_workflow_text(text), open_workflow, name=name)
+
+
+@pytest.mark.parametrize("crashes", [0.0, 0.3])
+def test_a_sub_workflow_runs_with_names_of_its_own(crashes: float) -> None:
+    workflow = put_in(OUTER, library(publish=PUBLISH, deep=DEEP))
+
+    titles: list[str] = []
+
+    def work(node: WorkflowNode, names: Mapping[str, Any], _path: str) -> str:
+        titles.append(fill_template(node.title, names, pytest.fail))
+        return "bad: false" if node.title.startswith("Check") else f"did {node.id}"
+
+    for seed in range(sampled(50, 3)):
+        run = SchedulerSimulator(workflow, work, seed=seed, crashes=crashes)
+        assert run.run() == "done"
+        assert "Check did write en 1" in titles
+        assert titles[-1] == "Tell 82 of 40"
+        assert format_outputs(run.scheduler, run.now) == "all: 82\nnote: did write"
+
+
+def test_an_expanded_plan_can_be_changed_and_turned_back() -> None:
+    written = parse_workflow_text(OUTER)
+    workflow = put_in(OUTER, library(publish=PUBLISH, deep=DEEP))
+
+    assert collapse(workflow) == written
+    assert len(insert_steps(workflow, {}, ["More"]).nodes) == len(workflow.nodes) + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "texts", "keys"),
+    [
+        (OUTER, {"publish": PUBLISH}, {"unknown_workflow"}),
+        (OUTER, {"publish": OUTER}, {"no_such_input"}),
+        (OUTER, {"publish": PUBLISH, "deep": DEEP.replace("name: x", "name: z").replace("inputs.x", "inputs.z")}, {"no_such_input", "input_missing"}),
+        (
+            OUTER.replace(', inputs: {note: "{{outputs.write}}", n: "{{variables.n}}"}', ""),
+            {"publish": "name: P\nnodes: [{id: a, type: subworkflow, workflow: OUTER}]"},
+            {"runs_itself"},
+        ),
+        (
+            "name: A\nnodes: [{id: a, type: subworkflow, workflow: b}]",
+            {"b": "name: B\nnodes: [{id: c, type: subworkflow, workflow: c}, {id: d, type: subworkflow, workflow: c}]",
+             "c": "name: C\nnodes: [{id: b, type: subworkflow, workflow: b}]"},
+            {"runs_itself"},
+        ),
+        (
+            "name: A\nnodes: [{id: a, type: subworkflow, workflow: w0}]",
+            {f"w{n}": f"name: W\nnodes: [{{id: a, type: subworkflow, workflow: w{n + 1}}}]" for n in range(9)},
+            {"too_deep"},
+        ),
+        ("name: A\nnodes: [{id: a, type: subworkflow, workflow: b, version: 4}]", {}, {"unknown_version"}),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_put_in_is_refused(
+    text: str, texts: Mapping[str, str], keys: set[str]
+) -> None:
+    with pytest.raises(InvalidGraph) as refused:
+        put_in(text, texts)
+
+    assert {each.key for each in refused.value.issues} == keys
+
+
+@pytest.mark.parametrize(
+    ("inputs", "end"),
+    [
+        ({"note": "x", "n": "many"}, "workflow.wrong_input"),
+        ({"note": "{{outputs.nothing.there}}", "n": 1}, "workflow.no_value"),
+        ({"note": "{{variables.empty}}", "n": 1}, "workflow.missing_input"),
+    ],
+)
+def test_values_that_do_not_fit_fail_the_node(inputs: dict[str, str], end: str) -> None:
+    workflow = put_in(OUTER, library(publish=PUBLISH, deep=DEEP))
+    nodes = tuple(
+        replace(node, config=replace(node.settings, inputs=inputs))
+        if node.id == "publish"
+        else node
+        for node in workflow.nodes
+    )
+    workflow = replace(workflow, nodes=nodes, variables={"empty": ""})
+
+    assert end in SchedulerSimulator(workflow).run()
+
+
+def test_a_sub_workflow_that_reaches_no_end_is_a_dead_end_of_the_task() -> None:
+    inner = """\
+name: Inner
+nodes: [{id: a, name: A}, {id: b, name: B}]
+edges: [{from: a, to: b, condition: "variables.n > 1"}]
+variables: {n: 1}
+"""
+    outer = "name: A\nnodes: [{id: a, type: subworkflow, workflow: b}, {id: z, name: Z}]"
+    tolerant = outer.replace("workflow: b", "workflow: b, onError: continue")
+
+    assert "dead_end" in SchedulerSimulator(put_in(outer, library(b=inner))).run()
+    assert SchedulerSimulator(put_in(tolerant, library(b=inner))).run() == "done"
