@@ -29,9 +29,10 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from storage.data_directory import fsync_path, open_private
-from storage.errors import BackupFailed, BadBackup
+from storage.errors import BackupFailed, BadBackup, StoreUnavailable
 from storage.file_trees import MAX_DEPTH, walk_folders
-from storage.migrate import read_facts
+from storage.migrate import DatabasePlace, describe_place, read_facts
+from storage.store_copy import take_snapshot
 
 MANIFEST = "manifest.json"
 DATABASE = "database.sqlite"
@@ -40,7 +41,6 @@ _FORMAT = 1
 _STEM, _SUFFIX = "shiftboss-", ".tar.gz"
 _STAGING_PREFIX = ".backup-"
 _LABEL_MARK, _KEPT_BEFORE_MIGRATIONS = "-before-", 3
-_LOCK_SECONDS = 30.0
 
 # Of this run or this machine only, or made again when needed.
 _NEVER = frozenset(
@@ -89,7 +89,7 @@ class BackupSource:
     `with_secrets`, and `mask` removes the secrets from a settings file, by its name and text."""
 
     home: Path
-    database: Path
+    database: DatabasePlace
     version: str
     mask: Callable[[str, str], str]
     secret_names: frozenset[str]
@@ -213,17 +213,6 @@ def seal_archive(path: Path) -> None:
         file.write(_seal(digest))
 
 
-def copy_database(source: Path, target: Path) -> None:
-    """Copy a consistent state of a database in use, as one file without a log. Readers and writers
-    of the source are not blocked. Raises sqlite3.Error."""
-    os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    live = sqlite3.connect(f"{source.absolute().as_uri()}?mode=rw", uri=True, timeout=_LOCK_SECONDS)
-    with closing(live), closing(sqlite3.connect(target)) as copy:
-        # In one step: in several, every write by another connection would restart it.
-        live.backup(copy, pages=-1)
-        copy.execute("PRAGMA journal_mode=DELETE").close()
-
-
 def find_damage(path: Path) -> Sequence[str]:
     """SQLite's complaints about a database file, at most some lines."""
     try:
@@ -250,11 +239,13 @@ def _create_in(
 ) -> Backup:
     database, part = staging / DATABASE, staging / "archive"
     # Before the files: a file that is newer than the database is imported like one edited by hand.
-    copy_database(source.database, database)
+    try:
+        take_snapshot(source.database, database)
+    except StoreUnavailable as error:
+        raise BackupFailed(f"{describe_place(source.database)}: {error}") from error
     if damage := find_damage(database):
-        raise BackupFailed(
-            f"the database {source.database} is damaged ({damage[0]}): see `shiftboss check`"
-        )
+        place = describe_place(source.database)
+        raise BackupFailed(f"the database {place} is damaged ({damage[0]}): see `shiftboss check`")
     writer = _ArchiveWriter(source)
     with open(part, "wb", opener=open_private) as raw:
         writer.write(raw, database, folder, now)
@@ -382,7 +373,8 @@ class _ArchiveWriter:
     def _excluded(self, folder: Path) -> frozenset[Path]:
         """Paths below the home that are archived otherwise or never: the database and backups."""
         database = self.source.database
-        logs = (Path(f"{database}{each}") for each in ("", "-wal", "-shm", "-journal"))
+        suffixes = ("", "-wal", "-shm", "-journal") if isinstance(database, Path) else ()
+        logs = (Path(f"{database}{each}") for each in suffixes)
         return frozenset((folder, self.source.home / "backups", *logs))
 
     def _is_left_out(self, name: str) -> bool:

@@ -33,7 +33,7 @@ from sqlalchemy import Executable, Row
 from sqlalchemy.engine import URL, make_url
 
 from storage.async_engine import AsyncConnection, AsyncEngine, create_async_engine
-from storage.dialect import dump_json, psycopg_url, translate_database_errors
+from storage.dialect import dump_json, translate_database_errors
 from storage.errors import ConcurrentUpdate, StoreUnavailable
 
 # --- the connection
@@ -292,8 +292,7 @@ class Database:
         """Open a database by its SQLAlchemy URL. It must already be migrated."""
         writer, reader = create_engines(url)
         stack.push_async_callback(writer.dispose)
-        if reader is not writer:
-            stack.push_async_callback(reader.dispose)
+        stack.push_async_callback(reader.dispose)
         return cls(writer, reader, DatabaseFileCheck(url))
 
     @property
@@ -453,11 +452,13 @@ async def retry_until_stored(
 
 
 def create_engines(url: str) -> tuple[AsyncEngine, AsyncEngine]:
-    """The write engine and the read engine; on PostgreSQL they are the same."""
+    """The write engine and the read engine."""
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
-        engine = create_async_engine(psycopg_url(parsed), pool_pre_ping=True)
-        return engine, engine
+        # Nothing of it is loaded for SQLite.
+        from storage.postgresql import create_postgresql_engines
+
+        return create_postgresql_engines(url)
     # Taking the write lock immediately makes read-then-write safe.
     writer = _create_sqlite_engine(parsed, _PRAGMAS, "BEGIN IMMEDIATE", connections=1)
     reader = _create_sqlite_engine(

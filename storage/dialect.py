@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
-from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -27,6 +26,12 @@ if TYPE_CHECKING:
 
 # Words by which SQLite and the file system report disk errors.
 _DISK_ERROR_WORDS = ("disk", "locked", "readonly", "unable to open", "malformed", "not a database")
+
+# PostgreSQL's classes and codes: connection, resources, shutdown, lock, deadlock, read-only, I/O.
+_PASSING_STATES = (
+    *("08", "53", "57P", "58", "28", "3D000", "40", "XX"),
+    *("25006", "25P03", "55P03", "57014", "42501"),
+)
 
 # SQLite assigns row numbers only to a column declared INTEGER.
 RowNumber = sa.BigInteger().with_variant(sa.Integer, "sqlite")
@@ -218,20 +223,6 @@ async def lock_until_commit(tx: AsyncConnection, key: int) -> None:
         await tx.execute(sa.select(sa.func.pg_advisory_xact_lock(key)))
 
 
-def migration_engine(url: str) -> sa.Engine:
-    """A blocking engine with transactional DDL, so a failed migration changes nothing, on SQLite
-    too."""
-    parsed = make_url(url)
-    if parsed.get_backend_name() != "sqlite":
-        return sa.create_engine(psycopg_url(parsed))
-    engine = sa.create_engine(parsed.set(drivername="sqlite"), json_serializer=dump_json)
-    # No foreign keys here: recreating a table would cascade to its children.
-    _configure_sqlite(
-        engine, ("PRAGMA synchronous=FULL", "PRAGMA busy_timeout=5000"), "BEGIN IMMEDIATE"
-    )
-    return engine
-
-
 @contextmanager
 def translate_database_errors() -> Iterator[None]:
     """Turn errors of the disk or the database server into StoreUnavailable."""
@@ -240,26 +231,16 @@ def translate_database_errors() -> Iterator[None]:
     except PoolTimeout as error:
         raise StoreUnavailable("every connection to the database is taken") from error
     except DBAPIError as error:
-        cause = str(error.orig)
-        if error.connection_invalidated or any(sign in cause.lower() for sign in _DISK_ERROR_WORDS):
-            raise StoreUnavailable(cause) from error
+        if error.connection_invalidated or _is_passing(error):
+            raise StoreUnavailable(str(error.orig).strip()) from error
         raise
 
 
-def psycopg_url(url: URL) -> URL:
-    return url.set(drivername="postgresql+psycopg")
-
-
-def _configure_sqlite(engine: sa.Engine, pragmas: Sequence[str], begin: str) -> None:
-    @sa.event.listens_for(engine, "connect")
-    def on_connect(connection: Any, _record: Any) -> None:
-        # The driver must not open transactions implicitly.
-        connection.isolation_level = None
-        cursor = connection.cursor()
-        for pragma in pragmas:
-            cursor.execute(pragma)
-        cursor.close()
-
-    @sa.event.listens_for(engine, "begin")
-    def on_begin(connection: Any) -> None:
-        connection.execute(sa.text(begin))
+def _is_passing(error: DBAPIError) -> bool:
+    """Whether the same write may succeed later: nothing of it was stored."""
+    cause: Any = error.orig
+    if not hasattr(cause, "sqlstate"):
+        return any(sign in str(cause).lower() for sign in _DISK_ERROR_WORDS)
+    state = cause.sqlstate
+    # Without a state, it is the connection that was not made or was lost.
+    return state is None or state.startswith(_PASSING_STATES)

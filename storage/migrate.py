@@ -7,15 +7,17 @@ import os
 import shutil
 import sqlite3
 import tempfile
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
-from storage.dialect import migration_engine, translate_database_errors
+from storage.dialect import dump_json, translate_database_errors
 from storage.errors import StoreTooNew, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -43,6 +45,18 @@ def inspect_store(path: Path, *, in_use: bool = False) -> StoreFacts:
         return read_facts(f"{path.absolute().as_uri()}?mode=ro") if in_use else _inspect(path)
     except (sqlite3.Error, OSError, ValueError) as error:
         raise StoreUnavailable(f"{path}: {error}") from error
+
+
+def inspect_database(url: str, *, in_use: bool = False) -> StoreFacts | None:
+    """What a database says of itself; None for a file that does not exist. Raises as
+    `inspect_store`, and StoreMismatch if a server's database is another program's."""
+    path = sqlite_path(url)
+    if path is not None:
+        return inspect_store(path, in_use=in_use) if path.is_file() else None
+    from storage.postgresql import read_postgresql_facts  # loaded only where it is used
+
+    revision, store_id = read_postgresql_facts(url)
+    return StoreFacts(revision=revision, store_id=json.loads(store_id) if store_id else "")
 
 
 def _inspect(path: Path) -> StoreFacts:
@@ -107,13 +121,12 @@ def migrate(url: str) -> None:
     Raises StoreTooNew if a newer version created it and StoreUnavailable if it cannot be read or
     migrated; the file then stays as it was.
     """
-    path = sqlite_path(url)
-    if path is not None and path.is_file():
-        revision = inspect_store(path).revision
-        if revision == HEAD_REVISION:
+    facts = inspect_database(url)
+    if facts is not None:
+        if facts.revision == HEAD_REVISION:
             return
-        if revision is not None and revision not in known_revisions():
-            raise StoreTooNew(revision)
+        if facts.revision is not None and facts.revision not in known_revisions():
+            raise StoreTooNew(facts.revision)
     _upgrade(url)
 
 
@@ -121,6 +134,23 @@ def sqlite_path(url: str) -> Path | None:
     """The file of a SQLite database, whether it exists or not; None for another database."""
     parsed = make_url(url)
     return Path(parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
+
+
+DatabasePlace: TypeAlias = Path | str
+"""A SQLite file, or the URL of a database on a server."""
+
+
+def database_place(url: str) -> DatabasePlace:
+    return sqlite_path(url) or url
+
+
+def place_url(place: DatabasePlace) -> str:
+    return sqlite_url(place) if isinstance(place, Path) else place
+
+
+def describe_place(place: DatabasePlace) -> str:
+    """For people: the file's path, or the URL without its password."""
+    return str(place) if isinstance(place, Path) else make_url(place).render_as_string()
 
 
 def sqlite_url(path: Path) -> str:
@@ -137,18 +167,41 @@ def known_revisions() -> frozenset[str]:
     return frozenset(each.revision for each in script.walk_revisions())
 
 
-def _upgrade(url: str) -> None:
-    from alembic import command  # as above
+def migration_engine(url: str, *, locks: bool = True) -> sa.Engine:
+    """A blocking engine with transactional DDL, so a failed migration changes nothing, on SQLite
+    too. Its transactions exclude all other writers if it `locks`."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        from storage.postgresql import create_blocking_engine  # loaded only where it is used
 
+        return create_blocking_engine(url, locks=locks)
+    engine = sa.create_engine(parsed.set(drivername="sqlite"), json_serializer=dump_json)
+    # No foreign keys here: recreating a table would cascade to its children.
+    _configure_sqlite(
+        engine,
+        ("PRAGMA synchronous=FULL", "PRAGMA busy_timeout=5000"),
+        "BEGIN IMMEDIATE" if locks else "BEGIN",
+    )
+    return engine
+
+
+def _upgrade(url: str) -> None:
     engine = migration_engine(url)
     try:
         with translate_database_errors(), engine.begin() as connection:
-            command.upgrade(_alembic_config(connection), "head")
+            migrate_connection(connection)
     except DBAPIError as error:
         # The database rejected the migration, so Shiftboss cannot start on it.
         raise StoreUnavailable(str(error.orig)) from error
     finally:
         engine.dispose()
+
+
+def migrate_connection(connection: Any, revision: str = "head") -> None:
+    """Migrate in the transaction of a connection, which the caller commits."""
+    from alembic import command  # as above
+
+    command.upgrade(_alembic_config(connection), revision)
 
 
 def _alembic_config(connection: Any = None) -> Config:
@@ -158,3 +211,18 @@ def _alembic_config(connection: Any = None) -> Config:
     config.set_main_option("script_location", "storage:migrations")
     config.attributes["connection"] = connection
     return config
+
+
+def _configure_sqlite(engine: sa.Engine, pragmas: Sequence[str], begin: str) -> None:
+    @sa.event.listens_for(engine, "connect")
+    def on_connect(connection: Any, _record: Any) -> None:
+        # The driver must not open transactions implicitly.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        for pragma in pragmas:
+            cursor.execute(pragma)
+        cursor.close()
+
+    @sa.event.listens_for(engine, "begin")
+    def on_begin(connection: Any) -> None:
+        connection.execute(sa.text(begin))

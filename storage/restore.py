@@ -29,7 +29,6 @@ from storage.backup_archive import (
 )
 from storage.data_directory import fsync_path, write_private_file
 from storage.db import Database, Transaction
-from storage.dialect import migration_engine
 from storage.errors import (
     BadBackup,
     RestoreRefused,
@@ -38,7 +37,14 @@ from storage.errors import (
     StoreUnavailable,
 )
 from storage.key_value import KeyValueStore
-from storage.migrate import HEAD_REVISION, inspect_store, known_revisions, migrate, sqlite_url
+from storage.migrate import (
+    HEAD_REVISION,
+    inspect_store,
+    known_revisions,
+    migrate,
+    migration_engine,
+    sqlite_url,
+)
 from storage.records.approvals import ApprovalState
 from storage.records.messages import InboxState, OutboxState
 from storage.records.people import AccountLinkState, ChatId, ChatKind

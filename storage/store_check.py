@@ -8,7 +8,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -23,7 +23,8 @@ from storage.backup_archive import (
     list_backups,
 )
 from storage.errors import BadBackup, StoreMismatch, StoreTooNew, StoreUnavailable
-from storage.migrate import HEAD_REVISION, sqlite_url
+from storage.migrate import HEAD_REVISION, DatabasePlace, describe_place, place_url
+from storage.store_copy import take_snapshot
 from storage.store_identity import verify_store
 
 _MAX_EACH = 20
@@ -99,29 +100,49 @@ class CheckReport:
         return not any(each.is_error for each in self.findings)
 
 
-def check_home(home: Path, database: Path, backups: Path) -> CheckReport:
+def check_home(home: Path, place: DatabasePlace, backups: Path) -> CheckReport:
     """Check a data directory; changes nothing, also beside a running program. Files that are never
-    changed are compared with the newest backup. Blocking."""
+    changed are compared with the newest backup. Of a database on a server, a copy is checked.
+    Blocking."""
     schema = store_id = ""
     findings: list[CheckFinding] = []
     try:
-        facts = verify_store(home, sqlite_url(database), in_use=True)
+        facts = verify_store(home, place_url(place), in_use=True)
     except StoreTooNew as error:
         return CheckReport(findings=(_too_new(error.revision),), schema=error.revision)
     except (StoreMismatch, StoreUnavailable) as error:
         findings.append(CheckFinding(kind="store", text=str(error)))
     else:
         if facts is None:
-            text = f"there is no database {database}"
+            text = f"there is no database {describe_place(place)}"
             return CheckReport(findings=(CheckFinding(kind="store", text=text),))
         schema, store_id = facts.revision or "", facts.store_id
-    if database.is_file():
-        findings += _check_database(database)
-        # Without its rows no file can be judged.
-        if not any(each.kind in {"store", "page", "table"} for each in findings):
-            findings += _check_files(home, database)
+    with _readable_copy(place, findings) as database:
+        if database.is_file():
+            findings += _check_database(database)
+            # Without its rows no file can be judged.
+            if not any(each.kind in {"store", "page", "table"} for each in findings):
+                findings += _check_files(home, database)
     findings += _compare_with_backup(home, backups)
     return CheckReport(findings=findings, schema=schema, store_id=store_id)
+
+
+@contextmanager
+def _readable_copy(place: DatabasePlace, findings: list[CheckFinding]) -> Iterator[Path]:
+    """The SQLite file itself, or a copy of what a server has, which is not there if it cannot be
+    made: that is one of the `findings` then."""
+    if isinstance(place, Path):
+        yield place
+        return
+    with tempfile.TemporaryDirectory(prefix="shiftboss-check-") as folder:
+        copy = Path(folder) / DATABASE
+        if not findings:
+            try:
+                take_snapshot(place, copy)
+            except StoreUnavailable as error:
+                copy.unlink(missing_ok=True)
+                findings.append(CheckFinding(kind="store", text=str(error)))
+        yield copy
 
 
 def check_quickly(

@@ -16,7 +16,9 @@ from storage.errors import StoreMismatch, StoreTooNew, StoreUnavailable
 from storage.migrate import (
     HEAD_REVISION,
     StoreFacts,
-    inspect_store,
+    database_place,
+    describe_place,
+    inspect_database,
     known_revisions,
     migrate,
     sqlite_path,
@@ -62,21 +64,19 @@ def verify_store(home: Path, url: str, *, in_use: bool = False) -> StoreFacts | 
     """Check that the database is the one of this data directory; changes nothing. Blocking.
     `in_use` says that another process has it open.
 
-    Returns what the database says of itself; None if there is none yet, or if it is no SQLite file.
+    Returns what the database says of itself; None if there is none yet.
     Raises StoreMismatch if it is missing, emptied, damaged or another store's, and StoreTooNew if
     it or the marker is of a newer version.
     """
-    path = sqlite_path(url)
-    if path is None:
-        return None
     if (home / RESTORE_PHASE).exists():
         raise StoreMismatch("a finished restore", f"one that was cut off in {home}")
+    place = describe_place(database_place(url))
     marker = read_marker(home)
     if marker is not None and not _is_known(marker.schema):
         raise StoreTooNew(marker.schema)
     expected = _describe_expected(home, marker)
     try:
-        facts = inspect_store(path, in_use=in_use) if path.is_file() else None
+        facts = inspect_database(url, in_use=in_use)
     except StoreUnavailable as error:
         if any(word in str(error) for word in _DAMAGE_WORDS):
             raise StoreMismatch(expected or "a database", f"a damaged file ({error})") from error
@@ -84,9 +84,9 @@ def verify_store(home: Path, url: str, *, in_use: bool = False) -> StoreFacts | 
     if facts is not None and facts.revision is not None and not _is_known(facts.revision):
         raise StoreTooNew(facts.revision)
     if expected and (facts is None or facts.revision is None):
-        raise StoreMismatch(expected, f"no file {path}" if facts is None else f"{path} empty")
+        raise StoreMismatch(expected, f"no file {place}" if facts is None else f"{place} empty")
     if marker is not None and facts is not None and facts.store_id != marker.id:
-        raise StoreMismatch(expected, f"{path} with {_name_store(facts.store_id)}")
+        raise StoreMismatch(expected, f"{place} with {_name_store(facts.store_id)}")
     return facts
 
 
@@ -102,8 +102,7 @@ def prepare_store(home: Path, url: str, *, before_migration: Callable[[str], Non
         if facts is not None and facts.revision is not None:
             before_migration(facts.revision)
         migrate(url)
-        path = sqlite_path(url)
-        facts = None if path is None else inspect_store(path)
+        facts = inspect_database(url)
     if facts is None or not facts.store_id:
         return
     marker = StoreMarker(id=facts.store_id, schema=HEAD_REVISION)

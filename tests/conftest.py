@@ -34,6 +34,15 @@ settings.register_profile(
 settings.load_profile("gate")
 
 
+@pytest.fixture
+def postgres_url() -> str:
+    """A new database of a PostgreSQL server, with an empty store in it."""
+    # Starts a server with the first test that asks for it.
+    from tests.postgresql_server import create_database
+
+    return create_database()
+
+
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 

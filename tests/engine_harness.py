@@ -52,8 +52,8 @@ from cards.courier import CardRef, Courier, OwnerCardSender
 from cards.model import Card
 from storage import schema
 from storage.db import Database, Transaction
-from storage.dialect import migration_engine
 from storage.ids import IdGenerator
+from storage.migrate import migration_engine
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import (
     Channel,

@@ -12,8 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from storage.db import Database
-from storage.dialect import migration_engine
-from storage.migrate import migrate
+from storage.migrate import migrate, migration_engine
 from storage.migrations import versions
 
 

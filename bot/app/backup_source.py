@@ -15,7 +15,7 @@ from bot.engine.redaction import SecretMasker
 from bot.transports.web.access_token import read_token
 from storage.backup_archive import BackupSource
 from storage.errors import BackupFailed, BadBackup, RestoreRefused
-from storage.migrate import sqlite_path
+from storage.migrate import database_place
 
 SECRET_FILES = frozenset({"web-token", "web-sessions", "agents", "mcp-tokens"})
 """Entries of the data directory that are secrets themselves: the web chat's token and sessions, the
@@ -53,15 +53,11 @@ def settings_masker(
 def backup_source(
     settings: Settings, *, with_secrets: bool = False, masker: SecretMasker | None = None
 ) -> BackupSource:
-    """`masker` is that of the running program, which learns new secrets. Raises StartFailure if the
-    database is not a SQLite file."""
-    database = sqlite_path(settings.database)
-    if database is None:
-        raise StartFailure("DATABASE_URL: only a SQLite database can be backed up here")
+    """`masker` is that of the running program, which learns new secrets."""
     masker = masker or SecretMasker((*settings.secret_values, read_token(settings.home)))
     return BackupSource(
         home=settings.home,
-        database=database,
+        database=database_place(settings.database),
         version=version("shiftboss"),
         mask=settings_masker(secret_setting_names(), masker.mask),
         secret_names=SECRET_FILES,

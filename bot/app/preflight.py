@@ -41,9 +41,9 @@ def hold_home(settings: Settings) -> Iterator[None]:
 def prepare_home(settings: Settings, level: str) -> None:
     """Make the data directory private, configure logging and migrate the database. Blocking; the
     caller must hold the data directory."""
-    if not settings.database.startswith("sqlite"):
+    if not settings.database.startswith(("sqlite:", "postgresql:")):
         raise StartFailure(
-            "DATABASE_URL: this version stores in SQLite only; leave it empty, or give sqlite:///PATH"
+            "DATABASE_URL: leave it empty, or give sqlite:///PATH or postgresql://USER@HOST/DATABASE"
         )
     with report_unwritable_home(settings):
         make_private(settings.home)

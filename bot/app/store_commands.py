@@ -21,7 +21,7 @@ def make_backup(settings: Settings, folder: Path | None, *, with_secrets: bool) 
     """Blocking; works beside a running program. Raises StartFailure."""
     with explain_backup_failures():
         source = backup_source(settings, with_secrets=with_secrets)
-        if not source.database.is_file():
+        if isinstance(source.database, Path) and not source.database.is_file():
             raise StartFailure(f"there is nothing to back up: no file {source.database}")
         target = (folder or settings.backup_folder).expanduser().absolute()
         return create_backup(source, target, now=datetime.now(UTC))
@@ -32,6 +32,10 @@ def restore(settings: Settings, archive: Path, *, replace: bool) -> Restored:
     words = catalog_for(settings.fixed_language or Language.ENGLISH)
     with explain_start_failures(settings), explain_backup_failures():
         database = backup_source(settings).database
+        if not isinstance(database, Path):
+            raise StartFailure(
+                "DATABASE_URL: a backup is restored to SQLite first (docs/backup.md)"
+            )
         # Before the directory is made or touched.
         check_restorable(archive, settings.home)
         target = RestoreTarget(

@@ -147,9 +147,9 @@ def test_two_backups_in_one_second_have_two_names(tmp_path: Path) -> None:
 
 def test_a_damaged_database_is_not_backed_up(tmp_path: Path) -> None:
     from_home = source(tmp_path / "home")
-    body = bytearray(from_home.database.read_bytes())
+    body = bytearray(Path(from_home.database).read_bytes())
     body[8192 : 8192 + 400] = b"\xff" * 400
-    from_home.database.write_bytes(body)
+    Path(from_home.database).write_bytes(body)
 
     with pytest.raises(BackupFailed, match="damaged"):
         create_backup(from_home, tmp_path / "to", now=NOW)
@@ -157,7 +157,7 @@ def test_a_damaged_database_is_not_backed_up(tmp_path: Path) -> None:
     assert list((tmp_path / "to").iterdir()) == []
 
 
-@pytest.mark.parametrize("failing", ["copy_database", "verify_backup", "fsync_path"])
+@pytest.mark.parametrize("failing", ["take_snapshot", "verify_backup", "fsync_path"])
 @pytest.mark.parametrize(
     "error", [OSError(28, "No space left on device"), sqlite3.OperationalError("disk is full")]
 )

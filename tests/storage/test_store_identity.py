@@ -125,7 +125,7 @@ def test_a_damaged_marker_is_refused(tmp_path: Path) -> None:
         prepare(tmp_path)
 
 
-@pytest.mark.parametrize("point", ["migrate", "inspect_store", "write_marker"])
+@pytest.mark.parametrize("point", ["migrate", "inspect_database", "write_marker"])
 @pytest.mark.parametrize("killed", ["before", "after"])
 @pytest.mark.parametrize("is_older", [False, True])
 def test_a_first_start_killed_at_any_point_goes_on_cleanly(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 
 import sqlalchemy as sa
@@ -13,6 +12,5 @@ down_revision = "0008"
 
 
 def upgrade() -> None:
-    marks = sa.table("marks", sa.column("name", sa.Text), sa.column("value", sa.Text))
-    value = json.dumps(secrets.token_hex(8))
-    op.bulk_insert(marks, [{"name": "store.id", "value": value}])
+    marks = sa.table("marks", sa.column("name", sa.Text), sa.column("value", sa.JSON))
+    op.bulk_insert(marks, [{"name": "store.id", "value": secrets.token_hex(8)}])

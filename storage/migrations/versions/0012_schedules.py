@@ -46,6 +46,7 @@ def upgrade() -> None:
         "schedules",
         ["next_due", "id"],
         sqlite_where=sa.text("next_due IS NOT NULL"),
+        postgresql_where=sa.text("next_due IS NOT NULL"),
     )
     op.create_table(
         "firings",
@@ -68,6 +69,7 @@ def upgrade() -> None:
         "firings",
         ["retry_at", "id"],
         sqlite_where=sa.text("retry_at IS NOT NULL"),
+        postgresql_where=sa.text("retry_at IS NOT NULL"),
     )
     op.add_column("tasks", sa.Column("cap", sa.String(32), nullable=False, server_default=""))
     op.add_column(

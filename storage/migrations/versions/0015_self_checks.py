@@ -40,4 +40,5 @@ def upgrade() -> None:
         ["key"],
         unique=True,
         sqlite_where=sa.text("ended_at IS NULL"),
+        postgresql_where=sa.text("ended_at IS NULL"),
     )

@@ -1,0 +1,244 @@
+"""PostgreSQL's side of the store: its connections, its column types, and what a server must be.
+
+Loaded only where the database's URL names one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql.base import PGDDLCompiler, PGTypeCompiler
+from sqlalchemy.engine import URL, make_url
+
+from storage.async_engine import AsyncEngine, create_async_engine
+from storage.dialect import dump_json, translate_database_errors
+from storage.errors import StoreMismatch, StoreUnavailable
+
+log = logging.getLogger(__name__)
+
+OLDEST_VERSION = 15
+EXTRA = "shiftboss[postgres]"
+WRITE_LOCK = "pg_advisory_xact_lock(1397245266, 1)"
+"""Held to the end of a transaction by whoever writes, in all processes. What one writer gives on
+SQLite holds here too: what a transaction has read is still so when it writes."""
+
+_WRITERS = 2
+_READERS = 4
+_SETTLE_SECONDS = 30.0
+"""How long a lost commit is asked after."""
+_SETTLE_PAUSE = 0.25
+_OPTIONS = {
+    # A process that was stopped, or whose machine is gone, must not keep the others from writing.
+    "idle_in_transaction_session_timeout": "10s",
+    "lock_timeout": "30s",
+    "timezone": "UTC",
+}
+_CONNECTION = {
+    "application_name": "shiftboss",
+    "connect_timeout": 10,
+    "keepalives_idle": 5,
+    "keepalives_interval": 5,
+    "keepalives_count": 2,
+    "tcp_user_timeout": 15_000,
+}
+_MISSING_PACKAGES = f"PostgreSQL needs packages that are not installed: pip install '{EXTRA}'"
+
+
+def create_postgresql_engines(url: str) -> tuple[AsyncEngine, AsyncEngine]:
+    """The write engine and the read engine. Connects to nothing yet."""
+    parsed = make_url(url)
+    writer = _create_engine(parsed, "READ COMMITTED", connections=_WRITERS)
+    # All statements of a read see the same commit, as on SQLite.
+    reader = _create_engine(parsed, "REPEATABLE READ", connections=_READERS, read_only=True)
+
+    @sa.event.listens_for(writer.sync_engine, "begin")
+    def on_begin(connection: Any) -> None:
+        # The snapshot of the next statement is taken after the lock: READ COMMITTED.
+        connection.exec_driver_sql(f"SELECT {WRITE_LOCK}")
+
+    return writer, reader
+
+
+def create_blocking_engine(url: str, *, locks: bool) -> sa.Engine:
+    """Its transactions exclude all writers if it `locks`, and tables that it makes have the types
+    `ColumnTypes` gives."""
+    parsed = make_url(url)
+    with _explain_missing_packages():
+        engine = sa.create_engine(
+            _driver_url(parsed),
+            json_serializer=dump_json,
+            connect_args=_connection_arguments(parsed),
+            use_native_hstore=False,
+            poolclass=sa.NullPool,
+        )
+    engine.dialect.ddl_compiler = _TableCompiler
+
+    if locks:
+
+        @sa.event.listens_for(engine, "begin")
+        def on_begin(connection: Any) -> None:
+            connection.exec_driver_sql(f"SELECT {WRITE_LOCK}")
+
+    return engine
+
+
+class _TableCompiler(PGDDLCompiler):
+    def get_column_specification(self, column: Any, **kwargs: Any) -> str:
+        usual = self.dialect.type_compiler_instance
+        self.dialect.type_compiler_instance = ColumnTypes(self.dialect)
+        try:
+            made: str = super().get_column_specification(column, **kwargs)  # type: ignore[no-untyped-call]
+        finally:
+            self.dialect.type_compiler_instance = usual
+        return made
+
+
+class ColumnTypes(PGTypeCompiler):
+    """Gives columns what SQLite gives them: text of any length, in the order of its characters'
+    numbers on every server, and whole numbers of 64 bits."""
+
+    def visit_VARCHAR(self, type_: Any, **kw: Any) -> str:  # noqa: N802 - SQLAlchemy's name
+        return 'TEXT COLLATE "C"'
+
+    def visit_TEXT(self, type_: Any, **kw: Any) -> str:  # noqa: N802 - as above
+        return 'TEXT COLLATE "C"'
+
+    def visit_INTEGER(self, type_: Any, **kw: Any) -> str:  # noqa: N802 - as above
+        return "BIGINT"
+
+    def visit_FLOAT(self, type_: Any, **kw: Any) -> str:  # noqa: N802 - as above
+        return "DOUBLE PRECISION"
+
+    def visit_DOUBLE_PRECISION(self, type_: Any, **kw: Any) -> str:  # noqa: N802 - as above
+        return "DOUBLE PRECISION"
+
+
+def read_postgresql_facts(url: str) -> tuple[str | None, str | None]:
+    """The migration revision and the id, as JSON, of the store in a database; None for what it has
+    not. Blocking; changes nothing.
+
+    Raises StoreUnavailable if the server cannot be used, and StoreMismatch if the database has
+    tables of another program.
+    """
+    engine = _inspection_engine(url)
+    try:
+        with translate_database_errors(), engine.connect() as connection:
+            _check_server(connection)
+            return _read_facts(connection)
+    finally:
+        engine.dispose()
+
+
+def _inspection_engine(url: str) -> sa.Engine:
+    parsed = make_url(url)
+    with _explain_missing_packages():
+        return sa.create_engine(
+            _driver_url(parsed),
+            connect_args=_connection_arguments(parsed),
+            isolation_level="AUTOCOMMIT",
+            use_native_hstore=False,
+            poolclass=sa.NullPool,
+        )
+
+
+def _read_facts(connection: sa.Connection) -> tuple[str | None, str | None]:
+    tables = set(
+        connection.exec_driver_sql(
+            "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+            r" AND tablename NOT LIKE 'procrastinate\_%%'"
+        ).scalars()
+    )
+    if tables and not {"alembic_version", "marks"} <= tables:
+        named = ", ".join(sorted(tables)[:5])
+        raise StoreMismatch(
+            "an empty database or this store's", f"tables of another program ({named})"
+        )
+    if not tables:
+        return None, None
+    revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+    store_id = connection.exec_driver_sql(
+        "SELECT value::text FROM marks WHERE name = 'store.id'"
+    ).scalar()
+    return revision, store_id
+
+
+def _check_server(connection: sa.Connection) -> None:
+    row = connection.exec_driver_sql(
+        "SELECT current_setting('server_version_num')::int, current_setting('server_version'),"
+        " current_setting('server_encoding'), pg_is_in_recovery(),"
+        " current_setting('transaction_read_only'), current_schema()"
+    ).one()
+    number, version, encoding, is_standby, is_read_only, schema = row
+    if number < OLDEST_VERSION * 10_000:
+        raise StoreUnavailable(f"PostgreSQL {version} is too old: {OLDEST_VERSION} or newer")
+    if encoding != "UTF8":
+        raise StoreUnavailable(
+            f"the database stores text as {encoding}: make one with ENCODING 'UTF8'"
+        )
+    if is_standby or is_read_only == "on":
+        raise StoreUnavailable("the database can only be read: name the primary server")
+    if schema is None:
+        raise StoreUnavailable("the database has no schema on the search_path of this user")
+
+
+def _create_engine(
+    url: URL, isolation: str, *, connections: int, read_only: bool = False
+) -> AsyncEngine:
+    with _explain_missing_packages():
+        made = create_async_engine(
+            _driver_url(url),
+            connect_args=_connection_arguments(url),
+            execution_options={"postgresql_readonly": True} if read_only else {},
+            isolation_level=isolation,
+            json_serializer=dump_json,
+            max_overflow=0,
+            pool_pre_ping=True,
+            pool_size=connections,
+            # Looking for it would cost a query for each engine.
+            use_native_hstore=False,
+        )
+    _accept_any_text(made.dialect)
+    return made
+
+
+def _accept_any_text(dialect: Any) -> None:
+    """PostgreSQL's text takes every character but one, which SQLite takes too: it is replaced."""
+    from psycopg.types.string import StrDumper, StrDumperUnknown
+
+    class AnyText(StrDumper):
+        def dump(self, obj: str) -> Any:
+            return super().dump(obj.replace("\x00", "\N{REPLACEMENT CHARACTER}"))
+
+    class AnyUnknownText(StrDumperUnknown):
+        def dump(self, obj: str) -> Any:
+            return super().dump(obj.replace("\x00", "\N{REPLACEMENT CHARACTER}"))
+
+    for dumper in (AnyUnknownText, AnyText):
+        dialect._psycopg_adapters_map.register_dumper(str, dumper)  # noqa: SLF001 - only there
+
+
+def _driver_url(url: URL) -> URL:
+    return url.set(drivername="postgresql+psycopg").difference_update_query(["options"])
+
+
+def _connection_arguments(url: URL) -> dict[str, Any]:
+    """What the URL does not say itself."""
+    given = url.query.get("options", "")
+    own = " ".join(f"-c {name}={value}" for name, value in _OPTIONS.items())
+    arguments = {name: value for name, value in _CONNECTION.items() if name not in url.query}
+    return arguments | {"options": f"{own} {given if isinstance(given, str) else ' '.join(given)}"}
+
+
+@contextmanager
+def _explain_missing_packages() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise StoreUnavailable(_MISSING_PACKAGES) from error
+    except ImportError as error:
+        # psycopg without a libpq says so in several lines.
+        raise StoreUnavailable(f"{_MISSING_PACKAGES} ({str(error).splitlines()[0]})") from error
