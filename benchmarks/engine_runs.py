@@ -21,11 +21,13 @@ from bot.transports.outbox import AnswerStreams, OutboxCourier
 from bot.transports.ports import SystemClock
 from storage.key_value import KeyValueStore
 from storage.records.people import Language
+from storage.records.tasks import ResultForm
 from tests.engine_harness import (
     EngineHarness,
     FakeBackend,
     ManualClock,
     ignore_events,
+    no_account,
     run_engine,
     run_result,
 )
@@ -121,6 +123,9 @@ async def _notify(world: EngineHarness, home: Path) -> None:
         now=clock.now,
         positions=QueuePositionTracker(queue=world.store.queue, key_values=KeyValueStore(world.db)),
         on_events=ignore_events,
+        result_form=ResultForm.CARD,
+        account_of=no_account,
+        mask=str,
     )
     async with asyncio.TaskGroup() as group:
         group.create_task(reporter.run())

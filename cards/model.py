@@ -129,11 +129,15 @@ class ImageBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileBlock:
-    """`path` is relative to the data directory; `size` is in bytes."""
+    """`path` is relative to the data directory; `size` is in bytes. With `document_title`, a
+    Markdown file is shown as a document of that title, which must be unique, where the platform has
+    documents; the account `document_owner` may manage it."""
 
     path: str
     name: str
     size: int
+    document_title: str = ""
+    document_owner: str = ""
     kind: Literal["file"] = "file"
 
 

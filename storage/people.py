@@ -160,6 +160,13 @@ class PeopleRepo:
         """The person's name on a channel; empty if they have no account there."""
         return await view.scalar(_ACCOUNT_NAME, {"who": person_id, "channel": channel.value}) or ""
 
+    async def find_account(self, person_id: PersonId, channel: Channel) -> str:
+        """The platform's ID of the person, or of whom they were joined to; empty without one."""
+        for member in await self.list_members():
+            if person_id in (member.person.id, *member.joined.values()):
+                return next((id_ for of, id_ in member.accounts if of is channel), "")
+        return ""
+
     async def get_chat(self, chat_id: ChatId) -> Chat:
         return await self._chats.get(chat_id)
 

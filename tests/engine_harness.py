@@ -447,6 +447,10 @@ async def ignore_events(_task: Task, _events: Sequence[TaskEvent]) -> None:
     """For notifiers without approvals."""
 
 
+async def no_account(_task: Task) -> str:
+    return ""
+
+
 async def no_sleep(_seconds: float) -> None:
     await asyncio.sleep(0)
 

@@ -68,7 +68,8 @@ class BitableClient:
         import time
 
         from bot.transports.feishu.api import FeishuApi, build_http_client
-        from bot.transports.feishu.bitable import FeishuTableService, bitable_web_domain
+        from bot.transports.feishu.bitable import FeishuTableService
+        from bot.transports.feishu.documents import feishu_web_domain
 
         self._http.append(build_http_client(settings.feishu_domain))
         api = FeishuApi(
@@ -80,7 +81,7 @@ class BitableClient:
         )
         return FeishuTableService(
             api,
-            web_domain=bitable_web_domain(settings.feishu_domain),
+            web_domain=feishu_web_domain(settings.feishu_domain),
             may_call=lambda: self.quota.level is not QuotaLevel.LAST,
         )
 

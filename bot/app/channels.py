@@ -36,7 +36,7 @@ from bot.engine.upkeep import BackupScheduler, RestoreNotice
 from bot.setup.live_channels import LiveChannels
 from bot.transports.inbox import InboxService
 from bot.transports.ports import Transport
-from bot.transports.quota import MonthlyQuota
+from bot.transports.quota import MonthlyQuota, QuotaLevel
 from bot.transports.supervisor import ChannelSupervisor
 from bot.transports.web.access import VISITOR, get_bearer_token, has_bearer_token
 from bot.transports.web.chat_service import WebChatHistory, WebChatSender
@@ -157,6 +157,7 @@ def _build_transport(
         inbox=inbox,
         home=settings.home,
         on_call=quota.count,
+        may_publish=lambda: quota.level is not QuotaLevel.LAST,
         on_table_change=on_table_change,
     )
 

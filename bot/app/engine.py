@@ -71,7 +71,7 @@ from bot.transports.ports import Clock
 from handlers.approvals import ApprovalCards
 from storage.heartbeat import HeartbeatRepo
 from storage.records.messages import InboxRow
-from storage.records.tasks import Task, TaskEvent
+from storage.records.tasks import ResultForm, Task, TaskEvent
 from storage.usage import BudgetRepo
 
 
@@ -242,6 +242,10 @@ class Engine:
             await self.schedule.firer.handle_task_events(task, events)
             await self.heartbeat.handle_task_events(task, events)
 
+        async def account_of(task: Task) -> str:
+            chat = await store.people.get_chat(task.chat_id)
+            return await store.people.find_account(task.created_by, chat.channel)
+
         return TaskNotifier(
             db=store.db,
             journal=store.work.events,
@@ -253,6 +257,9 @@ class Engine:
             now=clock.now,
             positions=QueuePositionTracker(queue=store.work.queue, key_values=store.key_values),
             on_events=on_events,
+            result_form=ResultForm(settings.results),
+            account_of=account_of,
+            mask=self.workers.redactor.mask,
         )
 
     @cached_property

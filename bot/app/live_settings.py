@@ -17,6 +17,7 @@ from bot.engine.timing import working_calendar
 from bot.engine.workflow.step_approvals import StepApprovalRules, parse_risk_words
 from bot.setup.settings_reload import SettingApplier
 from bot.transports.quota import MonthlyQuota
+from storage.records.tasks import ResultForm
 
 
 def check_usable(settings: Settings) -> None:
@@ -57,6 +58,7 @@ class LiveSettings:
                 *("anthropic_api_key", "anthropic_base_url", "openai_api_key", "openai_base_url"),
             ): self.engine.workers.live_models.apply,
             ("owners",): self.set_owners,
+            ("results",): self._apply_results,
             ("retention",): self._apply_retention,
             ("feishu_monthly_quota",): self._apply_quota,
             ("log_level",): self._apply_log_level,
@@ -91,6 +93,9 @@ class LiveSettings:
     async def _apply_intervals(self, settings: Settings) -> None:
         self.engine.heartbeat.every = timedelta(minutes=settings.heartbeat_minutes)
         await self.engine.schedule.builtin.follow(builtin_schedules(settings))
+
+    async def _apply_results(self, settings: Settings) -> None:
+        self.engine.notifier.result_form = ResultForm(settings.results)
 
     async def _apply_retention(self, settings: Settings) -> None:
         self.autonomy.retention.keep = settings.retention

@@ -259,6 +259,7 @@ def _check_cap(text: str) -> str:
 
 
 Url = Annotated[str, AfterValidator(_check_url)]
+DayHours = Annotated[str, AfterValidator(_check_day_hours)]
 CapText = Annotated[str, AfterValidator(_check_cap)]
 
 
@@ -307,9 +308,7 @@ class Settings(BaseSettings):
     )
     cap_heartbeat: CapText = Field(default="0.50 USD", alias="SHIFTBOSS_CAP_HEARTBEAT")
     heartbeat_minutes: int = Field(default=30, ge=0, le=10_080, alias="SHIFTBOSS_HEARTBEAT_MINUTES")
-    heartbeat_hours: Annotated[str, AfterValidator(_check_day_hours)] = Field(
-        default="", alias="SHIFTBOSS_HEARTBEAT_HOURS"
-    )
+    heartbeat_hours: DayHours = Field(default="", alias="SHIFTBOSS_HEARTBEAT_HOURS")
     evolve: Literal["off", "ask", "auto"] = Field(default="ask", alias="SHIFTBOSS_EVOLVE")
     evolve_share: int = Field(default=50, ge=10, le=90, alias="SHIFTBOSS_EVOLVE_SHARE")
     timezone: Annotated[str, AfterValidator(_check_zone)] = Field(
@@ -318,9 +317,7 @@ class Settings(BaseSettings):
     holidays: Annotated[str, AfterValidator(_check_holidays)] = Field(
         default="", alias="SHIFTBOSS_HOLIDAYS"
     )
-    quiet_hours: Annotated[str, AfterValidator(_check_day_hours)] = Field(
-        default="", alias="SHIFTBOSS_QUIET_HOURS"
-    )
+    quiet_hours: DayHours = Field(default="", alias="SHIFTBOSS_QUIET_HOURS")
     language: Literal["zh", "en", "auto"] = Field(default="auto", alias="SHIFTBOSS_LANGUAGE")
     model: Annotated[str, AfterValidator(_check_model)] = Field(default="", alias="SHIFTBOSS_MODEL")
     model_small: str = Field(default="", alias="SHIFTBOSS_MODEL_SMALL")
@@ -328,6 +325,7 @@ class Settings(BaseSettings):
     model_large: str = Field(default="", alias="SHIFTBOSS_MODEL_LARGE")
     vision_model: str = Field(default="", alias="SHIFTBOSS_VISION_MODEL")
     no_vision: str = Field(default="", alias="SHIFTBOSS_NO_VISION")
+    results: Literal["card", "file", "document"] = Field(default="card", alias="SHIFTBOSS_RESULTS")
     queue: Literal["cut", "wait"] = Field(default="cut", alias="SHIFTBOSS_QUEUE")
     fallback: Annotated[str, AfterValidator(_check_models)] = Field(
         default="", alias="SHIFTBOSS_FALLBACK"

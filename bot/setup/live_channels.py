@@ -100,6 +100,7 @@ def build_channel_check(
         quota=lambda: (quota.calls, quota.quota),
         on_call=quota.count,
         has_tables=has_tables,
+        makes_documents=settings.results == "document",
     )
 
 

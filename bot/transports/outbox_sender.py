@@ -231,7 +231,7 @@ class ChannelSender:
 
 def _build_message(tried: DeliveryAttempt, card: Card, language: Language) -> ports.OutboundMessage:
     row = tried.row
-    first = row.placement is None
+    first = row.placement is None or not row.placement.message_ids
     # A first send that may have arrived keeps its key, so that platforms recognise it. It counts as
     # the old revision; the new one follows as an edit.
     revision = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import PurePath
 from zoneinfo import ZoneInfo
@@ -141,6 +142,26 @@ _MAX_SUMMARY = 2000
 _MAX_SHORT_SUMMARY = 400
 _MAX_ERROR = 200
 _MAX_FILES = 5
+_DOCUMENT_SUFFIXES = {".md", ".markdown"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultDelivery:
+    """How a long result is delivered. `report` is the file with all of it, empty if the card has
+    it; Markdown files become documents of the account `owner` if `as_documents`."""
+
+    report: str = ""
+    as_documents: bool = False
+    owner: str = ""
+
+
+CARD_ONLY = ResultDelivery()
+
+
+def full_report(task: Task) -> str:
+    """A result that is longer than what the task's card shows; else empty."""
+    summary = _summary(task)
+    return summary if len(summary) > _MAX_SUMMARY else ""
 
 
 def task_card(
@@ -188,6 +209,7 @@ def task_ended_card(
     now: datetime,
     zone: ZoneInfo,
     sizes: Mapping[str, int] | None = None,
+    delivery: ResultDelivery = CARD_ONLY,
 ) -> model.Card:
     """The notice when a task ends or is blocked, since platforms do not notify people of changed
     cards: the result or the reason in short, and the files. It answers the card, which has the
@@ -202,7 +224,7 @@ def task_ended_card(
         model.TextBlock(f"**{formats.single_line(task.title, _MAX_TITLE)}**"),
         *_short_outcome_blocks(view, words),
         *_retry_blocks(view, words, zone),
-        *_file_blocks(view, words, sizes or {}),
+        *_file_blocks(view, words, sizes or {}, delivery),
         model.NoteBlock(
             f"{_ended_stats_line(view, words, now)} | " + words("ended.note", id=task.id, at=at)
         ),
@@ -343,13 +365,21 @@ def _summary(task: Task) -> str:
     return strip_offline_note(task.summary) if task.status is TaskStatus.COMPLETED else ""
 
 
-def _file_blocks(view: TaskView, words: TextCatalog, sizes: Mapping[str, int]) -> list[model.Block]:
+def _file_blocks(
+    view: TaskView,
+    words: TextCatalog,
+    sizes: Mapping[str, int],
+    delivery: ResultDelivery = CARD_ONLY,
+) -> list[model.Block]:
     if view.task.status is not TaskStatus.COMPLETED:
         return []
-    paths = result_files(view.steps)
+    paths = (*filter(None, (delivery.report,)), *result_files(view.steps))
     attachments = [path for path in paths if path in sizes][:_MAX_FILES]
     others = [PurePath(path).name for path in paths if path not in attachments]
-    blocks: list[model.Block] = [model.file_block(path, sizes[path]) for path in attachments]
+    blocks: list[model.Block] = [
+        _attachment(view.task, path, sizes[path], number, delivery)
+        for number, path in enumerate(attachments)
+    ]
     if others:
         key = "task.more_files" if attachments else "task.file_names"
         names = formats.truncate(", ".join(others), 300)
@@ -358,6 +388,20 @@ def _file_blocks(view: TaskView, words: TextCatalog, sizes: Mapping[str, int]) -
         names = formats.truncate(", ".join(left_out), 300)
         blocks.append(model.NoteBlock(words("task.left_out", names=names)))
     return blocks
+
+
+def _attachment(
+    task: Task, path: str, size: int, number: int, delivery: ResultDelivery
+) -> model.Block:
+    block = model.file_block(path, size)
+    is_text = PurePath(path).suffix.lower() in _DOCUMENT_SUFFIXES
+    if not (delivery.as_documents and is_text and isinstance(block, model.FileBlock)):
+        return block
+    name = task.title if path == delivery.report else PurePath(path).stem
+    # The number tells apart files of the same name in several folders.
+    mark = f"{task.id}-{number}" if number else task.id
+    title = f"{formats.single_line(name, _MAX_TITLE)} ({mark})"
+    return replace(block, document_title=title, document_owner=delivery.owner)
 
 
 def _stats_line(view: TaskView, words: TextCatalog, now: datetime) -> str:

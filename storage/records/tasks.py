@@ -170,6 +170,14 @@ class NewTask:
     use_memory: bool = True
 
 
+class ResultForm(StrEnum):
+    """How a long result reaches people: cut on the card, or whole as a file or a document too."""
+
+    CARD = "card"
+    FILE = "file"
+    DOCUMENT = "document"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """`epoch` grows with every claim and fences late writers. `graph_version` is 0 until there is a

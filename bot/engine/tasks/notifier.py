@@ -17,13 +17,29 @@ from bot.engine.workflow.live_progress import LiveProgress
 from bot.engine.workflow.presentation.task_view import TaskViewLoader
 from cards.catalog import catalog_for
 from cards.courier import Courier
-from cards.views.task_card import MAX_COUNTED_AHEAD, result_files, task_card, task_ended_card
+from cards.views.task_card import (
+    CARD_ONLY,
+    MAX_COUNTED_AHEAD,
+    ResultDelivery,
+    full_report,
+    result_files,
+    task_card,
+    task_ended_card,
+)
 from storage.db import STORE_RETRY_SECONDS, Database, Transaction
 from storage.errors import StoreUnavailable
 from storage.key_value import KeyValueStore
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import Language
-from storage.records.tasks import EventKind, Task, TaskEvent, TaskId, TaskStatus, TaskView
+from storage.records.tasks import (
+    EventKind,
+    ResultForm,
+    Task,
+    TaskEvent,
+    TaskId,
+    TaskStatus,
+    TaskView,
+)
 from storage.task_queue import TaskQueue
 from storage.tasks import TaskEventRepo
 
@@ -127,6 +143,8 @@ _PostCards: TypeAlias = Callable[[Transaction], Awaitable[None]]
 class TaskNotifier:
     """Sends cards for task events that were not notified yet, and passes the events to
     `on_events`. `positions` finds cards that events of other tasks have made outdated.
+    `result_form` may be changed at any time. `account_of` returns the account of who ordered a task
+    in its chat's channel, and `mask` hides secrets in files that are made here.
 
     A task's cards are stored in the transaction that marks its events, so that no crash repeats
     them. Of several endings only the last one is told, and only while it is true.
@@ -147,7 +165,13 @@ class TaskNotifier:
         now: Callable[[], datetime],
         positions: QueuePositionTracker,
         on_events: Callable[[Task, Sequence[TaskEvent]], Awaitable[None]],
+        result_form: ResultForm,
+        account_of: Callable[[Task], Awaitable[str]],
+        mask: Callable[[str], str],
     ) -> None:
+        self.result_form = result_form
+        self._account_of = account_of
+        self._mask = mask
         self._db = db
         self._journal = journal
         self._views = views
@@ -285,8 +309,12 @@ class TaskNotifier:
         ]
         if endings:
             ending = endings[-1]
-            sizes = await asyncio.to_thread(self._file_sizes, result_files(view.steps))
-            told = task_ended_card(view, words, now=ending.at, zone=self._zone, sizes=sizes)
+            delivery = await self._result_delivery(task)
+            paths = (delivery.report, *result_files(view.steps))
+            sizes = await asyncio.to_thread(self._file_sizes, tuple(filter(None, paths)))
+            told = task_ended_card(
+                view, words, now=ending.at, zone=self._zone, sizes=sizes, delivery=delivery
+            )
             cards.append((f"task:{task.id}:end:{ending.id}", DeliveryUrgency.ANSWER, told))
         ready = [(key, urgency, await self._courier.prepare(card)) for key, urgency, card in cards]
         self._positions.mark_shown(view)
@@ -302,6 +330,28 @@ class TaskNotifier:
                 )
 
         return post
+
+    async def _result_delivery(self, task: Task) -> ResultDelivery:
+        """The file with a long result is written before the card that has it is stored."""
+        if self.result_form is ResultForm.CARD or task.status is not TaskStatus.COMPLETED:
+            return CARD_ONLY
+        as_documents = self.result_form is ResultForm.DOCUMENT
+        owner = await self._account_of(task) if as_documents else ""
+        report = full_report(task)
+        path = f"files/tasks/{task.id}/result-{task.id}.md" if report else ""
+        if path:
+            try:
+                text = f"# {task.title}\n\n{report}\n" if not as_documents else report
+                await asyncio.to_thread(self._write_report, path, self._mask(text))
+            except OSError as error:
+                log.warning("the result of task %s cannot be written: %s", task.id, error)
+                path = ""
+        return ResultDelivery(report=path, as_documents=as_documents, owner=owner)
+
+    def _write_report(self, path: str, text: str) -> None:
+        target = self._home / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
 
     def _file_sizes(self, paths: Sequence[str]) -> Mapping[str, int]:
         found = ((path, self._home / path) for path in paths)

@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 from uuid import UUID, uuid5
 
 from bot.sync import ports
@@ -38,6 +37,7 @@ from bot.transports.feishu.api import (
     path_segment,
 )
 from bot.transports.feishu.bitable_cells import read_cell, read_person, write_cell
+from bot.transports.feishu.documents import share_drive_file
 
 log = logging.getLogger(__name__)
 
@@ -294,19 +294,8 @@ class FeishuTableService:
     # --- sharing and events -----------------------------------------------------------------
 
     async def share_with(self, base: BaseId, member: str) -> None:
-        path = f"/drive/v1/permissions/{path_segment(base)}/members"
-        kind = {"type": "bitable"}
-        is_chat = member.startswith("oc_")
-        perm = "edit" if is_chat else "full_access"
-        members = (await self._call("GET", path, params=kind)).get("items") or []
-        if any(each.get("member_id") == member and each.get("perm") == perm for each in members):
-            return
-        body = {
-            "member_type": "openchat" if is_chat else "openid",
-            "member_id": member,
-            "perm": perm,
-        }
-        await self._call("POST", path, body=body, params={**kind, "need_notification": "false"})
+        perm = "edit" if member.startswith("oc_") else "full_access"
+        await share_drive_file(self._call, base, kind={"type": "bitable"}, member=member, perm=perm)
 
     async def subscribe_changes(self, base: BaseId) -> None:
         path = f"/drive/v1/files/{path_segment(base)}"
@@ -445,12 +434,6 @@ class _NoLock:
 
 
 _NO_LOCK = _NoLock()
-
-
-def bitable_web_domain(domain: str) -> str:
-    """Where people open documents, by the address of the API."""
-    parts = urlsplit(domain)
-    return f"{parts.scheme}://{parts.netloc.removeprefix('open.')}"
 
 
 def _translated(error: FeishuError, kind: BitableErrorKind) -> Exception:

@@ -13,6 +13,13 @@ from typing import Any, TypeAlias
 
 from bot.transports.feishu.api import FeishuError, FeishuErrorKind
 from bot.transports.feishu.cardkit import FeishuCardKit
+from bot.transports.feishu.documents import (
+    DocumentSource,
+    FeishuDocuments,
+    PublishedDocument,
+    document_state,
+    parse_document,
+)
 from bot.transports.feishu.events import build_button_context
 from bot.transports.feishu.messages import FeishuFiles, FeishuMessages
 from bot.transports.files import FileUnsendable
@@ -33,6 +40,7 @@ from cards.render import text as plain_text
 from cards.render.feishu.card import FeishuCard, minimal_card, render
 from cards.render.feishu.elements import strip_unfit
 from storage.records.messages import MessagePlacement
+from storage.records.people import ChatKind
 
 
 class FeishuPartKind(StrEnum):
@@ -53,11 +61,13 @@ class FeishuPart:
 
 @dataclass(slots=True, kw_only=True)
 class FeishuPlacement:
-    """`files` maps local paths to message IDs, empty for refused ones, and `images` to keys."""
+    """`files` maps local paths to message IDs, empty for refused ones, `images` to keys, and
+    `documents` to what became of them."""
 
     parts: list[FeishuPart] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     images: dict[str, str] = field(default_factory=dict)
+    documents: dict[str, PublishedDocument] = field(default_factory=dict)
 
     def to_placed(self) -> MessagePlacement:
         ids = [part.message_id for part in self.parts] + list(filter(None, self.files.values()))
@@ -70,6 +80,11 @@ class FeishuPlacement:
                 ],
                 "files": dict(self.files),
                 "images": dict(self.images),
+                **(
+                    {"documents": {p: document_state(d) for p, d in self.documents.items()}}
+                    if self.documents
+                    else {}
+                ),
             },
         )
 
@@ -86,7 +101,19 @@ def parse_placement(placed: MessagePlacement | None) -> FeishuPlacement:
         sent = set(files.values())
         ids = [one for one in placed.message_ids if one not in sent]
         good = [FeishuPart(kind=FeishuPartKind.CARD, message_id=one) for one in ids]
-    return FeishuPlacement(parts=good, files=files, images=_string_map(placed.state.get("images")))
+    return FeishuPlacement(
+        parts=good,
+        files=files,
+        images=_string_map(placed.state.get("images")),
+        documents=_parse_documents(placed.state.get("documents")),
+    )
+
+
+def _parse_documents(stored: Any) -> dict[str, PublishedDocument]:
+    if not isinstance(stored, Mapping):
+        return {}
+    parsed = {str(path): parse_document(each) for path, each in stored.items()}
+    return {path: each for path, each in parsed.items() if each is not None}
 
 
 def _parse_part(stored: Any) -> FeishuPart | None:
@@ -139,6 +166,7 @@ class FeishuDelivery:
     messages: FeishuMessages
     cardkit: FeishuCardKit
     files: FeishuFiles
+    documents: FeishuDocuments
     now: Callable[[], float]
     on_cardkit: Callable[[FeishuError | None], None]
     _unsent_entities: LimitedDict[str, str] = field(
@@ -161,6 +189,9 @@ class FeishuDelivery:
             message.card,
             words,
             images=dict(placement.images),
+            documents={
+                path: each.url or each.problem for path, each in placement.documents.items()
+            },
             callback_values=build_button_context(message.chat),
             streaming=streaming,
         )
@@ -169,6 +200,30 @@ class FeishuDelivery:
         shown = FeishuPreparedMessage(message, made, words)
         shown.degraded.extend(notes)
         return shown
+
+    async def publish_documents(self, message: OutboundMessage, placement: FeishuPlacement) -> None:
+        """Make documents of the files that shall be some; the placement is stored meanwhile."""
+        for block in _iter_blocks(message.card, FileBlock):
+            known = placement.documents.get(block.path)
+            if not block.document_title or (known is not None and known.is_settled):
+                continue
+            chat = message.chat
+            group = chat.external_id if chat.kind is ChatKind.GROUP else ""
+
+            async def save(document: PublishedDocument, path: str = block.path) -> None:
+                placement.documents[path] = document
+                if message.on_part is not None:
+                    await message.on_part(placement.to_placed())
+
+            await self.documents.publish(
+                DocumentSource(
+                    path=block.path,
+                    title=strip_unfit(block.document_title),
+                    readers=tuple(filter(None, (block.document_owner, group))),
+                ),
+                known,
+                save=save,
+            )
 
     async def send_part(
         self, shown: FeishuPreparedMessage, index: int, *, uuid: str, reply_to: str
@@ -287,7 +342,7 @@ class FeishuDelivery:
         """Send the next file, as a message of its own; each file is sent once."""
         message = shown.message
         for number, block in enumerate(_iter_blocks(message.card, FileBlock)):
-            if block.path in placement.files:
+            if not _is_left(block, placement):
                 continue
             key = ""
             with _noting_refusal("file", shown.degraded):
@@ -303,7 +358,13 @@ class FeishuDelivery:
 
 
 def has_files_left(card: Card, placement: FeishuPlacement) -> bool:
-    return any(block.path not in placement.files for block in _iter_blocks(card, FileBlock))
+    return any(_is_left(block, placement) for block in _iter_blocks(card, FileBlock))
+
+
+def _is_left(block: FileBlock, placement: FeishuPlacement) -> bool:
+    """Whether the file is still to be sent: neither sent nor shown as a document."""
+    document = placement.documents.get(block.path)
+    return block.path not in placement.files and not (document and document.url)
 
 
 @contextmanager

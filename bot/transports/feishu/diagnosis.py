@@ -23,6 +23,7 @@ _SCOPES = (
 )
 _EVENTS = frozenset({"im.message.receive_v1"})
 _TABLE_SCOPES = (("bitable:app",),)
+_DOCUMENT_SCOPES = (("docx:document",), ("docx:document.block:convert",), ("drive:drive",))
 _TABLE_EVENTS = frozenset(
     {"drive.file.bitable_record_changed_v1", "drive.file.bitable_field_changed_v1"}
 )
@@ -38,7 +39,8 @@ async def _no_tables() -> bool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeishuDiagnosis:
     """A self-check. `quota` is the calls of this month and how many are allowed, 0 if no limit is
-    known. `on_call` counts the calls made here. A Bitable in use (`has_tables`) needs more."""
+    known. `on_call` counts the calls made here. A Bitable in use (`has_tables`) needs more, as
+    do results as documents (`makes_documents`)."""
 
     name = "feishu"
 
@@ -48,6 +50,7 @@ class FeishuDiagnosis:
     quota: Callable[[], tuple[int, int]]
     on_call: Callable[[], None]
     has_tables: Callable[[], Awaitable[bool]] = _no_tables
+    makes_documents: bool = False
 
     async def find(self) -> Sequence[HealthFinding]:
         # Loaded with the first diagnosis, since nothing else may need it.
@@ -105,7 +108,11 @@ class FeishuDiagnosis:
 
         found: list[HealthFinding] = []
         has_tables = await self.has_tables()
-        scopes = (*_SCOPES, *_TABLE_SCOPES) if has_tables else _SCOPES
+        scopes = (
+            *_SCOPES,
+            *(_TABLE_SCOPES if has_tables else ()),
+            *(_DOCUMENT_SCOPES if self.makes_documents else ()),
+        )
         try:
             listed = (await api.call("GET", "/application/v6/scopes")).get("data", {})
             granted = {

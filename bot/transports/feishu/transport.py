@@ -34,6 +34,7 @@ from bot.transports.feishu.delivery import (
     has_files_left,
     parse_placement,
 )
+from bot.transports.feishu.documents import FeishuDocuments, feishu_web_domain
 from bot.transports.feishu.incoming import FeishuEventHandler
 from bot.transports.feishu.long_connection import (
     FeishuConnectionRefused,
@@ -95,7 +96,8 @@ _PART_INTERVAL = 0.25
 
 
 class FeishuTransport:
-    """`on_call` is called for each request that counts against the tenant's monthly quota. Bot
+    """`on_call` is called for each request that counts against the tenant's monthly quota, and
+    `may_publish` says whether it leaves any for documents. Bot
     menus are set up in the developer console; their keys arrive as commands."""
 
     channel = Channel.FEISHU
@@ -109,6 +111,7 @@ class FeishuTransport:
         inbox: InboxPort,
         home: Path,
         on_call: Callable[[], None] = lambda: None,
+        may_publish: Callable[[], bool] = lambda: True,
         on_table_change: Callable[[TableChange], None] = lambda _: None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
@@ -128,6 +131,13 @@ class FeishuTransport:
             messages=posting,
             cardkit=self._cardkit,
             files=self._files,
+            documents=FeishuDocuments(
+                api=self._api,
+                home=home,
+                web_domain=feishu_web_domain(domain),
+                may_publish=may_publish,
+                sleep=sleep,
+            ),
             now=now,
             on_cardkit=self._report_cardkit,
         )
@@ -168,6 +178,8 @@ class FeishuTransport:
             typed = await self._streams.finish(message.outbox_id)
             if typed:
                 placement = self._current_placement(message)
+            if not message.files_only:
+                await self._delivery.publish_documents(message, placement)
             shown = await self._delivery.prepare(message, placement)
             if typed:
                 await self._finish_stream(typed, shown)
@@ -176,7 +188,7 @@ class FeishuTransport:
             else:
                 await self._show_parts(shown, placement)
         except (FeishuError, FeishuConnectionError) as error:
-            if placement.parts:
+            if placement.parts or placement.documents:
                 # The next try updates the parts already sent.
                 self._remember_placement(message, placement)
             self._alert_on_error(error)

@@ -64,12 +64,16 @@ def render(
     words: TextCatalog,
     *,
     images: Mapping[str, str] = _EMPTY_MAPPING,
+    documents: Mapping[str, str] = _EMPTY_MAPPING,
     callback_values: Mapping[str, str] = _EMPTY_MAPPING,
     streaming: bool = False,
 ) -> FeishuCard:
-    """Render a card. `images` maps block paths to uploaded keys; `callback_values` are added to
-    every callback beside the token `t`; `streaming` reserves an element for a partial answer."""
-    context = FeishuRenderContext(words=words, images=images, callback_values=callback_values)
+    """Render a card. `images` maps block paths to uploaded keys, `documents` those of files to the
+    links of their documents or why there is none; `callback_values` are added to every callback
+    beside the token `t`; `streaming` reserves an element for a partial answer."""
+    context = FeishuRenderContext(
+        words=words, images=images, documents=documents, callback_values=callback_values
+    )
     answer = _answer_index(card, streaming=streaming)
     units: list[CardElement] = []
     for number, block in enumerate(card.blocks):

@@ -68,12 +68,15 @@ CardElement: TypeAlias = dict[str, Any]
 class FeishuRenderContext:
     """State shared while rendering one card.
 
-    `images` maps paths to uploaded keys; `callback_values` go into every callback beside the token.
+    `images` maps paths to uploaded keys, and `documents` paths to the link of their document, or to
+    the key of the text that says why there is none; `callback_values` go into every callback beside
+    the token.
     Tables and form names are counted here because their limits apply to the whole card.
     """
 
     words: TextCatalog
     images: Mapping[str, str]
+    documents: Mapping[str, str]
     callback_values: Mapping[str, str]
     degraded: list[str] = field(default_factory=list)
     tables_left: int = MAX_TABLES
@@ -162,10 +165,18 @@ def content_elements(  # noqa: C901, PLR0911 - one case for each block of the cl
             return [{"tag": "hr"}]
         case model.ImageBlock():
             return [_image_element(block, context)]
-        case model.FileBlock(name=name, size=size):
-            return _text_lines(f"📎 **{_escaped_text(name)}** ({formats.file_size(size)})")
+        case model.FileBlock():
+            return _text_lines(*_file_lines(block, context))
         case _:
             assert_never(block)
+
+
+def _file_lines(block: model.FileBlock, context: FeishuRenderContext) -> list[str]:
+    found = context.documents.get(block.path, "")
+    if found.startswith("http"):
+        return [f"📄 [{_escaped_text(block.document_title)}]({found})"]
+    line = f"📎 **{_escaped_text(block.name)}** ({formats.file_size(block.size)})"
+    return [line, *([context.words(found)] if found else [])]
 
 
 def collapsible_elements(

@@ -33,6 +33,7 @@ from tests.emulators.feishu.http_server import HttpRequest
 from tests.emulators.feishu.refusals import scope_missing
 
 if TYPE_CHECKING:
+    from tests.emulators.feishu.documents import FeishuDocument
     from tests.emulators.feishu.emulator import FeishuEmulator
 
 MAX_ROWS, MAX_FIELDS, MAX_TABLES, MAX_VIEWS = 20_000, 300, 100, 200
@@ -599,7 +600,7 @@ class Bitable:
     # --- drive: permissions and events ------------------------------------------------------
 
     def list_members(self, request: HttpRequest, token: str) -> dict[str, Any]:
-        base = self._drive_file(request, token, "type")
+        base = self._shared_file(request, token)
         return {
             "items": [
                 {
@@ -612,7 +613,7 @@ class Bitable:
         }
 
     def add_member(self, request: HttpRequest, token: str) -> dict[str, Any]:
-        base = self._drive_file(request, token, "type")
+        base = self._shared_file(request, token)
         body = _body(request)
         world = self._fs.world
         known = {"openid": set(world.people), "openchat": set(world.chats)}
@@ -631,6 +632,11 @@ class Bitable:
     def subscribe(self, request: HttpRequest, token: str) -> dict[str, Any]:
         self._drive_file(request, token, "file_type").subscribed = True
         return {}
+
+    def _shared_file(self, request: HttpRequest, token: str) -> FeishuBase | FeishuDocument:
+        if request.query.get("type") == "docx":
+            return self._fs.drive.shared(token)
+        return self._drive_file(request, token, "type")
 
     def _drive_file(self, request: HttpRequest, token: str, parameter: str) -> FeishuBase:
         if request.query.get(parameter) != "bitable":

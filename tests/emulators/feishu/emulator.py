@@ -10,6 +10,12 @@ from typing import Any, Self
 from tests.emulators.feishu.bitable import FIELDS_CHANGED, RECORDS_CHANGED, Bitable
 from tests.emulators.feishu.callbacks import CardCallbacks
 from tests.emulators.feishu.cardkit import CardKit
+from tests.emulators.feishu.documents import (
+    CONVERT_SCOPE,
+    CREATE_SCOPE,
+    DRIVE_SCOPE,
+    FeishuDrive,
+)
 from tests.emulators.feishu.events import FeishuEvents
 from tests.emulators.feishu.http_server import HttpRequest, HttpServer
 from tests.emulators.feishu.long_connection import EventPush, LongConnection
@@ -30,7 +36,8 @@ class AppConfiguration:
         default_factory=lambda: dict.fromkeys(
             (
                 *("im:message", "im:message:send_as_bot", "im:resource", "cardkit:card:write"),
-                "bitable:app",
+                *("bitable:app", CREATE_SCOPE, CONVERT_SCOPE, DRIVE_SCOPE),
+                "sheets:spreadsheet:readonly",
             ),
             1,
         )
@@ -101,6 +108,7 @@ class FeishuEmulator:
         )
         self.media = FeishuMedia(self.world)
         self.bitable = Bitable(self)
+        self.drive = FeishuDrive(self)
         self.cardkit = CardKit(self.world, self.clock, self.rates)
         self.presses = CardCallbacks(self.world, self.clock, self.events, self.long)
         self.registration = AppRegistration(fs=self)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tests.emulators.feishu.bitable import bitable_routes
+from tests.emulators.feishu.documents import document_routes
 from tests.emulators.feishu.http_server import CutConnection, HttpRequest, HttpResponse
 from tests.emulators.feishu.refusals import ConnectionCut, FeishuApiError, InjectedFault
 from tests.emulators.feishu.registration import PATH as REGISTRATION_PATH
@@ -192,4 +193,5 @@ def _routes(fs: FeishuEmulator) -> list[tuple[str, str, RouteHandler]]:
         ("DELETE", f"{kit}/{{}}/elements/{{}}", data(cards.element)),
         ("POST", "/open-apis/interactive/v1/card/update", data(fs.presses.delayed_update)),
         *bitable_routes(fs.bitable, data),
+        *document_routes(fs.drive, data),
     ]

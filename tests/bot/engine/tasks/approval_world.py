@@ -30,13 +30,14 @@ from storage.messages.outbox import OutboxRepo
 from storage.people import PeopleRepo
 from storage.records.approvals import Approval
 from storage.records.people import Language, PersonId
-from storage.records.tasks import EventKind, Task, TaskStatus, TaskView
+from storage.records.tasks import EventKind, ResultForm, Task, TaskStatus, TaskView
 from tests.engine_harness import (
     BOSS,
     EngineHarness,
     FakeBackend,
     ManualClock,
     make_decision_recorder,
+    no_account,
     run_engine,
 )
 
@@ -179,6 +180,9 @@ async def approval_world(
                 queue=world.store.queue, key_values=KeyValueStore(world.db)
             ),
             on_events=requests.handle_events,
+            result_form=ResultForm.CARD,
+            account_of=no_account,
+            mask=str,
         )
         timekeeper = ApprovalExpirer(
             approvals=approvals,

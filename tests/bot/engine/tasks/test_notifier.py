@@ -21,7 +21,7 @@ from cards.render.text import render
 from storage.db import Transaction
 from storage.key_value import KeyValueStore
 from storage.records.people import Language
-from storage.records.tasks import EventKind, Task, TaskGraph, TaskPriority, TaskStatus
+from storage.records.tasks import EventKind, ResultForm, Task, TaskGraph, TaskPriority, TaskStatus
 from tests.builders import STARVATION_LIMIT
 from tests.engine_harness import (
     BOSS,
@@ -34,7 +34,12 @@ from tests.engine_harness import (
 from tests.waiting import WAIT_SECONDS
 
 
-def make_notifier(world: EngineHarness, courier: RecordingCourier, home: Path) -> TaskNotifier:
+def make_notifier(
+    world: EngineHarness,
+    courier: RecordingCourier,
+    home: Path,
+    result_form: ResultForm = ResultForm.CARD,
+) -> TaskNotifier:
     async def english(_task: Task) -> Language:
         return Language.ENGLISH
 
@@ -49,7 +54,14 @@ def make_notifier(world: EngineHarness, courier: RecordingCourier, home: Path) -
         now=world.clock,
         positions=QueuePositionTracker(queue=world.store.queue, key_values=KeyValueStore(world.db)),
         on_events=ignore_events,
+        result_form=result_form,
+        account_of=own_account,
+        mask=lambda text: text.replace("hunter2", "***"),
     )
+
+
+async def own_account(_task: Task) -> str:
+    return "ou_boss"
 
 
 async def test_a_task_has_one_live_card_and_one_message_when_it_ends(tmp_path: Path) -> None:
@@ -354,3 +366,33 @@ async def test_files_come_with_the_ending(tmp_path: Path) -> None:
     files = [block for block in ending.blocks if isinstance(block, FileBlock | ImageBlock)]
     assert [file.path for file in files] == [f"files/tasks/{task.id}/haiku.md"]
     assert (tmp_path / files[0].path).read_text() == "queue"
+
+
+@pytest.mark.parametrize("form", ResultForm)
+async def test_a_long_result_comes_whole_in_the_form_of_the_setting(
+    tmp_path: Path, form: ResultForm
+) -> None:
+    report = "hunter2 is the key. " * 200
+
+    def write(_title: str) -> StepAnswer:
+        (tmp_path / "work" / task.id / "notes.md").write_text("# Notes")
+        return StepAnswer(status="done", summary=report, files=["notes.md"])
+
+    courier = RecordingCourier()
+    async with run_engine(tmp_path, FakeBackend(steps=("one",), on_step=write)) as world:
+        task = await world.create_task()
+        await world.until(task)
+        while await make_notifier(world, courier, tmp_path, form).notify_batch():
+            pass
+
+    ending = next(card for key, card in courier.cards.items() if ":end:" in key)
+    files = {block.name: block for block in ending.blocks if isinstance(block, FileBlock)}
+    whole = files.pop(f"result-{task.id}.md", None)
+    notes = files["notes.md"]
+    assert (whole is None) == (form is ResultForm.CARD)
+    if whole is not None:
+        assert (tmp_path / whole.path).read_text().count("*** is the key.") == 200
+    documents = [each.document_title for each in (whole, notes) if each is not None]
+    made = [f"{task.title} ({task.id})", f"notes ({task.id}-1)"]
+    assert documents == (made if form is ResultForm.DOCUMENT else [""] * len(documents))
+    assert notes.document_owner == ("ou_boss" if form is ResultForm.DOCUMENT else "")

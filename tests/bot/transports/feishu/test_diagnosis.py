@@ -129,19 +129,22 @@ async def test_what_the_app_may_not_ask_is_said_to_be_unknown(feishu: FeishuEmul
     assert "feishu_events_unknown" in [each.text for each in found]
 
 
-async def test_an_app_with_a_bitable_needs_its_scope_and_events(feishu: FeishuEmulator) -> None:
+async def test_what_is_in_use_needs_more_scopes_and_events(feishu: FeishuEmulator) -> None:
     async def uses_tables() -> bool:
         return True
 
     feishu.app.events = ["im.message.receive_v1"]
     deny_scope("bitable:app")(feishu)
+    deny_scope("drive:drive")(feishu)
 
     without = list(await diagnosis(feishu).find())
-    found = list(await replace(diagnosis(feishu), has_tables=uses_tables).find())
+    uses_all = replace(diagnosis(feishu), has_tables=uses_tables, makes_documents=True)
+    found = list(await uses_all.find())
 
     assert problems(without) == []
     assert problems(found) == [
         ("feishu_scope", "bitable:app"),
+        ("feishu_scope", "drive:drive"),
         ("feishu_table_event", "drive.file.bitable_field_changed_v1"),
         ("feishu_table_event", "drive.file.bitable_record_changed_v1"),
     ]
