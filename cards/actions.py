@@ -71,6 +71,27 @@ class DeleteWorkflow(CardAction):
     kind: Literal["delete_workflow"] = "delete_workflow"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowWorkflowDiff(ReusableAction):
+    """Show what a version of a workflow changes."""
+
+    name: str
+    number: int
+    typed: ClassVar[str] = "/workflow diff {self.name} {self.number}"
+    kind: Literal["show_workflow_diff"] = "show_workflow_diff"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollBackWorkflow(CardAction):
+    """Make the text of an earlier version the newest."""
+
+    required_role: ClassVar[PersonRole] = PersonRole.OWNER
+    name: str
+    number: int
+    typed: ClassVar[str] = "/workflow rollback {self.name} {self.number}"
+    kind: Literal["roll_back_workflow"] = "roll_back_workflow"
+
+
 WorkflowAction: TypeAlias = (
     ShowWorkflow
     | RunWorkflow
@@ -78,6 +99,8 @@ WorkflowAction: TypeAlias = (
     | ShowWorkflowNameForm
     | SaveTaskAsWorkflow
     | DeleteWorkflow
+    | ShowWorkflowDiff
+    | RollBackWorkflow
 )
 
 

@@ -70,6 +70,9 @@ def task_view_data(view: TaskView) -> JsonObject:
         "waits_for": view.directory_holder.id if view.directory_holder else None,
         "spent": asdict(view.spent),
         "eta": eta_data(view.eta) if view.eta else None,
+        "workflow": {"name": view.workflow[0], "version": view.workflow[1]}
+        if view.workflow
+        else None,
     }
 
 

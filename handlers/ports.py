@@ -33,6 +33,7 @@ from handlers.ports_workers import (
     ToolPort,
     TracePort,
     TranscriptPort,
+    WorkflowHistoryPort,
     WorkflowPort,
 )
 from storage.records.approvals import Approval
@@ -516,6 +517,7 @@ class HandlerServices:
     skills: SkillPort
     skill_writer: SkillWriterPort
     workflows: WorkflowPort
+    workflow_history: WorkflowHistoryPort
     schedules: SchedulePort
     self_check: SelfCheckPort
     doctor: DoctorPort

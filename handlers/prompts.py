@@ -83,7 +83,8 @@ async def _diff(request: Request, name: str, *numbers: str) -> Reply:
         old, new = (_text_of(prompt, each) for each in numbers)
     elif prompt.versions:
         newest = prompt.versions[-1]
-        old = (newest.parent, newest.parent_content)
+        before = [each.content for each in prompt.versions if each.number == newest.parent]
+        old = (newest.parent, next(iter(before), newest.parent_content))
         new = (newest.number, newest.content)
     else:
         old = new = (ORIGINAL, prompt.written)

@@ -11,9 +11,11 @@ from typing import assert_never
 from cards import formats
 from cards.actions import (
     DeleteWorkflow,
+    RollBackWorkflow,
     RunWorkflow,
     SaveTaskAsWorkflow,
     ShowWorkflow,
+    ShowWorkflowDiff,
     ShowWorkflowNameForm,
     SubmitWorkflowInputs,
     WorkflowAction,
@@ -52,6 +54,13 @@ from handlers.workflow_inputs import (
     WorkflowInputValues,
     parse_inputs,
     split_named_values,
+)
+from handlers.workflow_versions import (
+    handle_version_press,
+    roll_back_command,
+    show_diff,
+    show_versions,
+    store_workflow,
 )
 from storage.records.messages import DeliveryUrgency
 from storage.records.tasks import NewTask, Task, TaskPriority, TaskStatus
@@ -93,6 +102,8 @@ def refusal_error(refused: WorkflowRefused, words: TextCatalog) -> UserError:
     name = formats.single_line(refused.name, _MAX_NAME)
     if refused.reason is WorkflowRefusalReason.BROKEN:
         return UserError("workflow_broken", name=name, problems=detail)
+    if refused.reason is WorkflowRefusalReason.CHANGED and detail:
+        return UserError("workflow_conflict", name=name, detail=detail)
     return UserError(f"workflow_{refused.reason}", name=name, detail=detail)
 
 
@@ -256,14 +267,16 @@ _MAX_NAME_LENGTH = 40
 async def save_command(request: Request, rest: str) -> Reply:
     """Save a workflow from text, from a file sent along, or from a finished task's plan."""
     request.require_owner()
-    before = parse_flags(rest, bare=("replace",))
+    before = parse_flags(rest, bare=("replace",), valued=("reason",))
     name, more = split_first_word(before.text)
-    after = parse_flags(more, bare=("replace",))
+    after = parse_flags(more, bare=("replace",), valued=("reason",))
     if not name:
         raise UsageError("workflow")
     text = await _workflow_text(request, name, more if not after.options else after.text)
-    overwrite = "replace" in {*before.options, *after.options}
-    return await _save_workflow(request, name, text, replace=overwrite)
+    options = {**before.options, **after.options}
+    reason = formats.single_line(options.get("reason", ""), _MAX_DETAIL)
+    overwrite = "replace" in options
+    return await _save_workflow(request, name, text, replace=overwrite, reason=reason)
 
 
 async def show_name_form(request: Request, task_id: str) -> Reply:
@@ -324,16 +337,6 @@ async def delete_workflow(request: Request, name: str, card_key: str = "") -> Re
     return Reply(card=card, key=card_key, in_place=bool(card_key), data=data)
 
 
-async def store_workflow(
-    request: Request, name: str, text: str, *, replace: bool = False, based_on: str = ""
-) -> NamedWorkflow:
-    """Save for an owner, with a line in the log. Parameters are those of the port."""
-    request.require_owner()
-    saved = await request.services.workflows.save(name, text, replace=replace, based_on=based_on)
-    log.info("Workflow %s was saved by person %s", name, request.person.id)
-    return saved
-
-
 async def remove_workflow(request: Request, name: str, *, based_on: str = "") -> None:
     """Delete for an owner, with a line in the log."""
     request.require_owner()
@@ -360,8 +363,10 @@ def strip_fences(text: str) -> str:
     return fenced_text["text"] if fenced_text else text
 
 
-async def _save_workflow(request: Request, name: str, text: str, *, replace: bool) -> Reply:
-    workflow = await store_workflow(request, name, text, replace=replace)
+async def _save_workflow(
+    request: Request, name: str, text: str, *, replace: bool, reason: str = ""
+) -> Reply:
+    workflow = await store_workflow(request, name, text, replace=replace, reason=reason)
     return Reply(card=workflow_saved_card(workflow, request.words), data=workflow_data(workflow))
 
 
@@ -416,7 +421,7 @@ async def handle_workflow_press(
     return await explain_rejection(request, _perform_press(request, action, card_key, form))
 
 
-async def _perform_press(
+async def _perform_press(  # noqa: PLR0911 - one line for each action of the closed union
     request: Request, action: WorkflowAction, card_key: str, form: Mapping[str, str]
 ) -> Reply:
     match action:
@@ -434,6 +439,8 @@ async def _perform_press(
             )
         case DeleteWorkflow(name=name):
             return await delete_workflow(request, name, card_key)
+        case ShowWorkflowDiff() | RollBackWorkflow():
+            return await handle_version_press(request, action)
         case _:
             assert_never(action)
 
@@ -475,4 +482,7 @@ _SUBCOMMANDS: Mapping[str, Callable[[Request, str], Awaitable[Reply]]] = {
     **dict.fromkeys(("save", "keep", "保存", "存为"), save_command),
     **dict.fromkeys(("validate", "check", "检查", "校验"), validate_command),
     **dict.fromkeys(("delete", "remove", "rm", "删除"), delete_command),
+    **dict.fromkeys(("versions", "history", "版本", "历史"), show_versions),
+    **dict.fromkeys(("diff", "对比", "差异"), show_diff),
+    **dict.fromkeys(("rollback", "restore", "回滚"), roll_back_command),
 }

@@ -41,6 +41,7 @@ _N = schema.node_attempts.c
 _ALL = sa.select(autonomy_schema.prompt_versions).order_by(_V.kind, _V.name, _V.number)
 _OF_SUBJECT = _ALL.where(_V.kind == sa.bindparam("kind"), _V.name == sa.bindparam("name"))
 _IN_EFFECT = _OF_SUBJECT.where(_V.state.in_([VersionState.TRIAL.value, VersionState.ACTIVE.value]))
+_WRITTEN = _OF_SUBJECT.where(_V.state.in_([VersionState.SAVING.value, VersionState.WRITTEN.value]))
 
 
 class PromptVersionRepo:
@@ -79,11 +80,26 @@ class PromptVersionRepo:
         self, tx: Transaction, new: NewPromptVersion, *, now: datetime
     ) -> PromptVersion:
         """Raises ConcurrentUpdate if another change of the same text is open."""
-        known = await self.list_of(new.ref, tx=tx)
+        return await self._add(tx, new, VersionState.DRAFT, now=now)
+
+    async def add_saving(
+        self, tx: Transaction, new: NewPromptVersion, *, now: datetime
+    ) -> PromptVersion:
+        """A text that is about to be written to its file. Raises ConcurrentUpdate if another
+        process has added a version."""
+        return await self._add(tx, new, VersionState.SAVING, now=now)
+
+    async def _add(
+        self, tx: Transaction, new: NewPromptVersion, state: VersionState, *, now: datetime
+    ) -> PromptVersion:
+        newest = sa.select(sa.func.coalesce(sa.func.max(_V.number), 0)).where(
+            _V.kind == new.kind.value, _V.name == new.name
+        )
+        number = 1 + int((await tx.execute(newest)).scalar_one())
         values = row_from(new) | {
-            "number": 1 + max((each.number for each in known), default=0),
+            "number": number,
             "hash": text_hash(new.content),
-            "state": VersionState.DRAFT.value,
+            "state": state.value,
             "created_at": now,
         }
         done = await tx.execute(
@@ -91,7 +107,58 @@ class PromptVersionRepo:
         )
         if not done.rowcount:
             raise ConcurrentUpdate
-        return (await self.list_of(new.ref, tx=tx))[-1]
+        query = _OF_SUBJECT.where(_V.number == number)
+        subject = {"kind": new.kind.value, "name": new.name}
+        return record_from(PromptVersion, (await tx.execute(query, subject)).one())
+
+    async def list_written(
+        self, ref: PromptRef, *, tx: Transaction | None = None
+    ) -> Sequence[PromptVersion]:
+        """The text of the file, and texts that were about to be written to it, oldest first."""
+        subject = {"kind": ref.kind.value, "name": ref.name}
+        if tx is not None:
+            return records_from(PromptVersion, (await tx.execute(_WRITTEN, subject)).all())
+        return records_from(PromptVersion, await self._db.fetch_all(_WRITTEN, subject))
+
+    async def list_written_names(self, kind: PromptKind) -> Sequence[str]:
+        """The texts of this kind whose files were there when they were last looked at."""
+        states = [VersionState.SAVING.value, VersionState.WRITTEN.value]
+        query = sa.select(_V.name).distinct().where(_V.kind == kind.value, _V.state.in_(states))
+        return [row.name for row in await self._db.fetch_all(query)]
+
+    async def confirm_written(
+        self, tx: Transaction, version: PromptVersion, *, now: datetime
+    ) -> None:
+        """The file has this text now; the one it had is retired."""
+        for each in await self.list_written(version.ref, tx=tx):
+            if each.id != version.id and each.state is VersionState.WRITTEN:
+                await self.retire(tx, each, "replaced", now=now)
+        await _move(tx, version, state=VersionState.WRITTEN, active_since=now)
+
+    async def delete(self, tx: Transaction, version: PromptVersion) -> None:
+        """One that no work was done with."""
+        await tx.execute(sa.delete(autonomy_schema.prompt_versions).where(_V.id == version.id))
+
+    async def prune(
+        self, tx: Transaction, ref: PromptRef, *, most: int, most_characters: int
+    ) -> None:
+        """Delete the oldest retired versions beyond so many versions or characters. Work that was
+        done with one keeps its number."""
+        query = (
+            sa.select(_V.id, _V.state, sa.func.length(_V.content).label("length"))
+            .where(_V.kind == ref.kind.value, _V.name == ref.name)
+            .order_by(_V.number.desc())
+        )
+        total, gone = 0, []
+        for n, row in enumerate((await tx.execute(query)).all()):
+            total += row.length
+            if row.state == VersionState.RETIRED and (n >= most or total > most_characters):
+                gone.append(row.id)
+        if not gone:
+            return
+        used = sa.update(autonomy_schema.attempt_versions).where(_A.version_id.in_(gone))
+        await tx.execute(used.values(version_id=None))
+        await tx.execute(sa.delete(autonomy_schema.prompt_versions).where(_V.id.in_(gone)))
 
     async def start_trial(self, tx: Transaction, version: PromptVersion, *, now: datetime) -> None:
         """Use it for its share of the tasks that are created from now on."""

@@ -267,6 +267,7 @@ class Container:
             skills=workers.skills,
             skill_writer=SkillDrafter(db=store.db, gateway=engine.gateway, library=workers.skills),
             workflows=engine.evolution.workflows,
+            workflow_history=engine.evolution.history,
             schedules=engine.schedule.service,
             self_check=self.autonomy.self_check,
             doctor=self._build_doctor(),

@@ -468,6 +468,7 @@ class Engine:
                 sleep=asyncio.sleep,
             ),
             self.evolution.service,
+            self.evolution.history,
             workers.mcp_servers,
             workers.models,
             *build_span_services(*self._base, workers.redactor.mask),

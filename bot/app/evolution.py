@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from random import randrange
@@ -25,6 +26,7 @@ from bot.engine.autonomy.evolution.sources import (
 from bot.engine.llm.backend import RunLimits, RunPurpose
 from bot.engine.tasks.approvals import ApprovalCardPublisher
 from bot.engine.workflow.named_workflows import WorkflowLibrary
+from bot.engine.workflow.workflow_history import WorkflowHistory
 from bot.transports.outbox import OutboxCourier
 from bot.transports.ports import Clock
 from storage.prompt_versions import EvolutionRepo
@@ -57,7 +59,16 @@ def build_evolution(
     )
     mode = EvolutionMode(settings.evolve)
     versions = _build_versions(store, retirer, mode)
-    workflows = WorkflowLibrary(settings.home, store.work.graphs, versions)
+    history = WorkflowHistory(
+        db=store.db,
+        repo=store.work.versions,
+        trials=versions,
+        list_people=partial(_list_people, store),
+        now=clock.now,
+        sleep=asyncio.sleep,
+    )
+    workflows = WorkflowLibrary(settings.home, store.work.graphs, history)
+    history.bind(workflows)
     model = BackgroundModelCalls(
         gateway, lambda: workers.models.default, purpose=RunPurpose.EVOLVE, limits=_LIMITS
     )
@@ -82,7 +93,14 @@ def build_evolution(
         ids=store.ids,
         now=clock.now,
     )
-    return EvolutionServices(service=service, versions=versions, workflows=workflows)
+    return EvolutionServices(
+        service=service, versions=versions, workflows=workflows, history=history
+    )
+
+
+async def _list_people(store: RepositorySet) -> Mapping[str, str]:
+    """Names of people with access by their ids."""
+    return {each.person.id: each.person.name for each in await store.people.list_members()}
 
 
 def _build_versions(

@@ -13,7 +13,18 @@ from typing import Annotated, Any
 
 import typer
 
-from bot.cli.chat_commands import JsonOption, TextArgument, data_directory
+from bot.cli.chat_commands import (
+    JsonOption,
+    NameArgument,
+    TextArgument,
+    add_chat_command,
+    command_line,
+    data_directory,
+    execute,
+    format_flag,
+    optional,
+    required,
+)
 from bot.cli.failures import fail, report_start_failures
 
 _SUFFIXES = {".yaml", ".yml", ".json", ".md"}
@@ -61,8 +72,6 @@ def open_workflow(source: str, *, as_json: bool) -> tuple[str, Any]:
         parse_workflow_text,
         to_workflow_faults,
     )
-    from bot.engine.workflow.workflow_files import UnreadableWorkflowFile, read_file
-    from storage.records.workflows import WorkflowError
 
     if not is_file_name(source):
         with report_refusals(as_json=as_json):
@@ -71,21 +80,31 @@ def open_workflow(source: str, *, as_json: bool) -> tuple[str, Any]:
     path = Path(source)
     if not path.exists():
         fail(f"{source}: no such file", as_json=as_json, status=2)
-    text = ""
+    text = open_workflow_text(path, as_json=as_json)
+    try:
+        return path.stem, parse_workflow_text(text)
+    except InvalidGraph as error:
+        fail_invalid(path.name, to_workflow_faults(error.issues, text), as_json=as_json)
+    raise AssertionError  # the call exits
+
+
+def open_workflow_text(path: Path, *, as_json: bool) -> str:
+    """The text of a file; exits with status 1 if it cannot be read."""
+    from bot.engine.workflow.workflow_files import UnreadableWorkflowFile, read_file
+    from storage.records.workflows import WorkflowError
+
     try:
         # Follow links in an explicit path.
-        text = read_file(path.resolve())
-        return path.stem, parse_workflow_text(text)
+        return read_file(path.resolve())
     except UnreadableWorkflowFile as error:
         fault = WorkflowError(key=error.key, facts=error.facts)
         fail_invalid(path.name, (fault,), as_json=as_json)
-    except InvalidGraph as error:
-        fail_invalid(path.name, to_workflow_faults(error.issues, text), as_json=as_json)
-    raise AssertionError  # both calls exit
+    raise AssertionError  # the call exits
 
 
 cli = typer.Typer(no_args_is_help=True, help="List, validate and run named workflows.")
 
+_VERSION = Annotated[str, typer.Argument(help="The number of a version.")]
 _EXIT_FAILED, _EXIT_WAITING = 1, 3
 _MAX_SCOPE_LENGTH = 10_000_000
 
@@ -189,6 +208,50 @@ def run(
         raise typer.Exit(_EXIT_WAITING)
     if ran.view.task.status != "completed":
         raise typer.Exit(_EXIT_FAILED)
+
+
+@cli.command("save")
+def save(
+    name: NameArgument,
+    file: Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False)],
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Overwrite a workflow of this name.")
+    ] = False,
+    reason: Annotated[
+        str, typer.Option("--reason", help="What changes and why, for the list of versions.")
+    ] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Save a file as a workflow, as a new version."""
+    text = open_workflow_text(file, as_json=as_json)
+    flags = ("--replace" if replace else "", format_flag("--reason", reason))
+    execute(command_line("workflow save", *flags, name, text), as_json=as_json)
+
+
+add_chat_command(
+    cli,
+    "versions",
+    "workflow versions",
+    required("name", NameArgument),
+    help="List the versions of a workflow.",
+)
+add_chat_command(
+    cli,
+    "diff",
+    "workflow diff",
+    required("name", NameArgument),
+    optional("old", _VERSION),
+    optional("new", _VERSION),
+    help="Show what a version changes, or the difference of two.",
+)
+add_chat_command(
+    cli,
+    "rollback",
+    "workflow rollback",
+    required("name", NameArgument),
+    required("version", _VERSION),
+    help="Make the text of an earlier version the newest.",
+)
 
 
 @cli.command("eval")

@@ -94,6 +94,13 @@ PAGES = (
         in_menu=False,
     ),
     Page(
+        path=f"{workflows.PATH}/{{name}}/versions",
+        name="workflow_versions",
+        show=workflows.show_versions,
+        post=workflows.restore_from_page,
+        in_menu=False,
+    ),
+    Page(
         path=f"{workflows.PATH}/{{name}}/edit",
         name="workflow_editor",
         show=workflows.show_editor,

@@ -34,11 +34,14 @@ _STATUS_CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.StoreUnavailable, 503),
 )
 _CODES_BY_KEY = {
-    **dict.fromkeys(("memory_unknown", "memory_not_yours", "workflow_unknown"), 404),
+    **dict.fromkeys(
+        ("memory_unknown", "memory_not_yours", "workflow_unknown", "workflow_no_version"), 404
+    ),
     **dict.fromkeys(
         ("memory_ambiguous", "memory_changed", "memory_wrong_state", "settings_changed"), 409
     ),
-    **dict.fromkeys(("memory_forgotten", "workflow_exists", "workflow_changed"), 409),
+    **dict.fromkeys(("memory_forgotten", "workflow_exists"), 409),
+    **dict.fromkeys(("workflow_changed", "workflow_conflict", "workflow_same_version"), 409),
     "form_too_long": 413,
 }
 

@@ -41,7 +41,7 @@ def prompts_card(prompts: Sequence[PromptInfo], words: TextCatalog) -> model.Car
 
 def prompt_card(prompt: PromptInfo, words: TextCatalog, *, zone: ZoneInfo) -> model.Card:
     """The text in effect, with the versions it had."""
-    number = prompt.active.number if prompt.active else ORIGINAL
+    number = prompt.number
     blocks: list[model.Block] = [
         model.TextBlock(_number_text(number, words)),
         model.CodeBlock(formats.truncate(formats.show_exactly(prompt.content), _MAX_TEXT)),
@@ -217,7 +217,7 @@ def prompt_data(prompt: PromptInfo) -> Mapping[str, Any]:
     return {
         "name": prompt.label,
         "kind": prompt.ref.kind.value,
-        "active": prompt.active.number if prompt.active else ORIGINAL,
+        "active": prompt.number,
         "content": prompt.content,
         "trial": None if prompt.figures is None else figures_data(prompt.figures),
         "versions": [
@@ -252,8 +252,7 @@ def _settled_line(version: PromptVersion, verdict: TrialVerdict, words: TextCata
 
 def _prompt_line(prompt: PromptInfo, words: TextCatalog) -> str:
     name = _code(prompt.label)
-    number = prompt.active.number if prompt.active else ORIGINAL
-    parts = [_number_text(number, words)]
+    parts = [_number_text(prompt.number, words)]
     if prompt.open is not None:
         state = words(f"prompt.state.{prompt.open.state}")
         parts.append(words("prompt.line_open", n=prompt.open.number, state=state))

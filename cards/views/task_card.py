@@ -306,6 +306,9 @@ def _plan_blocks(
     view: TaskView, words: TextCatalog, now: datetime, zone: ZoneInfo | None
 ) -> list[model.Block]:
     blocks: list[model.Block] = []
+    if view.workflow is not None and view.workflow[1]:
+        name, number = view.workflow
+        blocks.append(model.NoteBlock(words("workflows.version.used", name=name, n=number)))
     if view.plan:
         room = _MAX_PLAN if len(view.visible_steps) <= _MANY_LINES else _MAX_PLAN // 2
         plan = formats.truncate(strip_offline_note(view.plan), room)

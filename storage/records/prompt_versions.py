@@ -12,7 +12,11 @@ from typing import Any
 from storage.records.tasks import TaskId, TaskStatus
 
 ORIGINAL = 0
-"""Number of the text that people wrote, or that came with the program."""
+"""Number of the text that people wrote, or that came with the program. What people write in the
+files of workflows has numbers of its own."""
+
+FILE_AUTHOR = "file"
+"""Author of a change that somebody made with an editor."""
 
 
 class PromptKind(StrEnum):
@@ -40,11 +44,15 @@ class PromptRef:
 
 class VersionState(StrEnum):
     """A DRAFT waits for a decision about its trial. A version on TRIAL is used for a share of the
-    new tasks, the ACTIVE one for all others. RETIRED ones are kept, not used."""
+    new tasks, the ACTIVE one for all others. The WRITTEN one is the file of a workflow as it is
+    now, used where no other is; a SAVING one is about to be written to it. RETIRED ones are kept,
+    not used."""
 
     DRAFT = "draft"
     TRIAL = "trial"
     ACTIVE = "active"
+    SAVING = "saving"
+    WRITTEN = "written"
     RETIRED = "retired"
 
     @property
@@ -59,9 +67,11 @@ class PromptVersion:
 
     `number` counts from 1 for each text. `base_hash` is that of the text that people wrote: once
     that changes, no version made from it is used. `parent` is the version it was made from, or
-    ORIGINAL, and `parent_content` the text of that. `share` is the percentage of new tasks that try
-    it. `reason` says why it was made, `end_reason` why it is no longer used, both for people or as
-    a catalogue key under `prompt.end`. `signal` holds the figures that led to it."""
+    ORIGINAL, and `parent_content` the text of that, empty for what people wrote. `share` is the
+    percentage of new tasks that try it. `author` is `evolution`, FILE_AUTHOR or the id of a person.
+    `reason` says why it was made, `end_reason` why it is no longer used, both for people or as a
+    catalogue key under `prompt.end`. `signal` holds the figures that led to it; for what people
+    wrote, the place it came from as `via`, and as `restored` the version that it brings back."""
 
     id: int
     kind: PromptKind
@@ -265,6 +275,13 @@ class PromptInfo:
         return next((each for each in self.versions if each.state == "active"), None)
 
     @property
+    def number(self) -> int:
+        """The version in effect outside a trial."""
+        written = (each for each in self.versions if each.state is VersionState.WRITTEN)
+        used = self.active or next(written, None)
+        return used.number if used else ORIGINAL
+
+    @property
     def open(self) -> PromptVersion | None:
         """The draft or trial."""
         return next((each for each in self.versions if each.state.is_open), None)
@@ -273,6 +290,21 @@ class PromptInfo:
     def content(self) -> str:
         """The text in effect outside a trial."""
         return self.active.content if self.active else self.written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowVersions:
+    """All versions of a named workflow that are kept, newest first. `in_use` is the number that a
+    new run takes outside a trial, None if the workflow was deleted; `authors` are names by the
+    authors of versions, as far as they are people with access."""
+
+    name: str
+    versions: Sequence[PromptVersion]
+    in_use: int | None
+    authors: Mapping[str, str]
+
+    def find(self, number: int) -> PromptVersion | None:
+        return next((each for each in self.versions if each.number == number), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

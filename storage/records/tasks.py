@@ -401,7 +401,8 @@ class TaskView:
     `outline` are the lines of `steps` that fit on a card, with their parents; `lines_left_out`
     counts those missing before and after. `step_counts` are the steps done and in total, if known.
     `schedule_id` is the recurring schedule that has started it, empty if none or no longer active.
-    `retry_at` is when a schedule will try it again by itself.
+    `retry_at` is when a schedule will try it again by itself. `workflow` is the named workflow that
+    it runs, with its version, 0 for one from before there were any.
     """
 
     task: Task
@@ -418,6 +419,7 @@ class TaskView:
     eta: TaskEta | None = None
     schedule_id: str = ""
     retry_at: datetime | None = None
+    workflow: tuple[str, int] | None = None
 
     @property
     def visible_steps(self) -> tuple[TaskStep, ...]:

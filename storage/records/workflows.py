@@ -146,10 +146,12 @@ class WorkflowRefusalReason(StrEnum):
     NO_PLAN = "no_plan"
     UNWRITABLE = "unwritable"
     UNREADABLE = "unreadable"
+    NO_VERSION = "no_version"
 
 
 class WorkflowRefused(Exception):
-    """`errors` is set for BROKEN."""
+    """`errors` is set for BROKEN. `detail` of CHANGED is the version in which the refused text is
+    kept, empty if it is not."""
 
     def __init__(
         self,

@@ -820,6 +820,7 @@ class FakeServices:
             skills=self.skills,
             skill_writer=self.skills,
             workflows=self.workflows,
+            workflow_history=self.workflows,
             schedules=self.schedules,
             self_check=self.self_check,
             doctor=self.doctor,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from storage.records.people import Language
-from storage.records.prompt_versions import text_hash
+from storage.records.people import Language, Person
+from storage.records.prompt_versions import PromptVersion, WorkflowVersions, text_hash
 from storage.records.tasks import Task
 from storage.records.workflows import (
     InvalidWorkflowFile,
@@ -49,6 +49,7 @@ class FakeWorkflows:
         self.bad: list[InvalidWorkflowFile] = []
         self.prepared: list[tuple[str, dict[str, WorkflowInputValue]]] = []
         self.saved: dict[str, str] = {}
+        self.versions: list[PromptVersion] = []
         self.files: dict[str, str] = {}
 
     async def list_workflows(self) -> WorkflowCatalog:
@@ -103,8 +104,33 @@ class FakeWorkflows:
     async def export_task_plan(self, task: Task, name: str) -> str:
         return f"name: {task.title}"
 
+    async def list_versions(self, name: str) -> WorkflowVersions:
+        if not self.versions:
+            raise WorkflowRefused(WorkflowRefusalReason.UNKNOWN, name)
+        newest = list(reversed(self.versions))
+        return WorkflowVersions(
+            name=name, versions=newest, in_use=newest[0].number, authors={"p0": "Olga"}
+        )
+
+    async def roll_back(
+        self, name: str, number: int, *, by: Person, via: str, based_on: str = ""
+    ) -> NamedWorkflow | None:
+        found = (await self.list_versions(name)).find(number)
+        if found is None:
+            raise WorkflowRefused(WorkflowRefusalReason.NO_VERSION, name, str(number))
+        self.saved[name] = found.content
+        return await self.find(name)
+
     async def save(
-        self, name: str, text: str, *, replace: bool = False, based_on: str = ""
+        self,
+        name: str,
+        text: str,
+        *,
+        by: Person,
+        via: str,
+        reason: str = "",
+        replace: bool = False,
+        based_on: str = "",
     ) -> NamedWorkflow:
         if based_on and text_hash(self.saved.get(name, "")) != based_on:
             raise WorkflowRefused(WorkflowRefusalReason.CHANGED, name)

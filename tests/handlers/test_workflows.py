@@ -13,9 +13,11 @@ from cards.views.task_parts import task_card_buttons
 from handlers.request import Reply
 from handlers.workflows import suggest_name
 from storage.records.people import Language
+from storage.records.prompt_versions import PromptKind, VersionState
 from storage.records.tasks import NodeStatus, TaskStatus, TaskStep
 from storage.records.workflows import InvalidWorkflowFile, WorkflowError, WorkflowInput
 from tests.builders import make_task, make_view
+from tests.fakes.prompts import make_version
 from tests.fakes.workflows import make_workflow, make_workflow_fault
 from tests.handlers.router_harness import RouterHarness, text_of
 
@@ -251,6 +253,31 @@ async def test_nothing_is_overwritten_without_being_asked() -> None:
     assert not refused.good
     assert done.good
     assert at.world.workflows.saved == {"review": "name: new"}
+
+
+async def test_versions_are_listed_compared_and_brought_back_by_button() -> None:
+    at = desk()
+    for number, text in enumerate(("name: one", "name: two"), 1):
+        signal = {"via": "page"}
+        state = VersionState.RETIRED if number == 1 else VersionState.WRITTEN
+        facts: dict[str, Any] = {"number": number, "content": text, "author": "p0", "state": state}
+        at.world.workflows.versions.append(
+            make_version(kind=PromptKind.WORKFLOW, name="review", signal=signal, parent=1, **facts)
+        )
+
+    listed = await at.send_message("/workflow versions review", who="x-olga", chat="c0")
+    compared = await at.send_message("/workflow diff review 1 2")
+    refused = await at.send_message("/workflow rollback review 1")
+    nothing = await at.send_message("/workflow rollback review x", who="x-olga", chat="c0")
+    card = await at.world.post.get_card("reply:1")
+    back = next(each for each in buttons_of(card) if "Version 1" in each.label)
+    await at.press(back.token, who="x-olga", chat="c0")
+
+    assert "Olga (dashboard)" in text_of(listed)
+    assert "+name: two" in text_of(compared)
+    assert not refused.good
+    assert "no version x" in text_of(nothing)
+    assert at.world.workflows.saved == {"review": "name: one"}
 
 
 async def test_deleting_is_asked_about_first() -> None:

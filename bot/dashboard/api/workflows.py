@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import datetime
+from difflib import unified_diff
 from typing import Annotated
 
 from pydantic import Field, StringConstraints
@@ -20,13 +22,14 @@ from bot.dashboard.api.routing import (
 from bot.dashboard.api.tasks import TaskModel
 from cards.actions import SubmitWorkflowInputs
 from cards.catalog import TextCatalog
+from cards.views.workflow_versions import versions_data
 from cards.views.workflows import MAX_FAULTS, fault_text
 from handlers.workflow_inputs import parse_inputs
+from handlers.workflow_versions import find_texts, parse_version, restore_version, store_workflow
 from handlers.workflows import (
     input_problems,
     remove_workflow,
     start_workflow,
-    store_workflow,
 )
 from storage.records.people import PersonRole
 from storage.records.tasks import TaskPriority
@@ -39,6 +42,7 @@ from storage.records.workflows import (
 )
 
 routes = ApiRoutes("workflows")
+_VIA = "api"
 _HASH = re.compile("[0-9a-f]{64}")
 
 
@@ -95,6 +99,48 @@ class WorkflowList(ApiModel):
 
 class WorkflowTextBody(ApiModel):
     text: Annotated[Words, StringConstraints(min_length=1)]
+
+
+class SaveWorkflowBody(WorkflowTextBody):
+    """`reason` is for the list of versions."""
+
+    reason: Line = ""
+
+
+class WorkflowVersionModel(ApiModel):
+    """`state` is written for the text of the file; `via` is the place it came from, `restored` the
+    version that it brings back, `ended` why it is no longer used."""
+
+    number: int
+    state: str
+    parent: int
+    author: str
+    via: str
+    restored: int | None
+    reason: str
+    ended: str
+    created_at: datetime
+
+
+class WorkflowVersionList(ApiModel):
+    """Newest first. `in_use` is the one that a new run takes, null after a deletion."""
+
+    name: str
+    in_use: int | None
+    versions: list[WorkflowVersionModel]
+
+
+class WorkflowVersionText(ApiModel):
+    """`previous` is the number of the version that `diff` begins at; `diff` is in unified form."""
+
+    number: int
+    text: str
+    previous: int
+    diff: str
+
+
+class RollbackBody(ApiModel):
+    version: int
 
 
 class ValidationModel(ApiModel):
@@ -164,12 +210,18 @@ async def show_workflow_source(call: ApiCall, name: str) -> WorkflowSourceModel:
 
 
 @routes("PUT", "/workflows/{name}", role=PersonRole.OWNER, guarded=True)
-async def save_workflow(call: ApiCall, name: str, body: WorkflowTextBody) -> WorkflowSourceModel:
+async def save_workflow(call: ApiCall, name: str, body: SaveWorkflowBody) -> WorkflowSourceModel:
     """Save a new workflow, or with If-Match a change of one"""
     command, based_on = call.command, read_if_match(call.request.http)
     try:
         await store_workflow(
-            command, name, body.text, replace=based_on == "*", based_on=_hash(based_on)
+            command,
+            name,
+            body.text,
+            via=_VIA,
+            reason=body.reason,
+            replace=based_on == "*",
+            based_on=_hash(based_on),
         )
     except WorkflowRefused as refused:
         if refused.reason is not WorkflowRefusalReason.BROKEN:
@@ -188,6 +240,31 @@ async def delete_workflow(call: ApiCall, name: str) -> None:
     """Delete a workflow; its tasks go on"""
     based_on = read_if_match(call.request.http)
     await remove_workflow(call.command, name, based_on=_hash(based_on))
+
+
+@routes("GET", "/workflows/{name}/versions", role=PersonRole.OWNER)
+async def list_workflow_versions(call: ApiCall, name: str) -> WorkflowVersionList:
+    """The versions of a workflow that are kept"""
+    found = await call.request.services.workflow_history.list_versions(name)
+    return WorkflowVersionList.model_validate(versions_data(found))
+
+
+@routes("GET", "/workflows/{name}/versions/{version}", role=PersonRole.OWNER)
+async def show_workflow_version(call: ApiCall, name: str, version: str) -> WorkflowVersionText:
+    """The text of a version, and what it changes"""
+    found = await call.request.services.workflow_history.list_versions(name)
+    (previous, before), (number, text) = find_texts(found, [parse_version(name, version)])
+    diff = unified_diff(before.splitlines(), text.splitlines(), f"{previous}", f"{number}", n=2)
+    return WorkflowVersionText(number=number, text=text, previous=previous, diff="\n".join(diff))
+
+
+@routes("POST", "/workflows/{name}/rollback", role=PersonRole.OWNER, guarded=True)
+async def roll_back_workflow(call: ApiCall, name: str, body: RollbackBody) -> WorkflowSourceModel:
+    """Make the text of an earlier version the newest"""
+    based_on = _hash(read_if_match(call.request.http))
+    await restore_version(call.command, name, body.version, via=_VIA, based_on=based_on)
+    source = await call.request.services.workflows.read_source(name)
+    return WorkflowSourceModel.model_validate(source)
 
 
 @routes("POST", "/workflows/{name}/runs", status=201)

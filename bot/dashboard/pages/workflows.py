@@ -15,19 +15,25 @@ from bot.dashboard.request import DashboardRequest, form_source, form_text, new_
 from cards import formats
 from cards.actions import SubmitWorkflowInputs
 from cards.render.web import render
-from cards.views.prompts import prompt_card
+from cards.views.prompts import prompt_diff_card
 from cards.views.task_parts import STATUS_ICONS, priority_label
+from cards.views.workflow_versions import can_roll_back, version_summary
 from cards.views.workflows import MAX_FAULTS, fault_text, input_line, input_value_label
 from handlers.errors import UserError
 from handlers.workflow_inputs import WorkflowInputValues, parse_inputs
+from handlers.workflow_versions import (
+    find_texts,
+    parse_version,
+    restore_version,
+    store_workflow,
+)
 from handlers.workflows import (
     input_problems,
     refusal_error,
     remove_workflow,
     start_workflow,
-    store_workflow,
 )
-from storage.records.prompt_versions import PromptInfo, PromptKind, PromptRef
+from storage.records.prompt_versions import PromptVersion, WorkflowVersions
 from storage.records.tasks import Task, TaskPriority
 from storage.records.workflows import (
     InvalidWorkflowFile,
@@ -56,6 +62,8 @@ _MAX_DESCRIPTION = 2_000
 _FIELD = "in."
 """Begins the name of a form's field for an input."""
 _LONG_LINE = 200
+_VERSIONS = 5
+_VIA = "page"
 
 
 async def show_workflows(request: DashboardRequest) -> Response:
@@ -95,6 +103,33 @@ async def change_workflow(request: DashboardRequest) -> Response:
             raise UserError("form_incomplete", fields=request.words("dashboard.workflow.sure"))
 
 
+async def show_versions(request: DashboardRequest) -> Response:
+    """All versions, with what `new` changes in `old`, or in the version it was made from."""
+    name = request.http.path_params["name"]
+    history = await request.services.workflow_history.list_versions(name)
+    numbers = [each for key in ("old", "new") if (each := request.number(key))]
+    old, new = find_texts(history, numbers)
+    diff = prompt_diff_card(name, old, new, request.words)
+    return render_page(
+        request,
+        "workflow_versions",
+        file_name=name,
+        versions=[_version_row(history, each, request) for each in history.versions],
+        exists=history.in_use is not None,
+        diff=render(diff, request.words).html,
+        old=old[0],
+        new=new[0],
+        new_source=new_source(),
+    )
+
+
+async def restore_from_page(request: DashboardRequest) -> Response:
+    name, form = request.http.path_params["name"], await request.form()
+    number = parse_version(name, form_text(form, "version"))
+    await restore_version(request.command(form_source(form)), name, number, via=_VIA)
+    return RedirectResponse(f"{PATH}/{quote(name)}", status_code=303)
+
+
 async def show_editor(request: DashboardRequest) -> Response:
     """For a new one, `copy` names the workflow that it begins as; for another, `version` the number
     of a version whose text is put in."""
@@ -107,11 +142,8 @@ async def show_editor(request: DashboardRequest) -> Response:
     source = await _read(request, name)
     text = source.text
     if number := request.number("version"):
-        prompt = await _find_versions(request, name)
-        found = (
-            [each.content for each in prompt.versions if each.number == number] if prompt else ()
-        )
-        text = next(iter(found), text)
+        version = (await request.services.workflow_history.list_versions(name)).find(number)
+        text = version.content if version else text
     return await _editor_page(
         request, name, text, based_on=source.hash, unsaved=text != source.text
     )
@@ -131,7 +163,14 @@ async def save_from_editor(request: DashboardRequest) -> Response:
             request, name, text, status=422 if order == "save" else 200, **draft
         )
     try:
-        await store_workflow(request.command(form_source(form)), named, text, based_on=based_on)
+        await store_workflow(
+            request.command(form_source(form)),
+            named,
+            text,
+            via=_VIA,
+            reason=formats.single_line(form_text(form, "reason"), _MAX_ABOUT),
+            based_on=based_on,
+        )
     except WorkflowRefused as refused:
         return await _refuse(request, name, text, refused, draft)
     return RedirectResponse(f"{PATH}/{quote(named)}", status_code=303)
@@ -157,6 +196,8 @@ async def _refuse(
             draft["based_on"] = theirs.hash if theirs else ""
             key = "changed" if theirs else "deleted"
             problem = request.words(f"dashboard.workflow_editor.{key}")
+            if refused.detail:
+                problem += " " + request.words("dashboard.workflow_editor.kept", n=refused.detail)
             other = theirs.text if theirs else ""
             return await _editor_page(
                 request, name, text, status=409, problem=problem, theirs=other, **draft
@@ -208,7 +249,7 @@ async def _workflow_page(
             words("dashboard.workflow.missing", name=formats.single_line(each.label, _MAX_TITLE))
             for each in refused.missing
         ]
-    prompt = await _find_versions(request, source.name)
+    history = await request.services.workflow_history.list_versions(source.name)
     runs = (await _list_runs(request, [source.name], _RUNS)).get(source.name, ())
     page = render_page(
         request,
@@ -223,10 +264,8 @@ async def _workflow_page(
         runs=[_run_row(each, request) for each in runs],
         priorities=[(each.value, priority_label(each, words)) for each in TaskPriority],
         chosen=TaskPriority.IMPORTANT.value,
-        versions=render(prompt_card(prompt, words, zone=request.deps.zone), words).html
-        if prompt
-        else "",
-        numbers=[each.number for each in reversed(prompt.versions)][:10] if prompt else [],
+        versions=[_version_row(history, each, request) for each in history.versions[:_VERSIONS]],
+        version_count=len(history.versions),
         new_source=new_source(),
     )
     page.status_code = 422 if problems else 200
@@ -343,11 +382,14 @@ def _field(each: WorkflowInput, filled: str, request: DashboardRequest) -> dict[
     }
 
 
-async def _find_versions(request: DashboardRequest, name: str) -> PromptInfo | None:
-    """None if it is invalid or has never had any."""
-    label = PromptRef(PromptKind.WORKFLOW, name).label
-    found = await request.services.prompts.find_prompts(label)
-    return next((each for each in found if each.ref.name == name and each.versions), None)
+def _version_row(
+    history: WorkflowVersions, version: PromptVersion, request: DashboardRequest
+) -> dict[str, Any]:
+    return {
+        "number": version.number,
+        "text": version_summary(history, version, request.words, request.deps.zone),
+        "can_roll_back": can_roll_back(history, version),
+    }
 
 
 async def _list_runs(

@@ -172,7 +172,7 @@ _CachedWorkflow: TypeAlias = tuple[FileStamp, Workflow | tuple[WorkflowError, ..
 """A file's workflow, or its errors."""
 
 
-class WorkflowVersions(Protocol):
+class VersionChooser(Protocol):
     async def apply_to_workflow(self, name: str, text: str) -> tuple[str, UsedVersion]:
         """Return the text of a workflow for a new task, with its version."""
         ...
@@ -194,7 +194,7 @@ class WorkflowLibrary:
         self,
         home: Path,
         graphs: TaskGraphRepo | None = None,
-        versions: WorkflowVersions | None = None,
+        versions: VersionChooser | None = None,
     ) -> None:
         self._home = home
         self._folder = home / FOLDER
@@ -307,6 +307,8 @@ class WorkflowLibrary:
     async def save(
         self, name: str, text: str, *, replace: bool = False, based_on: str = ""
     ) -> NamedWorkflow:
+        """Write the file atomically; parameters and refusals are those of
+        `handlers.ports_workers.WorkflowHistoryPort.save`."""
         _require_valid_name(name)
         result = await self._validate(name, text, _FAULTS_WHEN_RUN)
         if isinstance(result, InvalidWorkflowFile):
@@ -314,6 +316,13 @@ class WorkflowLibrary:
         with _refusing_os_errors(name):
             await asyncio.to_thread(self._save, name, text, replace, based_on)
         return await self.find(name)
+
+    def list_stamps(self) -> Mapping[str, FileStamp]:
+        """The workflows with what changes when their files do. Blocking. Raises OSError."""
+        stamps: dict[str, FileStamp] = {}
+        for each in list_files(self._folder)[0]:
+            stamps.setdefault(each.name, each.stamp)
+        return stamps
 
     async def delete(self, name: str, *, based_on: str = "") -> None:
         _require_valid_name(name)

@@ -33,7 +33,10 @@ async def test_every_page_opens_in_both_languages_within_its_bytes_and_for_every
     world: DashboardWorld,
 ) -> None:
     browser = await world.browser("olga")
-    paths = [f"/dashboard/workflows/{each}" for each in ("note", "bad", "bad/edit", "-/edit")]
+    paths = [
+        f"/dashboard/workflows/{each}"
+        for each in ("note", "note/versions", "bad", "bad/edit", "-/edit")
+    ]
     paths += [
         "/dashboard/tasks?view=board",
         "/dashboard/costs?period=quarter",

@@ -8,7 +8,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from storage.records.prompt_versions import NewPromptVersion, PromptKind, text_hash
 from tests.bot.dashboard.accessibility import find_faults
 from tests.bot.dashboard.test_task_pages import HOSTILE
 from tests.bot.dashboard.world import DashboardWorld
@@ -241,42 +240,43 @@ async def test_a_workflow_is_deleted_after_a_yes_and_only_as_it_was_seen(
     assert list(folder.iterdir()) == []
 
 
-async def test_versions_are_listed_and_put_into_the_editor(
+async def test_versions_are_compared_edited_and_brought_back(
     world: DashboardWorld, folder: Path
 ) -> None:
-    browser, store = await world.browser("olga"), world.core.repositories
+    browser = await world.browser("olga")
+    editor = await browser.get(f"{PAGE}/note/edit")
     better = NOTE.replace("Write on", "Write well on")
-    new = NewPromptVersion(
-        kind=PromptKind.WORKFLOW,
-        name="note",
-        content=better,
-        base_hash=text_hash(NOTE),
-        parent=0,
-        parent_content=NOTE,
-        author="evolution",
-        reason=HOSTILE,
-        signal={},
-        share=50,
-    )
-    async with store.db.write() as tx:
-        await store.work.versions.add_draft(tx, new, now=world.core.clock.now())
+    form = {"order": "save", "text": better, "hash": hidden(editor, "hash"), "reason": HOSTILE}
+    assert (await browser.post(f"{PAGE}/note/edit", data=form)).status_code == 303
+    late = await browser.post(f"{PAGE}/note/edit", data=form | {"text": f"{NOTE}# late"})
+    assert late.status_code == 409
+    assert "kept as version 3" in late.text
 
     page = await browser.get(f"{PAGE}/note")
-    editor = await browser.get(f"{PAGE}/note/edit", params={"version": "1"})
-
-    assert f'href="{PAGE}/note/edit?version=1"' in page.text
-    assert "<script>alert" not in page.text
-    assert find_faults(page.text) == []
-    assert typed_text(editor) == better.replace("\n", "\r\n")
+    versions = await browser.get(f"{PAGE}/note/versions", params={"old": "1", "new": "2"})
+    for each in (page, versions):
+        assert "<script>alert" not in each.text
+        assert find_faults(each.text) == []
+    assert "Write well on" in versions.text
+    first = await browser.get(f"{PAGE}/note/edit", params={"version": "1"})
+    assert typed_text(first) == NOTE.replace("\n", "\r\n")
     for rubbish in ("9", "x", "-1", "9" * 50):
         other = await browser.get(f"{PAGE}/note/edit", params={"version": rubbish})
-        assert typed_text(other) == NOTE.replace("\n", "\r\n")
+        assert typed_text(other) == better.replace("\n", "\r\n")
+        again = await browser.post(f"{PAGE}/note/versions", data={"version": rubbish})
+        assert again.status_code == 404
+
+    back = await browser.post(f"{PAGE}/note/versions", data={"version": "1"})
+    assert back.status_code == 303
+    assert (folder / "note.yaml").read_text(encoding="utf-8") == NOTE
+    (folder / "note.yaml").unlink()
+    assert "was deleted" in (await browser.get(f"{PAGE}/note/versions")).text
 
 
 async def test_members_have_no_part_in_it(world: DashboardWorld, folder: Path) -> None:
     ann = world.program("ann")
 
-    for path in (PAGE, f"{PAGE}/note", f"{PAGE}/note/edit", NEW):
+    for path in (PAGE, f"{PAGE}/note", f"{PAGE}/note/versions", f"{PAGE}/note/edit", NEW):
         assert (await ann.get(path)).status_code == 403
     for path in (f"{PAGE}/note", f"{PAGE}/note/edit", NEW):
         assert (await ann.post(path, data={"order": "save"})).status_code == 403

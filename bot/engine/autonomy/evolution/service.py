@@ -33,7 +33,6 @@ from storage.prompt_versions import EvolutionRepo, PromptVersionRepo, TaskFacts
 from storage.records.approvals import Approval, ApprovalKind
 from storage.records.people import Person, PersonRole
 from storage.records.prompt_versions import (
-    ORIGINAL,
     CycleOutcome,
     CycleReport,
     EvolutionAnalysis,
@@ -198,7 +197,7 @@ class EvolutionService:
                 name=info.ref.name,
                 content=proposal.content,
                 base_hash=text_hash(info.written),
-                parent=info.active.number if info.active else ORIGINAL,
+                parent=info.number,
                 parent_content=info.content,
                 author=AUTHOR,
                 reason=proposal.note,
@@ -362,7 +361,8 @@ class EvolutionService:
             if version.state is VersionState.ACTIVE:
                 before = [each for each in versions if each.number == version.parent]
                 for each in before:
-                    if each.base_hash == version.base_hash:
+                    # What people wrote is used without being active.
+                    if each.base_hash == version.base_hash and each.trial_since is not None:
                         await self.versions.activate(tx, each, now=self.now())
         await self.retirer.finish(withdrawn)
         return version

@@ -163,6 +163,7 @@ class TaskViewLoader:
         ahead = await self._tasks_ahead(task) if task.status is TaskStatus.PENDING else 0
         counted = task.status is TaskStatus.PENDING and ahead <= MAX_COUNTED_AHEAD
         outline = WorkflowOutline(plan, runs, await self._approvers(task))
+        source = plan.workflow.source
         read = await _read_outline(outline, len(plan.workflow.nodes) + len(runs))
         return TaskView(
             task=task,
@@ -184,6 +185,7 @@ class TaskViewLoader:
             retry_at=await self._schedules.find_retry_of_task(task_id)
             if task.status in {TaskStatus.BLOCKED, TaskStatus.FAILED}
             else None,
+            workflow=(source.name, source.number) if source else None,
         )
 
     def _plan(self, graph: TaskGraph) -> OutlinePlan:

@@ -1,0 +1,253 @@
+"""Versions of named workflows: who wrote what, conflicts, crashes and ways back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.engine.agent.prompt_versions import PromptVersions
+from bot.engine.workflow import workflow_history
+from bot.engine.workflow.definition import load_workflow
+from bot.engine.workflow.named_workflows import WorkflowLibrary
+from bot.engine.workflow.workflow_history import WorkflowHistory
+from storage.errors import NotAllowed
+from storage.records.people import Person, PersonRole
+from storage.records.prompt_versions import (
+    NewPromptVersion,
+    PromptKind,
+    PromptRef,
+    VersionState,
+    text_hash,
+)
+from storage.records.workflows import WorkflowRefusalReason, WorkflowRefused
+from tests.builders import make_person
+from tests.engine_harness import EngineHarness, run_engine
+
+NAME = "note"
+REF = PromptRef(PromptKind.WORKFLOW, NAME)
+
+
+def text(word: str) -> str:
+    return f"name: Note\nnodes:\n  - {{id: write, prompt: Write {word}}}\n"
+
+
+@dataclass(kw_only=True)
+class HistoryWorld:
+    engine: EngineHarness
+    home: Path
+    history: WorkflowHistory
+    library: WorkflowLibrary
+    owner: Person
+
+    @property
+    def file(self) -> Path:
+        return self.home / "workflows" / f"{NAME}.yaml"
+
+    async def save(self, word: str, **options: Any) -> None:
+        await self.history.save(NAME, text(word), by=self.owner, via="page", **options)
+
+    async def rows(self) -> list[tuple[int, str, str, str]]:
+        """Number, author, state and end of each version, oldest first."""
+        found = await self.engine.store.versions.list_of(REF)
+        return [(each.number, each.author, each.state.value, each.end_reason) for each in found]
+
+    def restart(self) -> WorkflowHistory:
+        self.history, self.library = build_history(self.engine, self.home)
+        return self.history
+
+
+def build_history(engine: EngineHarness, home: Path) -> tuple[WorkflowHistory, WorkflowLibrary]:
+    async def sleep(_seconds: float) -> None:
+        raise AssertionError
+
+    async def people() -> Mapping[str, str]:
+        return {"p1": "Olga"}
+
+    async def retire(versions: Any, reason: str) -> None:
+        async with engine.db.write() as tx:
+            for each in versions:
+                await engine.store.versions.retire(tx, each, reason, now=engine.clock())
+
+    async def created_at(_task: Any) -> Any:
+        return engine.clock()
+
+    trials = PromptVersions(
+        repo=engine.store.versions, created_at=created_at, retire=retire, roll=lambda: 99
+    )
+    history = WorkflowHistory(
+        db=engine.db,
+        repo=engine.store.versions,
+        trials=trials,
+        list_people=people,
+        now=engine.clock,
+        sleep=sleep,
+    )
+    library = WorkflowLibrary(home, engine.store.graphs, history)
+    history.bind(library)
+    return history, library
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[HistoryWorld]:
+    async with run_engine(tmp_path) as engine:
+        history, library = build_history(engine, tmp_path)
+        owner = make_person("p1", role=PersonRole.OWNER)
+        (tmp_path / "workflows").mkdir(exist_ok=True)
+        yield HistoryWorld(
+            engine=engine, home=tmp_path, history=history, library=library, owner=owner
+        )
+
+
+async def test_a_version_has_its_author_and_a_rollback_is_a_new_one(world: HistoryWorld) -> None:
+    await world.save("one", reason="a first go")
+    await world.save("one", replace=True)
+    await world.save("two", replace=True)
+    world.file.write_text(text("three"), encoding="utf-8")
+
+    found = await world.history.list_versions(NAME)
+    assert [(each.number, each.author) for each in found.versions] == [
+        (3, "file"),
+        (2, "p1"),
+        (1, "p1"),
+    ]
+    assert (found.in_use, found.versions[-1].reason) == (3, "a first go")
+
+    await world.history.roll_back(NAME, 1, by=world.owner, via="telegram")
+    assert world.file.read_text(encoding="utf-8") == text("one")
+    newest = (await world.history.list_versions(NAME)).versions[0]
+    assert (newest.number, newest.signal) == (4, {"via": "telegram", "restored": 1})
+    assert await world.history.roll_back(NAME, 4, by=world.owner, via="page") is None
+    with pytest.raises(WorkflowRefused, match="no_version"):
+        await world.history.roll_back(NAME, 99, by=world.owner, via="page")
+    with pytest.raises(NotAllowed):
+        await world.history.roll_back(NAME, 1, by=make_person("p2"), via="page")
+
+
+async def test_a_run_keeps_the_version_that_it_began_with(world: HistoryWorld) -> None:
+    await world.save("one")
+    first = load_workflow((await world.library.prepare_run(NAME, {})).body)
+    world.file.write_text(text("two"), encoding="utf-8")
+    second = load_workflow((await world.library.prepare_run(NAME, {})).body)
+
+    assert first.source is not None
+    assert second.source is not None
+    assert (first.source.number, second.source.number) == (1, 2)
+    assert "one" in first.nodes_by_id["write"].detail
+
+
+async def test_of_two_editors_the_second_is_told_and_both_texts_are_kept(
+    world: HistoryWorld,
+) -> None:
+    await world.save("one")
+    seen = text_hash(text("one"))
+    await world.save("mine", based_on=seen)
+
+    for _ in range(2):
+        with pytest.raises(WorkflowRefused) as refused:
+            await world.save("yours", based_on=seen)
+        assert (refused.value.reason, refused.value.detail) == (WorkflowRefusalReason.CHANGED, "3")
+
+    found = await world.history.list_versions(NAME)
+    assert found.in_use == 2
+    kept = found.find(3)
+    assert kept is not None
+    assert (kept.content, kept.end_reason) == (text("yours"), "conflict")
+    await world.history.roll_back(NAME, 3, by=world.owner, via="page")
+    assert world.file.read_text(encoding="utf-8") == text("yours")
+
+
+@pytest.mark.parametrize(
+    ("in_file", "rows"),
+    [
+        # Died before the file was written, after it, and after it and an edit.
+        ("one", [(1, "p1", "written", "")]),
+        ("two", [(1, "p1", "retired", "replaced"), (2, "p1", "written", "")]),
+        (
+            "three",
+            [
+                (1, "p1", "retired", "replaced"),
+                (2, "p1", "retired", "unfinished"),
+                (3, "file", "written", ""),
+            ],
+        ),
+    ],
+)
+async def test_a_save_that_died_keeps_its_author_and_its_text(
+    world: HistoryWorld, in_file: str, rows: list[tuple[int, str, str, str]]
+) -> None:
+    await world.save("one")
+    new = NewPromptVersion(
+        kind=PromptKind.WORKFLOW,
+        name=NAME,
+        content=text("two"),
+        base_hash=text_hash(text("two")),
+        parent=1,
+        parent_content="",
+        author="p1",
+        reason="",
+        signal={},
+        share=0,
+    )
+    async with world.engine.db.write() as tx:
+        await world.engine.store.versions.add_saving(tx, new, now=world.engine.clock())
+    world.file.write_text(text(in_file), encoding="utf-8")
+
+    await world.restart().notice_edits()
+
+    assert await world.rows() == rows
+
+
+async def test_edits_and_deletions_are_noticed_without_use(world: HistoryWorld) -> None:
+    await world.save("one")
+    await world.history.notice_edits()
+    world.file.write_text(text("two and more"), encoding="utf-8")
+    (world.file.parent / "link.yaml").symlink_to("/etc/passwd")
+    (world.file.parent / "not a name.yaml").write_text(text("x"), encoding="utf-8")
+    await world.history.notice_edits()
+    assert [each[1] for each in await world.rows()] == ["p1", "file"]
+
+    world.file.unlink()
+    await world.history.notice_edits()
+    assert [each[2:] for each in await world.rows()] == [
+        ("retired", "replaced"),
+        ("retired", "deleted"),
+    ]
+    found = await world.history.list_versions(NAME)
+    assert found.in_use is None
+    await world.history.roll_back(NAME, 2, by=world.owner, via="page")
+    assert world.file.read_text(encoding="utf-8") == text("two and more")
+    assert await world.engine.store.versions.list_written_names(REF.kind) == [NAME]
+
+
+async def test_a_refused_save_leaves_nothing(world: HistoryWorld) -> None:
+    await world.save("one")
+    for name, content in ((NAME, text("two")), (NAME, "name: [broken"), ("../x", text("two"))):
+        with pytest.raises(WorkflowRefused):
+            await world.history.save(name, content, by=world.owner, via="page")
+
+    assert await world.rows() == [(1, "p1", "written", "")]
+
+
+async def test_old_versions_go_and_runs_keep_their_number(
+    world: HistoryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workflow_history, "MAX_VERSIONS", 3)
+    await world.save("one")
+    workflow = load_workflow((await world.library.prepare_run(NAME, {})).body)
+    task = await world.engine.create_task()
+    assert workflow.source is not None
+    async with world.engine.db.write() as tx:
+        await world.engine.store.versions.record_use(tx, task.id, [workflow.source])
+    for word in ("two", "three", "four", "five"):
+        await world.save(word, replace=True)
+
+    assert [each[0] for each in await world.rows()] == [3, 4, 5]
+    ((_, _, used),) = await world.engine.store.versions.list_used(task.id)
+    assert (used.number, used.version_id) == (1, None)
+    monkeypatch.setattr(workflow_history, "MAX_CHARACTERS", 10)
+    await world.save("six", replace=True)
+    assert await world.rows() == [(6, "p1", VersionState.WRITTEN.value, "")]
