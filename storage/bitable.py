@@ -46,7 +46,6 @@ _HISTORY = (
 )
 _BASE = 1
 _MAX_PARAMETERS = 500
-_OVERLAP = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,15 +215,13 @@ class BitableRepo:
         of each, and the new position."""
         if after == await self.newest_position():
             return (), after
-        # PostgreSQL assigns numbers before the commit, so lower ones may appear later.
-        overlap = 0 if self._db.dialect == "sqlite" else _OVERLAP
         seen: dict[str, None] = {}
         reached: dict[str, int] = {}
         async with self._db.read() as view:
             for name, numbers, tasks in _HISTORY:
                 known = getattr(after, name)
-                query = select(numbers, tasks).where(numbers > max(0, known - overlap))
-                rows = (await view.execute(query.order_by(numbers).limit(limit + overlap))).all()
+                query = select(numbers, tasks).where(numbers > known)
+                rows = (await view.execute(query.order_by(numbers).limit(limit))).all()
                 seen |= dict.fromkeys(str(task) for _, task in rows)
                 reached[name] = max(known, rows[-1][0]) if rows else known
             mine: set[str] = set()

@@ -192,7 +192,8 @@ def _create_engine(
         made = create_async_engine(
             _driver_url(url),
             connect_args=_connection_arguments(url),
-            execution_options={"postgresql_readonly": True} if read_only else {},
+            # Inserts say whether they inserted, as they do on SQLite.
+            execution_options={"preserve_rowcount": True, "postgresql_readonly": read_only},
             isolation_level=isolation,
             json_serializer=dump_json,
             max_overflow=0,

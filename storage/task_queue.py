@@ -311,7 +311,7 @@ class TaskQueue:
     def __init__(self, db: Database) -> None:
         self._db = db
         self._promote_aged, self._reset_future_waits = _aging_statements(db.dialect)
-        self._renew_lease = _renew_lease_statement(db.dialect)
+        self._renew_lease = _renew_lease_statement()
 
     async def claim(
         self,
@@ -459,9 +459,8 @@ class TaskQueue:
         return records_from(Task, await self._db.fetch_all(query))
 
 
-def _renew_lease_statement(dialect: str) -> ReturningUpdate[Any]:
-    # PostgreSQL would return the value from before it got the lock.
-    ordered = sa.literal_column(_LAST_COMMAND_ID if dialect == "sqlite" else "NULL", sa.Integer())
+def _renew_lease_statement() -> ReturningUpdate[Any]:
+    ordered = sa.literal_column(_LAST_COMMAND_ID, sa.Integer())
     renewed = sa.update(schema.tasks).where(_LEASE_HELD).values(lease_until=sa.bindparam("until"))
     return renewed.returning(schema.tasks, ordered.label("ordered"))
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import insert
+from sqlalchemy import insert, make_url
 
 from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.agent.worker_context import WorkerContextBuilder
@@ -82,7 +82,8 @@ from tests.agent_builders import make_context_builder, make_gateway
 from tests.bot.engine.workspaces.git_project import always_adopted
 from tests.builders import STARVATION_LIMIT
 from tests.fakes.backends import OnlyBackend
-from tests.migrated_database import database_file, migrated_url
+from tests.migrated_database import database_file, migrated_file
+from tests.postgresql_server import USES_POSTGRESQL, connect, create_database
 from tests.waiting import ChangeSignal, wait_until
 
 RISKY_WORDS = ("deploy",)
@@ -348,13 +349,20 @@ class WatchedDatabase(Database):
     def __init__(self, *how: Any) -> None:
         super().__init__(*how)
         self.commits = ChangeSignal()
-        self._glances: sqlite3.Connection | None = None
+        self._glances: Any = None
+        self._glance = ""
 
     @classmethod
     async def open(cls, url: str, stack: AsyncExitStack) -> Self:
         made = await super().open(url, stack)
-        path = url.removeprefix("sqlite:///")
-        made._glances = sqlite3.connect(f"{Path(path).as_uri()}?mode=ro", uri=True)
+        mark = "?"
+        if made.dialect == "sqlite":
+            path = url.removeprefix("sqlite:///")
+            made._glances = sqlite3.connect(f"{Path(path).as_uri()}?mode=ro", uri=True)
+        else:
+            mark = "%s"
+            made._glances = await asyncio.to_thread(connect, url)
+        made._glance = f"SELECT status FROM tasks WHERE id = {mark}"
         stack.callback(made._glances.close)
         return made
 
@@ -362,7 +370,7 @@ class WatchedDatabase(Database):
         """The stored status of a task. Blocking, and a hundredth of what reading the task costs,
         which a test that waits would do after each commit."""
         assert self._glances is not None
-        row = self._glances.execute("SELECT status FROM tasks WHERE id = ?", (task_id,)).fetchone()
+        row = self._glances.execute(self._glance, (task_id,)).fetchone()
         return None if row is None else TaskStatus(row[0])
 
     @asynccontextmanager
@@ -373,7 +381,11 @@ class WatchedDatabase(Database):
 
 
 async def open_seeded_database(path: Path, stack: AsyncExitStack) -> WatchedDatabase:
-    """The database at `path`; a new one contains BOSS, MATE and CHATS."""
+    """The database at `path`, or for it on the server of the tests; a new one contains BOSS, MATE
+    and CHATS."""
+    if USES_POSTGRESQL:
+        url = await asyncio.to_thread(_seeded_database, path.resolve())
+        return await WatchedDatabase.open(url, stack)
     if not path.exists():
         path.write_bytes(await asyncio.to_thread(_seeded_file))
     return await WatchedDatabase.open(f"sqlite:///{path}", stack)
@@ -382,40 +394,56 @@ async def open_seeded_database(path: Path, stack: AsyncExitStack) -> WatchedData
 @cache
 def _seeded_file() -> bytes:
     """Made once: a migration takes longer than most tests."""
-    people = (BOSS, MATE)
     with tempfile.TemporaryDirectory() as folder:
-        engine = migration_engine(migrated_url(Path(folder)))
-        with engine.begin() as connection:
-            connection.execute(
-                insert(schema.people),
-                [{"id": p.id, "name": p.name, "role": p.role, "created_at": START} for p in people],
-            )
-            connection.execute(
-                insert(schema.identities),
-                [
-                    {"channel": Channel.TELEGRAM, "external_id": f"x-{p.id}", "person_id": p.id}
-                    for p in people
-                ],
-            )
-            connection.execute(
-                insert(schema.chats),
-                [
-                    {
-                        "id": chat.id,
-                        "channel": chat.channel,
-                        "external_id": chat.external_id,
-                        "thread": chat.thread,
-                        "kind": chat.kind,
-                        "title": chat.title,
-                        "settings": {},
-                        "person_id": chat.person_id,
-                        "created_at": START,
-                    }
-                    for chat in CHATS.values()
-                ],
-            )
-        engine.dispose()
+        _seed(migrated_file(Path(folder)))
         return database_file(Path(folder)).read_bytes()
+
+
+@cache
+def _seeded_database(_path: Path) -> str:
+    return create_database(template=_seeded_template())
+
+
+@cache
+def _seeded_template() -> str:
+    url = create_database()
+    _seed(url)
+    return str(make_url(url).database)
+
+
+def _seed(url: str) -> None:
+    people = (BOSS, MATE)
+    engine = migration_engine(url)
+    with engine.begin() as connection:
+        connection.execute(
+            insert(schema.people),
+            [{"id": p.id, "name": p.name, "role": p.role, "created_at": START} for p in people],
+        )
+        connection.execute(
+            insert(schema.identities),
+            [
+                {"channel": Channel.TELEGRAM, "external_id": f"x-{p.id}", "person_id": p.id}
+                for p in people
+            ],
+        )
+        connection.execute(
+            insert(schema.chats),
+            [
+                {
+                    "id": chat.id,
+                    "channel": chat.channel,
+                    "external_id": chat.external_id,
+                    "thread": chat.thread,
+                    "kind": chat.kind,
+                    "title": chat.title,
+                    "settings": {},
+                    "person_id": chat.person_id,
+                    "created_at": START,
+                }
+                for chat in CHATS.values()
+            ],
+        )
+    engine.dispose()
 
 
 def make_span_recorder(db: Database, clock: ManualClock) -> SpanRecorder:

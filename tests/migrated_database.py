@@ -1,4 +1,4 @@
-"""A real, migrated SQLite file for every test, without migrating for every test."""
+"""A real, migrated database for every test, without migrating for every test."""
 
 from __future__ import annotations
 
@@ -14,10 +14,17 @@ from pathlib import Path
 from storage.db import Database
 from storage.migrate import migrate, migration_engine
 from storage.migrations import versions
+from tests.postgresql_server import USES_POSTGRESQL, create_database
 
 
 def migrated_url(folder: Path) -> str:
-    """The URL of an empty database in `folder`; the same one if it is there already."""
+    """The URL of an empty database in `folder`, or for it on the server of the tests; the same one
+    if it is there already."""
+    return _database_on_server(folder.resolve()) if USES_POSTGRESQL else migrated_file(folder)
+
+
+def migrated_file(folder: Path) -> str:
+    """The URL of an empty SQLite file in `folder`; the same one if it is there already."""
     path = database_file(folder)
     if not path.exists():
         path.write_bytes(_template())
@@ -29,7 +36,7 @@ def lay_out_store(home: Path) -> None:
     it has one."""
     if not database_file(home).exists():
         home.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(migrated_url(home).removeprefix("sqlite:///"))) as store:
+        with closing(sqlite3.connect(migrated_file(home).removeprefix("sqlite:///"))) as store:
             store.execute(
                 "UPDATE marks SET value = ? WHERE name = 'store.id'",
                 (json.dumps(secrets.token_hex(8)),),
@@ -46,6 +53,11 @@ def database_file(folder: Path) -> Path:
 async def open_database(folder: Path) -> AsyncIterator[Database]:
     async with AsyncExitStack() as stack:
         yield await Database.open(migrated_url(folder), stack)
+
+
+@cache
+def _database_on_server(_folder: Path) -> str:
+    return create_database()
 
 
 @cache

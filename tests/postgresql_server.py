@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import psycopg
+import pytest
 from sqlalchemy.engine import make_url
 
 from storage.migrate import migrate
@@ -19,14 +20,17 @@ from storage.migrate import migrate
 USES_POSTGRESQL = os.environ.get("SHIFTBOSS_TEST_STORE") == "postgresql"
 """Whether the tests of the store run on PostgreSQL, where they can."""
 
+sqlite_only = pytest.mark.skipif(USES_POSTGRESQL, reason="of SQLite's file")
+
 _made: list[str] = []
 
 
-def create_database(*, migrated: bool = True, encoding: str = "UTF8") -> str:
-    """The URL of a new database with a store that has an id of its own, or an empty one."""
+def create_database(*, migrated: bool = True, encoding: str = "UTF8", template: str = "") -> str:
+    """The URL of a new database with a store that has an id of its own, or an empty one. `template`
+    is one to copy."""
     name = f"shiftboss_{secrets.token_hex(6)}"
-    with psycopg.connect(server_url(), autocommit=True) as server:
-        template = _template() if migrated else "template0"
+    with connect(server_url()) as server:
+        template = template or (_template() if migrated else "template0")
         places = "" if encoding == "UTF8" else " LC_COLLATE 'C' LC_CTYPE 'C'"
         server.execute(
             f"CREATE DATABASE {name} TEMPLATE {template} ENCODING '{encoding}'{places}".encode()
@@ -42,9 +46,14 @@ def create_database(*, migrated: bool = True, encoding: str = "UTF8") -> str:
 
 def execute(url: str, statement: str) -> list[tuple[object, ...]]:
     """Run one statement as another program would; returns its rows."""
-    with psycopg.connect(url, autocommit=True) as connection:
+    with connect(url) as connection:
         done = connection.execute(statement.encode())
         return done.fetchall() if done.description else []
+
+
+def connect(url: str) -> psycopg.Connection[tuple[object, ...]]:
+    """As another program would, without transactions of its own."""
+    return psycopg.connect(url, autocommit=True)
 
 
 def database_url(name: str) -> str:
@@ -78,7 +87,7 @@ def server_url() -> str:
 @cache
 def _template() -> str:
     name = f"shiftboss_template_{secrets.token_hex(6)}"
-    with psycopg.connect(server_url(), autocommit=True) as server:
+    with connect(server_url()) as server:
         server.execute(f"CREATE DATABASE {name} ENCODING 'UTF8' TEMPLATE template0".encode())
     _made.append(name)
     migrate(database_url(name))
@@ -86,6 +95,6 @@ def _template() -> str:
 
 
 def _drop_all() -> None:
-    with psycopg.connect(server_url(), autocommit=True) as server:
+    with connect(server_url()) as server:
         for name in _made:
             server.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())

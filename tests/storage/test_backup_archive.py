@@ -32,14 +32,14 @@ from storage.backup_archive import (
 )
 from storage.errors import BackupFailed, BadBackup
 from storage.migrate import HEAD_REVISION
-from tests.migrated_database import migrated_url
+from tests.migrated_database import migrated_file
 
 NOW = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
 
 
 def source(home: Path, **changes: Any) -> BackupSource:
     home.mkdir(exist_ok=True)
-    migrated_url(home)
+    migrated_file(home)
     facts: dict[str, Any] = {
         "home": home,
         "database": home / "shiftboss.db",

@@ -15,8 +15,10 @@ from storage.dialect import PreparedWrite
 from storage.errors import ConcurrentUpdate, StoreUnavailable
 from storage.key_value import KeyValueStore
 from tests.migrated_database import migrated_url, open_database
+from tests.postgresql_server import sqlite_only
 
 
+@sqlite_only
 async def test_nothing_is_written_into_a_file_that_was_deleted_or_moved(tmp_path: Path) -> None:
     async with open_database(tmp_path) as db:
         marks = KeyValueStore(db)
@@ -32,6 +34,7 @@ async def test_nothing_is_written_into_a_file_that_was_deleted_or_moved(tmp_path
         assert [await marks.get(name) for name in ("kept", "lost", "kept too")] == [1, None, 2]
 
 
+@sqlite_only
 async def test_nothing_is_written_beside_a_file_that_took_its_place(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
@@ -44,6 +47,7 @@ async def test_nothing_is_written_beside_a_file_that_took_its_place(tmp_path: Pa
             await KeyValueStore(db).put("lost", 1)
 
 
+@sqlite_only
 async def test_a_store_another_process_holds_is_unavailable_and_then_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,6 +63,7 @@ async def test_a_store_another_process_holds_is_unavailable_and_then_is_not(
         assert await KeyValueStore(db).get("second") == 2
 
 
+@sqlite_only
 async def test_a_full_disk_leaves_what_was_there_and_takes_more_when_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

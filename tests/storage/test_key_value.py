@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.postgresql_server import sqlite_only
 from tests.storage.message_store import MessageStore
 
 
@@ -34,6 +35,7 @@ async def _put_and_fail(room: MessageStore) -> None:
         raise LookupError
 
 
+@sqlite_only
 async def test_values_are_stored_compactly_and_come_back_as_they_were(
     room: MessageStore, tmp_path: Path
 ) -> None:

@@ -22,11 +22,11 @@ from storage import (  # noqa: F401 - add their tables to the metadata
 from storage.errors import StoreTooNew, StoreUnavailable
 from storage.migrate import HEAD_REVISION, known_revisions, migrate
 from storage.schema import metadata
-from tests.migrated_database import migrated_url
+from tests.migrated_database import migrated_file
 
 
 def test_a_migrated_database_has_exactly_the_schema_we_query(tmp_path: Path) -> None:
-    engine = create_engine(migrated_url(tmp_path))
+    engine = create_engine(migrated_file(tmp_path))
 
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
@@ -48,7 +48,7 @@ def test_the_head_constant_is_the_newest_migration() -> None:
 
 
 def test_migrating_again_changes_nothing(tmp_path: Path) -> None:
-    url = migrated_url(tmp_path)
+    url = migrated_file(tmp_path)
     before = (tmp_path / "shiftboss.db").read_bytes()
 
     migrate(url)
@@ -57,7 +57,7 @@ def test_migrating_again_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_database_from_a_newer_version_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
-    url = migrated_url(tmp_path)
+    url = migrated_file(tmp_path)
     path = tmp_path / "shiftboss.db"
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
@@ -88,7 +88,7 @@ def test_a_newer_version_that_died_leaves_its_log_and_that_is_not_touched_either
 ) -> None:
     lived, died = tmp_path / "lived", tmp_path / "died"
     lived.mkdir()
-    with closing(sqlite3.connect(migrated_url(lived).removeprefix("sqlite:///"))) as connection:
+    with closing(sqlite3.connect(migrated_file(lived).removeprefix("sqlite:///"))) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
         with connection:
             connection.execute("UPDATE alembic_version SET version_num = '9999'")
@@ -106,7 +106,7 @@ def test_a_newer_version_that_died_leaves_its_log_and_that_is_not_touched_either
 def test_the_name_of_the_folder_means_nothing_to_the_store(tmp_path: Path) -> None:
     odd = tmp_path / "100% ours?#mode=memory"
     odd.mkdir()
-    url = migrated_url(odd)
+    url = migrated_file(odd)
     with closing(sqlite3.connect(odd / "shiftboss.db")) as connection, connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
 
@@ -154,7 +154,7 @@ def test_whoever_migrates_waits_for_whoever_writes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [100, 1000, 4096, 5000, 100_000])
 def test_a_database_cut_short_is_told_as_such_and_left_as_it_is(tmp_path: Path, size: int) -> None:
-    url = migrated_url(tmp_path)
+    url = migrated_file(tmp_path)
     path = tmp_path / "shiftboss.db"
     path.write_bytes(path.read_bytes()[:size])
     before = contents(tmp_path)

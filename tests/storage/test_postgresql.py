@@ -16,6 +16,7 @@ from storage import (  # noqa: F401 - add their tables to the metadata
     autonomy_schema,
     bitable_schema,
     memory_schema,
+    process_schema,
     web_schema,
 )
 from storage.errors import StoreMismatch, StoreTooNew, StoreUnavailable

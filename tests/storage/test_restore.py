@@ -16,7 +16,7 @@ from storage.errors import BadBackup, RestoreRefused, StoreMismatch, StoreTooNew
 from storage.migrate import HEAD_REVISION
 from storage.restore import Restored, RestoreTarget, restore_backup
 from storage.store_identity import prepare_store, read_marker, verify_store
-from tests.migrated_database import migrated_url, older_database
+from tests.migrated_database import migrated_file, older_database
 
 NOW = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
 
@@ -28,7 +28,7 @@ def backed_up(tmp_path: Path, **changes: Any) -> Backup:
     (home / ".env").write_text("SHIFTBOSS_SLOTS=5\n")
     if changes.get("older"):
         older_database(home / "shiftboss.db")
-    migrated_url(home)
+    migrated_file(home)
     with closing(sqlite3.connect(home / "shiftboss.db")) as db, db:
         for statement in changes.get("sql", ()):
             db.execute(statement)

@@ -11,7 +11,10 @@ from storage.records.people import ApiToken, Channel, PersonId, WebSession
 from storage.restore import find_restore, list_chats_with_held, settle_restored
 from storage.web_sessions import WebSessionRepo
 from tests.migrated_database import database_file, open_database
+from tests.postgresql_server import sqlite_only
 from tests.storage.message_store import START, MessageStore, place, sender
+
+pytestmark = sqlite_only  # a backup is settled as a file
 
 LATER = START + timedelta(days=2)
 

@@ -21,6 +21,7 @@ from storage.records.messages import (
 )
 from storage.records.people import Channel, Chat, ChatKind
 from tests.migrated_database import open_database
+from tests.postgresql_server import sqlite_only
 from tests.storage.message_store import MessageStore, group, place, sender
 
 CLOSED = f"{UNREACHABLE_ERROR}: the chat is closed"
@@ -414,6 +415,7 @@ async def test_a_reserved_row_shows_nothing_until_it_gets_a_card(room: MessageSt
     assert (await begin(room, posted.id)).row.reply_to == "m1"
 
 
+@sqlite_only
 async def test_a_full_disk_is_told_as_such_and_leaves_the_row(room: MessageStore) -> None:
     chat = await room.chat()
     await room.put(chat, "one")
