@@ -23,12 +23,12 @@ from cards.actions import (
 from cards.catalog import TextCatalog
 from cards.json_data import task_view_data
 from cards.model import notice_card
+from cards.views.diagnostics import diagnostic_data, diagnostic_line
 from cards.views.task_card import task_card
 from cards.views.workflows import (
     NAME_FIELD,
+    checked_workflow_data,
     confirm_workflow_delete_card,
-    fault_data,
-    fault_line,
     input_line,
     invalid_workflow_card,
     invalid_workflow_data,
@@ -89,15 +89,15 @@ async def explain_rejection(request: Request, answer: Awaitable[Reply]) -> Reply
     words, name = request.words, formats.single_line(error.name, _MAX_NAME)
     if error.reason is not WorkflowRefusalReason.BROKEN:
         raise refusal_error(error, words) from error
-    faults = [fault_data(each, words) for each in error.errors]
+    found = [diagnostic_data(each, words) for each in error.errors]
     card = invalid_workflow_card(name, error.errors, words)
-    data = {"error": card.summary, "name": name, "good": False, "faults": faults}
+    data = {"error": card.summary, "name": name, "good": False, "diagnostics": found}
     return Reply(card=card, good=False, data=data)
 
 
 def refusal_error(refused: WorkflowRefused, words: TextCatalog) -> UserError:
     """The refusal as an error with texts."""
-    lines = [fault_line(each, words) for each in refused.errors] or [refused.detail]
+    lines = [diagnostic_line(each, words) for each in refused.errors] or [refused.detail]
     detail = formats.single_line(" · ".join(lines), _MAX_DETAIL)
     name = formats.single_line(refused.name, _MAX_NAME)
     if refused.reason is WorkflowRefusalReason.BROKEN:
@@ -308,7 +308,7 @@ async def validate_command(request: Request, rest: str) -> Reply:
     card = validation_card(result, words)
     if isinstance(result, InvalidWorkflowFile):
         return Reply(card=card, good=False, data=invalid_workflow_data(result, words))
-    return Reply(card=card, data={**workflow_data(result), "good": True, "faults": []})
+    return Reply(card=card, data=checked_workflow_data(result, words))
 
 
 async def delete_command(request: Request, rest: str) -> Reply:

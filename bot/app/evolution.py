@@ -25,6 +25,7 @@ from bot.engine.autonomy.evolution.sources import (
 )
 from bot.engine.llm.backend import RunLimits, RunPurpose
 from bot.engine.tasks.approvals import ApprovalCardPublisher
+from bot.engine.workflow.diagnostics import KnownWorkers
 from bot.engine.workflow.named_workflows import WorkflowLibrary
 from bot.engine.workflow.workflow_history import WorkflowHistory
 from bot.transports.outbox import OutboxCourier
@@ -59,16 +60,7 @@ def build_evolution(
     )
     mode = EvolutionMode(settings.evolve)
     versions = _build_versions(store, retirer, mode)
-    history = WorkflowHistory(
-        db=store.db,
-        repo=store.work.versions,
-        trials=versions,
-        list_people=partial(_list_people, store),
-        now=clock.now,
-        sleep=asyncio.sleep,
-    )
-    workflows = WorkflowLibrary(settings.home, store.work.graphs, history)
-    history.bind(workflows)
+    workflows, history = _build_workflows(settings, store, clock, workers, versions)
     model = BackgroundModelCalls(
         gateway, lambda: workers.models.default, purpose=RunPurpose.EVOLVE, limits=_LIMITS
     )
@@ -98,9 +90,39 @@ def build_evolution(
     )
 
 
+def _build_workflows(
+    settings: Settings,
+    store: RepositorySet,
+    clock: Clock,
+    workers: WorkerServices,
+    trials: PromptVersions,
+) -> tuple[WorkflowLibrary, WorkflowHistory]:
+    history = WorkflowHistory(
+        db=store.db,
+        repo=store.work.versions,
+        trials=trials,
+        list_people=partial(_list_people, store),
+        now=clock.now,
+        sleep=asyncio.sleep,
+    )
+    workflows = WorkflowLibrary(
+        settings.home, store.work.graphs, history, partial(_list_workers, workers)
+    )
+    history.bind(workflows)
+    return workflows, history
+
+
 async def _list_people(store: RepositorySet) -> Mapping[str, str]:
     """Names of people with access by their ids."""
     return {each.person.id: each.person.name for each in await store.people.list_members()}
+
+
+async def _list_workers(workers: WorkerServices) -> KnownWorkers:
+    skills = await workers.skills.list_skills()
+    return KnownWorkers(
+        personas=frozenset(await workers.personas.get_all()),
+        skills=frozenset(each.skill.name for each in skills.skills),
+    )
 
 
 def _build_versions(

@@ -47,59 +47,76 @@ def report_refusals(*, as_json: bool) -> Iterator[None]:
         fail_invalid(error.name, error.errors, as_json=as_json)
 
 
-def fail_invalid(name: str, faults: Sequence[Any], *, as_json: bool) -> None:
-    """Print all errors and exit with status 1."""
+def fail_invalid(name: str, found: Sequence[Any], *, as_json: bool, file: str = "") -> None:
+    """Print all diagnostics and exit with status 1. Editors and CI find the places by `file`."""
     from cards.catalog import catalog_for
-    from cards.views.workflows import fault_data, fault_line
+    from cards.views.diagnostics import compiler_line, diagnostic_data, in_text_order
     from storage.records.people import Language
 
     words = catalog_for(Language.ENGLISH)
     if as_json:
-        data = [fault_data(each, words) for each in faults]
-        _print("", {"name": name, "good": False, "faults": data}, as_json=True)
+        data = [diagnostic_data(each, words) for each in found]
+        _print("", {"name": name, "good": False, "diagnostics": data}, as_json=True)
     else:
-        lines = [fault_line(each, words) for each in faults]
-        typer.echo("\n".join((f"{name}: cannot run", *lines)))
+        lines = [
+            compiler_line(each, words, file=file or each.file or name)
+            for each in in_text_order(found)
+        ]
+        typer.echo("\n".join((*lines, f"{name}: cannot run")))
     raise typer.Exit(1)
 
 
 def open_workflow(source: str, *, as_json: bool) -> tuple[str, Any]:
     """A workflow's name and content. Exits with status 1 if it is invalid, 2 if the file is
     missing."""
+    from bot.engine.workflow.diagnostics import to_diagnostics
     from bot.engine.workflow.field_reader import InvalidGraph
-    from bot.engine.workflow.named_workflows import (
-        WorkflowLibrary,
-        parse_workflow_text,
-        to_workflow_faults,
-    )
+    from bot.engine.workflow.named_workflows import WorkflowLibrary, parse_workflow_text
 
     if not is_file_name(source):
         with report_refusals(as_json=as_json):
             entry, workflow = WorkflowLibrary(data_directory()).open_workflow(source)
             return entry.name, workflow
-    path = Path(source)
-    if not path.exists():
-        fail(f"{source}: no such file", as_json=as_json, status=2)
-    text = open_workflow_text(path, as_json=as_json)
+    path, text = Path(source), read_text(source, as_json=as_json)
     try:
         return path.stem, parse_workflow_text(text)
     except InvalidGraph as error:
-        fail_invalid(path.name, to_workflow_faults(error.issues, text), as_json=as_json)
-    raise AssertionError  # the call exits
+        found = to_diagnostics(error.issues, text, file=path.name)
+        fail_invalid(path.name, found, as_json=as_json, file=source)
+    raise AssertionError  # it exits
 
 
-def open_workflow_text(path: Path, *, as_json: bool) -> str:
-    """The text of a file; exits with status 1 if it cannot be read."""
+def read_text(source: str, *, as_json: bool) -> str:
+    """The text of a file. Exits with status 1 if it can't be read, 2 if it is missing."""
     from bot.engine.workflow.workflow_files import UnreadableWorkflowFile, read_file
-    from storage.records.workflows import WorkflowError
+    from storage.records.workflows import Diagnostic
 
+    path = Path(source)
+    if not path.exists():
+        fail(f"{source}: no such file", as_json=as_json, status=2)
     try:
         # Follow links in an explicit path.
         return read_file(path.resolve())
     except UnreadableWorkflowFile as error:
-        fault = WorkflowError(key=error.key, facts=error.facts)
-        fail_invalid(path.name, (fault,), as_json=as_json)
-    raise AssertionError  # the call exits
+        fault = Diagnostic(code=error.key, file=path.name, facts=error.facts)
+        fail_invalid(path.name, (fault,), as_json=as_json, file=source)
+    raise AssertionError  # it exits
+
+
+def open_library() -> Any:
+    """The library of the data directory, which knows the personas in it."""
+    from bot.engine.workers.personas import PersonaLibrary
+    from bot.engine.workflow.diagnostics import KnownWorkers
+    from bot.engine.workflow.named_workflows import WorkflowLibrary
+
+    home = data_directory()
+
+    async def list_workers() -> KnownWorkers:
+        return KnownWorkers(personas=frozenset(await PersonaLibrary(home).get_all()))
+
+    library = WorkflowLibrary(home, list_workers=list_workers)
+    asyncio.run(library.look_for_workers())
+    return library
 
 
 cli = typer.Typer(no_args_is_help=True, help="List, validate and run named workflows.")
@@ -118,37 +135,80 @@ def list_workflows(as_json: JsonOption = False) -> None:
     """List workflows, and invalid files with their errors."""
     with report_start_failures(as_json=as_json):
         # Imported here so that `--help` stays fast.
-        from bot.engine.workflow.named_workflows import WorkflowLibrary
         from cards.catalog import catalog_for
+        from cards.views.diagnostics import compiler_line
         from cards.views.workflows import workflows_data
         from storage.records.people import Language
 
-        catalog = WorkflowLibrary(data_directory()).scan()
-    data = workflows_data(catalog, catalog_for(Language.ENGLISH))
+        catalog = open_library().scan()
+    words = catalog_for(Language.ENGLISH)
+    data = workflows_data(catalog, words)
     lines = [f"{each['name']}  {_describe_inputs(each)}".rstrip() for each in data["workflows"]]
-    for each in data["broken"]:
-        lines.append(f"{each['file']}: cannot run")
-        lines += [f"  {fault['text']}" for fault in each["faults"]]
+    for each in catalog.invalid:
+        lines.append(f"{each.file}: cannot run")
+        lines += [f"  {compiler_line(one, words, file=each.file)}" for one in each.errors]
+    lines += [compiler_line(each, words, file=each.file) for each in catalog.foreign]
     text = "\n".join(lines) or f"There are no workflows in {catalog.folder} yet."
     _print(text, data, as_json=as_json)
 
 
 @cli.command("validate")
 def validate(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON, YAML or Markdown.")],
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME|FILE...", help="Saved workflows, or files of them."),
+    ],
     as_json: JsonOption = False,
 ) -> None:
-    """Validate a workflow; status 1 and all errors if invalid."""
-    with report_start_failures(as_json=as_json):
-        from bot.engine.workflow.named_workflows import describe_workflow
-        from cards.views.workflows import workflow_data
+    """Print the errors and warnings of workflows with line and column; status 1 with errors."""
+    from cards.catalog import catalog_for
+    from cards.views.diagnostics import compiler_line, in_text_order
+    from cards.views.workflows import checked_workflow_data, invalid_workflow_data
+    from storage.records.people import Language
+    from storage.records.workflows import NamedWorkflow
 
-        name, workflow = open_workflow(file, as_json=as_json)
-        _with_subworkflows(name, workflow, as_json=as_json)
-        data = workflow_data(describe_workflow(name, file, workflow))
-    count = len(data["nodes"])
-    text = f"{name}: good, {count} {'node' if count == 1 else 'nodes'}"
-    _print(text, {**data, "good": True, "faults": []}, as_json=as_json)
+    words = catalog_for(Language.ENGLISH)
+    with report_start_failures(as_json=as_json):
+        library = open_library()
+        judged = [_judge(library, each, as_json=as_json) for each in sources]
+    lines: list[str] = []
+    for source, one in zip(sources, judged, strict=True):
+        found = one.warnings if isinstance(one, NamedWorkflow) else one.errors
+        name = source if is_file_name(source) else one.file or source
+        lines += [compiler_line(each, words, file=name) for each in in_text_order(found)]
+        if isinstance(one, NamedWorkflow):
+            count = len(one.steps)
+            lines.append(f"{one.name}: good, {count} {'node' if count == 1 else 'nodes'}")
+        else:
+            lines.append(f"{one.file or one.name}: cannot run")
+    data = [
+        checked_workflow_data(one, words)
+        if isinstance(one, NamedWorkflow)
+        else invalid_workflow_data(one, words)
+        for one in judged
+    ]
+    _print("\n".join(lines), data[0] if len(data) == 1 else data, as_json=as_json)
+    if not all(isinstance(one, NamedWorkflow) for one in judged):
+        raise typer.Exit(_EXIT_FAILED)
+
+
+def _judge(library: Any, source: str, *, as_json: bool) -> Any:
+    """A NamedWorkflow, or an InvalidWorkflowFile."""
+    from storage.records.workflows import InvalidWorkflowFile, WorkflowRefused
+
+    if is_file_name(source):
+        name, file = Path(source).stem, Path(source).name
+        text = read_text(source, as_json=as_json)
+    else:
+        with report_refusals(as_json=as_json):
+            try:
+                found = asyncio.run(library.read_source(source))
+            except WorkflowRefused as error:
+                if not error.errors:
+                    raise
+                return InvalidWorkflowFile(name=source, file=error.name, errors=error.errors)
+        name, file, text = source, found.file, found.text
+    return asyncio.run(library.validate_file(name, text, file=file))
 
 
 @cli.command("show")
@@ -223,7 +283,7 @@ def save(
     as_json: JsonOption = False,
 ) -> None:
     """Save a file as a workflow, as a new version."""
-    text = open_workflow_text(file, as_json=as_json)
+    text = read_text(str(file), as_json=as_json)
     flags = ("--replace" if replace else "", format_flag("--reason", reason))
     execute(command_line("workflow save", *flags, name, text), as_json=as_json)
 

@@ -15,54 +15,23 @@ from cards.actions import (
 )
 from cards.catalog import TextCatalog
 from cards.model import notice_card
+from cards.views.diagnostics import diagnostic_data, diagnostic_lines, diagnostic_text
 from storage.records.tasks import Task
 from storage.records.workflows import (
+    Diagnostic,
     InvalidWorkflowFile,
     NamedWorkflow,
     WorkflowCatalog,
     WorkflowDrawing,
-    WorkflowError,
     WorkflowInput,
 )
-
-MAX_FAULTS = 20
-_MAX_FAULT_LINE = 300
-
-
-def fault_lines(
-    faults: Sequence[WorkflowError], words: TextCatalog, *, most: int = MAX_FAULTS
-) -> list[str]:
-    """Each error with its location; the last line counts further ones."""
-    lines = [fault_line(fault, words) for fault in faults[:most]]
-    if len(faults) > most:
-        lines.append(words("workflows.more_faults", n=len(faults) - most))
-    return lines
-
-
-def fault_line(fault: WorkflowError, words: TextCatalog) -> str:
-    """With its line, if that is known."""
-    text = fault_text(fault, words)
-    return words("workflow.fault_line", line=fault.line, text=text) if fault.line else text
-
-
-def fault_text(fault: WorkflowError, words: TextCatalog) -> str:
-    """The place in words, and what is wrong there."""
-    place = ".".join(filter(None, (fault.location, fault.field)))
-    text = formats.single_line(_fault_reason(fault, words), _MAX_FAULT_LINE)
-    return f"`{formats.single_line(place, 120)}`: {text}" if place else text
-
-
-def _fault_reason(fault: WorkflowError, words: TextCatalog) -> str:
-    for key in (f"workflows.fault.{fault.key}", f"workflow.fault.{fault.key}"):
-        if words.has(key):
-            return words(key, **fault.facts)
-    return " ".join((fault.key, *map(str, fault.facts.values())))
 
 
 def workflows_data(shelf: WorkflowCatalog, words: TextCatalog) -> dict[str, Any]:
     return {
-        "workflows": [workflow_data(each) for each in shelf.workflows],
+        "workflows": [checked_workflow_data(each, words) for each in shelf.workflows],
         "broken": [invalid_workflow_data(each, words) for each in shelf.invalid],
+        "foreign": [diagnostic_data(each, words) for each in shelf.foreign],
         "left_out": shelf.left_out,
     }
 
@@ -91,23 +60,18 @@ def workflow_data(workflow: NamedWorkflow) -> dict[str, Any]:
     }
 
 
+def checked_workflow_data(workflow: NamedWorkflow, words: TextCatalog) -> dict[str, Any]:
+    """A valid workflow with its warnings."""
+    found = [diagnostic_data(each, words) for each in workflow.warnings]
+    return {**workflow_data(workflow), "good": True, "diagnostics": found}
+
+
 def invalid_workflow_data(bad: InvalidWorkflowFile, words: TextCatalog) -> dict[str, Any]:
     return {
         "name": bad.name,
         "file": bad.file,
         "good": False,
-        "faults": [fault_data(each, words) for each in bad.errors],
-    }
-
-
-def fault_data(fault: WorkflowError, words: TextCatalog) -> dict[str, Any]:
-    return {
-        "key": fault.key,
-        "where": fault.location,
-        "field": fault.field,
-        "line": fault.line,
-        "column": fault.column,
-        "text": fault_line(fault, words),
+        "diagnostics": [diagnostic_data(each, words) for each in bad.errors],
     }
 
 
@@ -131,6 +95,12 @@ def workflows_card(shelf: WorkflowCatalog, words: TextCatalog, *, folder: str) -
         blocks.append(model.TextBlock("\n".join((words("workflows.broken"), "", *rows))))
     if not blocks:
         blocks.append(model.TextBlock(words("workflows.none", folder=folder)))
+    if shelf.foreign:
+        foreign = [
+            f"- `{formats.single_line(each.file, 80)}`: {diagnostic_text(each, words)}"
+            for each in shelf.foreign[:_MAX_LISTED_FAULTS]
+        ]
+        blocks.append(model.NoteBlock("\n".join(foreign)))
     hidden = shelf.left_out + max(0, len(shelf.workflows) - _MAX_LISTED)
     if hidden:
         blocks.append(model.NoteBlock(words("workflows.left_out", n=hidden)))
@@ -180,20 +150,26 @@ def validation_card(
     text = words(
         "workflows.good", name=formats.single_line(title, _MAX_LINE), n=len(workflow.steps)
     )
-    return notice_card("", text, tone=model.CardTone.GOOD)
+    if not workflow.warnings:
+        return notice_card("", text, tone=model.CardTone.GOOD)
+    rows = "\n".join(f"- {line}" for line in diagnostic_lines(workflow.warnings, words))
+    blocks = (model.TextBlock(text), model.TextBlock(rows))
+    return model.Card(tone=model.CardTone.WARN, blocks=blocks, summary=text)
 
 
 def invalid_workflow_card(
-    name: str, faults: Sequence[WorkflowError], words: TextCatalog
+    name: str, faults: Sequence[Diagnostic], words: TextCatalog
 ) -> model.Card:
     title = words("workflows.bad", name=formats.single_line(name, _MAX_LINE), n=len(faults))
-    rows = "\n".join(f"- {line}" for line in fault_lines(faults, words))
+    rows = "\n".join(f"- {line}" for line in diagnostic_lines(faults, words))
     blocks = (model.TextBlock(rows), model.NoteBlock(words("workflows.mend")))
     return model.titled_card(f"⚠️ {title}", *blocks, tone=model.CardTone.WARN, summary=title)
 
 
 def workflow_saved_card(workflow: NamedWorkflow, words: TextCatalog) -> model.Card:
     text = words("workflows.saved", name=workflow.name, file=workflow.file)
+    rows = [f"- {line}" for line in diagnostic_lines(workflow.warnings, words)]
+    text = "\n".join((text, *rows))
     items = (
         _run_button(workflow.name),
         model.CardButton(words("workflows.button.show"), ShowWorkflow(name=workflow.name)),
@@ -283,7 +259,7 @@ def _workflow_row(workflow: NamedWorkflow, words: TextCatalog) -> str:
 
 
 def _bad_rows(bad: InvalidWorkflowFile, words: TextCatalog) -> list[str]:
-    faults = fault_lines(bad.errors, words, most=_MAX_LISTED_FAULTS)
+    faults = diagnostic_lines(bad.errors, words, most=_MAX_LISTED_FAULTS)
     return [f"- `{formats.single_line(bad.file, 80)}`", *(f"  - {line}" for line in faults)]
 
 

@@ -15,17 +15,32 @@ InputKind: TypeAlias = Literal["text", "number", "bool", "choice", "date"]
 """The type of an input; a date is a text like 2026-11-27."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkflowError:
-    """An error in a workflow. `location` is a node, an edge or empty; `field` is a part of it.
-    `key` is a text under `workflow.fault` or `workflows.fault`, with its facts. `line` and `column`
-    count from 1 and are 0 if the place is not known."""
+class DiagnosticSeverity(StrEnum):
+    """An error keeps the workflow from running; a warning does not."""
 
-    key: str
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostic:
+    """What is wrong with a workflow's file, and where. Its message is the text `code` under
+    `workflow.fault`, `workflow.warning` or `workflows.fault`, filled with `facts`.
+
+    `file` is its name, empty for a text without one. `location` is a node, an edge or an input;
+    `field` a part of it in the author's words. `line` and `column` count from 1 and are 0 if the
+    place is not known. `written` is the author's text there, `suggestion` what may have been
+    meant."""
+
+    code: str
+    severity: DiagnosticSeverity = DiagnosticSeverity.ERROR
+    file: str = ""
     location: str = ""
     field: str = ""
     line: int = 0
     column: int = 0
+    written: str = ""
+    suggestion: str = ""
     facts: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
 
@@ -61,7 +76,8 @@ class WorkflowStep:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedWorkflow:
     """A named workflow. `name` invokes it, `file` is the file's name; `title` and `description`
-    come from the file. `outputs` are the names of its results."""
+    come from the file. `outputs` are the names of its results; `warnings` don't keep it from
+    running."""
 
     name: str
     file: str = ""
@@ -70,6 +86,7 @@ class NamedWorkflow:
     inputs: tuple[WorkflowInput, ...] = ()
     steps: tuple[WorkflowStep, ...] = ()
     outputs: tuple[str, ...] = ()
+    warnings: tuple[Diagnostic, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,16 +95,17 @@ class InvalidWorkflowFile:
 
     name: str
     file: str = ""
-    errors: tuple[WorkflowError, ...] = ()
+    errors: tuple[Diagnostic, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowCatalog:
-    """All workflows by name. `left_out` counts files beyond the reading limit; `folder` contains
-    them."""
+    """All workflows by name. `foreign` says what else is in the folder and is not read. `left_out`
+    counts files beyond the reading limit; `folder` contains them."""
 
     workflows: tuple[NamedWorkflow, ...] = ()
     invalid: tuple[InvalidWorkflowFile, ...] = ()
+    foreign: tuple[Diagnostic, ...] = ()
     left_out: int = 0
     folder: str = ""
 
@@ -111,8 +129,13 @@ class WorkflowCheck:
     svg: str = ""
 
     @property
-    def errors(self) -> tuple[WorkflowError, ...]:
-        return self.workflow.errors if isinstance(self.workflow, InvalidWorkflowFile) else ()
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """Its errors, or the warnings of a valid one."""
+        match self.workflow:
+            case InvalidWorkflowFile(errors=errors):
+                return errors
+            case NamedWorkflow(warnings=warnings):
+                return warnings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +181,7 @@ class WorkflowRefused(Exception):
         reason: WorkflowRefusalReason,
         name: str,
         detail: str = "",
-        errors: tuple[WorkflowError, ...] = (),
+        errors: tuple[Diagnostic, ...] = (),
     ) -> None:
         self.reason = reason
         self.name = name

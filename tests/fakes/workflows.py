@@ -9,13 +9,13 @@ from storage.records.people import Language, Person
 from storage.records.prompt_versions import PromptVersion, WorkflowVersions, text_hash
 from storage.records.tasks import Task
 from storage.records.workflows import (
+    Diagnostic,
     InvalidWorkflowFile,
     NamedWorkflow,
     PreparedWorkflow,
     WorkflowCatalog,
     WorkflowCheck,
     WorkflowDrawing,
-    WorkflowError,
     WorkflowInput,
     WorkflowInputValue,
     WorkflowRefusalReason,
@@ -147,5 +147,5 @@ class FakeWorkflows:
         self.workflows = [each for each in self.workflows if each.name != name]
 
 
-def make_workflow_fault() -> WorkflowError:
-    return WorkflowError(key="file_name", location="fix", field="loop.condition")
+def make_workflow_fault() -> Diagnostic:
+    return Diagnostic(code="file_name", location="fix", field="loop.condition")

@@ -15,7 +15,7 @@ from handlers.workflows import suggest_name
 from storage.records.people import Language
 from storage.records.prompt_versions import PromptKind, VersionState
 from storage.records.tasks import NodeStatus, TaskStatus, TaskStep
-from storage.records.workflows import InvalidWorkflowFile, WorkflowError, WorkflowInput
+from storage.records.workflows import Diagnostic, InvalidWorkflowFile, WorkflowInput
 from tests.builders import make_task, make_view
 from tests.fakes.prompts import make_version
 from tests.fakes.workflows import make_workflow, make_workflow_fault
@@ -181,7 +181,7 @@ async def test_a_run_button_asks_too_where_something_is_missing() -> None:
 
 async def test_a_broken_workflow_is_not_run_and_says_all_that_is_wrong() -> None:
     at = desk()
-    faults = (make_workflow_fault(), WorkflowError(key="link"))
+    faults = (make_workflow_fault(), Diagnostic(code="link"))
     at.world.workflows.bad = [InvalidWorkflowFile(name="old", file="old.yaml", errors=faults)]
 
     for order in ("run old", "show old", "validate old"):

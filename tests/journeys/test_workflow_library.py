@@ -231,7 +231,7 @@ async def test_the_command_line_checks_shows_runs_and_evaluates(tmp_path: Path) 
 
     status, bad = await run_json(shiftboss, "validate", str(tmp_path / "bad.yaml"))
     assert status == 1
-    assert {"first", "again"} <= {fault["where"] for fault in bad["faults"]}
+    assert {"first", "again"} <= {each["location"] for each in bad["diagnostics"]}
     assert (await run_json(shiftboss, "show", "sums"))[1]["mermaid"].startswith("flowchart")
     status, worked = await run_json(shiftboss, "eval", "n * 2", "--scope", '{"n": 21}')
     assert (status, worked) == (0, {"value": 42, "type": "number"})

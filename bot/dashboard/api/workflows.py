@@ -22,8 +22,8 @@ from bot.dashboard.api.routing import (
 from bot.dashboard.api.tasks import TaskModel
 from cards.actions import SubmitWorkflowInputs
 from cards.catalog import TextCatalog
+from cards.views.diagnostics import MAX_DIAGNOSTICS, diagnostic_data, in_text_order
 from cards.views.workflow_versions import versions_data
-from cards.views.workflows import MAX_FAULTS, fault_text
 from handlers.workflow_inputs import parse_inputs
 from handlers.workflow_versions import find_texts, parse_version, restore_version, store_workflow
 from handlers.workflows import (
@@ -34,8 +34,8 @@ from handlers.workflows import (
 from storage.records.people import PersonRole
 from storage.records.tasks import TaskPriority
 from storage.records.workflows import (
+    Diagnostic,
     NamedWorkflow,
-    WorkflowError,
     WorkflowInputValue,
     WorkflowRefusalReason,
     WorkflowRefused,
@@ -72,29 +72,37 @@ class WorkflowModel(ApiModel):
     outputs: list[str]
 
 
-class FaultModel(ApiModel):
-    """`key` names the kind of fault; `location` is a node or an edge, `field` a part of it. `line`
-    and `column` count from 1 and are 0 where the place is not known. `text` says what to mend."""
+class DiagnosticModel(ApiModel):
+    """`severity` is `error` or `warning`; `code` names the kind. `location` is a node, an edge or
+    an input, `field` a part of it. `line` and `column` count from 1 and are 0 where the place is
+    not known. `written` is what the author wrote there, `suggestion` what may have been meant.
+    `text` holds all of it in words."""
 
-    key: str
-    location: str
-    field: str
+    severity: str
+    code: str
+    file: str
     line: int
     column: int
+    location: str
+    field: str
+    written: str
+    message: str
+    suggestion: str
     text: str
 
 
 class InvalidFileModel(ApiModel):
     name: str
     file: str
-    faults: list[FaultModel]
+    diagnostics: list[DiagnosticModel]
 
 
 class WorkflowList(ApiModel):
-    """`invalid` are files that cannot be run."""
+    """`invalid` are files that cannot be run; `foreign` says what else is in the folder."""
 
     workflows: list[WorkflowModel]
     invalid: list[InvalidFileModel]
+    foreign: list[DiagnosticModel]
 
 
 class WorkflowTextBody(ApiModel):
@@ -144,11 +152,11 @@ class RollbackBody(ApiModel):
 
 
 class ValidationModel(ApiModel):
-    """The first faults, at most 20; `drawing` is an SVG picture of a valid workflow, empty if it is
-    too large."""
+    """The first diagnostics, at most 20; `drawing` is an SVG picture of a valid workflow, empty if
+    it is too large."""
 
     workflow: WorkflowModel | None
-    faults: list[FaultModel]
+    diagnostics: list[DiagnosticModel]
     drawing: str
 
 
@@ -178,10 +186,11 @@ async def list_workflows(call: ApiCall) -> WorkflowList:
         workflows=[WorkflowModel.model_validate(each) for each in catalog.workflows],
         invalid=[
             InvalidFileModel(
-                name=each.name, file=each.file, faults=_faults(each.errors, request.words)
+                name=each.name, file=each.file, diagnostics=_models(each.errors, request.words)
             )
             for each in catalog.invalid
         ],
+        foreign=_models(catalog.foreign, request.words),
     )
 
 
@@ -190,10 +199,13 @@ async def validate_workflow(call: ApiCall, body: WorkflowTextBody) -> Validation
     """Check whether a text is a valid workflow; nothing is saved"""
     words = call.request.words
     checked = await call.request.services.workflows.check(body.text, words.language)
-    if not isinstance(checked.workflow, NamedWorkflow):
-        return ValidationModel(workflow=None, faults=_faults(checked.errors, words), drawing="")
-    found = WorkflowModel.model_validate(checked.workflow)
-    return ValidationModel(workflow=found, faults=[], drawing=checked.svg)
+    found = (
+        WorkflowModel.model_validate(checked.workflow)
+        if isinstance(checked.workflow, NamedWorkflow)
+        else None
+    )
+    diagnostics = _models(checked.diagnostics, words)
+    return ValidationModel(workflow=found, diagnostics=diagnostics, drawing=checked.svg)
 
 
 @routes("GET", "/workflows/{name}")
@@ -228,7 +240,7 @@ async def save_workflow(call: ApiCall, name: str, body: SaveWorkflowBody) -> Wor
             raise
         wrong = tuple(
             {"field": f"text:{each.line}:{each.column}", "message": each.text}
-            for each in _faults(refused.errors, command.words)
+            for each in _models(refused.errors, command.words)
         )
         raise ApiProblem(422, "wrong_fields", fields=wrong, names="text") from refused
     source = await command.services.workflows.read_source(name)
@@ -284,17 +296,10 @@ async def run_workflow(call: ApiCall, name: str, body: RunBody) -> TaskModel:
     return TaskModel.model_validate(task)
 
 
-def _faults(errors: Sequence[WorkflowError], words: TextCatalog) -> list[FaultModel]:
+def _models(found: Sequence[Diagnostic], words: TextCatalog) -> list[DiagnosticModel]:
     return [
-        FaultModel(
-            key=each.key,
-            location=each.location,
-            field=each.field,
-            line=each.line,
-            column=each.column,
-            text=fault_text(each, words),
-        )
-        for each in errors[:MAX_FAULTS]
+        DiagnosticModel(**diagnostic_data(each, words))
+        for each in in_text_order(found)[:MAX_DIAGNOSTICS]
     ]
 
 

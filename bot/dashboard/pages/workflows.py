@@ -15,10 +15,11 @@ from bot.dashboard.request import DashboardRequest, form_source, form_text, new_
 from cards import formats
 from cards.actions import SubmitWorkflowInputs
 from cards.render.web import render
+from cards.views.diagnostics import MAX_DIAGNOSTICS, diagnostic_text, in_text_order
 from cards.views.prompts import prompt_diff_card
 from cards.views.task_parts import STATUS_ICONS, priority_label
 from cards.views.workflow_versions import can_roll_back, version_summary
-from cards.views.workflows import MAX_FAULTS, fault_text, input_line, input_value_label
+from cards.views.workflows import input_line, input_value_label
 from handlers.errors import UserError
 from handlers.workflow_inputs import WorkflowInputValues, parse_inputs
 from handlers.workflow_versions import (
@@ -36,10 +37,10 @@ from handlers.workflows import (
 from storage.records.prompt_versions import PromptVersion, WorkflowVersions
 from storage.records.tasks import Task, TaskPriority
 from storage.records.workflows import (
+    Diagnostic,
     InvalidWorkflowFile,
     NamedWorkflow,
     WorkflowCheck,
-    WorkflowError,
     WorkflowInput,
     WorkflowRefusalReason,
     WorkflowRefused,
@@ -78,6 +79,10 @@ async def show_workflows(request: DashboardRequest) -> Response:
         rows=[_row(each, runs.get(each.name, ()), request) for each in shown],
         count=len(catalog.workflows),
         broken=[_broken_row(each, request) for each in catalog.invalid[:_MAX_BROKEN]],
+        foreign=[
+            {"file": each.file, "text": diagnostic_text(each, request.words)}
+            for each in catalog.foreign[:_MAX_BROKEN]
+        ],
         left_out=catalog.left_out + max(0, len(catalog.invalid) - _MAX_BROKEN),
         newer=page - 1 if page else None,
         later=page + 1 if page < last else None,
@@ -308,27 +313,30 @@ async def _judge(request: DashboardRequest, text: str) -> dict[str, Any]:
     """The facts of a check, for templates."""
     words = request.words
     if len(text) > MAX_TEXT:
-        fault = WorkflowError(key="too_long", facts={"most": MAX_TEXT})
+        fault = Diagnostic(code="too_long", facts={"most": MAX_TEXT})
         checked = WorkflowCheck(workflow=InvalidWorkflowFile(name="", errors=(fault,)))
     else:
         checked = await request.services.workflows.check(text, words.language)
     workflow = checked.workflow if isinstance(checked.workflow, NamedWorkflow) else None
     return {
         "workflow": workflow,
-        "faults": _faults(checked.errors, request, MAX_FAULTS),
-        "fault_count": len(checked.errors),
+        "faults": _faults(checked.diagnostics, request, MAX_DIAGNOSTICS),
+        "fault_count": len(checked.diagnostics),
         "svg": checked.svg,
     }
 
 
 def _faults(
-    errors: Sequence[WorkflowError], request: DashboardRequest, most: int
+    errors: Sequence[Diagnostic], request: DashboardRequest, most: int
 ) -> Sequence[dict[str, Any]]:
-    """In the order of the text; those that have no place in it come last."""
-    in_order = sorted(errors, key=lambda each: (not each.line, each.line, each.column))
     return [
-        {"line": each.line, "column": each.column, "text": fault_text(each, request.words)}
-        for each in in_order[:most]
+        {
+            "line": each.line,
+            "column": each.column,
+            "severity": each.severity.value,
+            "text": diagnostic_text(each, request.words),
+        }
+        for each in in_text_order(errors)[:most]
     ]
 
 
@@ -349,7 +357,7 @@ def _row(
 
 def _broken_row(invalid: InvalidWorkflowFile, request: DashboardRequest) -> dict[str, Any]:
     # What is wrong with the file itself is not mended by editing its text.
-    in_text = not any(request.words.has(f"workflows.fault.{each.key}") for each in invalid.errors)
+    in_text = not any(request.words.has(f"workflows.fault.{each.code}") for each in invalid.errors)
     return {
         "file": formats.single_line(invalid.file, _MAX_TITLE),
         "href": f"{PATH}/{quote(invalid.name)}/edit" if in_text else "",

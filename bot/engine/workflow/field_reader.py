@@ -29,12 +29,19 @@ _MAX_SECONDS = 366 * 86_400
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationIssue:
     """One issue. `where` is the node or edge, empty for the whole workflow; `field` is the part of
-    it. `key` names a text under `workflow.fault` in the catalogue, filled with `facts`."""
+    it. `key` names a text under `workflow.fault` in the catalogue, filled with `facts`.
+
+    `written` is the author's text in that field that the issue is about, such as an expression;
+    without it, the whole field. `at` is the offset of the mistake in it. `suggestion` is what may
+    have been meant. `workflow.expression` has the text of a fact `reason`."""
 
     key: str
     where: str = ""
     field: str = ""
     facts: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    written: str = ""
+    at: int = 0
+    suggestion: str = ""
 
     def __str__(self) -> str:
         place = ".".join(filter(None, (self.where, self.field)))
@@ -53,7 +60,7 @@ class InvalidGraph(ValueError):
 def variable_name_issues(name: str, field: str) -> Iterator[ValidationIssue]:
     """Check a variable name."""
     if not _VARIABLE_NAME.fullmatch(name):
-        yield ValidationIssue(key="bad_name", field=field, facts={"name": name[:40]})
+        yield ValidationIssue(key="bad_name", field=field, facts={"name": name[:40]}, written=name)
 
 
 def duration_issues(
@@ -72,6 +79,13 @@ def range_issues(
     if not least <= n <= most:
         facts = {"least": least, "most": most}
         yield ValidationIssue(key="out_of_range", where=where, field=field, facts=facts)
+
+
+def similar_name(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """The known name that resembles this one most; empty if none does."""
+    folded = {fold_name(each): each for each in known}
+    alike = get_close_matches(fold_name(name), folded, n=1, cutoff=cutoff)
+    return folded[alike[0]] if alike and folded[alike[0]] != name else ""
 
 
 _UNITS = {
@@ -165,9 +179,15 @@ class FieldReader:
                 continue
             self._values[folded], self._written_names[folded] = value, name
 
-    def add(self, key: str, field: str, **facts: object) -> None:
+    def add(self, key: str, field: str, *, suggestion: str = "", **facts: object) -> None:
         self.issues.append(
-            ValidationIssue(key=key, where=self.where, field=self._field_path(field), facts=facts)
+            ValidationIssue(
+                key=key,
+                where=self.where,
+                field=self._field_path(field),
+                facts=facts,
+                suggestion=suggestion,
+            )
         )
 
     def has(self, *names: str) -> bool:
@@ -249,7 +269,13 @@ class FieldReader:
         for choice in choices:
             if choice == word:
                 return choice
-        self.add("not_one_of", names[0], given=shorten_value(value), known=", ".join(choices))
+        self.add(
+            "not_one_of",
+            names[0],
+            suggestion=similar_name(word, choices),
+            given=shorten_value(value),
+            known=", ".join(choices),
+        )
         return default
 
     def value(self, *names: str) -> JsonValue:
@@ -341,7 +367,7 @@ class FieldReader:
                 fold_name(name), self._requested, n=1, cutoff=_SIMILARITY_CUTOFF
             )
             if alike and self._values.get(alike[0]) is None:
-                self.add("unknown_field", name, meant=self._requested[alike[0]])
+                self.add("unknown_field", name, suggestion=self._requested[alike[0]])
 
     def _number(self, names: tuple[str, ...]) -> float | None:
         value = self.take(*names)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import JsonValue
 
 from bot.engine.workflow.expressions.operations import Flag, fold_name, read_flag, value_as_text
-from bot.engine.workflow.field_reader import FieldReader, scalar_text, shorten_value
+from bot.engine.workflow.field_reader import FieldReader, scalar_text, shorten_value, similar_name
 from storage.records.workflows import InputKind
 
 _KINDS: Mapping[str, InputKind] = {
@@ -48,7 +48,13 @@ def read_input(each: FieldReader, place: Literal["inputs", "form"] = "inputs") -
     written = fold_name(each.word("type", "kind", default=_guess_kind(each)))
     kind = _KINDS.get(written)
     if kind is None:
-        each.add("not_one_of", "type", given=shorten_value(written), known=_KNOWN_KINDS)
+        each.add(
+            "not_one_of",
+            "type",
+            suggestion=similar_name(written, _KINDS.values()),
+            given=shorten_value(written),
+            known=_KNOWN_KINDS,
+        )
     default = each.value("default")
     read_ = InputDefinition(
         name=name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -15,7 +15,13 @@ from typing import Protocol, TypeAlias
 from pydantic import JsonValue
 
 from bot.engine.workflow.definition import Workflow, dump_workflow, load_workflow
-from bot.engine.workflow.field_reader import InvalidGraph, ValidationIssue
+from bot.engine.workflow.diagnostics import (
+    NOBODY_LOOKED,
+    KnownWorkers,
+    find_warnings,
+    to_diagnostics,
+)
+from bot.engine.workflow.field_reader import InvalidGraph
 from bot.engine.workflow.input_fields import InputDefinition
 from bot.engine.workflow.node_runs import PLANNING_PATH
 from bot.engine.workflow.validation import validate_workflow
@@ -28,6 +34,7 @@ from bot.engine.workflow.workflow_files import (
     files_named,
     is_valid_name,
     list_files,
+    list_foreign_entries,
     read_file,
     write_file,
     written_text,
@@ -37,13 +44,13 @@ from storage.records.people import Language
 from storage.records.prompt_versions import ORIGINAL, UsedVersion, text_hash
 from storage.records.tasks import Task
 from storage.records.workflows import (
+    Diagnostic,
     InvalidWorkflowFile,
     NamedWorkflow,
     PreparedWorkflow,
     WorkflowCatalog,
     WorkflowCheck,
     WorkflowDrawing,
-    WorkflowError,
     WorkflowInput,
     WorkflowInputValue,
     WorkflowRefusalReason,
@@ -54,8 +61,11 @@ from storage.records.workflows import (
 from storage.tasks import TaskGraphRepo
 
 
-def describe_workflow(name: str, file: str, workflow: Workflow) -> NamedWorkflow:
+def describe_workflow(
+    name: str, file: str, workflow: Workflow, warnings: tuple[Diagnostic, ...] = ()
+) -> NamedWorkflow:
     return NamedWorkflow(
+        warnings=warnings,
         name=name,
         file=file,
         title=workflow.name,
@@ -77,27 +87,6 @@ def describe_workflow(name: str, file: str, workflow: Workflow) -> NamedWorkflow
             if not node.role.is_terminal
         ),
         outputs=tuple(workflow.outputs),
-    )
-
-
-def to_workflow_faults(
-    issues: Sequence[ValidationIssue], text: str = ""
-) -> tuple[WorkflowError, ...]:
-    """With their positions in the text. Blocking."""
-    # Imported on first use, with the parser.
-    from bot.engine.workflow.serialization.positions import find_positions
-
-    return tuple(
-        WorkflowError(
-            key=each.key,
-            location=each.where,
-            field=each.field,
-            line=line,
-            column=column,
-            # Of the whole file, not of a text in a fence.
-            facts={**each.facts, "line": line} if "line" in each.facts else each.facts,
-        )
-        for each, (line, column) in zip(issues, find_positions(text, issues), strict=True)
     )
 
 
@@ -168,8 +157,10 @@ _MAX_DRAWING = 200_000
 """Characters of a drawing that is sent to an editor."""
 
 
-_CachedWorkflow: TypeAlias = tuple[FileStamp, Workflow | tuple[WorkflowError, ...]]
-"""A file's workflow, or its errors."""
+_ReadWorkflow: TypeAlias = tuple[Workflow | None, tuple[Diagnostic, ...]]
+"""A workflow with its warnings, or the errors of a text that is none."""
+
+_CachedWorkflow: TypeAlias = tuple[tuple[FileStamp, KnownWorkers], _ReadWorkflow]
 
 
 class VersionChooser(Protocol):
@@ -188,14 +179,18 @@ _FAULTS_WHEN_RUN = frozenset({"unknown_workflow", "unknown_version", "broken_wor
 
 class WorkflowLibrary:
     """Satisfies `handlers.ports_workers.WorkflowPort`. Without `graphs`, plans of tasks cannot be
-    exported; without `versions`, tasks run the files as they are written."""
+    exported; without `versions`, tasks run the files as they are written. `list_workers` gives the
+    personas and skills that steps may name."""
 
     def __init__(
         self,
         home: Path,
         graphs: TaskGraphRepo | None = None,
         versions: VersionChooser | None = None,
+        list_workers: Callable[[], Awaitable[KnownWorkers]] | None = None,
     ) -> None:
+        self._list_workers = list_workers
+        self._known_workers = NOBODY_LOOKED
         self._home = home
         self._folder = home / FOLDER
         self._graphs = graphs
@@ -205,11 +200,22 @@ class WorkflowLibrary:
         self._check_lock = asyncio.Lock()
 
     async def list_workflows(self) -> WorkflowCatalog:
+        await self.look_for_workers()
         return await asyncio.to_thread(self.scan)
 
     async def find(self, name: str) -> NamedWorkflow:
-        entry, workflow = await asyncio.to_thread(self.open_workflow, name)
-        return describe_workflow(entry.name, entry.file, workflow)
+        await self.look_for_workers()
+        return await asyncio.to_thread(self.describe, name)
+
+    async def look_for_workers(self) -> None:
+        """Warnings are about those that there are now."""
+        if self._list_workers is not None:
+            self._known_workers = await self._list_workers()
+
+    def describe(self, name: str) -> NamedWorkflow:
+        """Blocking. Raises WorkflowRefused."""
+        entry, workflow = self.open_workflow(name)
+        return describe_workflow(entry.name, entry.file, workflow, self._read(entry)[1])
 
     async def render_diagram(self, name: str, language: Language) -> WorkflowDrawing:
         return await asyncio.to_thread(self.draw_workflow, name, language)
@@ -232,8 +238,8 @@ class WorkflowLibrary:
             text = await self.read_file(f"{FOLDER}/{entry.file}")
             chosen, source = await self._versions.apply_to_workflow(entry.name, text)
             if chosen != text:
-                read_ = await asyncio.to_thread(_parse_or_errors, lambda: chosen)
-                if isinstance(read_, Workflow):
+                read_, _ = await asyncio.to_thread(_parse_or_errors, lambda: chosen)
+                if read_ is not None:
                     workflow = read_
                 else:
                     # This release accepts less than the one that made the version.
@@ -246,7 +252,7 @@ class WorkflowLibrary:
         try:
             return await self._insert_subworkflows(name, workflow)
         except InvalidGraph as error:
-            errors = to_workflow_faults(error.issues)
+            errors = to_diagnostics(error.issues)
             raise WorkflowRefused(WorkflowRefusalReason.BROKEN, name, errors=errors) from error
 
     async def _insert_subworkflows(self, name: str, workflow: Workflow) -> Workflow:
@@ -270,26 +276,34 @@ class WorkflowLibrary:
         return texts
 
     async def validate(self, text: str) -> NamedWorkflow | InvalidWorkflowFile:
-        return await self._validate("", text)
+        return await self.validate_file("", text)
 
-    async def _validate(
-        self, name: str, text: str, tolerated: AbstractSet[str] = frozenset()
+    async def validate_file(
+        self, name: str, text: str, *, file: str = "", tolerated: AbstractSet[str] = frozenset()
     ) -> NamedWorkflow | InvalidWorkflowFile:
-        read_ = await asyncio.to_thread(_parse_or_errors, lambda: text)
-        if isinstance(read_, Workflow):
+        """Like `validate`, for the text of a named workflow, without faults of the `tolerated`
+        kinds in those that it runs."""
+        await self.look_for_workers()
+        read_, found = await asyncio.to_thread(
+            _parse_or_errors, lambda: text, self._known_workers, file=file
+        )
+        if read_ is not None:
             try:
                 await self._insert_subworkflows(name, read_)
             except InvalidGraph as error:
                 issues = [each for each in error.issues if each.key not in tolerated]
-                read_ = await asyncio.to_thread(to_workflow_faults, issues, text) or read_
-        if isinstance(read_, Workflow):
-            return describe_workflow("", "", read_)
-        return InvalidWorkflowFile(name="", errors=read_)
+                if issues:
+                    read_ = None
+                    found = await asyncio.to_thread(to_diagnostics, issues, text, file=file)
+        if read_ is None:
+            return InvalidWorkflowFile(name=name, file=file, errors=found)
+        return describe_workflow(name, file, read_, found)
 
     async def check(self, text: str, language: Language) -> WorkflowCheck:
         # One at a time: each takes up to a second of CPU, and somebody who types asks again.
         async with self._check_lock:
-            return await asyncio.to_thread(_check_text, text, language)
+            await self.look_for_workers()
+            return await asyncio.to_thread(_check_text, text, language, self._known_workers)
 
     async def read_file(self, file: str) -> str:
         return await asyncio.to_thread(_read_or_refuse, self._home / file)
@@ -310,7 +324,7 @@ class WorkflowLibrary:
         """Write the file atomically; parameters and refusals are those of
         `handlers.ports_workers.WorkflowHistoryPort.save`."""
         _require_valid_name(name)
-        result = await self._validate(name, text, _FAULTS_WHEN_RUN)
+        result = await self.validate_file(name, text, tolerated=_FAULTS_WHEN_RUN)
         if isinstance(result, InvalidWorkflowFile):
             raise WorkflowRefused(WorkflowRefusalReason.BROKEN, name, errors=result.errors)
         with _refusing_os_errors(name):
@@ -367,7 +381,7 @@ class WorkflowLibrary:
         try:
             found, left_out = list_files(self._folder)
         except OSError as error:
-            fault = WorkflowError(key="unreadable", facts={"why": error.strerror or "?"})
+            fault = Diagnostic(code="unreadable", facts={"why": error.strerror or "?"})
             bad = (InvalidWorkflowFile(name=FOLDER, file=FOLDER, errors=(fault,)),)
             return WorkflowCatalog(invalid=bad, folder=str(self._folder))
         present = {each.file for each in found}
@@ -376,18 +390,18 @@ class WorkflowLibrary:
         broken: list[InvalidWorkflowFile] = []
         for name, same in groupby(found, key=lambda each: each.name):
             entry, *others = same
-            read_ = self._read(entry)
-            if isinstance(read_, Workflow):
-                good.append(describe_workflow(name, entry.file, read_))
+            read_, diagnostics = self._read(entry)
+            if read_ is not None:
+                good.append(describe_workflow(name, entry.file, read_, diagnostics))
             else:
-                broken.append(InvalidWorkflowFile(name=name, file=entry.file, errors=read_))
-            twice = WorkflowError(key="same_name", facts={"file": entry.file})
-            broken += (
-                InvalidWorkflowFile(name=name, file=each.file, errors=(twice,)) for each in others
-            )
+                broken.append(InvalidWorkflowFile(name=name, file=entry.file, errors=diagnostics))
+            for each in others:
+                twice = Diagnostic(code="same_name", file=each.file, facts={"file": entry.file})
+                broken.append(InvalidWorkflowFile(name=name, file=each.file, errors=(twice,)))
         return WorkflowCatalog(
             workflows=tuple(good),
             invalid=tuple(broken),
+            foreign=list_foreign_entries(self._folder),
             left_out=left_out,
             folder=str(self._folder),
         )
@@ -409,20 +423,22 @@ class WorkflowLibrary:
         named = named or [each for each in found if each.name.casefold() == name.casefold()]
         if not named:
             raise WorkflowRefused(WorkflowRefusalReason.UNKNOWN, name)
-        read_ = self._read(named[0])
-        if not isinstance(read_, Workflow):
-            raise WorkflowRefused(WorkflowRefusalReason.BROKEN, named[0].name, errors=read_)
+        read_, errors = self._read(named[0])
+        if read_ is None:
+            raise WorkflowRefused(WorkflowRefusalReason.BROKEN, named[0].name, errors=errors)
         return named[0], read_
 
-    def _read(self, entry: WorkflowFile) -> Workflow | tuple[WorkflowError, ...]:
-        stamp, read_ = self._cache.get(entry.file, (None, ()))
-        if stamp == entry.stamp:
+    def _read(self, entry: WorkflowFile) -> _ReadWorkflow:
+        key = (entry.stamp, self._known_workers)
+        known, read_ = self._cache.get(entry.file, (None, (None, ())))
+        if known == key:
             return read_
         if is_valid_name(entry.name):
-            read_ = _parse_or_errors(lambda: read_file(self._folder / entry.file))
+            path = self._folder / entry.file
+            read_ = _parse_or_errors(lambda: read_file(path), key[1], file=entry.file)
         else:
-            read_ = (WorkflowError(key="file_name"),)
-        self._cache[entry.file] = (entry.stamp, read_)
+            read_ = None, (Diagnostic(code="file_name", file=entry.file),)
+        self._cache[entry.file] = (key, read_)
         return read_
 
 
@@ -445,26 +461,29 @@ def workflow_to_yaml(workflow: Workflow) -> str:
     return dump_yaml(workflow_to_data(workflow))
 
 
-def _parse_or_errors(read: Callable[[], str]) -> Workflow | tuple[WorkflowError, ...]:
+def _parse_or_errors(
+    read: Callable[[], str], workers: KnownWorkers = NOBODY_LOOKED, *, file: str = ""
+) -> _ReadWorkflow:
     text = ""
     try:
         text = read()
-        return parse_workflow_text(text)
+        workflow = parse_workflow_text(text)
     except UnreadableWorkflowFile as error:
-        return (WorkflowError(key=error.key, facts=error.facts),)
+        return None, (Diagnostic(code=error.key, file=file, facts=error.facts),)
     except InvalidGraph as error:
-        return to_workflow_faults(error.issues, text)
+        return None, to_diagnostics(error.issues, text, file=file)
+    return workflow, find_warnings(workflow, text, workers, file=file)
 
 
-def _check_text(text: str, language: Language) -> WorkflowCheck:
-    read_ = _parse_or_errors(lambda: text)
-    if not isinstance(read_, Workflow):
-        return WorkflowCheck(workflow=InvalidWorkflowFile(name="", errors=read_))
+def _check_text(text: str, language: Language, workers: KnownWorkers) -> WorkflowCheck:
+    read_, diagnostics = _parse_or_errors(lambda: text, workers)
+    if read_ is None:
+        return WorkflowCheck(workflow=InvalidWorkflowFile(name="", errors=diagnostics))
     # Imported on first use.
     from bot.engine.workflow.presentation.drawing import render_svg
 
     svg = render_svg(read_, catalog_for(language), styled=False)
-    described = describe_workflow("", "", read_)
+    described = describe_workflow("", "", read_, diagnostics)
     return WorkflowCheck(workflow=described, svg=svg if len(svg) <= _MAX_DRAWING else "")
 
 
@@ -472,7 +491,7 @@ def _read_or_refuse(path: Path) -> str:
     try:
         return read_file(path)
     except UnreadableWorkflowFile as error:
-        errors = (WorkflowError(key=error.key, facts=error.facts),)
+        errors = (Diagnostic(code=error.key, file=path.name, facts=error.facts),)
         raise WorkflowRefused(WorkflowRefusalReason.UNREADABLE, path.name, errors=errors) from error
 
 

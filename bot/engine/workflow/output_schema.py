@@ -24,6 +24,7 @@ from bot.engine.workflow.field_reader import (
     range_issues,
     scalar_text,
     shorten_value,
+    similar_name,
 )
 from bot.engine.workflow.node_runs import RESERVED_NAMES, parse_answer_values
 
@@ -138,7 +139,13 @@ def _read_field(node: FieldReader, given: Mapping[str, Any]) -> OutputField:
     word = each.word("type", "kind", default="string").rstrip("?")
     kind = _KIND_NAMES.get(fold_name(word))
     if kind is None:
-        each.add("not_one_of", "type", given=shorten_value(word), known=", ".join(OutputKind))
+        each.add(
+            "not_one_of",
+            "type",
+            suggestion=similar_name(word, (*_KIND_NAMES, *OutputKind)),
+            given=shorten_value(word),
+            known=", ".join(OutputKind),
+        )
     required = each.boolean("required", default=not written.endswith("?"))
     description = each.word("description", "title", limit=_MAX_DESCRIPTION)
     each.check_unknown_names()

@@ -47,10 +47,14 @@ def format_issues(
 
 def format_issue(fault: ValidationIssue, words: TextCatalog) -> str:
     facts = {name: _shorten_fact(value) for name, value in fault.facts.items()}
+    if (reason := f"workflow.expression.{facts.get('reason')}") and words.has(reason):
+        facts["why"] = words(reason, **facts)
     text = words(f"workflow.fault.{fault.key}", **facts)
     if "line" in facts:
         text = words("workflow.fault_line", line=facts["line"], text=text)
-    if words.language is Language.ENGLISH and facts.get("why"):
+    if fault.suggestion:
+        text = f"{text} {words('workflow.meant', text=_shorten_fact(fault.suggestion))}"
+    if words.language is Language.ENGLISH and facts.get("why") and "reason" not in facts:
         # The parsers' reasons exist in English only.
         text = f"{text} ({facts['why']})"
     place = ".".join(str(_shorten_fact(part)) for part in (fault.where, fault.field) if part)

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import replace
-from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
@@ -53,6 +52,7 @@ from bot.engine.workflow.field_reader import (
     duration_issues,
     range_issues,
     shorten_value,
+    similar_name,
     variable_name_issues,
 )
 from bot.engine.workflow.nodes.contract import (
@@ -60,6 +60,7 @@ from bot.engine.workflow.nodes.contract import (
     LoopTypeSpec,
     NodeRole,
     expression_issues,
+    unknown_node_issue,
 )
 from bot.engine.workflow.nodes.registry import NodeType
 from bot.engine.workflow.nodes.switch import SwitchConfig
@@ -87,8 +88,11 @@ def find_unknown_references(workflow: Workflow) -> Iterator[ValidationIssue]:
         for expression in dict.fromkeys(find_placeholders(template)):
             for fault in checker.issues(expression, node.id, node.id, "prompt"):
                 yield with_escape_hint(fault, expression, template)
-        if "{{" in without_placeholders(template):
-            yield ValidationIssue(key="open_hole", where=node.id, field="prompt")
+        if (at := (plain := without_placeholders(template)).find("{{")) >= 0:
+            written = plain[at:].splitlines()[0][:_MAX_SHOWN]
+            yield ValidationIssue(
+                key="open_hole", where=node.id, field="prompt", written=written.strip()
+            )
     for edge in workflow.edges:
         yield from checker.issues(edge.condition, edge.source, edge.name, "condition")
     for name, text in workflow.outputs.items():
@@ -139,16 +143,35 @@ class _ReferenceChecker:
             elif name not in names or part is None or not key or part in members:
                 continue
             reference = name if part is None else f"{name}.{part}"
-            facts = {"reference": reference[:_MAX_SHOWN]}
-            yield ValidationIssue(key=key, where=where, field=field, facts=facts)
+            if part is None:
+                suggestion = similar_name(name, names) or self._owner_of(name)
+            elif suggestion := similar_name(part, members):
+                suggestion = f"{name}.{suggestion.replace('-', '_')}"
+            yield ValidationIssue(
+                key=key,
+                where=where,
+                field=field,
+                facts={"reference": reference[:_MAX_SHOWN]},
+                written=text,
+                at=_find_reference(text, name, part),
+                suggestion=suggestion,
+            )
         if found:
             for issue in self._outputs.issues(text):
-                yield replace(issue, where=where, field=field)
+                at = max(0, text.find(str(issue.facts.get("reference", ""))))
+                yield replace(issue, where=where, field=field, written=text, at=at)
 
     def switch_issues(self, config: SwitchConfig, where: str) -> Iterator[ValidationIssue]:
         with suppress(ExpressionError):
             for issue in self._outputs.switch_issues(config):
                 yield replace(issue, where=where, field="switch.cases")
+
+    def _owner_of(self, name: str) -> str:
+        """Where a bare name would be found: `topic` is the input `inputs.topic`."""
+        for kind in ("inputs", "variables", "outputs"):
+            if name in self._members[kind][1]:
+                return f"{kind}.{name}"
+        return ""
 
     def _names_in_scope(self, node: str) -> AbstractSet[str]:
         """Global names and those of every enclosing round."""
@@ -156,6 +179,15 @@ class _ReferenceChecker:
         return _GLOBAL_NAMES.union(
             *(each.spec.round_variables(each.settings) for each in around if each.settings)
         )
+
+
+def _find_reference(text: str, name: str, part: str | None) -> int:
+    """The offset of a name, or of its member, in an expression; 0 if it is not found."""
+    pattern = rf"(?<![\w.]){re.escape(name)}(?!\w)"
+    if part is not None:
+        pattern += rf"\s*(?:\.\s*|\[\s*[\"']){re.escape(part)}(?!\w)"
+    found = re.search(pattern, text)
+    return found.start() if found else 0
 
 
 _NODE_ID = re.compile(r"[^\W\d][\w-]{0,63}")
@@ -190,10 +222,11 @@ def find_issues(workflow: Workflow) -> Iterator[ValidationIssue]:
     if not circular:
         yield from _check_nesting(workflow, owner)
     yield from _check_settings(workflow)
-    # With circular bodies there are no scopes to check.
+    # With circular bodies there are no scopes to check, without all edges no paths.
     if len(known) == len(workflow.nodes) and not circular:
+        is_whole = all(edge.source in known and edge.target in known for edge in workflow.edges)
         for name, scope in WorkflowTopology(workflow).scope_graphs.items():
-            yield from _check_scope_graph(name, scope)
+            yield from _check_scope_graph(name, scope, is_whole=is_whole)
 
 
 def _check_names(workflow: Workflow) -> Iterator[ValidationIssue]:
@@ -209,7 +242,10 @@ def _check_names(workflow: Workflow) -> Iterator[ValidationIssue]:
     for node in workflow.nodes:
         if node.type not in set(NodeType):
             facts = {"type": str(node.type)[:40], "known": ", ".join(sorted(NodeType))}
-            yield ValidationIssue(key="unknown_type", where=node.id, field="type", facts=facts)
+            alike = similar_name(node.type, NodeType)
+            yield ValidationIssue(
+                key="unknown_type", where=node.id, field="type", facts=facts, suggestion=alike
+            )
 
 
 def _check_node(node: WorkflowNode, known: Mapping[str, WorkflowNode]) -> Iterator[ValidationIssue]:
@@ -249,6 +285,7 @@ def _check_deliverables(node: WorkflowNode) -> Iterator[ValidationIssue]:
                 where=node.id,
                 field="deliverables",
                 facts={"path": name[:_MAX_SHOWN]},
+                written=name,
             )
     if node.deliverables and node.role is not NodeRole.TASK:
         yield ValidationIssue(key="no_deliverables_here", where=node.id, field="deliverables")
@@ -277,10 +314,8 @@ def _check_common_fields(node: WorkflowNode) -> Iterator[ValidationIssue]:
 def _check_edge(edge: WorkflowEdge, known: Mapping[str, WorkflowNode]) -> Iterator[ValidationIssue]:
     for field in ("source", "target"):
         name = getattr(edge, field)
-        if name not in known:
-            yield ValidationIssue(
-                key="unknown_node", where=edge.name, field=field, facts={"node": name[:60]}
-            )
+        if name and name not in known:
+            yield unknown_node_issue(name, field, known, where=edge.name)
     if edge.condition.strip():
         for fault in expression_issues(edge.condition, "condition"):
             yield replace(fault, where=edge.name)
@@ -300,7 +335,7 @@ def _check_bodies(workflow: Workflow, circular: AbstractSet[str]) -> Iterator[Va
         for inner in node.body:
             facts = {"node": inner[:60]}
             if inner not in known:
-                yield ValidationIssue(key="unknown_node", where=node.id, field=field, facts=facts)
+                yield unknown_node_issue(inner, field, known, where=node.id)
             elif inner in seen or inner in circular:
                 yield ValidationIssue(key="in_two_bodies", where=node.id, field=field, facts=facts)
             elif known[inner].role.is_terminal and not runs_workflow:
@@ -358,7 +393,9 @@ def _check_settings(workflow: Workflow) -> Iterator[ValidationIssue]:
             yield ValidationIssue(key="missing", where=each.name, field="inputs.options")
 
 
-def _check_scope_graph(name: str, scope: ScopeGraph) -> Iterator[ValidationIssue]:
+def _check_scope_graph(
+    name: str, scope: ScopeGraph, *, is_whole: bool
+) -> Iterator[ValidationIssue]:
     """Every cycle has a bound, and every node is reachable."""
     targets = {node: [edge.target for edge in scope.edges_from(node)] for node in scope.nodes}
     inside = [
@@ -372,7 +409,7 @@ def _check_scope_graph(name: str, scope: ScopeGraph) -> Iterator[ValidationIssue
         names = [node for node in scope.nodes if cycles.get(node) == n]
         facts = {"nodes": " → ".join(names[:10])}
         yield ValidationIssue(key="unbounded", where=names[0], facts=facts)
-    if name == ROOT_GRAPH:
+    if name == ROOT_GRAPH and is_whole:
         yield from _check_reachability(scope, targets)
     # Every target in the settings needs an edge.
     for node in scope.nodes.values():
@@ -451,12 +488,10 @@ class _OutputChecker:
         if known is None or not part or part in _COMMON_FIELDS or fold_name(part) in known:
             return
         names = [each.name for each in known.values()]
-        alike = get_close_matches(part, names, n=1)
         facts = {"reference": f"outputs.{name}.{part}"[:60], "known": ", ".join(names)[:_MAX_KNOWN]}
-        if alike:
-            yield ValidationIssue(key="misspelt_output_field", facts={**facts, "meant": alike[0]})
-        else:
-            yield ValidationIssue(key="unknown_output_field", facts=facts)
+        yield ValidationIssue(
+            key="unknown_output_field", facts=facts, suggestion=similar_name(part, names)
+        )
 
     def _comparison(
         self, sign: str, one: ExpressionNode, two: ExpressionNode
@@ -511,7 +546,11 @@ def _mismatch(
     if isinstance(value, str) and options and sign in {"==", "!="}:
         if (value.strip().casefold() if loose else value) not in options:
             known = ", ".join(field.options)[:_MAX_KNOWN]
-            yield ValidationIssue(key="not_an_option", facts={**facts, "known": known})
+            yield ValidationIssue(
+                key="not_an_option",
+                facts={**facts, "known": known},
+                suggestion=similar_name(value, field.options),
+            )
     elif not (_is_comparable(field, sign, value) or (loose and _names_value(field, value))):
         yield ValidationIssue(key="wrong_comparison", facts={**facts, "kind": field.kind.value})
 

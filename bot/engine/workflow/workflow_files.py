@@ -13,10 +13,15 @@ from tempfile import NamedTemporaryFile
 from typing import TypeAlias
 
 from storage.data_directory import fsync_path
+from storage.records.workflows import Diagnostic, DiagnosticSeverity
 
 SUFFIXES = (".yaml", ".yml", ".json", ".md")
+TEST_SUFFIXES = (".yaml", ".yml", ".json")
+"""Of test cases, which stand in `NAME.test.yaml` beside the workflow."""
 MAX_BYTES = 1_000_000
 MAX_FILES = 200
+
+_TEST_ENDING = ".test"
 
 _VALID_NAME = re.compile(r"[^\W_][\w-]{0,63}")
 _IGNORED_NAMES = {"readme"}
@@ -53,6 +58,40 @@ def list_files(folder: Path) -> tuple[list[WorkflowFile], int]:
     return found[:MAX_FILES], max(0, len(found) - MAX_FILES)
 
 
+def list_foreign_entries(folder: Path) -> tuple[Diagnostic, ...]:
+    """What else is in the folder and is not read: other folders and files, and test cases of a
+    workflow that is not there."""
+    try:
+        with os.scandir(folder) as each:
+            entries = sorted((one.name, one.is_dir(follow_symlinks=False)) for one in each)
+    except OSError:
+        return ()
+    names = {each.name for each in _scan_folder(folder)}
+    found: list[Diagnostic] = []
+    for name, is_folder in entries[: 5 * MAX_FILES]:
+        path = Path(name)
+        if name.startswith(".") or path.stem.casefold() in _IGNORED_NAMES:
+            continue
+        if is_folder:
+            code = "folder"
+        elif not name.isprintable() or path.suffix.lower() not in SUFFIXES:
+            code = "other_file"
+        elif (tested := tested_name(name)) and tested not in names:
+            code = "tests_of_none"
+        else:
+            continue
+        shown = "".join(each if each.isprintable() else "?" for each in name)[:80]
+        found.append(Diagnostic(code=code, severity=DiagnosticSeverity.WARNING, file=shown))
+    return tuple(found[:MAX_FILES])
+
+
+def tested_name(file: str) -> str:
+    """The workflow whose test cases are in the file of this name; empty if it is no such file."""
+    path = Path(file)
+    is_test = path.suffix.lower() in TEST_SUFFIXES and path.stem.lower().endswith(_TEST_ENDING)
+    return path.stem[: -len(_TEST_ENDING)] if is_test else ""
+
+
 def read_file(path: Path) -> str:
     """Read without following links or blocking on pipes. Raises UnreadableWorkflowFile."""
     try:
@@ -61,9 +100,11 @@ def read_file(path: Path) -> str:
         if path.is_symlink():
             raise UnreadableWorkflowFile("link") from error
         raise UnreadableWorkflowFile("unreadable", why=error.strerror or "?") from error
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        # A folder could not even be opened as a file.
+        os.close(file)
+        raise UnreadableWorkflowFile("not_a_file")
     with os.fdopen(file, "rb") as opened:
-        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-            raise UnreadableWorkflowFile("not_a_file")
         try:
             data = opened.read(MAX_BYTES + 1)
         except OSError as error:
@@ -174,7 +215,8 @@ def _scan_folder(folder: Path) -> list[WorkflowFile]:
 def _workflow_file(one: os.DirEntry[str]) -> WorkflowFile | None:
     path = Path(one.name)
     is_hidden = one.name.startswith(".") or path.stem.casefold() in _IGNORED_NAMES
-    if is_hidden or path.suffix.lower() not in SUFFIXES or not one.name.isprintable():
+    is_foreign = path.suffix.lower() not in SUFFIXES or not one.name.isprintable()
+    if is_hidden or is_foreign or tested_name(one.name) or one.is_dir(follow_symlinks=False):
         return None
     try:
         info = one.stat(follow_symlinks=False)

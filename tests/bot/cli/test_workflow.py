@@ -39,7 +39,7 @@ def test_a_good_file_is_said_to_be_good_by_name_and_by_path(home: Path) -> None:
 
     assert typed("validate", "sums").stdout == "sums: good, 1 node\n"
     data = json.loads(typed("validate", path, "--json").stdout)
-    assert (data["good"], data["faults"]) == (True, [])
+    assert (data["good"], data["diagnostics"]) == (True, [])
     assert [each["name"] for each in data["inputs"]] == ["n", "how"]
 
 
@@ -51,7 +51,9 @@ def test_a_bad_file_is_told_with_all_its_faults(home: Path) -> None:
 
     assert (plain.exit_code, data.exit_code) == (1, 1)
     assert len(plain.stdout.splitlines()) >= 3
-    assert {"twice", "unknown_type"} <= {each["key"] for each in json.loads(data.stdout)["faults"]}
+    assert {"twice", "unknown_type"} <= {
+        each["code"] for each in json.loads(data.stdout)["diagnostics"]
+    }
 
 
 def test_what_is_not_there_says_so(home: Path) -> None:

@@ -474,9 +474,9 @@ async def test_workflows_are_validated_saved_run_and_deleted(world: DashboardWor
     ]
     gone = await olga.delete(path, headers={"if-match": source["hash"]})
 
-    (fault, *_) = bad.json()["faults"]
-    assert (fault["line"], fault["column"], fault["field"]) == (2, 18, "typ")
-    assert "type" in fault["text"]
+    fault = next(each for each in bad.json()["diagnostics"] if each["field"] == "typ")
+    assert (fault["line"], fault["column"], fault["written"]) == (2, 13, "typ")
+    assert (fault["severity"], fault["suggestion"]) == ("error", "type")
     assert good["drawing"].startswith("<svg")
     assert "<style" not in good["drawing"]
     assert refused["errors"][0]["field"] == "text:3:1"
@@ -513,12 +513,11 @@ async def test_hostile_workflows_are_told_and_harm_no_other(world: DashboardWorl
     refused = [await api.put(f"{API}/workflows/{name}", json={"text": WORKFLOW}) for name in names]
 
     assert [each["name"] for each in listed["workflows"]] == ["good"]
-    assert [(each["name"], each["faults"][0]["line"]) for each in listed["invalid"]] == [
-        ("bomb", 2)
-    ]
+    assert [each["name"] for each in listed["invalid"]] == ["bomb"]
+    assert {"yaml_alias"} <= {each["code"] for each in listed["invalid"][0]["diagnostics"]}
     for each in told:
         assert each.json()["workflow"] is None
-        assert 1 <= len(each.json()["faults"]) <= 20
+        assert 1 <= len(each.json()["diagnostics"]) <= 20
         assert len(each.content) < 20_000
     for each in refused:
         assert each.status_code in {404, 405, 422}, each.text

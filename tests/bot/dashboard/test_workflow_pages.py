@@ -62,8 +62,8 @@ async def test_a_broken_file_is_told_with_its_place_and_hides_no_other(
     page = await browser.get(PAGE)
 
     assert f'href="{PAGE}/note"' in page.text
-    assert "Line 3, column 20:" in page.text
-    assert "did you mean “prompt”?" in page.text
+    assert "Line 3, column 13:" in page.text
+    assert "Did you mean <code>prompt</code>?" in page.text
     assert f'href="{PAGE}/tab/edit"' in page.text
     assert f'href="{PAGE}/link/edit"' not in page.text
     assert "root:" not in page.text

@@ -101,6 +101,29 @@ class BadExpression(ExpressionError):
     """The expression is invalid or cannot be evaluated."""
 
 
+class ExpressionSyntaxError(BadExpression):
+    """The expression breaks the grammar at the character `at`, counted from 0. `key` names a text
+    under `workflow.expression` in the catalogue, filled with `facts`; `written` is the author's
+    word there, and `suggestion` what may have been meant by it."""
+
+    def __init__(
+        self,
+        key: str,
+        why: str,
+        at: int,
+        *,
+        written: str = "",
+        suggestion: str = "",
+        **facts: object,
+    ) -> None:
+        super().__init__(why)
+        self.key = key
+        self.at = at
+        self.written = written
+        self.suggestion = suggestion
+        self.facts = facts
+
+
 class UnknownExpressionName(ExpressionError):
     """The expression uses an unknown name."""
 

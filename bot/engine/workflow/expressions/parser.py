@@ -22,6 +22,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import Enum, StrEnum, auto
 from typing import Any
 
@@ -30,6 +31,7 @@ from bot.engine.workflow.expressions.operations import (
     METHODS,
     BadExpression,
     ExpressionFunction,
+    ExpressionSyntaxError,
     normalize_number,
 )
 
@@ -56,43 +58,52 @@ class TokenKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExpressionToken:
-    """`text` is a number as written, a string without quotes, or a sign in canonical form.
-    `member_name` is set if the token may follow a dot."""
+    """`text` is a number as written, a string without quotes, or a sign in canonical form. `at` is
+    the offset of its first character. `member_name` is set if the token may follow a dot."""
 
     kind: TokenKind
     text: str
+    at: int
     member_name: str = ""
 
 
-END_TOKEN = ExpressionToken(TokenKind.END, "the end")
-
-
 def tokenize(text: str) -> Sequence[ExpressionToken]:
-    """Raises BadExpression."""
+    """Raises ExpressionSyntaxError."""
     if len(text) > _MAX_EXPRESSION:
-        raise BadExpression("it is too long")
+        raise ExpressionSyntaxError("too_long", "it is too long", 0)
     words: list[ExpressionToken] = []
     at, end = 0, len(text.rstrip())
     while at < end:
         found = _TOKEN.match(text, at)
         if found is None:
-            raise BadExpression(f"{text[at : at + 10].strip()!r} is not valid here")
+            raise _invalid_character(text, at)
         at = found.end()
         words.append(_make_token(found))
-    return [*words, END_TOKEN]
+    return [*words, ExpressionToken(TokenKind.END, "the end", end)]
+
+
+def _invalid_character(text: str, at: int) -> ExpressionSyntaxError:
+    at += len(text[at:]) - len(text[at:].lstrip())
+    if text[at] in "\"'":
+        return ExpressionSyntaxError("open_quote", "a quote is never closed", at, written=text[at])
+    written = text[at : at + 10].split(maxsplit=1)[0]
+    sign = {"=": "==", "&": "&&", "|": "||"}.get(written[0], "")
+    why = f"{written!r} is not valid here"
+    return ExpressionSyntaxError(
+        "invalid_character", why, at, written=(sign and written[0]) or written, suggestion=sign
+    )
 
 
 def _make_token(found: re.Match[str]) -> ExpressionToken:
     if found["number"]:
-        return ExpressionToken(TokenKind.NUMBER, found["number"])
+        return ExpressionToken(TokenKind.NUMBER, found["number"], found.start("number"))
     if found["text"]:
-        return ExpressionToken(TokenKind.TEXT, _unescape(found["text"]))
+        return ExpressionToken(TokenKind.TEXT, _unescape(found["text"]), found.start("text"))
     if name := found["name"]:
-        return ExpressionToken(
-            TokenKind.SIGN if name in _WORD_OPERATORS else TokenKind.NAME, name, name
-        )
+        kind = TokenKind.SIGN if name in _WORD_OPERATORS else TokenKind.NAME
+        return ExpressionToken(kind, name, found.start("name"), name)
     sign = found["sign"]
-    return ExpressionToken(TokenKind.SIGN, _CANONICAL_SIGNS.get(sign, sign))
+    return ExpressionToken(TokenKind.SIGN, _CANONICAL_SIGNS.get(sign, sign), found.start("sign"))
 
 
 def _unescape(text: str) -> str:
@@ -131,7 +142,7 @@ class ExpressionNode:
 
 
 def parse_expression(text: str) -> ExpressionNode:
-    """Raises BadExpression for invalid, too long or too deeply nested text."""
+    """Raises ExpressionSyntaxError for invalid, too long or too deeply nested text."""
     return _ExpressionParser(tokenize(text)).parse()
 
 
@@ -152,7 +163,7 @@ class _ExpressionParser:
 
     def parse(self) -> ExpressionNode:
         node = self._parse_conditional()
-        if self._current is not END_TOKEN:
+        if self._current.kind is not TokenKind.END:
             raise self._unexpected(self._current)
         return node
 
@@ -221,24 +232,25 @@ class _ExpressionParser:
     def _parse_member(self, whole: ExpressionNode) -> ExpressionNode:
         word = self._take()
         if not word.member_name:
-            raise BadExpression("a name is missing after a dot")
+            why = "a name is missing after a dot"
+            raise ExpressionSyntaxError("no_member", why, word.at, written=word.text)
         if not self._take_if("("):
             key = self._make_node(ExpressionOp.VALUE, word.member_name)
             return self._make_node(ExpressionOp.MEMBER, None, whole, key)
         parts = self._parse_items(")")
         if whole.op is ExpressionOp.NAME and whole.value in _NAMESPACES:
-            return self._make_call(FUNCTIONS, word.text, parts)
-        return self._make_call(METHODS, word.text, [whole, *parts])
+            return self._make_call(FUNCTIONS, word, parts)
+        return self._make_call(METHODS, word, [whole, *parts])
 
     def _parse_primary(self) -> ExpressionNode:
         word = self._take()
         match word.kind:
             case TokenKind.NUMBER:
-                return self._make_node(ExpressionOp.VALUE, normalize_number(float(word.text)))
+                return self._make_node(ExpressionOp.VALUE, _number(word))
             case TokenKind.TEXT:
                 return self._make_node(ExpressionOp.VALUE, word.text)
             case TokenKind.NAME if self._take_if("("):
-                return self._make_call(FUNCTIONS, word.text, self._parse_items(")"))
+                return self._make_call(FUNCTIONS, word, self._parse_items(")"))
             case TokenKind.NAME:
                 return self._make_node(ExpressionOp.NAME, word.text)
             case TokenKind.SIGN if word.text == "[":
@@ -251,14 +263,23 @@ class _ExpressionParser:
                 raise self._unexpected(word)
 
     def _make_call(
-        self, known: Mapping[str, ExpressionFunction], name: str, parts: Sequence[ExpressionNode]
+        self,
+        known: Mapping[str, ExpressionFunction],
+        word: ExpressionToken,
+        parts: Sequence[ExpressionNode],
     ) -> ExpressionNode:
+        name = word.text
         function = known.get(name)
         if function is None:
-            raise BadExpression(f"there is no function {name!r}")
+            why = f"there is no function {name!r}"
+            alike = next(iter(get_close_matches(name, known, n=1)), "")
+            raise ExpressionSyntaxError(
+                "no_function", why, word.at, written=name[:40], suggestion=alike
+            )
         most = len(parts) if function.most is None else function.most
         if not function.least <= len(parts) <= most:
-            raise BadExpression(f"{name}() does not take that many values")
+            why = f"{name}() does not take that many values"
+            raise ExpressionSyntaxError("wrong_number", why, word.at, written=name)
         return self._make_node(ExpressionOp.CALL, function, *parts)
 
     def _parse_items(self, close: str) -> list[ExpressionNode]:
@@ -289,7 +310,7 @@ class _ExpressionParser:
 
     def _take(self) -> ExpressionToken:
         word = self._current
-        if word is END_TOKEN:
+        if word.kind is TokenKind.END:
             raise self._unexpected(word)
         self._position += 1
         return word
@@ -300,25 +321,44 @@ class _ExpressionParser:
 
     def _expect(self, sign: str) -> None:
         if not self._take_if(sign):
-            raise BadExpression(f"{sign!r} is missing before {self._current.text[:20]!r}")
+            word = self._current
+            why = f"{sign!r} is missing before {word.text[:20]!r}"
+            raise ExpressionSyntaxError("sign_missing", why, word.at, sign=sign)
 
     def _make_node(self, op: ExpressionOp, value: Any, *parts: ExpressionNode) -> ExpressionNode:
         self._node_count += 1
         if self._node_count > _MAX_NODES:
-            raise BadExpression("it is too long")
+            raise self._at_current("too_long", "it is too long")
         return ExpressionNode(op, value, parts)
 
     @contextmanager
     def _nesting(self) -> Iterator[None]:
         self._depth += 1
         if self._depth > _MAX_NESTING:
-            raise BadExpression("it is nested too deeply")
+            raise self._at_current("too_deep", "it is nested too deeply")
         yield
         self._depth -= 1
 
     def _check_chain(self, steps: int) -> None:
         if steps > _MAX_CHAIN:
-            raise BadExpression("it is too long")
+            raise self._at_current("too_long", "it is too long")
 
-    def _unexpected(self, word: ExpressionToken) -> BadExpression:
-        return BadExpression(f"{word.text[:20]!r} is unexpected")
+    def _at_current(self, key: str, why: str) -> ExpressionSyntaxError:
+        return ExpressionSyntaxError(key, why, self._current.at)
+
+    def _unexpected(self, word: ExpressionToken) -> ExpressionSyntaxError:
+        if word.kind is TokenKind.END:
+            return ExpressionSyntaxError("unfinished", f"{word.text!r} is unexpected", word.at)
+        shown = word.text[:20]
+        return ExpressionSyntaxError(
+            "unexpected", f"{shown!r} is unexpected", word.at, written=shown
+        )
+
+
+def _number(word: ExpressionToken) -> float | int:
+    try:
+        return normalize_number(float(word.text))
+    except BadExpression as error:
+        raise ExpressionSyntaxError(
+            "too_large", str(error), word.at, written=word.text[:20]
+        ) from error

@@ -18,12 +18,18 @@ from bot.engine.workflow.expressions.evaluator import (
     evaluate_condition,
     split_condition,
 )
-from bot.engine.workflow.expressions.operations import ExpressionError, UnclearAnswer, value_as_text
+from bot.engine.workflow.expressions.operations import (
+    ExpressionError,
+    ExpressionSyntaxError,
+    UnclearAnswer,
+    value_as_text,
+)
 from bot.engine.workflow.field_reader import (
     FieldReader,
     ValidationIssue,
     range_issues,
     scalar_text,
+    similar_name,
     strip_placeholder,
     variable_name_issues,
 )
@@ -435,9 +441,26 @@ def expression_issues(text: str, field: str) -> Iterator[ValidationIssue]:
         return
     try:
         check_expression(text)
-    except ExpressionError as error:
-        facts = {"text": text[:80], "why": str(error)}
-        yield ValidationIssue(key="bad_expression", field=field, facts=facts)
+    except ExpressionSyntaxError as error:
+        facts = {"text": text[:_MAX_SHOWN], "reason": error.key, "why": str(error), **error.facts}
+        yield ValidationIssue(
+            key="bad_expression",
+            field=field,
+            facts={**facts, "word": error.written},
+            written=text,
+            at=error.at,
+            suggestion=error.suggestion,
+        )
+
+
+def unknown_node_issue(
+    name: str, field: str, known: Iterable[str], *, where: str = ""
+) -> ValidationIssue:
+    """That a field names a node which the workflow does not have."""
+    facts, alike = {"node": name[:60]}, similar_name(name, known)
+    return ValidationIssue(
+        key="unknown_node", where=where, field=field, facts=facts, written=name, suggestion=alike
+    )
 
 
 def read_assignments(block: FieldReader) -> Iterator[VariableAssignment]:

@@ -22,6 +22,7 @@ from bot.engine.workflow.nodes.contract import (
     NodeShape,
     NodeTypeSpec,
     expression_issues,
+    unknown_node_issue,
 )
 
 
@@ -96,7 +97,7 @@ inputs: [{name: size}]
         targets += [("defaultTarget", config.default)] if config.default else []
         for field, target in targets:
             if target not in node_ids:
-                yield ValidationIssue(key="unknown_node", field=field, facts={"node": target[:60]})
+                yield unknown_node_issue(target, field, node_ids)
 
     def expressions(self, config: SwitchConfig) -> Iterable[tuple[str, str]]:
         return (("expression", config.expression),)

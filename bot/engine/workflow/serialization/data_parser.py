@@ -1,23 +1,24 @@
-"""Safe parsing of JSON, YAML and the Markdown format of workflows into bounded plain data."""
+"""Safe parsing of JSON and YAML into bounded plain data."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Never
 
 import yaml
 
 from bot.engine.workflow.field_reader import InvalidGraph, ValidationIssue
-from bot.engine.workflow.nodes.registry import NodeType, spec_of
 
 # --- JSON and YAML, bounded, without aliases or tags
 
 YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _YAML_INTEGER = re.compile(r"[-+]?\d{1,18}")
 _YAML_FLOAT = re.compile(r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,3})?")
+_TEXT_TAG = "tag:yaml.org,2002:str"
+_MAX_PARSE_ISSUES = 20
 _YAML_WORDS = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -25,8 +26,11 @@ _YAML_WORDS = {
 }
 
 
-def parse_yaml_events(text: str, *, max_depth: int, max_values: int) -> tuple[Any, list[str]]:
-    """Return the parsed value and duplicate keys. Raises InvalidGraph.
+def parse_yaml_events(
+    text: str, *, max_depth: int, max_values: int
+) -> tuple[Any, list[ValidationIssue]]:
+    """Return the parsed value, and what is wrong with it although it can be read. Raises
+    InvalidGraph if it can't.
 
     Scalars follow YAML 1.2: `no` is a string, and so is a date. Tags and aliases are refused, so
     nothing is constructed or copied.
@@ -43,7 +47,7 @@ def parse_yaml_events(text: str, *, max_depth: int, max_values: int) -> tuple[An
         raise InvalidGraph(
             [ValidationIssue(key="bad_yaml", facts={"line": 1, "why": ""})]
         ) from error
-    return making.value, making.duplicate_names
+    return making.value, making.issues
 
 
 @dataclass(slots=True)
@@ -59,7 +63,7 @@ class _YamlBuilder:
     max_depth: int
     max_values: int
     value: Any = None
-    duplicate_names: list[str] = field(default_factory=list)
+    issues: list[ValidationIssue] = field(default_factory=list)
     _containers: list[_OpenContainer] = field(default_factory=list)
     _value_count: int = 0
     _documents: int = 0
@@ -71,8 +75,11 @@ class _YamlBuilder:
                 if self._documents > 1:
                     _refuse_yaml("several_documents", event)
             case yaml.AliasEvent():
-                _refuse_yaml("yaml_alias", event)
+                self._note("yaml_alias", event)
+                self._add(None, event)
             case yaml.ScalarEvent():
+                if event.tag is not None and event.tag != _TEXT_TAG:
+                    self._note("yaml_tag", event)
                 self._add(_yaml_scalar(event), event)
             case yaml.MappingStartEvent():
                 self._begin({}, event)
@@ -85,7 +92,7 @@ class _YamlBuilder:
 
     def _begin(self, holds: dict[str, Any] | list[Any], event: Any) -> None:
         if event.tag is not None and not event.implicit:
-            _refuse_yaml("yaml_tag", event)
+            self._note("yaml_tag", event)
         if len(self._containers) >= self.max_depth:
             _refuse_yaml("too_nested", event, most=self.max_depth)
         self._add(holds, event)
@@ -103,11 +110,15 @@ class _YamlBuilder:
             inside.content.append(value)
         elif inside.name is None:
             inside.name = self._name(value, event)
-        else:
             if inside.name in inside.content:
-                self.duplicate_names.append(inside.name)
-            inside.content[inside.name] = value
+                self._note("given_twice", event, field=inside.name[:60])
+        else:
+            inside.content.setdefault(inside.name, value)
             inside.name = None
+
+    def _note(self, key: str, event: Any, *, field: str = "") -> None:
+        if len(self.issues) < _MAX_PARSE_ISSUES:
+            self.issues.append(ValidationIssue(key=key, field=field, facts=_event_place(event)))
 
     def _name(self, value: Any, event: Any) -> str:
         if isinstance(value, dict | list):
@@ -148,8 +159,6 @@ def _yaml_issue(error: yaml.YAMLError, text: str) -> ValidationIssue:
 
 
 def _yaml_scalar(event: yaml.ScalarEvent) -> Any:
-    if event.tag is not None and event.tag != "tag:yaml.org,2002:str":
-        _refuse_yaml("yaml_tag", event)
     text: str = event.value
     if event.style not in {None, ""} or event.tag is not None:
         return text
@@ -168,7 +177,7 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     is_plain = text not in _YAML_WORDS and not (
         _YAML_INTEGER.fullmatch(text) or _YAML_FLOAT.fullmatch(text)
     )
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if is_plain else "'")
+    return dumper.represent_scalar(_TEXT_TAG, text, style=None if is_plain else "'")
 
 
 _YamlDumper.add_representer(str, _represent_text)
@@ -180,9 +189,12 @@ def dump_yaml(data: Any) -> str:
 
 
 def _refuse_yaml(key: str, event: Any, **facts: object) -> None:
+    raise InvalidGraph([ValidationIssue(key=key, facts={**_event_place(event), **facts})])
+
+
+def _event_place(event: Any) -> Mapping[str, object]:
     mark = event.start_mark
-    place = {"line": mark.line + 1, "column": mark.column + 1} if mark else {"line": 1}
-    raise InvalidGraph([ValidationIssue(key=key, facts={**place, **facts})])
+    return {"line": mark.line + 1, "column": mark.column + 1} if mark else {"line": 1}
 
 
 MAX_BYTES = 1_000_000
@@ -205,22 +217,28 @@ def strip_fence(text: str) -> str:
     return fenced["inside"] if fenced else text
 
 
-def parse_data(text: str) -> Any:
-    """Parse JSON or YAML. Raises InvalidGraph."""
+def parse_data(text: str) -> tuple[Any, list[ValidationIssue]]:
+    """Parse JSON or YAML; also return what is wrong with it although it can be read. Raises
+    InvalidGraph if it can't."""
     if text.lstrip().startswith(("{", "[")):
         try:
-            return parse_json(text)
+            return parse_json_draft(text)
         except InvalidGraph as bad:
             if bad.issues[0].key != "bad_json":
                 raise
             try:
-                return parse_yaml(text)
+                return _parse_yaml_draft(text)
             except InvalidGraph:
                 raise bad from None
-    return parse_yaml(text)
+    return _parse_yaml_draft(text)
 
 
 def parse_json(text: str) -> Any:
+    """Raises InvalidGraph."""
+    return _without_issues(*parse_json_draft(text))
+
+
+def parse_json_draft(text: str) -> tuple[Any, list[ValidationIssue]]:
     twice: list[str] = []
 
     def group(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
@@ -228,7 +246,7 @@ def parse_json(text: str) -> Any:
         for name, value in pairs:
             if name in mapping:
                 twice.append(name)
-            mapping[name] = value
+            mapping.setdefault(name, value)
         return mapping
 
     try:
@@ -240,23 +258,37 @@ def parse_json(text: str) -> Any:
         raise InvalidGraph([_TOO_NESTED]) from error
     except ValueError as error:
         raise InvalidGraph([ValidationIssue(key="bad_number")]) from error
-    return clean_data(value, twice)
+    faults = [ValidationIssue(key="given_twice", field=name[:60]) for name in twice]
+    cleaned, others = _clean_draft(value)
+    return cleaned, [*faults[:_MAX_PARSE_ISSUES], *others]
 
 
 def parse_yaml(text: str) -> Any:
-    value, twice = parse_yaml_events(text, max_depth=_MAX_DEPTH, max_values=_MAX_VALUES)
-    return clean_data(value, twice)
+    """Raises InvalidGraph."""
+    return _without_issues(*_parse_yaml_draft(text))
 
 
-def clean_data(value: Any, duplicate_names: Iterable[str] = ()) -> Any:
-    """Return the value with storable strings. Raises InvalidGraph for duplicate keys or too much
-    data."""
-    faults = [ValidationIssue(key="given_twice", field=name[:60]) for name in duplicate_names]
+def _parse_yaml_draft(text: str) -> tuple[Any, list[ValidationIssue]]:
+    value, issues = parse_yaml_events(text, max_depth=_MAX_DEPTH, max_values=_MAX_VALUES)
+    cleaned, others = _clean_draft(value)
+    return cleaned, [*issues, *others]
+
+
+def clean_data(value: Any) -> Any:
+    """Return the value with storable strings. Raises InvalidGraph for too much data."""
+    return _without_issues(*_clean_draft(value))
+
+
+def _clean_draft(value: Any) -> tuple[Any, list[ValidationIssue]]:
     cleaning = _DataCleaner()
     cleaned = cleaning.clean(value, 0)
-    if faults or cleaning.issues:
-        raise InvalidGraph([*faults, *cleaning.issues.values()])
-    return cleaned
+    return cleaned, list(cleaning.issues.values())
+
+
+def _without_issues(value: Any, issues: Sequence[ValidationIssue]) -> Any:
+    if issues:
+        raise InvalidGraph(issues)
+    return value
 
 
 class _DataCleaner:
@@ -291,259 +323,3 @@ def _clean_text(text: str) -> str:
 
 def _refuse_constant(name: str) -> Never:
     raise ValueError(name)
-
-
-# --- the Markdown format: a heading for each task, with lines for its fields
-
-DEFAULT_MAX_LOOPS = 3
-"""Loop limit of a line under `## Loops` that gives none."""
-
-_NAME_DEPTH, _SECTION_DEPTH, _TASK_DEPTH = 1, 2, 3
-_TASKS = r"(?:任务|步骤|tasks?|steps?)"
-_LOOPS = r"(?:循环|loops?)"
-_BACKGROUND = r"(?:背景|说明|描述|background|description|context)"
-_IS_MARKDOWN_WORKFLOW = re.compile(
-    rf"^(?:##[ \t]*{_TASKS}[ \t:：]*$|###[ \t]+\S)", re.MULTILINE | re.IGNORECASE
-)
-_HAS_NODES = re.compile(r"^(?:nodes|steps)\s*:", re.MULTILINE)
-_HEADING = re.compile(r"(#{1,6})[ \t]+(\S.*)")
-_FENCE = re.compile(r"\s*(`{3,}|~{3,})")
-_NUMBERED = re.compile(
-    r"(?:(?:任务|步骤|task|step)\s*)?(\d{1,6})\s*[.、:：)）]\s*(.*)", re.IGNORECASE
-)
-_FIELD = re.compile(r"[-*+]\s+\**([^\W\d][\w -]{0,30}?)\**\s*[:：]\**[ \t]*(.*)")
-_ARROW = re.compile(r"→|->|=>")
-_RULE = re.compile(r"[（(](.*)[）)]")
-_MAX_RULE = 500
-_MAX_FIELD = 2_000
-_MAX_LOOPS_TEXT = re.compile(
-    r"[,，;；]?(?<!\s)\s*(?:最多|at most|max(?:imum)?\.?)\s*(\d{1,6})\s*(?:次|轮|times|rounds)?",
-    re.IGNORECASE,
-)
-_CONDITION_WORD = re.compile(r"^\s*(?:当|如果|when\b|if\b)\s*", re.IGNORECASE)
-_FIELD_NAMES = {
-    **dict.fromkeys(("agent", "persona", "执行者", "角色"), "agent"),
-    **dict.fromkeys(("type", "类型"), "type"),
-    **dict.fromkeys(("depends", "depends on", "dependencies", "after", "依赖"), "after"),
-    **dict.fromkeys(("description", "prompt", "detail", "描述", "说明"), "prompt"),
-    **dict.fromkeys(("condition", "when", "条件"), "when"),
-    **dict.fromkeys(("timeout", "超时"), "timeout"),
-    **dict.fromkeys(("retries", "重试"), "retries"),
-    **dict.fromkeys(("output", "输出"), "output"),
-    **dict.fromkeys(("deliverables", "files", "交付物", "交付文件"), "deliverables"),
-    **dict.fromkeys(("审批人", "负责人"), "assignee"),
-    **{
-        name.casefold(): name
-        for name in (
-            "onError",
-            "autoWait",
-            "repeatable",
-            *(name for kind in NodeType for name in kind.spec.fields),
-        )
-    },
-}
-_TYPE_NAMES = {name: kind.value for kind in NodeType for name in kind.spec.markdown_names}
-_NODE_FIELDS = {name for kind in NodeType for name in kind.spec.node_fields}
-_BODY_FIELDS = {name for kind in NodeType for name in kind.spec.body_fields}
-_EMPTY_WORDS = {"", "无", "none", "-", "没有"}
-
-
-@dataclass(slots=True)
-class _MarkdownTask:
-    number: str
-    title: str
-    line: int
-    fields: dict[str, str] = field(default_factory=dict)
-    text: list[str] = field(default_factory=list)
-    last: str = ""
-
-
-@dataclass(slots=True)
-class _MarkdownPage:
-    name: str = ""
-    line: int = 0
-    section: str = ""
-    background: list[str] = field(default_factory=list)
-    tasks: list[_MarkdownTask] = field(default_factory=list)
-    loops: list[str] = field(default_factory=list)
-
-
-def is_markdown(text: str) -> bool:
-    """Whether the text is in this format; YAML may start with `#` too."""
-    begins = text.lstrip().startswith("#")
-    return begins and bool(_IS_MARKDOWN_WORKFLOW.search(text)) and not _HAS_NODES.search(text)
-
-
-def parse_markdown(text: str) -> dict[str, Any]:
-    """Convert to the structure of the JSON format."""
-    return _page_data(_read_page(text))
-
-
-def find_task_lines(text: str) -> dict[str, int]:
-    """The line of each task's heading, by the id that the task gets."""
-    tasks = _read_page(text).tasks
-    return {name: task.line for name, task in zip(_task_ids(tasks), tasks, strict=True)}
-
-
-def _read_page(text: str) -> _MarkdownPage:
-    page = _MarkdownPage()
-    fence = ""
-    for page.line, line in enumerate(text.splitlines(), 1):
-        mark = _FENCE.match(line)
-        if mark and (not fence or mark[1].startswith(fence)):
-            fence = "" if fence else mark[1]
-        heading = None if fence or mark else _HEADING.match(line)
-        if heading is None or not _take_heading(page, len(heading[1]), _heading_text(heading[2])):
-            _take_line(page, line, plain=not fence and not mark)
-    return page
-
-
-def _take_heading(page: _MarkdownPage, depth: int, title: str) -> bool:
-    """Whether the heading belongs to the format; others are plain text."""
-    if depth == _NAME_DEPTH and not page.name:
-        page.name = title
-    elif depth == _SECTION_DEPTH:
-        page.section = _section(title)
-    elif depth == _TASK_DEPTH and page.section in {"", "tasks"}:
-        numbered = _NUMBERED.fullmatch(title)
-        number, name = (numbered[1], numbered[2]) if numbered else ("", title)
-        page.section = "tasks"
-        page.tasks.append(_MarkdownTask(number, name, page.line))
-    else:
-        return False
-    return True
-
-
-def _heading_text(text: str) -> str:
-    """Without closing `#` characters."""
-    text = text.strip()
-    open_ = text.rstrip("#")
-    return open_.rstrip() if open_.endswith((" ", "\t")) else text
-
-
-def _section(title: str) -> str:
-    known = {"tasks": _TASKS, "loops": _LOOPS, "background": _BACKGROUND}
-    title = title.strip(" :：")
-    found = (name for name, form in known.items() if re.fullmatch(form, title, re.IGNORECASE))
-    return next(found, "more")
-
-
-def _take_line(page: _MarkdownPage, line: str, *, plain: bool) -> None:
-    match page.section:
-        case "loops":
-            page.loops.append(line)
-        case "tasks" if page.tasks:
-            _take_task_line(page.tasks[-1], line, plain=plain)
-        case _:
-            page.background.append(line)
-
-
-def _take_task_line(task: _MarkdownTask, line: str, *, plain: bool) -> None:
-    found = _FIELD.fullmatch(line.rstrip()) if plain else None
-    name = _FIELD_NAMES.get(found[1].strip().casefold(), "") if found else ""
-    if found and name and name not in task.fields:
-        task.fields[name], task.last = found[2].strip(), name
-    elif _continues_field(task, line):
-        task.fields[task.last] += f" {line.strip()}"
-    else:
-        task.last = "prompt"
-        task.text.append(line)
-
-
-def _continues_field(task: _MarkdownTask, line: str) -> bool:
-    """Whether an indented line continues the field above it."""
-    set_back = line.startswith((" ", "\t")) and bool(line.strip())
-    if not set_back or task.last in {"", "prompt"}:
-        return False
-    return len(task.fields[task.last]) < _MAX_FIELD
-
-
-def _page_data(page: _MarkdownPage) -> dict[str, Any]:
-    names = _task_ids(page.tasks)
-    known = _task_names(page.tasks, names)
-    nodes: list[dict[str, Any]] = [{"id": "start", "type": "start"}]
-    edges: list[dict[str, Any]] = []
-    for task, name in zip(page.tasks, names, strict=True):
-        nodes.append(_node_data(task, name, known))
-        edges += _edge_data(task, name, known)
-    edges += _loop_edges(page.loops, known)
-    return {
-        "name": page.name,
-        "description": "\n".join(page.background).strip(),
-        "nodes": nodes if page.tasks else [],
-        "edges": edges,
-    }
-
-
-def _task_ids(tasks: Sequence[_MarkdownTask]) -> list[str]:
-    """By the written numbers if they are complete and unique, or else by position."""
-    numbers = [task.number.lstrip("0") or "0" for task in tasks]
-    own = all(task.number for task in tasks) and len(set(numbers)) == len(numbers)
-    return [f"task-{number if own else n}" for n, number in enumerate(numbers, start=1)]
-
-
-def _task_names(tasks: Sequence[_MarkdownTask], names: Iterable[str]) -> Mapping[str, str]:
-    """Alternative names of tasks: title, number and id."""
-    known: dict[str, str] = {}
-    for task, name in zip(tasks, names, strict=True):
-        for called in (name, name.removeprefix("task-"), task.title.casefold()):
-            known.setdefault(called, name)
-    return known
-
-
-def _node_data(task: _MarkdownTask, name: str, known: Mapping[str, str]) -> dict[str, Any]:
-    data: dict[str, Any] = {"id": name, "name": task.title}
-    text = "\n".join([task.fields.get("prompt", ""), *task.text]).strip()
-    for key, value in task.fields.items():
-        if key in _BODY_FIELDS | _NODE_FIELDS:
-            names = [_resolve_name(each, known) for each in _split_list(value)]
-            data[key] = names if key in _BODY_FIELDS else "".join(names[:1])
-        elif key not in {"prompt", "after", "when"}:
-            data[key] = value
-    kind = data.get("type", "").strip()
-    data["type"] = _TYPE_NAMES.get(kind, kind) or "task"
-    timeout = spec_of(data["type"]).markdown_timeout
-    if timeout:
-        data.setdefault("timeout", timeout)
-    return {**data, "prompt": text} if text else data
-
-
-def _edge_data(
-    task: _MarkdownTask, name: str, known: Mapping[str, str]
-) -> Iterator[dict[str, Any]]:
-    before = [_resolve_name(each, known) for each in _split_list(task.fields.get("after", ""))]
-    condition = task.fields.get("when", "")
-    for each in before or ["start"]:
-        edge = {"from": each, "to": name}
-        yield {**edge, "condition": condition} if condition else edge
-
-
-def _loop_edges(lines: Iterable[str], known: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    for line in lines:
-        arrow = _ARROW.search(line)
-        if arrow is None:
-            continue
-        target = line[arrow.end() :]
-        brackets = _RULE.search(target)
-        rule = brackets[1][:_MAX_RULE] if brackets else ""
-        target = target[: brackets.start()] if brackets else target
-        most = _MAX_LOOPS_TEXT.search(rule)
-        condition = _CONDITION_WORD.sub("", _MAX_LOOPS_TEXT.sub("", rule)).strip(" ,，;；")
-        yield {
-            "from": _resolve_name(line[: arrow.start()].strip().lstrip("-*+ "), known),
-            "to": _resolve_name(target, known),
-            "maxLoops": int(most[1]) if most else DEFAULT_MAX_LOOPS,
-            "label": "loop",
-            **({"condition": condition} if condition else {}),
-        }
-
-
-def _split_list(text: str) -> list[str]:
-    parts = re.split(r"[,，、;；]", text.strip().strip("[]"))
-    return [part.strip() for part in parts if part.strip().casefold() not in _EMPTY_WORDS]
-
-
-def _resolve_name(name: str, known: Mapping[str, str]) -> str:
-    """Unknown names stay as they are; validation of the edges reports them."""
-    name = name.strip().strip("`\"'“”")
-    return known.get(name) or known.get(name.casefold()) or name

@@ -32,13 +32,8 @@ from bot.engine.workflow.input_fields import input_to_data, read_input
 from bot.engine.workflow.nodes.contract import NodeConfig, NodeRole, NodeTypeSpec, OnLimit
 from bot.engine.workflow.nodes.registry import NodeType
 from bot.engine.workflow.output_schema import output_to_data, read_output
-from bot.engine.workflow.serialization.data_parser import (
-    clean_data,
-    is_markdown,
-    parse_data,
-    parse_markdown,
-    strip_fence,
-)
+from bot.engine.workflow.serialization.data_parser import clean_data, parse_data, strip_fence
+from bot.engine.workflow.serialization.markdown_parser import is_markdown, parse_markdown
 from bot.engine.workflow.validation import (
     find_authoring_mistakes,
     find_issues,
@@ -84,22 +79,38 @@ def _refuse_other_blocks(node: FieldReader, spec: NodeTypeSpec[Any]) -> None:
 _MAX_TITLE = 200
 _TYPE_NAMES = {name: kind for kind in NodeType for name in (kind.value, *kind.spec.aliases)}
 _ELSE_WORDS = {"else", "default", "otherwise", "否则", "其他"}
-_DEFINING_FIELDS = {
-    "id", "nodes", "type", "assign", "script", "loop", "foreach", "variables", "inputs",
-}  # fmt: skip
+_ANY_NAME = ("unknown_output", "unknown_variable", "unknown_name")
+_UNSURE_REFERENCES: Mapping[str, Sequence[str]] = {
+    **dict.fromkeys(("id", "nodes", "steps", "type"), _ANY_NAME),
+    **dict.fromkeys(("assign", "script", "variables"), ("unknown_variable",)),
+    **dict.fromkeys(("loop", "foreach"), ("unknown_name",)),
+    "inputs": ("unknown_input", "unknown_name"),
+}
+"""Which references cannot be judged if a field could not be read."""
 _NO_PERSONA = {"auto", "none", "default"}
 
 
 def read_workflow(text: str) -> Workflow:
     """Read a complete, valid workflow. Blocks for some seconds if it is large. Raises InvalidGraph
     with all issues."""
-    return workflow_from_data(parse_text(text))
+    data, issues = _parse_draft(text)
+    workflow, faults = read_draft(data, issues)
+    return complete_and_check(workflow, faults)
 
 
 def parse_text(text: str) -> Any:
     """Parse the text into data without reading it as a workflow. Raises InvalidGraph."""
+    data, issues = _parse_draft(text)
+    if issues:
+        raise InvalidGraph(issues)
+    return data
+
+
+def _parse_draft(text: str) -> tuple[Any, list[ValidationIssue]]:
     inside = strip_fence(text)
-    return clean_data(parse_markdown(inside)) if is_markdown(inside) else parse_data(inside)
+    if is_markdown(inside):
+        return clean_data(parse_markdown(inside)), []
+    return parse_data(inside)
 
 
 def workflow_from_data(data: Any, *, require_name: bool = True) -> Workflow:
@@ -126,8 +137,14 @@ def complete_and_check(
     }
     before = {(each.key, each.where, each.field): each for each in issues}
     # If a definition could not be read, its name would falsely appear unknown.
-    unread = any(re.split(r"[.\[]", each.field)[0] in _DEFINING_FIELDS for each in before.values())
-    unknown = () if unread else find_unknown_references(workflow)
+    unsure = {
+        key
+        for each in before.values()
+        for key in _UNSURE_REFERENCES.get(re.split(r"[.\[]", each.field)[0], ())
+    }
+    if any(node.type not in set(NodeType) for node in workflow.nodes):
+        unsure |= {"unknown_variable", "unknown_name"}
+    unknown = (each for each in find_unknown_references(workflow) if each.key not in unsure)
     found = [
         replace(each, where=ours.get(each.where, each.where))
         for each in (*find_issues(workflow), *find_authoring_mistakes(workflow), *unknown)
@@ -139,13 +156,15 @@ def complete_and_check(
     return workflow
 
 
-def read_draft(data: Any, *, require_name: bool = True) -> tuple[Workflow, list[ValidationIssue]]:
-    """Return the readable parts and the issues of the others."""
-    issues: list[ValidationIssue] = []
+def read_draft(
+    data: Any, found: Iterable[ValidationIssue] = (), *, require_name: bool = True
+) -> tuple[Workflow, list[ValidationIssue]]:
+    """Return the readable parts and the issues of the others, after those already `found`."""
+    issues = list(found)
     if isinstance(data, Mapping) and "nodes" not in data and len(data) == 1:
         data = data.get("workflow", data)
     if not isinstance(data, Mapping):
-        raise InvalidGraph([ValidationIssue(key="no_workflow")])
+        raise InvalidGraph(issues or [ValidationIssue(key="no_workflow")])
     top = FieldReader(data, issues)
     nodes = tuple(_read_nodes(top))
     edges = tuple(map(_read_edge, top.mappings("edges", key="id")))
@@ -166,7 +185,7 @@ def read_draft(data: Any, *, require_name: bool = True) -> tuple[Workflow, list[
         timeout=among.duration("timeout"),
         parallel=among.integer("maxParallel", default=default_parallelism(nodes)),
     )
-    if not nodes and not workflow.answer:
+    if not nodes and not workflow.answer and not any(each.field == "nodes" for each in issues):
         top.add("missing", "nodes")
     if require_name and not workflow.name:
         top.add("missing", "name")

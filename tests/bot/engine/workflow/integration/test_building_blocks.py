@@ -99,5 +99,5 @@ async def test_a_workflow_that_would_run_itself_is_not_saved(tmp_path: Path) -> 
     with pytest.raises(WorkflowRefused) as refused:
         await library.save("publish", back)
 
-    assert [each.key for each in refused.value.errors] == ["runs_itself"]
+    assert [each.code for each in refused.value.errors] == ["runs_itself"]
     assert [each.name for each in (await library.list_workflows()).workflows] == ["outer"]

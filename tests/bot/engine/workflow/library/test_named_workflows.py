@@ -54,7 +54,7 @@ def write_workflow(home: Path, name: str, text: str = GOOD) -> Path:
 
 
 def faults(shelf: WorkflowCatalog) -> dict[str, list[str]]:
-    return {bad.file: [fault.key for fault in bad.errors] for bad in shelf.invalid}
+    return {bad.file: [fault.code for fault in bad.errors] for bad in shelf.invalid}
 
 
 async def test_a_file_that_is_put_there_is_found_by_its_name(
@@ -118,15 +118,43 @@ async def test_links_pipes_large_files_and_strange_names_are_refused(
     write_workflow(tmp_path, "a b.yaml")
     write_workflow(tmp_path, "same.yaml")
     write_workflow(tmp_path, "same.json", "{}")
+    with (tmp_path / "workflows" / "ten_megabytes.yaml").open("wb") as huge:
+        huge.truncate(10_000_000)
+    (tmp_path / "workflows" / "binary.yaml").write_bytes(b"name: a\x00b\nnodes: []\n")
+    write_workflow(tmp_path, "words.yaml", "just words")
+    write_workflow(tmp_path, "bomb.yaml", "a: &a [x]\n" + "b: [*a, *a]\n" * 9)
+    (tmp_path / "workflows" / "folder.yaml").mkdir()
+    (tmp_path / "workflows" / "old").mkdir()
+    write_workflow(tmp_path, "notes.txt")
+    write_workflow(tmp_path, "same.test.yaml")
+    write_workflow(tmp_path, "gone.test.yaml")
 
-    assert faults(await library.list_workflows()) == {
-        "link.yaml": ["link"],
-        "pipe.yaml": ["not_a_file"],
-        "large.yaml": ["large_file"],
-        "bytes.yaml": ["not_utf8"],
-        "a b.yaml": ["file_name"],
-        "same.json": ["same_name"],
+    shelf = await library.list_workflows()
+    assert [each.name for each in shelf.workflows] == ["same"]
+    assert {each.file: each.code for each in shelf.foreign} == {
+        "folder.yaml": "folder",
+        "old": "folder",
+        "notes.txt": "other_file",
+        "gone.test.yaml": "tests_of_none",
     }
+    bomb = dict(faults(shelf))
+    assert set(bomb.pop("bomb.yaml")) >= {"yaml_alias", "given_twice"}
+    assert bomb == {
+        "ten_megabytes.yaml": ["large_file"],
+        "binary.yaml": ["yaml_control"],
+        "words.yaml": ["no_workflow"],
+        **_FOREIGN_FAULTS,
+    }
+
+
+_FOREIGN_FAULTS = {
+    "link.yaml": ["link"],
+    "pipe.yaml": ["not_a_file"],
+    "large.yaml": ["large_file"],
+    "bytes.yaml": ["not_utf8"],
+    "a b.yaml": ["file_name"],
+    "same.json": ["same_name"],
+}
 
 
 async def test_more_files_than_anybody_keeps_are_counted_not_read(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from bot.engine.workflow.diagnostics import to_diagnostics
 from bot.engine.workflow.field_reader import InvalidGraph
-from bot.engine.workflow.named_workflows import parse_workflow_text, to_workflow_faults
+from bot.engine.workflow.named_workflows import parse_workflow_text
 
 FLAWED = """\
 name: R
@@ -38,7 +39,7 @@ PLACES = {
     "b.output.ok.type": (12, 30),
     "b.id": (13, 9),
     "b.timeout": (14, 14),
-    "a→nope.target": (20, 19),
+    "a→nope.to": (20, 19),
     "edges[2].target": (21, 5),
     "settings.timeout": (22, 21),
     "settings.maxParallel": (22, 37),
@@ -50,8 +51,8 @@ def find_faults(text: str) -> dict[str, tuple[int, int]]:
     with pytest.raises(InvalidGraph) as refused:
         parse_workflow_text(text)
     return {
-        ".".join(filter(None, (each.location, each.field))) or each.key: (each.line, each.column)
-        for each in to_workflow_faults(refused.value.issues, text)
+        ".".join(filter(None, (each.location, each.field))) or each.code: (each.line, each.column)
+        for each in to_diagnostics(refused.value.issues, text)
     }
 
 
@@ -80,9 +81,9 @@ def test_every_field_is_found_in_yaml_and_in_a_fence() -> None:
         ('{"name": "x",\n "nodes": [', "bad_json", (2, 12)),
         ('{"name": "x", "nodes": [\n  {"id": "a", "type": "bx"}]}', "a.type", (2, 23)),
         ("nodes: {a: {type: bx}}", "a.type", (1, 19)),
-        ("# W\n## Tasks\n### 1. A\n- Type: bx\n### 2. B\n- Depends: 9\n", "task-1.type", (3, 1)),
-        ("a: 1\na: 2\n", "a", (2, 4)),
-        ("just words", "no_workflow", (0, 0)),
+        ("# W\n## Tasks\n### 1. A\n- Type: bx\n### 2. B\n- Depends: 9\n", "task-1.Type", (4, 9)),
+        ("a: 1\na: 2\n", "a", (2, 1)),
+        ("just words", "no_workflow", (1, 1)),
     ],
 )
 def test_what_cannot_be_read_is_told_with_its_kind_and_place(

@@ -1,0 +1,603 @@
+"""A hundred workflow files that are broken on purpose: each is told right in one go, with line,
+column, the author's words and a suggestion.
+
+A mark `‹code›` stands in front of the place that has to be told, `‹code:words›` says which words
+are quoted from there, and `‹code→suggestion›` what is suggested. `‹!code›` is a warning. Marks are
+taken out before the file is read. What has no mark must not be told."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+from bot.engine.workflow.diagnostics import KnownWorkers
+from bot.engine.workflow.named_workflows import WorkflowLibrary
+from cards.catalog import catalog_for
+from cards.views.diagnostics import diagnostic_text
+from storage.records.people import Language
+from storage.records.workflows import Diagnostic, DiagnosticSeverity, InvalidWorkflowFile
+from tests.case_tables import all_cases
+
+_MARK = re.compile(r"‹(?P<warns>!?)(?P<code>\w+)(?::(?P<words>[^›→]*))?(?:→(?P<meant>[^›]*))?›")
+WORKERS = KnownWorkers(personas=frozenset({"coder", "reviewer"}), skills=frozenset({"release"}))
+
+SPECIAL = (
+    "‹yaml_tab›\tname: W\n",
+    "name: W\nnodes:\n‹yaml_tab›\t- id: a\n",
+    "name: W‹yaml_control›\x07\n",
+    '{"name": "W", "nodes": [‹bad_json›',
+    '{"name": "W",\n "nodes": [{"id": "a"}\n ‹bad_json›"edges": []}',
+    "‹no_workflow›just words",
+    "‹no_workflow›42",
+    '{"name": "W", ‹given_twice:name›"name": "X", "nodes": [{"id": "a", "name": "A"}]}',
+)
+"""Those with control characters, or that are torn."""
+
+TEXTS = """\
+name: ‹yaml_quote:name: 'W›'W
+nodes: []
+=====
+name: W
+nodes:
+  - ‹yaml_bracket›{id: a
+=====
+name: ‹yaml_bracket›[W
+nodes: x
+=====
+name: ‹yaml_start›@W
+=====
+name: W
+nodes:
+  - id: a
+    name: Look‹yaml_colon›: it up
+=====
+name: W
+nodes:
+  - id: a
+   ‹yaml_indent›name: A
+=====
+name: W
+ nodes‹yaml_colon›: []
+=====
+name: W
+‹several_documents›---
+name: X
+=====
+name: &w W
+description: ‹yaml_alias›*w
+nodes:
+  - {id: a, name: A}
+=====
+name: ‹yaml_tag›!!python/object:os.system W
+nodes:
+  - {id: a, name: A}
+=====
+name: W
+nodes: !!map
+  a: {name: ‹yaml_tag›!x A}
+=====
+‹no_workflow›- a
+- b
+=====
+name: W
+‹given_twice:name›name: X
+nodes:
+  - {id: a, name: A}
+=====
+name: W
+nodes:
+  - {id: a, name: A, ‹given_twice›name: B, ‹given_twice›id: c}
+=====
+name: W
+variables: {n: ‹bad_number:9999999999999999999›9999999999999999999}
+nodes:
+  - {id: a, name: A}
+=====
+‹missing›nodes:
+  - {id: a, name: A}
+=====
+‹missing›name: W
+=====
+name: W
+‹missing›nodes: []
+=====
+name: W
+nodes: ‹not_a_list:yes›yes
+=====
+name: W
+version: ‹not_one_of:9›9
+nodes:
+  - {id: a, name: A}
+=====
+name: W
+‹unknown_field:setings→settings›setings: {timeout: 2h}
+nodes:
+  - {id: a, name: A}
+=====
+name: W
+nodes:
+  - {id: a, name: A}
+settings: {timeout: ‹bad_duration:soon›soon}
+=====
+name: W
+nodes:
+  - {id: a, name: A}
+settings: {maxParallel: ‹out_of_range:90›90}
+=====
+name: W
+nodes:
+  - {id: a, name: A}
+settings: {‹unknown_field:maxParalel→maxParallel›maxParalel: 3}
+=====
+name: W
+nodes:
+  - {id: a, name: A}
+settings: {maxParallel: ‹not_a_number:many›many}
+=====
+name: W
+nodes:
+  - {id: a, name: A}
+settings: ‹not_a_group:fast›fast
+=====
+name: W
+nodes:
+  - {id: a, name: A}
+variables: ‹not_a_group:x›x
+=====
+name: W
+nodes:
+  - {id: a, name: A}
+variables: {"‹bad_name:a b›a b": 1}
+=====
+name: W
+nodes:
+  - {id: a, name: A}
+outputs: {note: ‹unknown_output:outputs.b›outputs.b}
+=====
+name: W
+nodes:
+  - {id: a, name: A}
+outputs:
+  note: "outputs.a +‹bad_expression:outputs.a +* 2›* 2"
+=====
+inputs:
+  - {name: n, type: ‹not_one_of:nummer→number›nummer}
+name: W
+nodes:
+  - {id: a, name: A}
+=====
+inputs:
+  - {name: n, type: number, default: ‹bad_default:many›many}
+name: W
+nodes:
+  - {id: a, name: A}
+=====
+inputs:
+  - ‹missing›{name: n, type: choice}
+name: W
+nodes:
+  - {id: a, name: A}
+=====
+inputs:
+  - {name: ‹bad_name:two words›two words}
+name: W
+nodes:
+  - {id: a, name: A}
+=====
+inputs:
+  - {name: n}
+  - ‹twice›{name: n}
+name: W
+nodes:
+  - {id: a, name: A}
+=====
+inputs:
+  - {name: n, ‹unknown_field:defualt→default›defualt: 5}
+name: W
+nodes:
+  - {id: a, name: A}
+=====
+inputs:
+  - {name: n, required: ‹not_a_flag:maybe›maybe}
+name: W
+nodes:
+  - {id: a, name: A}
+=====
+name: W
+nodes:
+  - ‹missing›{name: A}
+=====
+name: W
+nodes:
+  - ‹not_a_group:walk›walk
+  - {id: a, name: A}
+=====
+name: W
+nodes:
+  - {id: a, name: A}
+  - {id: ‹twice:a›a, name: B}
+=====
+name: W
+nodes:
+  - {id: ‹bad_id:1st›1st, name: A}
+=====
+name: W
+nodes:
+  - {id: a, type: ‹unknown_type:swich→switch›swich}
+=====
+name: W
+nodes:
+  - {id: a, name: A, ‹unknown_field:promt→prompt›promt: Go}
+=====
+name: W
+nodes:
+  - {id: a, name: A, timeout: ‹bad_duration:5 parsecs›5 parsecs}
+=====
+name: W
+nodes:
+  - {id: a, name: A, retry: {maxAttempts: ‹not_a_whole_number:1.5›1.5}}
+=====
+name: W
+nodes:
+  - id: a
+    name: A
+    ‹bad_retry›retry: {maxAttempts: 50}
+=====
+name: W
+nodes:
+  - {id: a, name: A, onError: ‹not_one_of:skipp→skip›skipp}
+=====
+name: W
+nodes:
+  - {id: a, name: A, autoWait: ‹not_a_flag:perhaps›perhaps}
+=====
+name: W
+nodes:
+  - {id: a, name: A, persona: ‹bad_persona:../root›../root}
+=====
+name: W
+nodes:
+  - {id: a, name: A, limits: {turns: ‹out_of_range:9000›9000}}
+=====
+name: W
+nodes:
+  - {id: a, name: A, limits: {‹unknown_field:turn→turns›turn: 3}}
+=====
+name: W
+nodes:
+  - {id: a, name: A, deliverables: [ok.md, ‹bad_deliverable:../out›../out]}
+=====
+name: W
+nodes:
+  - {id: a, name: A, output: {good: ‹not_one_of:boool→bool›boool}}
+=====
+name: W
+nodes:
+  - {id: a, name: A, output: {‹reserved_name:summary›summary: text}}
+=====
+name: W
+nodes:
+  - {id: a, type: human, ‹no_output_here›output: {good: bool}}
+=====
+name: W
+nodes:
+  - {id: a, ‹not_a_text›name: [A]}
+=====
+name: W
+nodes:
+  - {id: a, name: A, prompt: "About {{‹unknown_input:inputs.topc→inputs.topic›inputs.topc}}"}
+inputs: [{name: topic}]
+=====
+name: W
+nodes:
+  - id: a
+    name: A
+    prompt: |
+      First line.
+      Then {{‹unknown_name:topic→inputs.topic›topic}}.
+inputs: [{name: topic}]
+=====
+name: W
+nodes:
+  - {id: a, name: A, prompt: "{{outputs.a ‹bad_expression:outputs.a x›x}}"}
+=====
+name: W
+nodes:
+  - {id: a, name: A, prompt: "Say ‹open_hole›{{ and go"}
+=====
+name: W
+nodes:
+  - {id: a, name: A, prompt: "Home is ${‹unknown_hole:HOME›HOME}"}
+=====
+name: W
+nodes:
+  - ‹no_config›{id: a, type: delay, name: Wait}
+=====
+name: W
+nodes:
+  - {id: a, type: delay, delay: ‹bad_duration:tomorrow›tomorrow}
+=====
+name: W
+nodes:
+  - {id: a, type: schedule, schedule: {cron: ‹bad_cron:99 9 * * *›99 9 * * *}}
+=====
+name: W
+nodes:
+  - {id: a, type: schedule, datetime: ‹bad_time:soon›"soon"}
+=====
+name: W
+nodes:
+  - {id: a, type: schedule, cron: 0 9 * * *, timezone: ‹unknown_zone›Mars/X}
+=====
+name: W
+nodes:
+  - {id: a, type: delay, delay: 5m, ‹wrong_config›loop: {condition: x}}
+=====
+name: W
+nodes:
+  - id: l
+    type: loop
+    condition: 1 ‹bad_expression:1 = 2→==›= 2
+    bodyNodes: [a]
+  - {id: a, name: A}
+=====
+name: W
+nodes:
+  - {id: l, type: loop, condition: 'true', bodyNodes: [‹unknown_node:aa→a›aa]}
+  - {id: a, name: A}
+=====
+name: W
+nodes:
+  - {id: l, type: loop, ‹missing›loop: {mode: while, bodyNodes: [a]}}
+  - {id: a, name: A}
+=====
+name: W
+nodes:
+  - {id: l, type: loop, end: 3, maxIterations: ‹out_of_range:0›0, bodyNodes: [a]}
+  - {id: a, name: A}
+=====
+name: W
+nodes:
+  - {id: f, type: foreach, bodyNodes: [b],
+     collection: ‹unknown_output:outputs.aa→outputs.a›outputs.aa}
+  - {id: a, name: A}
+  - {id: b, name: B}
+=====
+name: W
+nodes:
+  - {id: a, name: A}
+  - {id: f, type: foreach, collection: '[1]', bodyNodes: [b]}
+  - {id: b, name: B}
+  - {id: c, name: 'C {{‹unknown_name:item›item}}'}
+=====
+name: W
+nodes:
+  - {id: f, type: foreach, collection: '[1]', bodyNodes: [b],
+     mode: ‹not_one_of:paralel→parallel›paralel}
+  - {id: b, name: B}
+=====
+name: W
+nodes:
+  - {id: s, type: switch, expression: inputs.n, cases: {x: ‹unknown_node:bb→b›bb}, default: b}
+  - {id: b, name: B}
+inputs: [{name: n}]
+=====
+name: W
+nodes:
+  - {id: s, type: switch, cases: {x: b}, default: b,
+     expression: (inputs.n‹bad_expression:(inputs.n›}
+  - {id: b, name: B}
+inputs: [{name: n}]
+=====
+name: W
+nodes:
+  - {id: s, type: assign, assign: {assignments: {‹bad_name›a-b: 1}}}
+=====
+name: W
+nodes:
+  - id: s
+    type: script
+    expression: ‹bad_expression:lenn([1])→len›lenn([1])
+    outputVar: n
+=====
+name: W
+nodes:
+  - {id: a, name: A}
+  - {id: b, name: B}
+edges:
+  - {from: a, to: ‹unknown_node:c›c}
+=====
+name: W
+nodes:
+  - {id: a, name: A}
+  - {id: b, name: B}
+edges:
+  - {source: ‹unknown_node:aa→a›aa, target: b}
+=====
+name: W
+nodes:
+  - {id: a, name: A}
+  - {id: b, name: B}
+edges:
+  - ‹missing›{from: a}
+=====
+name: W
+nodes:
+  - {id: a, name: A}
+  - {id: b, name: B}
+edges:
+  - {from: a, to: b, condition: ‹unknown_output:outputs.x.y›outputs.x.y}
+=====
+name: W
+nodes:
+  - {id: a, name: A}
+  - {id: b, name: B}
+edges:
+  - {from: a, to: b, when: "true and‹bad_expression:true and›"}
+=====
+name: W
+nodes:
+  - {id: a, name: A}
+  - {id: b, name: B}
+edges:
+  - {from: a, to: b}
+  - {from: b, to: a, maxLoops: ‹out_of_range:5000›5000}
+=====
+name: W
+nodes:
+  - {id: a, name: A}
+  - {id: b, name: B}
+edges:
+  - {from: a, to: b, onLimit: ‹not_one_of:stop›stop}
+=====
+name: W
+nodes:
+  - {id: a, name: A}
+  - {id: b, name: B}
+edges:
+  - {from: a, to: b, ‹unknown_field:condtion→condition›condtion: outputs.a}
+=====
+name: W
+nodes:
+  - {id: a, name: A, output: {good: bool, size: [big, small]}}
+  - {id: b, name: B}
+edges:
+  - {from: a, to: b, condition: ‹unknown_output_field:outputs.a.goood→good›outputs.a.goood}
+=====
+name: W
+nodes:
+  - ‹unbounded›{id: a, name: A}
+  - {id: b, name: B}
+edges: [{from: a, to: b}, {from: b, to: a}]
+=====
+name: W
+nodes:
+  - {id: s, type: start}
+  - {id: a, name: A}
+  - ‹unreachable›{id: b, name: B}
+  - ‹unreachable›{id: c, name: C}
+edges: [{from: s, to: a}, {from: b, to: c}]
+=====
+name: W
+nodes:
+  - {id: a, name: A}
+  - {id: b, name: B}
+  - {id: j, type: join, mode: n, n: ‹too_many_waited:3›3}
+edges: [{from: a, to: j}, {from: b, to: j}]
+=====
+# W
+## Tasks
+### 1. A
+- Type: ‹unknown_type:banana›banana
+=====
+# W
+## Tasks
+### 1. A
+### 2. B
+- Depends: ‹unknown_node:9›9
+=====
+# W
+## Tasks
+### 1. A
+### 2. B
+- Depends: 1
+- Condition: ‹unknown_output:outputs.tusk_1→outputs.task_1›outputs.tusk_1
+=====
+# 流程
+## 任务
+### 1. 写
+- 超时: ‹bad_duration:很久›很久
+=====
+name: W
+nodes:
+  - {id: a, type: ‹unknown_type:humen→human›humen}
+  - {id: b, name: B, timeout: ‹bad_duration:x›x, onError: ‹not_one_of:y›y}
+  - {id: ‹twice:b›b, name: C}
+edges:
+  - {from: a, to: ‹unknown_node:zz›zz}
+settings: {maxParallel: ‹out_of_range:99›99}
+=====
+name: W
+nodes:
+  - {id: a, name: A}
+  - {id: b, name: B}
+edges:
+  - {from: a, to: b, condition: ‹!not_asked:outputs.a.score > 3›outputs.a.score > 3}
+=====
+name: W
+nodes:
+  - {id: s, type: switch, ‹!no_default›switch: {expression: inputs.n, cases: {x: b}}}
+  - {id: b, name: B}
+inputs: [{name: n}]
+=====
+name: W
+nodes:
+  - {id: a, name: A, persona: ‹!unknown_persona:codr→coder›codr}
+=====
+name: W
+nodes:
+  - {id: a, name: A, prompt: Use the skill `‹!unknown_skill:relaese→release›relaese`.}
+=====
+name: W
+nodes:
+  - {id: a, name: A}
+  - {id: b, name: B}
+  - ‹!unconnected›{id: c, name: C}
+edges: [{from: a, to: b}]
+=====
+name: W
+nodes:
+  - {id: a, name: A}
+  - {id: b, name: B}
+  - ‹!never_reached›{id: c, name: C}
+edges:
+  - {from: a, to: b}
+  - {from: a, to: c, condition: ‹!never_taken:false›false}
+"""
+
+BROKEN = (*SPECIAL, *(f"{each}\n" for each in TEXTS.rstrip().split("\n=====\n")))
+
+
+def test_there_are_a_hundred() -> None:
+    assert len(BROKEN) >= 100
+
+
+def judge(text: str) -> tuple[Diagnostic, ...]:
+    async def list_workers() -> KnownWorkers:
+        return WORKERS
+
+    library = WorkflowLibrary(Path("nowhere"), list_workers=list_workers)
+    judged = asyncio.run(library.validate_file("w", text, file="w.yaml"))
+    return judged.errors if isinstance(judged, InvalidWorkflowFile) else judged.warnings
+
+
+@all_cases("marked", BROKEN)
+def test_each_is_told_with_its_place_words_and_suggestion(marked: str) -> None:
+    text, at = "", 0
+    expected: list[tuple[str, bool, int, int]] = []
+    marks = list(_MARK.finditer(marked))
+    for mark in marks:
+        text += marked[at : mark.start()]
+        at = mark.end()
+        line, column = text.count("\n") + 1, len(text) - text.rfind("\n")
+        expected.append((mark["code"], bool(mark["warns"]), line, column))
+    text += marked[at:]
+
+    found = judge(text)
+
+    told = {
+        (each.code, each.severity is DiagnosticSeverity.WARNING, each.line, each.column): each
+        for each in found
+    }
+    assert sorted(told) == sorted(expected), [
+        diagnostic_text(each, catalog_for(Language.ENGLISH)) for each in found
+    ]
+    for place, mark in zip(expected, marks, strict=True):
+        each = told[place]
+        assert each.file == "w.yaml"
+        if mark["words"] is not None:
+            assert each.written == mark["words"]
+        assert each.suggestion == (mark["meant"] or "")
+        for language in Language:
+            assert each.code not in diagnostic_text(each, catalog_for(language)).split()
