@@ -34,6 +34,7 @@ from handlers.chat import backend_commands, context_commands
 from handlers.errors import UserError
 from handlers.people import member_commands, session_commands
 from handlers.request import CommandRegistry, Reply, Request
+from handlers.task_runs import run_commands
 from handlers.tasks import creation_commands, run_task, steering_commands
 from storage.records.people import Language
 
@@ -134,6 +135,7 @@ COMMANDS = CommandRegistry.merge(
     tasks.commands,
     projects.commands,
     steering_commands,
+    run_commands,
     journal.plan_commands,
     journal.commands,
     journal.update_commands,

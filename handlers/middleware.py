@@ -20,6 +20,7 @@ from handlers.request import Reply
 from storage import errors
 from storage.records.messages import InboxRow, IncomingMessage, IncomingPress
 from storage.records.people import Language, Person
+from storage.records.tasks import RerunRefused
 
 log = logging.getLogger(__name__)
 
@@ -125,13 +126,18 @@ class ErrorExplanation:
 
 
 def explanation_card(error: Exception, explanation: ErrorExplanation) -> Card:
-    slip = isinstance(error, UserError | errors.NotFound | errors.AmbiguousId | errors.WrongState)
+    slip = isinstance(
+        error,
+        UserError | RerunRefused | errors.NotFound | errors.AmbiguousId | errors.WrongState,
+    )
     return error_card(
         explanation.title, explanation.hint, tone=CardTone.WARN if slip else CardTone.BAD
     )
 
 
-def explain_error(error: Exception, words: TextCatalog, incident: str) -> ErrorExplanation:
+def explain_error(  # noqa: PLR0911 - one answer for each kind of error
+    error: Exception, words: TextCatalog, incident: str
+) -> ErrorExplanation:
     """Explain an error. Unexpected ones are logged with traceback under `incident`."""
     match error:
         case UsageError(facts={"command": command}):
@@ -141,6 +147,8 @@ def explain_error(error: Exception, words: TextCatalog, incident: str) -> ErrorE
             return _catalog_explanation(words, key, facts)
         case ActionForbidden() | errors.NotAllowed():
             return _catalog_explanation(words, "forbidden")
+        case RerunRefused(key=key, facts=facts):
+            return _catalog_explanation(words, f"rerun_{key}", facts)
         case BackendFailure():
             return _explain_backend(error, words, incident)
         case errors.StorageError():

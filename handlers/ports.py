@@ -59,6 +59,8 @@ from storage.records.system import (
 from storage.records.tasks import (
     FolderKind,
     NewTask,
+    NodeRun,
+    RerunChanges,
     Task,
     TaskEvent,
     TaskGraph,
@@ -193,8 +195,11 @@ class TaskPort(Protocol):
     async def newest_event_id(self) -> int:
         """0 if there is none."""
 
-    async def get_graph(self, task: Task) -> TaskGraph | None:
-        """The current plan; None while there is none."""
+    async def get_graph(self, task: Task, *, version: int | None = None) -> TaskGraph | None:
+        """That version of the plan, by default the current one; None if there is none."""
+
+    async def list_discarded(self, task: Task, version: int) -> Sequence[NodeRun]:
+        """The results of that version of the plan that count no more."""
 
     async def view(self, task_id: TaskId) -> TaskView: ...
 
@@ -208,7 +213,16 @@ class TaskPort(Protocol):
 
     async def stop(self, task: Task, *, by: Person, source: str) -> Task: ...
 
-    async def retry(self, task: Task, *, by: Person, source: str) -> Task: ...
+    async def retry(self, task: Task, *, by: Person, source: str) -> Task:
+        """Let what has failed run again, or the node after which nothing could continue. Raises
+        RerunRefused if nothing could start then."""
+
+    async def rerun(
+        self, task: Task, wanted: str, changes: RerunChanges, *, by: Person, source: str
+    ) -> Task:
+        """Run the task again from a node, which `wanted` names by its id, title or path. What came
+        before stays; what came after is discarded and kept with the plan's version. NotAllowed
+        unless `by` has created the task or is an owner. Raises RerunRefused with the reason."""
 
     async def set_priority(
         self, task: Task, priority: TaskPriority, *, by: Person, source: str

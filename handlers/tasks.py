@@ -33,7 +33,15 @@ from handlers.projects import resolve_workspace
 from handlers.request import CommandRegistry, Reply, Request
 from storage.errors import WrongState
 from storage.records.messages import DeliveryUrgency
-from storage.records.tasks import NewTask, Task, TaskControl, TaskPriority, TaskStatus, TaskView
+from storage.records.tasks import (
+    NewTask,
+    RerunRefused,
+    Task,
+    TaskControl,
+    TaskPriority,
+    TaskStatus,
+    TaskView,
+)
 from storage.records.workers import DEFAULT_PERSONA
 
 
@@ -351,7 +359,7 @@ async def _retry_several(request: Request, tasks: Sequence[Task]) -> str:
     for task in tasks:
         # A source stands for one command only.
         source = f"{request.source}:{task.id}"
-        with suppress(WrongState):
+        with suppress(WrongState, RerunRefused):
             await request.services.tasks.retry(task, by=request.person, source=source)
             retried += 1
     return request.words("moved.retried_several" if retried else "moved.retried_none", n=retried)

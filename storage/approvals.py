@@ -390,6 +390,16 @@ async def extend_approval_payload(tx: Transaction, approval: Approval, **facts: 
     await tx.execute(_UPDATE.values(payload=payload), {"which": approval.id})
 
 
+async def outdate_step_decisions(
+    tx: Transaction, task_id: TaskId, paths: Collection[str], *, fact: str
+) -> None:
+    """Mark the task's decisions about these steps with this fact in their payload."""
+    for row in (await tx.execute(_BY_TASK, {"task": task_id})).all():
+        if row.path in paths:
+            payload = {**row.payload, fact: True}
+            await tx.execute(_UPDATE.values(payload=payload), {"which": row.id})
+
+
 async def find_waiting_budget_request(
     tx: Transaction, subject: str, *, now: datetime
 ) -> Approval | None:

@@ -15,6 +15,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
+    delete,
     func,
     insert,
     or_,
@@ -23,7 +24,7 @@ from sqlalchemy import (
     update,
 )
 
-from storage import autonomy_schema, schema
+from storage import autonomy_schema, run_schema, schema
 from storage.db import Database, Transaction, record_from, records_from, row_from
 from storage.dialect import PreparedWrite, UtcTimestamp, insert_or_ignore, upsert
 from storage.errors import NotFound
@@ -54,6 +55,9 @@ _USED = autonomy_schema.attempt_versions.c
 _CHAT = schema.chats.c
 _CURRENT_CHAT = schema.chats.alias("here")
 _ID_PREFIX = "task-"
+_R = schema.node_runs.c
+_FRESH_START_PATH = "@again"
+"""Written by the engine: see `bot.engine.workflow.node_runs`."""
 
 _FINAL_STATUSES = tuple(status for status in TaskStatus if status.is_final)
 _LIST_ORDER = (case((_T.status.in_(_FINAL_STATUSES), 1), else_=0), _T.created_at.desc(), _T.id)
@@ -129,6 +133,12 @@ class TaskRepo:
         """The task's own cap, empty for the usual one."""
         query = select(_T.cap).where(_T.id == task_id)
         return str(await self._db.fetch_value(query) or "")
+
+    async def get_budget_start(self, task_id: TaskId) -> datetime | None:
+        """When the task was last tried again: what it cost before counts for no cap of its own."""
+        query = select(_R.started_at).where(_R.task_id == task_id, _R.path == _FRESH_START_PATH)
+        start: datetime | None = await self._db.fetch_value(query)
+        return start
 
     async def find_by_command_source(self, source: str) -> Task | None:
         """The task that this message has already changed, deleted or not."""
@@ -304,11 +314,11 @@ def all_threads(chat: ChatId) -> Select[tuple[str]]:
     return select(_CHAT.id).join(_CURRENT_CHAT, same).where(_CURRENT_CHAT.c.id == chat)
 
 
-# --- plans, runs of nodes, durations of steps
+# --- plans and runs of nodes
 
 _G = schema.task_graphs.c
-_R = schema.node_runs.c
 _A = schema.node_attempts.c
+_D = run_schema.discarded_runs.c
 
 _RUN_COLUMNS = tuple(each.name for each in fields(NodeRun))
 _ATTEMPT_COLUMNS = ("task_id", "path", "attempt", "session_id", "started_at")
@@ -378,77 +388,36 @@ class TaskGraphRepo:
     async def save_run(self, tx: Transaction, run: NodeRun) -> None:
         await _SAVE_RUN.send(tx, row_from(run))
 
+    async def discard_runs(self, tx: Transaction, version: int, runs: Sequence[NodeRun]) -> None:
+        """Keep these runs as results of that version of the plan."""
+        if runs:
+            rows = [row_from(run) | {"version": version} for run in runs]
+            await tx.execute(insert(run_schema.discarded_runs), rows)
 
-_E = schema.events.c
+    async def remove_runs(self, tx: Transaction, task_id: TaskId, paths: Sequence[str]) -> None:
+        """Their nodes count as not reached."""
+        await tx.execute(delete(schema.node_runs).where(_R.task_id == task_id, _R.path.in_(paths)))
 
-_MAX_EVENTS = 3_000
-_MAX_TASKS = 30
-_MAX_STEPS = 600
+    async def list_discarded(self, task_id: TaskId, version: int) -> Sequence[NodeRun]:
+        """The results of that version of the plan that count no more, in order of their start."""
+        wanted = (_D.task_id == task_id) & (_D.version == version)
+        columns = [_D[name] for name in _RUN_COLUMNS]
+        query = select(*columns).where(wanted).order_by(_D.started_at, _D.path)
+        return records_from(NodeRun, await self._db.fetch_all(query))
 
+    async def find_version(self, task_id: TaskId, version: int) -> TaskGraph | None:
+        query = select(schema.task_graphs).where(_G.task_id == task_id, _G.version == version)
+        return record_from(TaskGraph, await self._db.fetch_one(query))
 
-@dataclass(frozen=True, slots=True)
-class TaskStepDurations:
-    """A finished task's last plan and the seconds its finished steps took, by path."""
-
-    graph_body: Mapping[str, Any]
-    step_seconds: tuple[tuple[str, float], ...]
-
-
-class StepDurationRepo:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
-    async def list_recent(self) -> tuple[TaskStepDurations, ...]:
-        """Durations from the tasks completed last; limits on tasks, steps and events bound the cost
-        of the query."""
-        async with self._db.read() as view:
-            tasks = (await view.execute(_LAST_COMPLETED)).all()
-            versions = {row.id: row.graph_version for row in tasks}
-            plans = await view.execute(_PLANS, {"ids": list(versions)})
-            bodies = {
-                row.task_id: row.body for row in plans if row.version == versions[row.task_id]
-            }
-            runs = (await view.execute(_FINISHED_RUNS, {"ids": list(bodies)})).all()
-        took: dict[str, list[tuple[str, float]]] = {task: [] for task in bodies}
-        for row in runs:
-            if row.started_at and row.ended_at:
-                seconds = (row.ended_at - row.started_at).total_seconds()
-                took[row.task_id].append((row.path, max(0.0, seconds)))
-        return tuple(TaskStepDurations(bodies[task], tuple(each)) for task, each in took.items())
-
-
-_NEWEST_EVENTS = select(_E.task_id, _E.kind).order_by(_E.id.desc()).limit(_MAX_EVENTS).subquery()
-_LAST_COMPLETED = (
-    select(_T.id, _T.graph_version)
-    .where(
-        _T.id.in_(
-            select(_NEWEST_EVENTS.c.task_id).where(
-                _NEWEST_EVENTS.c.kind == EventKind.COMPLETED.value
-            )
-        ),
-        _T.status == TaskStatus.COMPLETED.value,
-        _T.outside.is_(False),
-    )
-    .order_by(_T.ended_at.desc())
-    .limit(_MAX_TASKS)
-)
-_PLANS = select(_G.task_id, _G.version, _G.body).where(
-    _G.task_id.in_(bindparam("ids", expanding=True))
-)
-_FINISHED_RUNS = (
-    select(_R.task_id, _R.path, _R.started_at, _R.ended_at)
-    .where(
-        _R.task_id.in_(bindparam("ids", expanding=True)),
-        _R.status == NodeStatus.DONE.value,
-        func.substr(_R.path, 1, 1) != "@",
-    )
-    .limit(_MAX_STEPS)
-)
+    async def find_run(self, task_id: TaskId, path: str) -> NodeRun | None:
+        query = select(schema.node_runs).where(_R.task_id == task_id, _R.path == path)
+        return record_from(NodeRun, await self._db.fetch_one(query))
 
 
 # --- commands and events
 
 _C = schema.commands.c
+_E = schema.events.c
 
 _APPEND_EVENT = PreparedWrite(lambda _: insert(schema.events), "task_id", "kind", "text", "at")
 

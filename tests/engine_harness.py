@@ -37,6 +37,7 @@ from bot.engine.permissions.requests import ApprovalRequester as ToolAsker
 from bot.engine.permissions.requests import DecisionRecorder
 from bot.engine.tasks.access import TaskAccess
 from bot.engine.tasks.dispatch import OFFER_AFTER, LocalDispatcher
+from bot.engine.tasks.reruns import TaskRerunner
 from bot.engine.tasks.service import TaskService
 from bot.engine.timing import DueTimer
 from bot.engine.tracing.span_recorder import SpanRecorder
@@ -580,6 +581,7 @@ async def run_engine(
             dispatcher=dispatcher,
             views=views,
             access=TaskAccess(the_chat),
+            reruns=TaskRerunner(store=store, zone=ZoneInfo("UTC"), now=clock),
             now=clock,
             new_id=new_id,
         )

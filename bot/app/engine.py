@@ -53,6 +53,7 @@ from bot.engine.tasks.approvals import ApprovalCardPublisher, ApprovalExpirer
 from bot.engine.tasks.dispatch import LocalDispatcher
 from bot.engine.tasks.journal_updates import JournalAttachments
 from bot.engine.tasks.notifier import LiveCardUpdater, QueuePositionTracker, TaskNotifier
+from bot.engine.tasks.reruns import TaskRerunner
 from bot.engine.tasks.service import TaskService
 from bot.engine.tasks.subagent_reports import SubagentReportDelivery
 from bot.engine.tasks.task_journal import TaskJournal
@@ -176,6 +177,7 @@ class Engine:
                 usage=store.usage,
                 grants=BudgetRepo(store.db),
                 task_cap=store.work.tasks.get_cap,
+                task_since=store.work.tasks.get_budget_start,
                 now=clock.now,
             ),
             suspended_calls=SuspendedCalls(store.tool_calls, clock.now),
@@ -320,6 +322,7 @@ class Engine:
             dispatcher=self.dispatcher,
             views=self._views,
             access=TaskAccess(self.store.people.get_chat),
+            reruns=TaskRerunner(store=self.store.work, zone=self.settings.zone, now=self.clock.now),
             now=self.clock.now,
             new_id=self.store.ids.short_id,
         )

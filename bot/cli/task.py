@@ -188,6 +188,20 @@ def inject(
     execute(command_line("inject", task, "\n".join(steps)), as_json=as_json)
 
 
+@task_cli.command("rerun", cls=TextCommand, help=help_text("rerun"))
+def rerun(
+    task: TaskIdArgument,
+    node: Annotated[str, typer.Argument(metavar="NODE")],
+    changes: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    pairs = [each.partition("=") for each in changes or ()]
+    if unclear := [name for name, bound, _ in pairs if not bound]:
+        fail(f"{unclear[0]!r} is no KEY=VALUE", as_json=as_json, status=2)
+    told = [f"{name}={quote_value(value, always=True)}" for name, _, value in pairs]
+    execute(command_line("rerun", task, node, *told), as_json=as_json, needs_worker=True)
+
+
 add_chat_command(task_cli, "replan", "replan", _TASK, optional("why", OptionalText))
 add_chat_command(task_cli, "letin", "letin", _TASK)
 add_chat_command(task_cli, "priority", "priority", _TASK, required("priority", WordArgument))

@@ -15,6 +15,7 @@ from handlers.ports_workers import MemoryRequestRejected
 from handlers.workflows import refusal_error
 from storage import errors
 from storage.records.feishu_setup import FeishuCodeState, FeishuSetup
+from storage.records.tasks import RerunRefused
 from storage.records.workflows import WorkflowRefused
 
 _SENTENCES = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
@@ -42,6 +43,7 @@ _CODES_BY_KEY = {
     ),
     **dict.fromkeys(("memory_forgotten", "workflow_exists"), 409),
     **dict.fromkeys(("workflow_changed", "workflow_conflict", "workflow_same_version"), 409),
+    **dict.fromkeys(("rerun_running", "rerun_no_way_on", "rerun_not_reached"), 409),
     "form_too_long": 413,
 }
 
@@ -53,6 +55,8 @@ def as_told(error: Exception, words: TextCatalog) -> Exception:
             return rejection_error(error)
         case WorkflowRefused():
             return refusal_error(error, words)
+        case RerunRefused(key=key, facts=facts):
+            return UserError(f"rerun_{key}", **facts)
         case _:
             return error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal, NewType
@@ -234,6 +234,27 @@ class Task:
     def is_pausing(self) -> bool:
         """Whether it runs and pauses after the current step."""
         return self.status is TaskStatus.RUNNING and self.control is TaskControl.PAUSE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerunChanges:
+    """What a person changes: inputs of the workflow, and fields of nodes' outputs, as texts."""
+
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    outputs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+NO_CHANGES = RerunChanges()
+
+
+class RerunRefused(Exception):
+    """A task cannot run again from there. `key` names a text under `error.rerun_…` with the
+    reason."""
+
+    def __init__(self, key: str, **facts: object) -> None:
+        self.key = key
+        self.facts = facts
+        super().__init__(key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

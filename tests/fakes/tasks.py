@@ -11,6 +11,8 @@ from storage.errors import AmbiguousId, NotFound, WrongState
 from storage.records.people import ChatId, Person, PersonRole
 from storage.records.tasks import (
     NewTask,
+    NodeRun,
+    RerunChanges,
     Task,
     TaskControl,
     TaskEvent,
@@ -66,8 +68,11 @@ class FakeTasks:
     async def newest_event_id(self) -> int:
         return max((each.id for log in self.event_log.values() for each in log), default=0)
 
-    async def get_graph(self, task: Task) -> TaskGraph | None:
+    async def get_graph(self, task: Task, *, version: int | None = None) -> TaskGraph | None:
         return None
+
+    async def list_discarded(self, task: Task, version: int) -> Sequence[NodeRun]:
+        return ()
 
     async def run_workflow(self, new: NewTask, workflow: Mapping[str, Any]) -> Task:
         task = await self.create(new)
@@ -149,6 +154,12 @@ class FakeTasks:
     async def retry(self, task: Task, *, by: Person, source: str) -> Task:
         self._require_status(task, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.BLOCKED)
         return self._move("retry", task, source, replace(task, status=TaskStatus.PENDING))
+
+    async def rerun(
+        self, task: Task, wanted: str, changes: RerunChanges, *, by: Person, source: str
+    ) -> Task:
+        said = f"{wanted} {dict(changes.inputs)} {dict(changes.outputs)}"
+        return self._move("rerun", task, source, replace(task, status=TaskStatus.PENDING), said)
 
     async def set_priority(
         self, task: Task, priority: TaskPriority, *, by: Person, source: str

@@ -17,6 +17,8 @@ from storage import (  # noqa: F401 - add their tables to the metadata
     autonomy_schema,
     bitable_schema,
     memory_schema,
+    process_schema,
+    run_schema,
     web_schema,
 )
 from storage.errors import StoreTooNew, StoreUnavailable

@@ -15,7 +15,8 @@ from storage.approvals import steps_awaiting_approval
 from storage.errors import AmbiguousId, ConcurrentUpdate, LostLease, NotFound
 from storage.records.people import ChatId
 from storage.records.tasks import EventKind, Task, TaskLease, TaskPriority, TaskStatus
-from storage.tasks import StepDurationRepo, TaskVisibility
+from storage.step_durations import StepDurationRepo
+from storage.tasks import TaskVisibility
 from tests.bot.engine.workflow.integration.workflow_world import (
     make_graph,
     make_node,

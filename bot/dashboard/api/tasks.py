@@ -23,6 +23,7 @@ from handlers.parsing import MessageDirectives
 from handlers.tasks import new_task
 from storage.records.tasks import (
     EventKind,
+    RerunChanges,
     Task,
     TaskControl,
     TaskId,
@@ -35,7 +36,9 @@ from storage.records.traces import SpanKind, SpanState
 
 routes = ApiRoutes("tasks")
 _MAX_STEPS = 10
+_MAX_CHANGES = 50
 _SomeText = Annotated[Words, StringConstraints(min_length=1, pattern=r"\S")]
+_SomeLine = Annotated[Line, StringConstraints(min_length=1, pattern=r"\S")]
 
 
 class TaskModel(ApiModel):
@@ -134,14 +137,21 @@ class TextBody(ApiModel):
     text: _SomeText
 
 
+class RerunBody(ApiModel):
+    """`node` is an id, a title or the path of a node. Values are texts, as in the chat; `outputs`
+    has them by node and field. If `node` itself has one, it is done with it and not run."""
+
+    node: _SomeLine
+    inputs: dict[str, Words] = Field(default_factory=dict, max_length=_MAX_CHANGES)
+    outputs: dict[str, dict[str, Words]] = Field(default_factory=dict, max_length=_MAX_CHANGES)
+
+
 class PriorityBody(ApiModel):
     priority: TaskPriority
 
 
 class StepsBody(ApiModel):
-    steps: list[Annotated[Line, StringConstraints(min_length=1, pattern=r"\S")]] = Field(
-        min_length=1, max_length=_MAX_STEPS
-    )
+    steps: list[_SomeLine] = Field(min_length=1, max_length=_MAX_STEPS)
 
 
 class EventModel(ApiModel):
@@ -156,13 +166,30 @@ class EventList(ApiModel):
     events: list[EventModel]
 
 
+class VersionQuery(ApiModel):
+    version: int | None = Field(default=None, ge=1)
+
+
+class DiscardedRunModel(ApiModel):
+    """A result that counts no more, because the task ran again from a node before it."""
+
+    path: str
+    status: str
+    output: dict[str, Any]
+    error: str
+    started_at: datetime | None
+    ended_at: datetime | None
+
+
 class GraphModel(ApiModel):
-    """The newest version of a task's plan: nodes and edges as they are stored."""
+    """A version of a task's plan: nodes and edges as they are stored, and the results that were
+    discarded with it."""
 
     version: int
     author: str
     reason: str
     body: dict[str, Any]
+    discarded: list[DiscardedRunModel]
 
 
 class SpanModel(ApiModel):
@@ -261,6 +288,15 @@ async def retry_task(call: ApiCall, task_id: str) -> TaskModel:
     return TaskModel.model_validate(await call.request.services.tasks.retry(task, **call.author))
 
 
+@routes("POST", "/tasks/{task_id}/rerun")
+async def rerun_task(call: ApiCall, task_id: str, body: RerunBody) -> TaskModel:
+    """Run again from a node, with changed inputs or outputs; what came before it stays"""
+    task = await find_task(call, task_id)
+    changes = RerunChanges(inputs=body.inputs, outputs=body.outputs)
+    tasks = call.request.services.tasks
+    return TaskModel.model_validate(await tasks.rerun(task, body.node, changes, **call.author))
+
+
 @routes("POST", "/tasks/{task_id}/priority")
 async def set_priority(call: ApiCall, task_id: str, body: PriorityBody) -> TaskModel:
     """Change the priority"""
@@ -302,13 +338,20 @@ async def list_task_events(call: ApiCall, task_id: str) -> EventList:
 
 
 @routes("GET", "/tasks/{task_id}/graph")
-async def show_graph(call: ApiCall, task_id: str) -> GraphModel:
-    """The current plan; version 0 while there is none"""
-    task = await find_task(call, task_id)
-    graph = await call.request.services.tasks.get_graph(task)
+async def show_graph(call: ApiCall, task_id: str, query: VersionQuery) -> GraphModel:
+    """A plan, the current one without `version`; version 0 while there is none"""
+    task, tasks = await find_task(call, task_id), call.request.services.tasks
+    graph = await tasks.get_graph(task, version=query.version)
     if graph is None:
-        return GraphModel(version=0, author="", reason="", body={})
-    return GraphModel.model_validate(graph)
+        return GraphModel(version=0, author="", reason="", body={}, discarded=[])
+    discarded = await tasks.list_discarded(task, graph.version)
+    return GraphModel(
+        version=graph.version,
+        author=graph.author,
+        reason=graph.reason,
+        body=dict(graph.body),
+        discarded=[DiscardedRunModel.model_validate(each) for each in discarded],
+    )
 
 
 @routes("GET", "/tasks/{task_id}/trace")

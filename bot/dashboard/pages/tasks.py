@@ -25,6 +25,7 @@ from handlers import tasks as commands
 from handlers.errors import UserError
 from handlers.parsing import MessageDirectives
 from handlers.request import Request
+from handlers.task_runs import rerun_task
 from handlers.workflows import save_task_workflow, suggest_name
 from storage.errors import NotFound
 from storage.records.tasks import Task, TaskId, TaskPriority, TaskStatus, TaskView
@@ -130,6 +131,9 @@ async def show_task(request: DashboardRequest) -> Response:
         priorities=[(each.value, priority_label(each, words)) for each in TaskPriority],
         new_source=new_source(),
         files=_file_links(view),
+        may_rerun=bool(task.graph_version)
+        and not task.outside
+        and task.status is not TaskStatus.RUNNING,
         has_plan=bool(view.task.graph_version),
         events=[event_line(each, words, request.deps.zone) for each in reversed(events)],
         bars=_bars(trace, request),
@@ -185,7 +189,9 @@ async def steer_task(request: DashboardRequest) -> Response:
     return RedirectResponse(f"/dashboard/tasks/{task.id}", status_code=303)
 
 
-async def _steer(command: Request, task: Task, form: FormData) -> None:
+async def _steer(  # noqa: C901 - one arm per order
+    command: Request, task: Task, form: FormData
+) -> None:
     text = form_text(form, "text")
     match form_text(form, "order"):
         case "pause":
@@ -196,6 +202,8 @@ async def _steer(command: Request, task: Task, form: FormData) -> None:
             await commands.stop_task(command, task)
         case "retry":
             await commands.retry_task(command, task)
+        case "rerun" if text:
+            await rerun_task(command, task, text)
         case "start_anyway":
             await commands.start_task_anyway(command, task)
         case "priority":
@@ -232,6 +240,8 @@ def _actions(view: TaskView) -> Sequence[str]:
     task = view.task
     if task.status.is_final:
         return () if task.status is TaskStatus.COMPLETED else ("retry",)
+    if task.status is TaskStatus.BLOCKED:
+        return ("resume", "retry", "stop")
     halted = task.status in {TaskStatus.PAUSED, TaskStatus.BLOCKED} or task.is_pausing
     first = "resume" if halted else "pause"
     return (first, "stop", *(("start_anyway",) if can_start_anyway(view) else ()))

@@ -72,12 +72,15 @@ class SpendingCaps:
 
     zone: ZoneInfo
     by_scope: Mapping[BudgetScope, SpendingCap] = field(default_factory=dict)
+    task_since: datetime | None = None
 
-    def with_task_cap(self, text: str) -> SpendingCaps:
-        """With a task's own cap in place of the usual one, if it has one."""
+    def with_task_cap(self, text: str, since: datetime | None = None) -> SpendingCaps:
+        """With a task's own cap in place of the usual one, if it has one, for what it has used
+        since."""
+        caps = replace(self, task_since=since)
         if not text:
-            return self
-        return replace(self, by_scope={**self.by_scope, BudgetScope.TASK: parse_cap(text)})
+            return caps
+        return replace(caps, by_scope={**self.by_scope, BudgetScope.TASK: parse_cap(text)})
 
     def active_for(
         self, subjects: Mapping[BudgetScope, str], now: datetime
@@ -89,7 +92,7 @@ class SpendingCaps:
     def cap_for(self, scope: BudgetScope, subject: str, now: datetime) -> AccountCap:
         cap = self.by_scope.get(scope, SpendingCap())
         if scope is BudgetScope.TASK:
-            return AccountCap(scope=scope, subject=subject, cap=cap)
+            return AccountCap(scope=scope, subject=subject, cap=cap, since=self.task_since)
         local = now.astimezone(self.zone)
         since = local.replace(hour=0, minute=0, second=0, microsecond=0)
         return AccountCap(
@@ -176,12 +179,15 @@ class SpendingBudget:
         grants: BudgetRepo,
         task_cap: Callable[[TaskId], Awaitable[str]],
         now: Callable[[], datetime],
+        task_since: Callable[[TaskId], Awaitable[datetime | None]] | None = None,
     ) -> None:
-        """`task_cap` returns a task's own cap, empty for the usual one."""
+        """`task_cap` returns a task's own cap, empty for the usual one, and `task_since` the time
+        from which on the task's usage counts."""
         self.prices = prices
         self._db = db
         self._holder = holder
         self._task_cap = task_cap
+        self._task_since = task_since
         self._caps = caps
         self._usage = usage
         self._grants = grants
@@ -287,7 +293,8 @@ class SpendingBudget:
     async def _active_caps(self, subjects: Mapping[BudgetScope, str]) -> Sequence[AccountCap]:
         task = subjects.get(BudgetScope.TASK)
         own = await self._task_cap(TaskId(task)) if task else ""
-        return self._caps.with_task_cap(own).active_for(subjects, self._now())
+        since = await self._task_since(TaskId(task)) if task and self._task_since else None
+        return self._caps.with_task_cap(own, since).active_for(subjects, self._now())
 
     def _rates(self, backend: str, model: str, reads: int) -> tuple[Decimal, Decimal] | None:
         """Return the cost of the input and of each output token, in micro-dollars."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from bot.engine.tasks.access import TaskAccess
 from bot.engine.tasks.queue import TaskDispatcher
+from bot.engine.tasks.reruns import TaskRerunner
 from bot.engine.workflow.definition import Workflow, dump_workflow, load_workflow
 from bot.engine.workflow.error_policy import MAX_REPLANS
 from bot.engine.workflow.plan import insert_steps
@@ -18,12 +19,15 @@ from bot.engine.workflow.run_state import plan_log
 from bot.engine.workflow.task_store import TaskStore
 from bot.engine.workflow.validation import validate_workflow
 from storage.db import Transaction
-from storage.errors import WrongState
+from storage.errors import NotAllowed, WrongState
 from storage.records.people import ChatId, Person, PersonId, PersonRole
 from storage.records.tasks import (
     EventKind,
     NewTask,
+    NodeRun,
     NodeStatus,
+    RerunChanges,
+    RerunRefused,
     Task,
     TaskControl,
     TaskEvent,
@@ -212,6 +216,7 @@ class TaskService:
     dispatcher: TaskDispatcher
     views: TaskViewLoader
     access: TaskAccess
+    reruns: TaskRerunner
     now: Callable[[], datetime]
     new_id: Callable[[], str]
 
@@ -288,8 +293,13 @@ class TaskService:
     async def newest_event_id(self) -> int:
         return await self.store.events.newest_id()
 
-    async def get_graph(self, task: Task) -> TaskGraph | None:
+    async def get_graph(self, task: Task, *, version: int | None = None) -> TaskGraph | None:
+        if version is not None:
+            return await self.store.graphs.find_version(task.id, version)
         return await self.store.graphs.find_latest(task.id)
+
+    async def list_discarded(self, task: Task, version: int) -> Sequence[NodeRun]:
+        return await self.store.graphs.list_discarded(task.id, version)
 
     async def view(self, task_id: TaskId) -> TaskView:
         return await self.views.view(task_id)
@@ -313,12 +323,35 @@ class TaskService:
     async def retry(self, task: Task, *, by: Person, source: str) -> Task:
         return await self._execute(task, "retry", by, source, retry)
 
+    async def rerun(
+        self, task: Task, wanted: str, changes: RerunChanges, *, by: Person, source: str
+    ) -> Task:
+        await self.access.require_control(task, by)
+        if by.role is not PersonRole.OWNER and task.created_by != by.id:
+            raise NotAllowed("task", task.id)
+        async with self.store.db.write() as tx:
+            held = await self.store.tasks.lock(tx, task.id)
+            noted = await self.store.events.record_command(
+                tx,
+                task.id,
+                "rerun",
+                source=source,
+                by=by.id,
+                now=self.now(),
+                payload={"node": wanted, "inputs": dict(changes.inputs)},
+            )
+            if noted:
+                held = await self.reruns.rerun(tx, held, wanted, changes, by.id)
+        self.dispatcher.wake()
+        self.dispatcher.notify_command(task.id)
+        return held
+
     async def retry_unattended(self, task_id: TaskId, *, source: str) -> bool:
         """Retry a blocked or failed task in its creator's name; False if its state forbids that."""
         task = await self.store.tasks.get(task_id)
         try:
             await self._apply(task, "retry", task.created_by, source, retry)
-        except WrongState:
+        except (WrongState, RerunRefused):
             return False
         return True
 
@@ -425,7 +458,9 @@ class TaskService:
             order = decide(held)
             if order is None:
                 return held
-            if order.released_status is not None:
+            if kind == "retry" and held.graph_version and not held.outside:
+                held = await self.reruns.revive(tx, held, by)
+            elif order.released_status is not None:
                 await self._release_runs(tx, task.id, order, kind, now)
             if changes := resolve_changes(held, order, now):
                 held = await self.store.tasks.update(tx, held, **changes)

@@ -224,6 +224,11 @@ class ScopeGraph:
     edge_positions: Mapping[str, int]
     bounded_edges: Mapping[str, WorkflowEdge]
 
+    @property
+    def limited_edges(self) -> tuple[str, ...]:
+        """The names of all edges that may be taken only so often."""
+        return (*self.back_edges, *self.bounded_edges)
+
     def bounded_edge(self, name: str) -> WorkflowEdge:
         """The edge of that name that has a loop limit."""
         return self.back_edges.get(name) or self.bounded_edges[name]

@@ -209,6 +209,7 @@ _ACTIVATION = re.compile(r"^(?P<id>[^#@/\[\]]+)(?:#(?P<round>\d+))?$")
 BACK_EDGE_PREFIX = "@back:"
 _QUESTION_PREFIX = "@ask:"
 _ITERATION_PREFIX = "@of:"
+_FRESH_LIMIT_PREFIX = "@more:"
 _DECISION = re.compile(r"@decide:[0-9a-f]{8}\.\d+:")
 
 PLANNING_PATH = "@plan"
@@ -220,6 +221,11 @@ of its round."""
 
 TIMED_OUT_PATH = "@late"
 """The path of the run that records when the workflow ran out of time."""
+
+FRESH_START_PATH = "@again"
+"""The path of the run that records when the task was last tried again. Its time limit and budget
+count from then on. `attempts` is the number after which those of its nodes count on, and `times`
+how often workers have begun without the conversation before."""
 
 REPORTED_ERROR_KEY = "@reported"
 """The error that the worker is told of after an outage of its model: that of the attempt before."""
@@ -278,6 +284,28 @@ def parse_activation(path: str) -> ActivationPath | None:
 def back_edge_path(scope: str, edge: str) -> str:
     """The path of the run that counts how often a back edge was taken."""
     return f"{scope}{BACK_EDGE_PREFIX}{edge}"
+
+
+def fresh_limit_path(scope: str, name: str) -> str:
+    """The path of the run that records how often an edge was taken, or how many rounds a loop had
+    run, when the task was tried again: as many as its limit may follow."""
+    return f"{scope}{_FRESH_LIMIT_PREFIX}{name}"
+
+
+def noted_path(path: str) -> str | None:
+    """The path of the activation that a note is about; None if the path is that of no such note."""
+    scope = scope_of(path)
+    name = path.removeprefix(scope)
+    for prefix in (_ITERATION_PREFIX, _FRESH_LIMIT_PREFIX):
+        if name.startswith(prefix):
+            return scope + name.removeprefix(prefix)
+    return questioned_path(path)
+
+
+def attempts_before(runs: Mapping[str, NodeRun]) -> int:
+    """The number after which the first attempt of a node without a run counts."""
+    again = runs.get(FRESH_START_PATH)
+    return 0 if again is None else int(again.output.get("attempts", 0))
 
 
 def scope_of(path: str) -> str:
@@ -376,6 +404,11 @@ class StoredRuns:
     def back_edge_counts(self, scope: str) -> Mapping[str, int]:
         """How often each back edge of that scope was taken."""
         return self._back_edge_counts[scope]
+
+    def used_limit(self, scope: str, name: str) -> int:
+        """How much of an edge's or a loop's limit counts no more."""
+        run = self.runs.get(fresh_limit_path(scope, name))
+        return 0 if run is None else int(run.output.get("used", 0))
 
     def previous_run(self, activation: ActivationPath) -> Mapping[str, NodeRun]:
         """The node's run in the round before, by its id."""

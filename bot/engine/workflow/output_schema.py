@@ -275,7 +275,7 @@ def check_output(
     for each in fields:
         given = next(filter(lambda value: value is not None, _given(sources, each.name)), None)
         try:
-            values[each.name] = None if given is None else _convert(each, given)
+            values[each.name] = None if given is None else convert_value(each, given)
         except (ValueError, ArithmeticError, RecursionError):
             values[each.name] = None
         if values[each.name] is None and (each.required or given is not None):
@@ -298,8 +298,8 @@ def _given(sources: Sequence[Mapping[str, Any]], name: str) -> Iterator[Any]:
             yield get_item(each, name)
 
 
-def _convert(field: OutputField, given: Any) -> Any:
-    """Raises ValueError if it is not of the kind, or too large."""
+def convert_value(field: OutputField, given: Any) -> Any:
+    """The value that is meant. Raises ValueError if it is not of the field's kind, or too large."""
     if isinstance(given, str) and field.kind in {OutputKind.LIST, OutputKind.OBJECT}:
         given = json.loads(given[:_MAX_VALUE])
     value = _CONVERSIONS[field.kind](given)

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from bot.engine.workflow.checkpoint_events import StepEnded
 from bot.engine.workflow.definition import Workflow, dump_workflow, load_workflow
-from bot.engine.workflow.node_runs import SOUND_FILES_KEY, VALUE_FILES_KEY
+from bot.engine.workflow.node_runs import SOUND_FILES_KEY, VALUE_FILES_KEY, attempts_before
 from bot.engine.workflow.plan import linear_workflow
 from bot.engine.workflow.scheduler import WorkflowScheduler
 from bot.engine.workflow.scheduler_state import TextLookup
@@ -173,7 +173,7 @@ class ChangeSet:
             task_id=self._state.task.id,
             path=path,
             status=NodeStatus.RUNNING,
-            attempt=1 + (before.attempt if before else 0),
+            attempt=1 + (before.attempt if before else attempts_before(self._state.runs)),
             output={key: noted[key] for key in (SOUND_FILES_KEY, VALUE_FILES_KEY) if key in noted},
             error="",
             started_at=self._now,

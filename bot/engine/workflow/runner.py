@@ -41,7 +41,12 @@ from bot.engine.workflow.error_policy import (
     decide_on_answer,
     decide_on_error,
 )
-from bot.engine.workflow.node_runs import PLANNING_PATH, REPORTED_ERROR_KEY, VALUES_KEY
+from bot.engine.workflow.node_runs import (
+    FRESH_START_PATH,
+    PLANNING_PATH,
+    REPORTED_ERROR_KEY,
+    VALUES_KEY,
+)
 from bot.engine.workflow.output_schema import TypedStepAnswer
 from bot.engine.workflow.plan import repeats_open_steps
 from bot.engine.workflow.planner import (
@@ -229,10 +234,13 @@ class _TaskRun:
         those over the program's."""
         task = self._task
         settings = (await self._deps.chat_of(task.chat_id)).settings
+        again = await self._deps.store.graphs.find_run(task.id, FRESH_START_PATH)
+        times = 0 if again is None else again.output.get("times", 0)
         self._team = WorkerTeam(
             self._deps.gateway,
             self._deps.worker_context,
-            key=f"task:{task.id}",
+            # Steps that run again must not be told what came of them before.
+            key=f"task:{task.id}:again{times}" if times else f"task:{task.id}",
             preferences=(task, settings),
             max_session_tokens=self._deps.max_context_tokens,
         )

@@ -129,8 +129,12 @@ def _is_exhausted(scope: ScopeState, edge: WorkflowEdge) -> bool:
     if edge.max_loops is None:
         return False
     if edge.name in scope.graph.back_edges:
-        return scope.back_edge_counts.get(edge.name, 0) >= edge.max_loops
-    return edge.name in scope.graph.bounded_edges and scope.edge_counts[edge.name] >= edge.max_loops
+        count = scope.back_edge_counts.get(edge.name, 0)
+    elif edge.name in scope.graph.bounded_edges:
+        count = scope.edge_counts[edge.name]
+    else:
+        return False
+    return count - scope.used_limits.get(edge.name, 0) >= edge.max_loops
 
 
 _Runs: TypeAlias = Sequence[NodeRun]
@@ -166,12 +170,13 @@ class WorkflowScheduler(SchedulerState):
     @property
     def failed_run(self) -> NodeRun | None:
         """A run that failed for good and that no loop around it tolerates."""
-        failed = (
-            next(iter(state.failed_runs.values()))
-            for scope, state in self._scopes.items()
-            if state.failed_runs and not self._tolerates_failures_in(scope)
-        )
-        return next(failed, None)
+        return next(self.failed_runs(), None)
+
+    def failed_runs(self) -> Iterator[NodeRun]:
+        """All such runs."""
+        for scope, state in self._scopes.items():
+            if state.failed_runs and not self._tolerates_failures_in(scope):
+                yield from state.failed_runs.values()
 
     @property
     def is_waiting(self) -> bool:
@@ -188,6 +193,19 @@ class WorkflowScheduler(SchedulerState):
     def has_pending_moves(self) -> bool:
         """Whether there are more moves that need no step and no time."""
         return bool(self._active_scopes) and not self._is_finished
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether anything is left to do, or to end with."""
+        ended = self.is_complete or self.failed_run is not None
+        return (
+            ended
+            or self.has_pending_moves
+            or self.is_waiting
+            or self.is_asking
+            or bool(self.running_paths)
+            or next(self.ready_steps(), None) is not None
+        )
 
     def stuck_reason(self) -> str:
         """The reason why nothing can continue, as a text for people."""

@@ -23,13 +23,16 @@ from bot.engine.workflow.definition import (
 from bot.engine.workflow.expressions.evaluator import NOW_NAME
 from bot.engine.workflow.node_runs import (
     EXHAUSTED_EDGE_KEY,
+    FRESH_START_PATH,
     TIMED_OUT_PATH,
     UNDECIDED_KEY,
     UNFINISHED_ROUNDS_KEY,
     VARIABLES_PATH,
     ActivationPath,
     StoredRuns,
+    attempts_before,
     enclosing_round,
+    fresh_limit_path,
     is_condition_question,
     is_done,
     is_finished,
@@ -241,6 +244,9 @@ class SchedulerState:
         assert activation is not None
         return self.topology.nodes[activation.node]
 
+    def has_run(self, path: str) -> bool:
+        return is_finished(self._runs.get(path))
+
     def waiting_runs(self, scope: str) -> Mapping[str, NodeRun]:
         return self._waiting[scope]
 
@@ -260,13 +266,14 @@ class SchedulerState:
         return own or self._tolerates_failures_in(activation.scope)
 
     def started_at(self, claimed_at: datetime | None) -> datetime | None:
-        """When its first node started after the last timeout. If there was none and no node has
-        started: `claimed_at`."""
-        late = self._runs.get(TIMED_OUT_PATH)
-        since = _EARLIEST if late is None or late.ended_at is None else late.ended_at
+        """When its first node started after the last timeout, or since it was last tried again. If
+        there was neither and no node has started: `claimed_at`."""
+        notes = (self._runs.get(path) for path in (TIMED_OUT_PATH, FRESH_START_PATH))
+        times_again = [note.ended_at for note in notes if note is not None and note.ended_at]
+        since = max(times_again, default=_EARLIEST)
         times = (run.started_at for run in self._runs.values() if parse_activation(run.path))
         begun = (time for time in times if time is not None and time > since)
-        return min(begun, default=claimed_at if late is None else None)
+        return min(begun, default=None if times_again else claimed_at)
 
     def timeout_run(self, now: datetime) -> NodeRun:
         """The run that records that the workflow ran out of time."""
@@ -419,8 +426,14 @@ class SchedulerState:
                 activation,
                 of.output,
                 ended_by_person=is_done(self._runs.get(activation.question_path)),
+                used_limit=self._used_limit(activation),
             )
             self._loops[activation.scope][activation.path] = loop
+
+    def _used_limit(self, activation: ActivationPath) -> int:
+        name = activation.path.removeprefix(activation.scope)
+        run = self._runs.get(fresh_limit_path(activation.scope, name))
+        return 0 if run is None else int(run.output.get("used", 0))
 
     def _resume_loop(self, run: NodeRun) -> None:
         """A loop that is retried keeps its rounds."""
@@ -433,9 +446,9 @@ class SchedulerState:
 
     def _open_scope(self, graph_name: str, scope: str, stored: StoredRuns) -> ScopeState:
         """A scope as it is stored, with the rounds of the loops inside it."""
-        state = ScopeState(
-            self.topology.scope_graphs[graph_name], scope, stored.back_edge_counts(scope)
-        )
+        graph = self.topology.scope_graphs[graph_name]
+        used = {name: stored.used_limit(scope, name) for name in graph.limited_edges}
+        state = ScopeState(graph, scope, stored.back_edge_counts(scope), used)
         self._scopes[scope] = state
         for name in state.graph.nodes:
             state.previous_runs.update(stored.previous_run(state.activation(name)))
@@ -510,7 +523,7 @@ class SchedulerState:
             task_id=self.task_id,
             path=activation.path,
             status=status,
-            attempt=before.attempt if before else 1,
+            attempt=before.attempt if before else 1 + attempts_before(self._runs),
             output=output,
             error="",
             started_at=(before.started_at if before else None) or now,

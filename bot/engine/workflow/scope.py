@@ -27,14 +27,19 @@ from storage.records.tasks import NodeRun, NodeStatus
 class ScopeState:
     """One round of a graph. It follows from the runs alone, in whatever order they are recorded.
     `back_edge_counts` says how often each edge that leads back was taken, `edge_counts` the same
-    of forward edges with a bound."""
+    of forward edges with a bound; `used_limits` how many of these count no more."""
 
     def __init__(
-        self, graph: ScopeGraph, scope: str, back_edge_counts: Mapping[str, int] | None = None
+        self,
+        graph: ScopeGraph,
+        scope: str,
+        back_edge_counts: Mapping[str, int] | None = None,
+        used_limits: Mapping[str, int] | None = None,
     ) -> None:
         self.graph = graph
         self.scope = scope
         self.back_edge_counts = dict(back_edge_counts or {})
+        self.used_limits = dict(used_limits or {})
         self.runs: dict[str, NodeRun] = {}
         self.previous_runs: dict[str, NodeRun] = {}
         self.failed_runs: dict[str, NodeRun] = {}
@@ -283,6 +288,7 @@ class LoopState:
     results: dict[int, Any] = field(default_factory=dict)
     opened_rounds: int = 0
     ended_by_person: bool = False
+    used_limit: int = 0
 
     @property
     def progress(self) -> RoundProgress:
@@ -291,6 +297,7 @@ class LoopState:
             results=self.results,
             opened_rounds=self.opened_rounds,
             ended_by_person=self.ended_by_person,
+            used_limit=self.used_limit,
         )
 
     @property

@@ -52,6 +52,9 @@ STEP_APPROVAL_KINDS = (
 )
 """Kinds by which a task waits at one of its steps."""
 
+OUTDATED_KEY = "outdated"
+"""In the payload of a decision about a step that a person has ordered to run again since."""
+
 _HUMAN = "human"
 _TASK = "task"
 _NONE = "-"
@@ -206,6 +209,8 @@ class StepApprovalRules:
             return StepAllowed()
         kind = _kind_of(node)
         last: Approval | None = yield FindNewest(kind, node.id)
+        if last is not None and last.payload.get(OUTDATED_KEY):
+            last = None
         if last is not None and last.command_hash == command_hash(node):
             match last.state:
                 case ApprovalState.APPROVED:

@@ -42,6 +42,7 @@ from bot.engine.workflow import prompts
 from bot.engine.workflow.checkpoint_events import StartedStep
 from bot.engine.workflow.error_policy import find_placeholder
 from bot.engine.workflow.live_progress import LiveProgress
+from bot.engine.workflow.node_runs import attempts_before
 from bot.engine.workflow.output_schema import answer_type
 from bot.engine.workflow.plan import is_chain
 from bot.engine.workflow.report_delivery import TaskSteering
@@ -163,7 +164,7 @@ class StepExecutor:
         if known is None:
             workspace = await self._deps.artifacts.workspace(step.task)
             text = words_of(step)
-            if step.run.attempt == 1:
+            if step.run.attempt == 1 + attempts_before(step.runs):
                 known = await asyncio.to_thread(self._scanner.find_sound, workspace, text)
                 marks = await asyncio.to_thread(mark_files, workspace, _own_texts(step))
             else:

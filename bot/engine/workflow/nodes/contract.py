@@ -352,12 +352,14 @@ class NodeTypeSpec(Generic[C]):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundProgress:
     """The state of a running loop: the values it iterates over, the result of each finished round
-    by its number, the number of rounds opened, and whether a person ended it."""
+    by its number, the number of rounds opened, whether a person ended it, and how many rounds do
+    not count against its limit, because the task was tried again after them."""
 
     iteration: Mapping[str, Any]
     results: Mapping[int, Any]
     opened_rounds: int
     ended_by_person: bool = False
+    used_limit: int = 0
 
     @property
     def running(self) -> int:

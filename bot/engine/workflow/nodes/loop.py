@@ -161,7 +161,7 @@ nodes:
         self, node: NodeInput[LoopConfig], rounds: RoundProgress
     ) -> NodeEffect | NodeQuestion:
         config = node.settings
-        if rounds.opened_rounds < config.max_iterations:
+        if rounds.opened_rounds - rounds.used_limit < config.max_iterations:
             return NodeWait()
         if rounds.ended_by_person or config.on_limit is OnLimit.CONTINUE:
             return _finished(rounds)

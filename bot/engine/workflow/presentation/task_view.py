@@ -38,7 +38,7 @@ from storage.records.tasks import (
     TaskView,
 )
 from storage.schedules import ScheduleRepo
-from storage.tasks import StepDurationRepo
+from storage.step_durations import StepDurationRepo
 from storage.usage import UsageRepo
 
 MAX_LINES = 22

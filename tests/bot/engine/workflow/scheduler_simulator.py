@@ -107,7 +107,8 @@ class SchedulerSimulator:
     def _decide(self, path: str, node: WorkflowNode) -> bool:
         config = node.config
         timeout = getattr(config, "timeout", None)
-        if timeout is not None and path not in self.runs:
+        before = self.runs.get(path)
+        if timeout is not None and (before is None or before.status is NodeStatus.PENDING):
             wake = self.now + timedelta(seconds=timeout)
             self._note(replace(self._run(path, NodeStatus.WAITING), wake_at=wake))
         if timeout is None:

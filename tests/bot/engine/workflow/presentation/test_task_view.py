@@ -17,7 +17,7 @@ from cards.render.text import render
 from cards.views.task_card import task_card
 from storage.records.people import Language
 from storage.records.tasks import NodeStatus, Task, TaskStatus, TaskStep, TaskView
-from storage.tasks import StepDurationRepo
+from storage.step_durations import StepDurationRepo
 from storage.usage import UsageRepo
 from tests.bot.engine.workflow.integration.workflow_world import (
     PacedBackend,

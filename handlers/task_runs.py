@@ -1,0 +1,54 @@
+"""Handles what concerns the run of one task: running a part of it again."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+
+from handlers.errors import UsageError
+from handlers.parsing import find_task, split_id
+from handlers.request import CommandRegistry, Reply, Request
+from handlers.tasks import task_changed_reply
+from storage.records.tasks import RerunChanges, Task
+
+run_commands = CommandRegistry("steering")
+
+_CHANGE = re.compile(
+    r'(?:^|(?<=\s))(?:(?P<node>[\w-]+)\.)?(?P<name>[^\W\d]\w{0,63})=(?P<quoted>"(?:[^"\\]|\\.)*")?'
+)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
+
+@run_commands("rerun", aliases=("重跑", "从此重做"), immediate=True)
+async def rerun_command(request: Request) -> Reply:
+    first, rest = split_id(request, "rerun")
+    task = await find_task(request, first)
+    return await task_changed_reply(request, task, await rerun_task(request, task, rest))
+
+
+async def rerun_task(request: Request, task: Task, text: str) -> str:
+    """Run a task again from a node, with what is changed: `review topic="two words"
+    write.result=short`. Describes the effect."""
+    node, changes = parse_rerun(text)
+    if not node:
+        raise UsageError("rerun")
+    await request.services.tasks.rerun(task, node, changes, **request.author)
+    return request.words("moved.reran", node=node)
+
+
+def parse_rerun(text: str) -> tuple[str, RerunChanges]:
+    """The node, and the changes behind it: `name=value` for an input, `node.field=value` for an
+    output. A value extends to the next name unless it is quoted."""
+    found = list(_CHANGE.finditer(text))
+    inputs: dict[str, str] = {}
+    outputs: dict[str, dict[str, str]] = defaultdict(dict)
+    for each, following in zip(found, [*found[1:], None], strict=False):
+        end = len(text) if following is None else following.start()
+        rest, quoted = text[each.end() : end].strip(), each["quoted"]
+        value = _ESCAPED.sub(r"\1", quoted[1:-1]) if quoted else rest
+        if each["node"]:
+            outputs[each["node"]][each["name"]] = value
+        else:
+            inputs[each["name"]] = value
+    node = text[: found[0].start()] if found else text
+    return node.strip(), RerunChanges(inputs=inputs, outputs=outputs)
