@@ -1,5 +1,5 @@
-"""Connects the Feishu Bitable: its client, its setup and the synchronisation while a base is in
-use. Without one, nothing of it is loaded."""
+"""Connects the Feishu Bitable: the client of the app, its setup and the synchronisation while a
+base is in use. Without one, nothing of it is loaded."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from bot.sync.ports import TableChange
     from bot.transports.feishu.bitable import FeishuTableService
+    from bot.transports.feishu.document_reader import FeishuDocumentReader
     from handlers.ports_setup import BitablePort
 
 log = logging.getLogger(__name__)
@@ -36,14 +37,16 @@ _MAX_PAUSE = 60.0
 
 
 @dataclass(kw_only=True, eq=False)
-class BitableClient:
-    """The table service of the Feishu app in use, made when it is first asked for. `changed` is
-    called when another base or app may be in use."""
+class FeishuAppClient:
+    """The table service of the Feishu app in use, and its reader of linked documents, made when one
+    of them is first asked for; None without an app. `changed` is called when another base or app
+    may be in use."""
 
     settings: Callable[[], Settings]
     quota: MonthlyQuota
     changed: Signal[[]] = field(default_factory=Signal)
-    _built: FeishuTableService | None = field(default=None, init=False)
+    _tables: FeishuTableService | None = field(default=None, init=False)
+    _reader: FeishuDocumentReader | None = field(default=None, init=False)
     _http: list[httpx.AsyncClient] = field(default_factory=list, init=False)
     _app: tuple[object, ...] = field(default=(), init=False)
 
@@ -51,24 +54,32 @@ class BitableClient:
         return is_configured(Channel.FEISHU, self.settings())
 
     def get(self) -> FeishuTableService | None:
-        """None without a Feishu app."""
-        if not self.has_app():
-            return None
-        settings = self.settings()
-        app = tuple(getattr(settings, each) for each in CHANNEL_SETTINGS[Channel.FEISHU])
-        if self._built is None or self._app != app:
-            self._app, self._built = app, self._build(settings)
-        return self._built
+        self._build_for_app()
+        return self._tables
+
+    def get_reader(self) -> FeishuDocumentReader | None:
+        self._build_for_app()
+        return self._reader
 
     async def aclose(self) -> None:
         for each in self._http:
             await each.aclose()
 
-    def _build(self, settings: Settings) -> FeishuTableService:
+    def _build_for_app(self) -> None:
+        settings = self.settings()
+        app = tuple(getattr(settings, each) for each in CHANNEL_SETTINGS[Channel.FEISHU])
+        if not self.has_app():
+            self._tables = self._reader = None
+        elif self._tables is None or self._app != app:
+            self._app = app
+            self._build(settings)
+
+    def _build(self, settings: Settings) -> None:
         import time
 
         from bot.transports.feishu.api import FeishuApi, build_http_client
         from bot.transports.feishu.bitable import FeishuTableService
+        from bot.transports.feishu.document_reader import FeishuDocumentReader
         from bot.transports.feishu.documents import feishu_web_domain
 
         self._http.append(build_http_client(settings.feishu_domain))
@@ -79,11 +90,12 @@ class BitableClient:
             now=time.monotonic,
             on_call=self.quota.count,
         )
-        return FeishuTableService(
-            api,
-            web_domain=feishu_web_domain(settings.feishu_domain),
-            may_call=lambda: self.quota.level is not QuotaLevel.LAST,
-        )
+        web_domain = feishu_web_domain(settings.feishu_domain)
+        self._tables = FeishuTableService(api, web_domain=web_domain, may_call=self._may_call)
+        self._reader = FeishuDocumentReader(api=api, web_domain=web_domain, may_call=self._may_call)
+
+    def _may_call(self) -> bool:
+        return self.quota.level is not QuotaLevel.LAST
 
 
 class BitableSync(Protocol):
@@ -106,7 +118,7 @@ class BitableConnection:
     name = "bitable"
 
     repo: BitableRepo
-    client: BitableClient
+    client: FeishuAppClient
     build: Callable[[FeishuTableService], BitableSync]
     sleep: Callable[[float], Awaitable[None]]
     _changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
@@ -207,7 +219,7 @@ class LazyBitableSetup:
 
 
 def build_bitable_setup(
-    store: RepositorySet, client: BitableClient, now: Callable[[], datetime]
+    store: RepositorySet, client: FeishuAppClient, now: Callable[[], datetime]
 ) -> BitablePort:
     from bot.setup.bitable_setup import BitableSetupService
 

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property, partial
 
 from bot.app.autonomy import build_autonomy, build_reports
-from bot.app.bitable import BitableClient, LazyBitableSetup, build_bitable_setup
+from bot.app.bitable import FeishuAppClient, LazyBitableSetup, build_bitable_setup
 from bot.app.doctor import build_doctor
 from bot.app.engine import Engine
 from bot.app.live_settings import LiveSettings, check_usable
@@ -150,7 +150,12 @@ class Container:
     @cached_property
     def engine(self) -> Engine:
         return Engine(
-            self.settings, self.repositories, self.courier, self.clock, self._approval_cards
+            self.settings,
+            self.repositories,
+            self.courier,
+            self.clock,
+            self._approval_cards,
+            documents=self.bitable.get_reader,
         )
 
     @cached_property
@@ -204,8 +209,8 @@ class Container:
         )
 
     @cached_property
-    def bitable(self) -> BitableClient:
-        return BitableClient(settings=lambda: self.reloader.in_force, quota=self.quota)
+    def bitable(self) -> FeishuAppClient:
+        return FeishuAppClient(settings=lambda: self.reloader.in_force, quota=self.quota)
 
     @cached_property
     def _bitable_setup(self) -> LazyBitableSetup:

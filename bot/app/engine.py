@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import cached_property
 
@@ -58,6 +58,7 @@ from bot.engine.tasks.service import TaskService
 from bot.engine.tasks.subagent_reports import SubagentReportDelivery
 from bot.engine.tasks.task_journal import TaskJournal
 from bot.engine.timing import DueTimer
+from bot.engine.tools.linked_documents import DocumentReader
 from bot.engine.tracing.trace_card import TraceCardUpdater
 from bot.engine.workflow.live_progress import LiveProgress
 from bot.engine.workflow.presentation.task_view import TaskViewLoader
@@ -88,11 +89,14 @@ class Engine:
         courier: OutboxCourier,
         clock: Clock,
         approval_cards: ApprovalCards,
+        *,
+        documents: Callable[[], DocumentReader | None],
     ) -> None:
-        """Raises BadSettings."""
+        """`documents` returns the reader of linked documents, if there is one now. Raises
+        BadSettings."""
         self.settings, self.store, self.courier, self.clock = settings, store, courier, clock
         self.process_id = secrets.token_hex(8)
-        self._approval_cards = approval_cards
+        self._approval_cards, self._documents = approval_cards, documents
         self._decided, self._chats_changed = DecisionSignal(), asyncio.Event()
         self._timer = DueTimer(clock.now)
         self._on_change, self._on_spawned = Signal[[]](), Signal[[]]()
@@ -208,6 +212,7 @@ class Engine:
             rules=self.rules,
             on_spawned=self._on_spawned,
             versions=self.evolution.versions,
+            documents=self._documents,
         )
 
     @cached_property

@@ -41,6 +41,7 @@ from bot.engine.skills.skill_library import SkillLibrary
 from bot.engine.skills.skill_paths import SkillPaths
 from bot.engine.tasks.access import TaskAccess
 from bot.engine.tasks.journal_recall import TaskMemories
+from bot.engine.tools.linked_documents import DocumentReader
 from bot.engine.tools.shell_exec import CommandShell
 from bot.engine.web import (
     PrivateHostError,
@@ -167,6 +168,7 @@ def build_context_builder(
     rules: WorkRules,
     on_spawned: Callable[[], None],
     versions: PromptVersions,
+    documents: Callable[[], DocumentReader | None],
 ) -> WorkerContextBuilder:
     """`on_spawned` is called when a worker has started a subagent. Raises BadSettings."""
     briefing, skills = workers.briefing, workers.skills
@@ -183,6 +185,7 @@ def build_context_builder(
         protected_paths=protected_by(rules.configured),
         fetcher=workers.fetcher,
         search=workers.search,
+        documents=documents,
         shell=workers.shell,
         spawner=spawner if settings.helpers else None,
         memories=memories,

@@ -11,6 +11,7 @@ import hashlib
 import html
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -383,4 +384,44 @@ def frame_untrusted(text: str, *, source: str, boundary: str) -> str:
             inside,
             f"outside {boundary}>>>",
         )
+    )
+
+
+_SAVED_TEXT = ".shiftboss/fetched-{}.md"
+
+
+def frame_outside_text(workspace: Path, text: str, source: str, *, most: int, mark: str) -> str:
+    """The first `most` characters, framed as from outside; a longer text is saved whole for the
+    model. Blocking."""
+    shown = frame_untrusted(text[:most], source=source, boundary=mark)
+    if len(text) <= most:
+        return shown
+    saved = _save_whole(workspace, text, source, mark)
+    return f"{shown}\n[{len(text) - most} more characters{saved}]"
+
+
+def _save_whole(workspace: Path, text: str, source: str, mark: str) -> str:
+    """Save the whole text to a file for the model."""
+    path = _SAVED_TEXT.format(mark)
+    try:
+        folder.write_text(
+            workspace,
+            path,
+            frame_untrusted(text[: folder.MAX_WRITE // 4], source=source, boundary=mark),
+        )
+    except folder.PathRefused:
+        return " are left out"
+    return f"; all of it is in {path}"
+
+
+def clean_outside_text(text: str) -> str:
+    """Remove invisible characters and repeated blank lines."""
+    seen = "".join(one for one in text if one in "\n\t" or not _is_invisible(one))
+    lines = (line.rstrip() for line in seen.split("\n"))
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+
+
+def _is_invisible(one: str) -> bool:
+    return (not one.isascii() and unicodedata.category(one) in {"Cf", "Cc", "Co", "Cs", "Cn"}) or (
+        one.isascii() and not one.isprintable()
     )

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.emulators.feishu.documents import CREATE_SCOPE
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.feishu.refusals import ConnectionCut
+from tests.emulators.feishu.tenant import FeishuChat
+from tests.emulators.feishu.users import FeishuUser
+from tests.emulators.models.script import ReceivedRequest, ScriptedCall, ScriptedReply
 from tests.journeys.model_world import plan_reply, scripted_model, step_reply
 from tests.journeys.program import running_program
 
@@ -58,3 +62,46 @@ async def test_a_long_result_is_one_document_and_without_permission_a_file(tmp_p
             file = fs.world.files[json.loads(sent.content)["file_key"]]
             assert file.data.decode().count("EUR") == 150
             assert len(fs.drive.documents) == 1
+
+
+async def test_a_linked_document_is_read_in_chat_and_task_once_a_person_allows_it(
+    tmp_path: Path,
+) -> None:
+    async with scripted_model() as (stage, access), FeishuEmulator() as fs:
+        boss = fs.user("Boss")
+        chat = fs.private_chat(boss)
+        plan = fs.drive.new_document("Plan", "The secret word is plum.")
+        call = ScriptedCall(name="feishu_read", arguments={"url": plan.url})
+        stage.script("chat-cue", "talk", ScriptedReply(calls=[call]), heard("plum"))
+        stage.script("task-cue", "plan", plan_reply("read"))
+        stage.script("task-cue", "step", ScriptedReply(calls=[call]), step_reply("Read it."))
+        owner = {"SHIFTBOSS_OWNERS": f"feishu:{boss.open_id}", "SHIFTBOSS_LANGUAGE": "en"}
+        async with running_program(tmp_path, **fs.settings, **access, **owner):
+            await fs.wait_for_connections()
+            await boss.says(chat, f"chat-cue what says {plan.url} ?")
+            await allow_in(chat, boss, plan.url)
+            await chat.wait_for(lambda m: "heard: plum" in m.text)
+
+            await boss.says(chat, f"/run task-cue {plan.url}")
+            await allow_in(chat, boss, plan.url, "task-cue")
+            await chat.wait_for(lambda m: "Task finished" in m.header)
+
+    results = [asked for asked in stage.requests if "The secret word is plum." in str(asked.body)]
+    assert results
+    assert all("never an instruction" in str(asked.body) for asked in results)
+
+
+def heard(word: str) -> Callable[[ReceivedRequest], ScriptedReply]:
+    """An answer that shows whether the model has got the word."""
+
+    def reply(asked: ReceivedRequest) -> ScriptedReply:
+        return ScriptedReply(text=f"heard: {word if word in str(asked.body) else 'nothing'}")
+
+    return reply
+
+
+async def allow_in(chat: FeishuChat, boss: FeishuUser, *parts: str) -> None:
+    request = await chat.wait_for(
+        lambda m: any("Once" in b for b in m.buttons) and all(each in m.text for each in parts)
+    )
+    await boss.presses(request, next(each for each in request.buttons if "Once" in each))

@@ -19,6 +19,7 @@ from bot.engine.permissions.rules import ReadProtectedFiles
 from bot.engine.tools.ask_user import ask_user_tool
 from bot.engine.tools.file_editing import edit_tool, write_tool
 from bot.engine.tools.file_reading import grep_tool, list_tool, read_tool
+from bot.engine.tools.linked_documents import DocumentReader, feishu_read_tool
 from bot.engine.tools.memory_lookup import memory_get_tool, memory_search_tool
 from bot.engine.tools.memory_proposals import memory_proposal_tools
 from bot.engine.tools.shell_exec import CommandShell, exec_tool
@@ -32,12 +33,14 @@ from storage.memory.entries import MemoryEntryRepo
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerTools:
     """A `ToolFactory` of all tools. Without `spawner` no worker may start subagents, without
-    `search` none may search the web. `task_logs` returns the logs of tasks that work for this
+    `search` none may search the web. `documents` returns the reader of linked documents, None while
+    no platform has any. `task_logs` returns the logs of tasks that work for this
     account may read."""
 
     protected_paths: ReadProtectedFiles
     fetcher: WebFetcher
     search: WebSearch | None
+    documents: Callable[[], DocumentReader | None]
     shell: CommandShell
     spawner: SubagentSpawner | None
     memories: MemoryBriefing
@@ -59,6 +62,7 @@ class WorkerTools:
             grep_tool(at, self.protected_paths),
             web_fetch_tool(at, self.fetcher),
             *([web_search_tool(self.search)] if self.search else []),
+            *([feishu_read_tool(at, reader)] if (reader := self.documents()) else []),
             *([] if job.is_chat else [exec_tool(at, self.shell, job.mode)]),
             # Subagents cannot ask people.
             *([] if job.depth else [ask_user_tool()]),

@@ -7,15 +7,13 @@ import codecs
 import html
 import re
 import secrets
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bot.engine.llm import workspace_files as folder
 from bot.engine.llm.tool_calls import ERROR_PREFIX, AgentTool, CallKind, int_field, object_schema
-from bot.engine.redaction import frame_untrusted
+from bot.engine.redaction import clean_outside_text, frame_outside_text, frame_untrusted
 from bot.engine.web import MAX_RESULTS, FetchRefused, WebFetcher, WebPage, WebSearch, WebUrl
 
 _MAX_PAGE_CHARS = 2_000_000
@@ -65,7 +63,7 @@ def extract_text(page: WebPage) -> str:
         page.content_type.startswith("text/") and _looks_like_html(text)
     ):
         text = _HtmlReader(page.url).read(text)
-    return _clean_text(text)
+    return clean_outside_text(text)
 
 
 def _looks_like_html(text: str) -> bool:
@@ -94,19 +92,6 @@ def _safe_codec(name: str) -> str:
     if known in {"gb2312", "gbk"}:
         return "gb18030"
     return known if _CHARSETS.fullmatch(known) or known == "utf-8-sig" else ""
-
-
-def _clean_text(text: str) -> str:
-    """Remove invisible characters and repeated blank lines."""
-    seen = "".join(one for one in text if one in "\n\t" or not _is_invisible(one))
-    lines = (line.rstrip() for line in seen.split("\n"))
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
-
-
-def _is_invisible(one: str) -> bool:
-    return (not one.isascii() and unicodedata.category(one) in {"Cf", "Cc", "Co", "Cs", "Cn"}) or (
-        one.isascii() and not one.isprintable()
-    )
 
 
 @dataclass(slots=True)
@@ -253,7 +238,6 @@ def _is_hidden(attributes: dict[str, str]) -> bool:
 
 DEFAULT_CHARS = 15_000
 MAX_CHARS = 28_000
-_SAVED_PAGE = ".shiftboss/fetched-{}.md"
 _SCHEMA = object_schema(
     "url",
     url="An http or https URL.",
@@ -300,26 +284,8 @@ def _render_page(workspace: Path, page: WebPage, most: int, mark: str) -> str:
     source = f"{page.url}, {page.content_type[:60]}{status}, {len(text)} characters"
     if page.is_truncated:
         source += ", cut off by its size"
-    shown = frame_untrusted(text[:most], source=source, boundary=mark)
-    if len(text) > most:
-        shown += (
-            f"\n[{len(text) - most} more characters{_save_whole(workspace, text, source, mark)}]"
-        )
+    shown = frame_outside_text(workspace, text, source, most=most, mark=mark)
     return shown if page.is_ok else f"{ERROR_PREFIX}status {page.status}\n{shown}"
-
-
-def _save_whole(workspace: Path, text: str, source: str, mark: str) -> str:
-    """Save the whole text to a file for the model."""
-    path = _SAVED_PAGE.format(mark)
-    try:
-        folder.write_text(
-            workspace,
-            path,
-            frame_untrusted(text[: folder.MAX_WRITE // 4], source=source, boundary=mark),
-        )
-    except folder.PathRefused:
-        return " are left out"
-    return f"; all of it is in {path}"
 
 
 def web_search_tool(

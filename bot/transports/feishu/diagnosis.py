@@ -24,6 +24,12 @@ _SCOPES = (
 _EVENTS = frozenset({"im.message.receive_v1"})
 _TABLE_SCOPES = (("bitable:app",),)
 _DOCUMENT_SCOPES = (("docx:document",), ("docx:document.block:convert",), ("drive:drive",))
+_READING_SCOPES = (
+    ("docx:document:readonly", "docx:document"),
+    ("wiki:wiki:readonly", "wiki:wiki", "wiki:node:read"),
+    ("sheets:spreadsheet:readonly", "sheets:spreadsheet"),
+    ("bitable:app:readonly", "bitable:app"),
+)
 _TABLE_EVENTS = frozenset(
     {"drive.file.bitable_record_changed_v1", "drive.file.bitable_field_changed_v1"}
 )
@@ -125,6 +131,10 @@ class FeishuDiagnosis:
                 HealthFinding(text="feishu_scope", subject=each, points=20, facts={"scope": each})
                 for each in dict.fromkeys(missing)
             ]
+            unread = [one_of[0] for one_of in _READING_SCOPES if not granted & set(one_of)]
+            if unread:
+                facts = {"scopes": ", ".join(unread)}
+                found.append(HealthFinding(text="feishu_reading", points=0, facts=facts))
         except FeishuError:
             found.append(HealthFinding(text="feishu_scopes_unknown", points=0))
         try:

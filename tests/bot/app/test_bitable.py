@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bot.app.bitable import BitableClient, BitableConnection
+from bot.app.bitable import BitableConnection, FeishuAppClient
 from bot.config.settings import Settings
 from bot.sync.ports import BaseId, FieldsChanged, TableChange, TableId, TableRef
 from bot.transports.alerts import ChannelAlerts
@@ -93,7 +93,7 @@ class Bench:
         )
         return BitableConnection(
             repo=BitableRepo(world.db),
-            client=BitableClient(settings=lambda: settings, quota=quota),
+            client=FeishuAppClient(settings=lambda: settings, quota=quota),
             build=self.build,
             sleep=self.pause,
         )

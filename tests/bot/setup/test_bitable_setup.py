@@ -246,7 +246,6 @@ async def test_without_events_the_setup_says_so(bench: Bench) -> None:
 async def test_a_wrong_link_is_refused_and_leaves_nothing(
     bench: Bench, given: str, key: str
 ) -> None:
-    bench.fs.app.scopes["wiki:wiki:readonly"] = 1
     bench.fs.bitable.wiki["Page000Page000"] = ("docx", "doccn1")
     with pytest.raises(UserError, match=key):
         await bench.set_up(given)
@@ -259,6 +258,7 @@ async def test_a_base_in_a_wiki_is_found_by_its_page(bench: Bench) -> None:
     base = bench.fs.bitable.new_base("Plan")
     bench.fs.bitable.wiki["Node000Node000"] = ("bitable", base.token)
     link = "https://team.feishu.cn/wiki/Node000Node000?table=tbl1"
+    bench.fs.app.scopes["wiki:wiki:readonly"] = 0
     with pytest.raises(UserError, match="bitable_unreachable") as refused:
         await bench.set_up(link)
     bench.fs.app.scopes["wiki:wiki:readonly"] = 1

@@ -37,7 +37,7 @@ class AppConfiguration:
             (
                 *("im:message", "im:message:send_as_bot", "im:resource", "cardkit:card:write"),
                 *("bitable:app", CREATE_SCOPE, CONVERT_SCOPE, DRIVE_SCOPE),
-                "sheets:spreadsheet:readonly",
+                *("sheets:spreadsheet:readonly", "wiki:wiki:readonly"),
             ),
             1,
         )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
+from bot.transports.feishu.api import FeishuApi, build_http_client
 from bot.transports.feishu.transport import FeishuTransport
 from storage.records.people import Channel
 from tests.bot.transports.feishu.builders import FeishuHarness, InstantSleep
@@ -20,6 +22,18 @@ from tests.fakes.inbox import FakeInbox
 async def fs() -> AsyncIterator[FeishuEmulator]:
     async with FeishuEmulator() as emulator:
         yield emulator
+
+
+@pytest.fixture
+async def api(fs: FeishuEmulator) -> AsyncIterator[FeishuApi]:
+    async with build_http_client(fs.domain) as client:
+        yield FeishuApi(
+            client=client,
+            app_id=fs.app_id,
+            app_secret=fs.app_secret,
+            now=time.monotonic,
+            on_call=lambda: None,
+        )
 
 
 @pytest.fixture

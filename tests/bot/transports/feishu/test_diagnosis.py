@@ -136,6 +136,7 @@ async def test_what_is_in_use_needs_more_scopes_and_events(feishu: FeishuEmulato
     feishu.app.events = ["im.message.receive_v1"]
     deny_scope("bitable:app")(feishu)
     deny_scope("drive:drive")(feishu)
+    deny_scope("wiki:wiki:readonly")(feishu)
 
     without = list(await diagnosis(feishu).find())
     uses_all = replace(diagnosis(feishu), has_tables=uses_tables, makes_documents=True)
@@ -148,3 +149,5 @@ async def test_what_is_in_use_needs_more_scopes_and_events(feishu: FeishuEmulato
         ("feishu_table_event", "drive.file.bitable_field_changed_v1"),
         ("feishu_table_event", "drive.file.bitable_record_changed_v1"),
     ]
+    (reading,) = (each for each in found if each.text == "feishu_reading")
+    assert reading.facts == {"scopes": "wiki:wiki:readonly, bitable:app:readonly"}

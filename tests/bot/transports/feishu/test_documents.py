@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from bot.transports.feishu.api import FeishuApi, FeishuConnectionError, build_http_client
+from bot.transports.feishu.api import FeishuApi, FeishuConnectionError
 from bot.transports.feishu.documents import (
     DocumentSource,
     FeishuDocuments,
@@ -63,18 +61,9 @@ class Publisher:
 
 
 @pytest.fixture
-async def publisher(fs: FeishuEmulator, tmp_path: Path) -> AsyncIterator[Publisher]:
+def publisher(fs: FeishuEmulator, api: FeishuApi, tmp_path: Path) -> Publisher:
     (tmp_path / "result.md").write_text(_LONG)
-    async with build_http_client(fs.domain) as client:
-        api = FeishuApi(
-            client=client,
-            app_id=fs.app_id,
-            app_secret=fs.app_secret,
-            now=time.monotonic,
-            on_call=lambda: None,
-        )
-        readers = (fs.user("Anna").open_id, fs.group("Team").chat_id)
-        yield Publisher(fs, tmp_path, api, readers)
+    return Publisher(fs, tmp_path, api, (fs.user("Anna").open_id, fs.group("Team").chat_id))
 
 
 def assert_complete(publisher: Publisher) -> None:
