@@ -188,6 +188,12 @@ class ToolCallRepo:
         """Like `list_suspended`, for a task's step, in any session."""
         return await self._select(_C.task_id == task_id, _C.path == path, _C.suspended, tx=tx)
 
+    async def find_last_of_step(self, task_id: TaskId, path: str) -> ToolCallRecord | None:
+        """The newest call of a task's step."""
+        last = select(func.max(_C.id)).where(_C.task_id == task_id, _C.path == path)
+        found = await self._select(_C.id == last.scalar_subquery())
+        return found[0] if found else None
+
     async def list_suspended_of_chats(self) -> Sequence[ToolCallRecord]:
         """Like `list_suspended`, for all sessions outside tasks."""
         return await self._select(_C.suspended, _C.task_id.is_(None))

@@ -41,6 +41,7 @@ from bot.engine.tasks.reruns import TaskRerunner
 from bot.engine.tasks.service import TaskService
 from bot.engine.timing import DueTimer
 from bot.engine.tracing.span_recorder import SpanRecorder
+from bot.engine.workflow.call_steps import CallSteps
 from bot.engine.workflow.definition import Workflow, dump_workflow
 from bot.engine.workflow.live_progress import LiveProgress
 from bot.engine.workflow.presentation.task_view import TaskViewLoader
@@ -501,6 +502,7 @@ async def run_engine(
     traced: bool = False,
     backends: BackendSelector | None = None,
     limits: RunLimits | None = None,
+    call_steps: Callable[[Database, ManualClock], CallSteps] | None = None,
     **timing: Any,
 ) -> AsyncGenerator[EngineHarness, None]:
     """`sleep` is how a step waits for its next try; `bench` may be made on the store; where it
@@ -556,6 +558,7 @@ async def run_engine(
                 zone=ZoneInfo("UTC"),
                 tool_approvals=make_approval_requester(db, clock),
                 attach_images=show_pictures,
+                call_steps=None if call_steps is None else call_steps(db, clock),
                 progress=LiveProgress(),
                 limits=limits or RunLimits(),
                 jitter=lambda: 0.5,

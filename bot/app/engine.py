@@ -47,6 +47,7 @@ from bot.engine.autonomy.heartbeat.service import HeartbeatService
 from bot.engine.llm.backend import RunLimits
 from bot.engine.llm.stored_messages import with_present_time
 from bot.engine.permissions.requests import DecisionSignal, SuspendedCalls
+from bot.engine.permissions.rules import protected_by
 from bot.engine.skills.skill_library import SkillReviewNotifier
 from bot.engine.tasks.access import TaskAccess
 from bot.engine.tasks.approvals import ApprovalCardPublisher, ApprovalExpirer
@@ -60,6 +61,7 @@ from bot.engine.tasks.task_journal import TaskJournal
 from bot.engine.timing import DueTimer
 from bot.engine.tools.linked_documents import DocumentReader
 from bot.engine.tracing.trace_card import TraceCardUpdater
+from bot.engine.workflow.call_steps import CallSteps
 from bot.engine.workflow.live_progress import LiveProgress
 from bot.engine.workflow.presentation.task_view import TaskViewLoader
 from bot.engine.workflow.runner import TaskRunner
@@ -290,6 +292,15 @@ class Engine:
             zone=settings.zone,
             progress=self._progress,
             tool_approvals=store.approval_requester,
+            call_steps=CallSteps(
+                personas=self.workers.personas,
+                authorizers=self.rules.permissions,
+                shell=self.workers.shell,
+                fetcher=self.workers.fetcher,
+                protected=protected_by(self.rules.configured),
+                calls=store.tool_calls,
+                mask=self.workers.redactor.mask,
+            ),
             attach_images=self._captioner.attach_pictures,
             limits=RunLimits(
                 turns=settings.step_turns,

@@ -12,7 +12,7 @@ import ssl
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
 from socket import SOCK_STREAM, gaierror
@@ -109,7 +109,8 @@ class HostUnreachable(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebPage:
-    """A fetched page; `redirect` is a target on another host, which was not followed."""
+    """A fetched page; `redirect` is a target on another host, which was not followed. `headers` are
+    some of the answer's, by lower-case names."""
 
     url: WebUrl
     status: int
@@ -118,6 +119,7 @@ class WebPage:
     body: bytes = b""
     is_truncated: bool = False
     redirect: WebUrl | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_ok(self) -> bool:
@@ -160,19 +162,25 @@ _HEADERS = {
 _TEXT_TYPES = (
     "json", "xml", "javascript", "ecmascript", "yaml", "toml", "x-ndjson", "sql", "graphql",
 )  # fmt: skip
+_KEPT_HEADERS = (
+    "content-type", "content-length", "date", "etag", "last-modified", "location", "link",
+    "retry-after", "x-request-id", "x-ratelimit-remaining",
+)  # fmt: skip
+_MAX_HEADER = 500
 _REDIRECTS = {301, 302, 303, 307, 308}
 
 
 async def request_page(
-    url: WebUrl, address: str, headers: Mapping[str, str], body: bytes | None
+    url: WebUrl, address: str, headers: Mapping[str, str], body: bytes | None, method: str = ""
 ) -> WebPage:
-    """GET the page, or POST `body`. Raises HostUnreachable if the connection fails, else
-    FetchRefused."""
+    """Send the request; without a `method` GET the page, or POST `body`. Raises HostUnreachable if
+    the connection fails, else FetchRefused."""
     # Slow to import, so loaded on first use, here and below.
     import httpx
 
     try:
-        async with _open_response(url, address, headers, body) as response:
+        method = method or ("GET" if body is None else "POST")
+        async with _open_response(url, address, headers, body, method) as response:
             return await _read_response(url, response)
     except (httpx.ConnectError, httpx.ConnectTimeout) as error:
         raise HostUnreachable from error
@@ -182,7 +190,7 @@ async def request_page(
 
 @asynccontextmanager
 async def _open_response(
-    url: WebUrl, address: str, headers: Mapping[str, str], body: bytes | None
+    url: WebUrl, address: str, headers: Mapping[str, str], body: bytes | None, method: str
 ) -> AsyncIterator[httpx.Response]:
     """Connect to `address` with the host's name and certificate."""
     import httpx
@@ -197,7 +205,7 @@ async def _open_response(
             timeout=_TIMEOUT_SECONDS,
         ) as client,
         client.stream(
-            "GET" if body is None else "POST",
+            method,
             target,
             content=body,
             headers={**_HEADERS, **headers, "Host": url.site},
@@ -219,7 +227,9 @@ async def _read_response(url: WebUrl, response: httpx.Response) -> WebPage:
         moved = url.join(target)
         if moved is None:
             raise FetchRefused(f"{url.site} redirects to what is no plain http or https URL")
-        return WebPage(url=url, status=response.status_code, redirect=moved)
+        return WebPage(
+            url=url, status=response.status_code, redirect=moved, headers=_kept_headers(response)
+        )
     kind, charset = _parse_content_type(response.headers.get("content-type", ""))
     if kind and not kind.startswith("text/") and not kind.endswith(_TEXT_TYPES):
         raise FetchRefused(f"{url.site} sends {kind[:60]}, which is no text")
@@ -233,7 +243,13 @@ async def _read_response(url: WebUrl, response: httpx.Response) -> WebPage:
         charset=charset,
         body=body,
         is_truncated=is_cut,
+        headers=_kept_headers(response),
     )
+
+
+def _kept_headers(response: httpx.Response) -> Mapping[str, str]:
+    found = {name: response.headers.get(name) for name in _KEPT_HEADERS}
+    return {name: value[:_MAX_HEADER] for name, value in found.items() if value is not None}
 
 
 def _parse_content_type(header: str) -> tuple[str, str]:
@@ -312,7 +328,7 @@ _FIRST_UNPRIVILEGED_PORT = 1024
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
-RequestPage = Callable[[WebUrl, str, Mapping[str, str], bytes | None], Awaitable[WebPage]]
+RequestPage = Callable[[WebUrl, str, Mapping[str, str], bytes | None, str], Awaitable[WebPage]]
 HostResolver = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
@@ -349,13 +365,19 @@ class WebFetcher:
             raise FetchRefused(f"{url.site} took longer than {self._seconds:.0f} s") from error
 
     async def send(
-        self, url: WebUrl, *, headers: Mapping[str, str], body: bytes | None = None
+        self,
+        url: WebUrl,
+        *,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        method: str = "",
     ) -> WebPage:
-        """GET the URL, or POST `body`, with headers that no redirect may carry elsewhere: none is
-        followed. Raises FetchRefused."""
+        """Send a request; without a `method` GET the URL, or POST `body`. Its headers must be
+        carried nowhere else: no redirect is followed. Raises FetchRefused."""
         try:
             async with asyncio.timeout(self._seconds):
-                return await self._fetch_once(url, await self.resolve_addresses(url), headers, body)
+                addresses = await self.resolve_addresses(url)
+                return await self._fetch_once(url, addresses, headers, body, method)
         except TimeoutError as error:
             raise FetchRefused(f"{url.site} took longer than {self._seconds:.0f} s") from error
 
@@ -391,11 +413,12 @@ class WebFetcher:
         addresses: Sequence[str],
         headers: Mapping[str, str] = NO_HEADERS,
         body: bytes | None = None,
+        method: str = "",
     ) -> WebPage:
         page_from = await asyncio.to_thread(_load_http_client)
         for address in addresses:
             with suppress(HostUnreachable):
-                return await page_from(url, address, headers, body)
+                return await page_from(url, address, headers, body, method)
         raise FetchRefused(f"{url.site} does not answer")
 
 

@@ -170,6 +170,21 @@ def check_url(rules: PermissionRules, url: WebUrl | None) -> PolicyFinding:
     return no_rule("no_rule", what=url.site)
 
 
+def check_sending(rules: PermissionRules, url: WebUrl | None, pattern: str) -> PolicyFinding:
+    """Check a request that may change something, written as `POST https://host/path`. What must not
+    be fetched gets none either; leave to fetch is no leave to send."""
+    said = check_url(rules, url)
+    if url is None or said.level is FindingLevel.DENY:
+        return said
+    if found := find_restriction(rules, "http_request", (pattern, pattern.partition(" ")[2])):
+        return found
+    if said.level is FindingLevel.ASK:
+        return said
+    return find_allowance(rules, "http_request", (pattern,)) or no_rule(
+        "no_rule", what=pattern[:60]
+    )
+
+
 def _rule_reaches(rule: PermissionRule, url: WebUrl) -> bool:
     """Match host and path separately, so that a wildcard in the host can't match a path."""
     scheme, mark, rest = rule.pattern.rpartition("://")

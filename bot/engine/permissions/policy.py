@@ -17,6 +17,7 @@ from bot.engine.permissions.call_checks import (
     allow,
     check_command,
     check_paths,
+    check_sending,
     check_url,
     deny,
     find_allowance,
@@ -178,6 +179,8 @@ class RulePolicy:
                 return check_command(self.rules, subject.command, workspace)
             case CallEffect.FETCH:
                 return check_url(self.rules, subject.url)
+            case CallEffect.SEND:
+                return check_sending(self.rules, subject.url, subject.pattern)
             case CallEffect.READ | CallEffect.CHANGE if subject.paths:
                 return self._check_call_paths(call, subject)
             case CallEffect.READ | CallEffect.CHANGE | CallEffect.SPAWN | CallEffect.UNKNOWN:

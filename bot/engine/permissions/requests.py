@@ -92,6 +92,15 @@ class ApprovalRequester:
             tx, await self.calls.list_suspended_of_step(task.id, path, tx=tx), task
         )
 
+    async def suspend_at(self, tx: Transaction, session_id: str, call_id: str) -> None:
+        """Let a step that calls a tool itself wait at this call."""
+        await self.calls.suspend(tx, session_id, (call_id,))
+
+    async def end_at(self, tx: Transaction, task: Task, path: str) -> None:
+        """The step has ended: nothing waits at its calls any more."""
+        for call in await self.calls.list_suspended_of_step(task.id, path, tx=tx):
+            await self.calls.mark_delivered(tx, call, now=self.now())
+
     async def is_suspended_at(self, tx: Transaction, task: Task, path: str) -> bool:
         """Return whether the step's session is suspended at a call."""
         return bool(await self.calls.list_suspended_of_step(task.id, path, tx=tx))

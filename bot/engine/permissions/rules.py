@@ -224,6 +224,7 @@ class CallEffect(StrEnum):
     CHANGE = "change"
     RUN = "run"
     FETCH = "fetch"
+    SEND = "send"
     SPAWN = "spawn"
     UNKNOWN = "else"
 
@@ -236,6 +237,7 @@ _EFFECTS = {
     "edit": CallEffect.CHANGE,
     "exec": CallEffect.RUN,
     "web_fetch": CallEffect.FETCH,
+    "http_request": CallEffect.SEND,
     "sessions_spawn": CallEffect.SPAWN,
     "memory_search": CallEffect.READ,
     "memory_get": CallEffect.READ,
@@ -312,6 +314,11 @@ def classify_call(call: ToolCall, workspace: Path) -> CallSubject:
     if tool == "web_fetch":
         url = parse_url(str(call.arguments.get("url") or ""))
         return CallSubject(tool=tool, effect=does, url=url, pattern=url.site if url else "")
+    if tool == "http_request":
+        url = parse_url(str(call.arguments.get("url") or ""))
+        method = str(call.arguments.get("method") or "")[:20].upper()
+        pattern = f"{method} {url}" if url and method else ""
+        return CallSubject(tool=tool, effect=does, url=url, pattern=pattern[:_MAX_PATTERN_CHARS])
     if does in {CallEffect.READ, CallEffect.CHANGE} and tool in {
         "read",
         "list",

@@ -111,7 +111,7 @@ class ProcessResult:
     """The result of a command; `status` is the exit code, 128 plus the number for signals.
 
     `head` and `tail` are the kept parts of stdout and stderr combined; `dropped` is the number of
-    bytes between them."""
+    bytes between them. If they were kept apart, `errors` is the beginning of stderr."""
 
     cause: ExitCause
     status: int
@@ -119,6 +119,7 @@ class ProcessResult:
     tail: bytes
     dropped: int
     seconds: float
+    errors: bytes = b""
 
 
 class ProcessStartError(Exception):
@@ -166,14 +167,16 @@ async def run_process(
     kept_bytes: int = KEPT_BYTES,
     max_output: int = MAX_OUTPUT_BYTES,
     max_processes: int = MAX_PROCESSES,
+    splits_errors: bool = False,
 ) -> ProcessResult:
-    """Run the command without input. Raises ProcessStartError.
+    """Run the command without input; with `splits_errors`, what it prints to stderr is kept apart.
+    Raises ProcessStartError.
 
     On cancellation it kills all processes first."""
     began = time.monotonic()
-    printed = _OutputBuffer(kept_bytes)
-    async with _running(launch) as process:
-        ending = asyncio.create_task(_read_output(process, printed, max_output))
+    printed, errors = _OutputBuffer(kept_bytes), _OutputBuffer(kept_bytes)
+    async with _running(launch, splits_errors=splits_errors) as process:
+        ending = asyncio.create_task(_read_output(process, printed, errors, max_output))
         watching = asyncio.create_task(_watch_process_count(process.pid, max_processes))
         both = (ending, watching)
         try:
@@ -196,6 +199,7 @@ async def run_process(
         tail=printed.tail,
         dropped=printed.dropped,
         seconds=time.monotonic() - began,
+        errors=errors.head,
     )
 
 
@@ -233,9 +237,12 @@ def close_pipes(process: asyncio.subprocess.Process) -> None:
 
 
 @asynccontextmanager
-async def _running(launch: SandboxLaunch) -> AsyncGenerator[asyncio.subprocess.Process, None]:
+async def _running(
+    launch: SandboxLaunch, *, splits_errors: bool
+) -> AsyncGenerator[asyncio.subprocess.Process, None]:
     """Start the process and clean up everything it started."""
-    process = await start_process(launch, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+    stderr = subprocess.PIPE if splits_errors else subprocess.STDOUT
+    process = await start_process(launch, stdin=subprocess.DEVNULL, stderr=stderr)
     try:
         yield process
     finally:
@@ -243,13 +250,30 @@ async def _running(launch: SandboxLaunch) -> AsyncGenerator[asyncio.subprocess.P
 
 
 async def _read_output(
-    process: asyncio.subprocess.Process, printed: _OutputBuffer, most: int
+    process: asyncio.subprocess.Process, printed: _OutputBuffer, errors: _OutputBuffer, most: int
 ) -> ExitCause:
     assert process.stdout is not None
-    while part := await process.stdout.read(_CHUNK):
-        printed.add(part)
-        if printed.size > most:
-            return ExitCause.OUTPUT_LIMIT
+
+    async def read(stream: asyncio.StreamReader, kept: _OutputBuffer) -> bool:
+        """Whether it ends within the limit."""
+        while part := await stream.read(_CHUNK):
+            kept.add(part)
+            if printed.size + errors.size > most:
+                return False
+        return True
+
+    if process.stderr is None:
+        ends = await read(process.stdout, printed)
+    else:
+        streams = ((process.stdout, printed), (process.stderr, errors))
+        reading = [asyncio.create_task(read(*each)) for each in streams]
+        try:
+            ends = all(await asyncio.gather(*reading))
+        finally:
+            for each in reading:
+                each.cancel()
+    if not ends:
+        return ExitCause.OUTPUT_LIMIT
     await process.wait()
     return ExitCause.EXITED
 

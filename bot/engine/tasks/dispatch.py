@@ -17,6 +17,7 @@ from bot.engine.llm.tool_calls import READ_ONLY_KINDS
 from bot.engine.tasks.queue import release_running, requeue
 from bot.engine.workflow.definition import WorkflowNode, load_workflow
 from bot.engine.workflow.node_runs import parse_activation
+from bot.engine.workflow.nodes.contract import NodeRole
 from bot.engine.workflow.step_approvals import step_turn_key
 from bot.engine.workflow.task_store import LEASE_DURATION, TaskStore
 from cards.catalog import TextCatalog, catalog_for
@@ -151,7 +152,10 @@ async def _unsafe_steps(
 
 async def _can_resume_safely(tx: Transaction, task_id: TaskId, node: WorkflowNode) -> bool:
     """Whether the step continues in its conversation, and every call that may have changed
-    something has its result there: then nothing of it is done twice."""
+    something has its result there: then nothing of it is done twice. Of a step that calls a tool
+    itself, whether its call had not begun, or its result is stored."""
+    if node.role is NodeRole.CALL:
+        return READ_ONLY_KINDS.issuperset(await list_running_kinds(tx, task_id, node.id))
     if not await is_turn_open(tx, open_turn_id(step_turn_key(task_id, node))):
         return False
     return READ_ONLY_KINDS.issuperset(await list_running_kinds(tx, task_id, node.id))

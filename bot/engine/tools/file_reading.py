@@ -39,7 +39,7 @@ def read_tool(workspace: Path, protected: ReadProtectedFiles | None = None) -> A
         offset = max(int(arguments.get("offset") or 1), 1)
         limit = min(int(arguments.get("limit") or MAX_READ_LINES), MAX_READ_LINES)
         path = str(arguments["path"])
-        if await asyncio.to_thread(_is_link_to_protected, workspace, path, hides):
+        if await asyncio.to_thread(is_link_to_protected, workspace, path, hides):
             shown = path[: folder.MAX_SHOWN]
             return f"{ERROR_PREFIX}{shown!r} is a link to a file that a rule protects"
         return await asyncio.to_thread(_read_page, workspace, path, offset, limit)
@@ -56,7 +56,7 @@ def read_tool(workspace: Path, protected: ReadProtectedFiles | None = None) -> A
     )
 
 
-def _is_link_to_protected(workspace: Path, path: str, hides: Callable[[str], bool]) -> bool:
+def is_link_to_protected(workspace: Path, path: str, hides: Callable[[str], bool]) -> bool:
     """Return True if the path resolves to a protected file under another name."""
     try:
         real = folder.resolve_path(workspace, path).as_posix()

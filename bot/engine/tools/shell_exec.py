@@ -36,7 +36,7 @@ _SCHEMA = object_schema(
         f"How long it may take. Default {DEFAULT_SECONDS}.", minimum=1, maximum=MAX_SECONDS
     ),
 )
-_STOP_REASONS = {
+STOP_REASONS = {
     ExitCause.TIMEOUT: "stopped: it took longer than {seconds} s",
     ExitCause.OUTPUT_LIMIT: "stopped: it printed too much",
     ExitCause.PROCESS_LIMIT: "stopped: it started too many processes",
@@ -102,11 +102,22 @@ _UNLIMITED = (
 )
 
 
-async def _run_command(
-    shell: CommandShell, workspace: Path, command: str, seconds: int, mode: WorkerMode
-) -> str:
+class ShellRefused(Exception):
+    """The command was not run; the message says why, for the model."""
+
+
+async def run_in_shell(
+    shell: CommandShell,
+    workspace: Path,
+    command: str,
+    *,
+    seconds: int,
+    mode: WorkerMode,
+    splits_errors: bool = False,
+) -> ProcessResult:
+    """Run a command that was allowed, in the sandbox. Raises ShellRefused."""
     if "\0" in command:
-        return f"{ERROR_PREFIX}a command cannot hold a NUL character"
+        raise ShellRefused("a command cannot hold a NUL character")
     sandbox = await shell.sandbox()
     # What runs unasked because it only reads changes nothing, even if that is an error.
     only_reads = is_read_only_command(command, workspace)
@@ -115,7 +126,7 @@ async def _run_command(
         async with shell.homes.acquire(home_name) as home:
             limits = await asyncio.to_thread(sandbox.limits_for, workspace, home)
             if shell.refuses_unlimited and limits.enforcement is LimitEnforcement.NONE:
-                return f"{ERROR_PREFIX}{_UNLIMITED}"
+                raise ShellRefused(_UNLIMITED)
             sandboxed = SandboxedCommand(
                 argv=(shutil.which("bash") or "/bin/sh", "-c", command),
                 workspace=workspace,
@@ -125,19 +136,28 @@ async def _run_command(
                 writable=mode is WorkerMode.EXECUTE and not only_reads,
             )
             launch = await asyncio.to_thread(sandbox.wrap, sandboxed)
-            ended = await run_process(launch, seconds=seconds)
+            return await run_process(launch, seconds=seconds, splits_errors=splits_errors)
     except (ProcessStartError, OSError) as error:
-        return f"{ERROR_PREFIX}the command could not be started: {error}"
+        raise ShellRefused(f"the command could not be started: {error}") from error
+
+
+async def _run_command(
+    shell: CommandShell, workspace: Path, command: str, seconds: int, mode: WorkerMode
+) -> str:
+    try:
+        ended = await run_in_shell(shell, workspace, command, seconds=seconds, mode=mode)
+    except ShellRefused as error:
+        return f"{ERROR_PREFIX}{error}"
     return await asyncio.to_thread(_report, ended, seconds)
 
 
 def _report(ended: ProcessResult, seconds: int) -> str:
-    printed = _terminal_text(ended.head)
+    printed = terminal_text(ended.head)
     if ended.dropped:
         printed += f"\n[… {ended.dropped} bytes are lost here …]\n"
-    printed += _terminal_text(ended.tail)
+    printed += terminal_text(ended.tail)
     if ended.cause is not ExitCause.EXITED:
-        first = ERROR_PREFIX + _STOP_REASONS[ended.cause].format(seconds=seconds)
+        first = ERROR_PREFIX + STOP_REASONS[ended.cause].format(seconds=seconds)
     elif ended.status:
         first = f"{ERROR_PREFIX}exit code {ended.status}"
     else:
@@ -145,7 +165,7 @@ def _report(ended: ProcessResult, seconds: int) -> str:
     return f"{first}\n{printed}" if printed else first
 
 
-def _terminal_text(raw: bytes) -> str:
+def terminal_text(raw: bytes) -> str:
     """Remove escape sequences and control characters, and keep the last state of overwritten
     lines."""
     text = _ESCAPES.sub("", raw.decode("utf-8", "replace"))

@@ -100,6 +100,7 @@ class TaskCheckpoint:
             if (reply := events.reply_of(event)) is not None:
                 # First: the tool calls at which its step has stopped are stored with it.
                 await self._gateway.record_reply(tx, reply)
+            await self._record_call(tx, state.task, event)
             now, rules = self._now(), self._approvals.rules
             memory = before = self._memory
             if (hold := memory.budget_hold) is not None:
@@ -120,6 +121,16 @@ class TaskCheckpoint:
         )
         self._on_change()
         return outcome.next
+
+    async def _record_call(self, tx: Transaction, task: Task, event: CheckpointEvent) -> None:
+        """Note where a step waits that calls a tool itself, or that it waits no more."""
+        match event:
+            case events.StepSuspended(call=(session_id, call_id)):
+                await self._tool_approvals.suspend_at(tx, session_id, call_id)
+            case events.StepEnded(is_call=True):
+                await self._tool_approvals.end_at(tx, task, event.run.path)
+            case _:
+                pass
 
     async def _load(
         self, tx: Transaction, state: TaskRunState | None, *, may_assume: bool

@@ -234,7 +234,8 @@ class StepEnded:
     `notes` is what its worker wants remembered. `may_retry` lets the step run once more. `stop`
     ends the task's run with that status and reason instead. `is_permanent` does so even where the
     workflow tolerates failures of the step. With a `replan_reason` the rest wants a new plan, made
-    before the next step is tried and after those that still run."""
+    before the next step is tried and after those that still run. `is_call` says that it called
+    a tool itself."""
 
     run: NodeRun
     title: str
@@ -244,15 +245,18 @@ class StepEnded:
     stop: tuple[TaskStatus, str] | None = None
     is_permanent: bool = False
     replan_reason: str = ""
+    is_call: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class StepSuspended:
-    """A step has stopped at tool calls that need a person's decision."""
+    """A step has stopped at tool calls that need a person's decision. One that calls a tool itself
+    has no reply, and stops at the call of this session and id."""
 
     step: StartedStep
-    reply: ModelReply
+    reply: ModelReply | None
     reason: str
+    call: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

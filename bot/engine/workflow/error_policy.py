@@ -223,6 +223,18 @@ def decide_on_error(
     return replace(decision, backend_unavailable=isinstance(error, BackendUnavailable))
 
 
+def decide_on_call(
+    error: str, *, may_repeat: bool, failures_before: int, options: RetryOptions
+) -> RetryDecision:
+    """Decide after a step that called a tool itself. It is tried again only as its author says,
+    and not if that could do something twice."""
+    if not error:
+        return RetryDecision(status=NodeStatus.DONE)
+    once = replace(options, policy=RetryPolicy(max_attempts=1))
+    own = options if may_repeat and options.policy is not None else once
+    return _retry_or_fail(error, failures_before, _DEFAULT_RULE, own)
+
+
 def _after_failed_attempt(
     error: str, before: FailureHistory, words: TextCatalog, manner: RetryOptions
 ) -> RetryDecision:

@@ -39,6 +39,7 @@ from bot.engine.workflow.error_policy import (
     RetryDecision,
     RetryOptions,
     decide_on_answer,
+    decide_on_call,
     decide_on_error,
 )
 from bot.engine.workflow.node_runs import (
@@ -47,6 +48,7 @@ from bot.engine.workflow.node_runs import (
     REPORTED_ERROR_KEY,
     VALUES_KEY,
 )
+from bot.engine.workflow.nodes.contract import NodeRole
 from bot.engine.workflow.output_schema import TypedStepAnswer
 from bot.engine.workflow.plan import repeats_open_steps
 from bot.engine.workflow.planner import (
@@ -366,6 +368,8 @@ class _TaskRun:
 
     async def _attempt_step(self, step: StartedStep) -> NextAction:
         """Execute one attempt of a step and commit its result."""
+        if step.node.role is NodeRole.CALL:
+            return await self._attempt_call(step)
         try:
             step = await self._executor.note_files(step)
             attempt = await self._executor.attempt(step)
@@ -411,6 +415,34 @@ class _TaskRun:
         await self._rotate_session(reply)
         return await self._record_attempt(step, verdict, reply, answer, output)
 
+    async def _attempt_call(self, step: StartedStep) -> NextAction:
+        """The same for a step that calls a tool itself."""
+        try:
+            result, files, session_id = await self._executor.call(step)
+        except BackendDenied as error:
+            told = self._words(error.hint)
+            verdict = RetryDecision(
+                status=NodeStatus.FAILED, error=told, stop=(TaskStatus.BLOCKED, told)
+            )
+            return await self._record_attempt(step, verdict, is_call=True)
+        if result.pending_call:
+            call = (session_id, result.pending_call)
+            waits = self._words("tools.waits")
+            return await self._commit_with_retry(events.StepSuspended(step, None, waits, call))
+        verdict = decide_on_call(
+            result.error,
+            may_repeat=step.node.repeatable,
+            failures_before=self._failure_history(step).consecutive,
+            options=self._retry_options(step.node.retry),
+        )
+        output: dict[str, object] = {
+            "summary": result.summary,
+            "files": list(files.copies),
+            "left_out": list(files.skipped),
+            VALUES_KEY: dict(result.values),
+        }
+        return await self._record_attempt(step, verdict, output=output, is_call=True)
+
     async def _record_attempt(
         self,
         step: StartedStep,
@@ -418,11 +450,13 @@ class _TaskRun:
         reply: ModelReply | None = None,
         answer: StepAnswer | None = None,
         output: Mapping[str, object] = MappingProxyType({}),
+        *,
+        is_call: bool = False,
     ) -> NextAction:
         self._consecutive_failures[step.node.id] += 1
         if verdict.status is NodeStatus.DONE:
             del self._consecutive_failures[step.node.id]
-        else:
+        elif not is_call:
             output = {**output, **step.unfinished_output}
         if verdict.backend_unavailable:
             output = {**output, REPORTED_ERROR_KEY: step.last_error}
@@ -445,6 +479,7 @@ class _TaskRun:
             stop=verdict.stop,
             is_permanent=verdict.is_permanent,
             replan_reason=reason if verdict.replan else "",
+            is_call=is_call,
         )
         return await self._commit_with_retry(attempt)
 

@@ -34,6 +34,7 @@ from bot.engine.workflow.node_runs import (
     unreached_output,
 )
 from bot.engine.workflow.nodes.contract import (
+    CallTypeSpec,
     EdgeRule,
     EvaluationContext,
     NodeDone,
@@ -511,7 +512,11 @@ def render_step(
     scheduler: WorkflowScheduler, activation: ActivationPath, node: WorkflowNode, now: datetime
 ) -> WorkflowNode:
     """The step with the path of this activation as its id, and its placeholders filled in. Long
-    texts are truncated."""
+    texts are truncated. Raises ExpressionError for a call that cannot be filled in."""
+    if isinstance(node.spec, CallTypeSpec):
+        filled = node.spec.fill(node.config, scheduler.context(activation.scope, now))
+        detail = escape_placeholders(node.spec.describe(filled))
+        node = replace(node, config=filled, detail=detail)
     if not any(hole in node.template for hole in _PLACEHOLDER_MARKS):
         return replace(node, id=activation.path) if activation.path != node.id else node
     seen = scheduler.context(activation.scope, now)
@@ -547,7 +552,7 @@ def task_summary(task: Task, workflow: Workflow, runs: Mapping[str, NodeRun]) ->
     """The plan's own answer, or the summary of the last finished step."""
     if workflow.answer or not workflow.nodes:
         return workflow.answer
-    steps = {node.id for node in workflow.nodes if node.role is NodeRole.TASK}
+    steps = {node.id for node in workflow.nodes if node.role in {NodeRole.TASK, NodeRole.CALL}}
     done = [
         run
         for path, run in runs.items()

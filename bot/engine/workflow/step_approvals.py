@@ -204,7 +204,7 @@ class StepApprovalRules:
         however people talk to it meanwhile. Messages that could make another step of it need a
         new request; the approved text stays exactly what was shown. `may_wait_beside` says which
         other steps of the task, by their paths, may wait for a person as well."""
-        word = find_risk_word(node, self.words) if node.type == _TASK else ""
+        word = find_risk_word(node, self.words) if node.type != _HUMAN else ""
         if node.type != _HUMAN and not word and not node.auto_wait:
             return StepAllowed()
         kind = _kind_of(node)

@@ -39,6 +39,7 @@ from bot.engine.permissions.requests import ApprovalRequester
 from bot.engine.tracing.span_ids import node_span_id
 from bot.engine.workers.spec import CostAccount, WorkerSpec
 from bot.engine.workflow import prompts
+from bot.engine.workflow.call_steps import CallResult, CallSteps
 from bot.engine.workflow.checkpoint_events import StartedStep
 from bot.engine.workflow.error_policy import find_placeholder
 from bot.engine.workflow.live_progress import LiveProgress
@@ -53,6 +54,7 @@ from bot.engine.workflow.step_approvals import (
 )
 from bot.engine.workflow.task_store import TaskStore
 from bot.engine.workspaces.task_workspaces import CollectedFiles, TaskArtifacts, workspace_names
+from cards.catalog import catalog_for
 from storage.records.people import Chat, ChatId, Language
 from storage.records.tasks import Task
 
@@ -86,7 +88,8 @@ class RunnerDeps:
     help; `on_change` is called after each commit that wrote events; `zone` is the time zone of
     people's clocks; `progress` receives the events of running steps; `limits` are those of a run
     unless its node or persona has others; `jitter`, from 0 to 1, spreads retries. A session of more
-    than `max_context_tokens` is replaced. Without `attach_images` models see no pictures."""
+    than `max_context_tokens` is replaced. Without `attach_images` models see no pictures.
+    `call_steps` executes the steps without a model."""
 
     store: TaskStore
     gateway: ModelGateway
@@ -105,6 +108,7 @@ class RunnerDeps:
     attach_images: AttachImages | None
     progress: LiveProgress
     limits: RunLimits
+    call_steps: CallSteps | None = None
     jitter: Callable[[], float] = random.random
     max_context_tokens: int = MAX_CONTEXT_TOKENS
 
@@ -152,6 +156,37 @@ class StepExecutor:
                 if instead is None:
                     raise
                 worker = instead
+
+    async def call(self, step: StartedStep) -> tuple[CallResult, CollectedFiles, str]:
+        """Make the call of a step without a model. Returns its result, the copies of the files that
+        it wrote, and the session in which the call is recorded. Raises BackendDenied."""
+        if self._deps.call_steps is None:
+            raise RuntimeError("no tools can be called")
+        lead = self._team.current_lead
+        session = await self._deps.gateway.open_session(f"task:{step.task.id}/calls", lead.chosen)
+        workspace = await self._deps.artifacts.workspace(step.task)
+        name = step.node.persona or lead.persona.name
+        persona = await self._deps.worker_context.personas.get(name)
+        spec = WorkerSpec(
+            account=self._account,
+            session=session,
+            language=self._language,
+            workspace=workspace,
+            persona=persona.name,
+            mode=persona.default_mode,
+            step_path=step.node.id,
+            attempt=step.run.attempt,
+            request_text=step.node.detail,
+            uses_memory=False,
+        )
+        words = catalog_for(self._language)
+        try:
+            async with asyncio.timeout(step.node.timeout):
+                result = await self._deps.call_steps.perform(step.node, spec, words)
+        except TimeoutError:
+            result = CallResult(error=words("workflow.step_late"))
+        files = await self._deps.artifacts.collect(step.task.id, workspace, result.files)
+        return result, files, session.id
 
     async def note_files(self, step: StartedStep) -> StartedStep:
         """Find the `sound_files` and `value_files` of a step that is about to be attempted. Of one

@@ -22,6 +22,7 @@ from bot.engine.workflow import report_delivery, scheduler, step_approvals
 from bot.engine.workflow.checkpoint_events import Deciding, NextAction, ReplanRequest, StartedStep
 from bot.engine.workflow.definition import Workflow, WorkflowNode
 from bot.engine.workflow.expressions.evaluator import escape_placeholders
+from bot.engine.workflow.expressions.operations import ExpressionError
 from bot.engine.workflow.node_runs import PLANNING_PATH, ActivationPath, is_condition_question
 from bot.engine.workflow.plan import HUMAN, insert_steps, is_chain, merge_with_finished
 from bot.engine.workflow.run_state import (
@@ -417,7 +418,11 @@ class _Transition:
     def _try_step(self, place: ActivationPath, node: WorkflowNode) -> Deciding[bool]:
         """Start a step, unless a person must approve it first. True if the run has ended."""
         state, flow = self._state, self._scheduler
-        step = scheduler.render_step(flow, place, node, self._now)
+        try:
+            step = scheduler.render_step(flow, place, node, self._now)
+        except ExpressionError as error:
+            self._fail_step(place, node, str(error))
+            return False
         heard = step_approvals.with_new_messages(step, state.orders, state.runs)
         decision = yield from self._rules.decide(heard, flow.may_wait_for_person)
         match decision:
@@ -471,6 +476,14 @@ class _Transition:
             return True
         self._looks_again = True
         return False
+
+    def _fail_step(self, place: ActivationPath, node: WorkflowNode, why: str) -> None:
+        """The step cannot be made what its plan says, whatever happens."""
+        error = self._state.text("workflow.no_value", name=node.title, why=why)
+        run = replace(self._scheduler.new_run(place, NodeStatus.FAILED, self._now), error=error)
+        self.changes.put_run(self._scheduler.complete_run(run, self._now))
+        self.changes.add_event(EventKind.STEP_FAILED, error)
+        self._looks_again = True
 
     def _wait_for_person(self, place: ActivationPath, node: WorkflowNode) -> None:
         """Store the expiry of the step's question, if it has a time limit."""

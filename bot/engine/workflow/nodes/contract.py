@@ -12,10 +12,14 @@ from zoneinfo import ZoneInfo
 
 from pydantic import JsonValue
 
+from bot.engine.llm.workspace_files import is_workspace_path
 from bot.engine.workflow.expressions.evaluator import (
     check_expression,
     evaluate,
     evaluate_condition,
+    fill_template,
+    find_placeholders,
+    replace_placeholders,
     split_condition,
 )
 from bot.engine.workflow.expressions.operations import (
@@ -37,6 +41,8 @@ from bot.engine.workflow.field_reader import (
 _MAX_ROUNDS = 10_000
 _MAX_SHOWN = 80
 _MAX_ANSWER = 900
+_CALL_SECONDS = 10.0
+_MAX_PATH_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +60,7 @@ class NodeRole(StrEnum):
     START = "start"
     END = "end"
     TASK = "task"
+    CALL = "call"
     HUMAN = "human"
     TIMER = "timer"
     CHOICE = "choice"
@@ -64,8 +71,9 @@ class NodeRole(StrEnum):
 
     @property
     def is_step(self) -> bool:
-        """Whether a worker or a person does it; the engine executes all other roles itself."""
-        return self in {NodeRole.TASK, NodeRole.HUMAN}
+        """Whether a worker or a person does it, or a tool is called; the scheduler executes all
+        other roles itself."""
+        return self in {NodeRole.TASK, NodeRole.CALL, NodeRole.HUMAN}
 
     @property
     def is_counted(self) -> bool:
@@ -340,6 +348,10 @@ class NodeTypeSpec(Generic[C]):
         """Seconds that a person has to answer; None for no limit."""
         return None
 
+    def is_repeatable(self, settings: C) -> bool:
+        """Whether running it again after a crash is safe, if its author does not say so."""
+        return True
+
     def expected_seconds(self, settings: C, by_history: float) -> float | None:
         """Expected duration; None if unknown. `by_history` is the mean of similar earlier nodes."""
         return by_history
@@ -347,6 +359,36 @@ class NodeTypeSpec(Generic[C]):
     def has_parallel_rounds(self, settings: C) -> bool:
         """Whether several rounds of the body may run at once."""
         return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallArguments:
+    """The call of a tool that a node stands for, as permissions and approvals judge it."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+
+
+class CallTypeSpec(NodeTypeSpec[C]):
+    """A node type that calls one tool, without a model."""
+
+    role = NodeRole.CALL
+    shape = NodeShape.BOX
+
+    def fill(self, config: C, context: EvaluationContext) -> C:
+        """The settings with their placeholders filled in. Raises ExpressionError."""
+        raise NotImplementedError
+
+    def call(self, config: C) -> CallArguments:
+        """The call of filled settings."""
+        raise NotImplementedError
+
+    def describe(self, config: C) -> str:
+        """What the call does, exactly, for people who approve it."""
+        raise NotImplementedError
+
+    def expected_seconds(self, settings: C, by_history: float) -> float | None:
+        return min(by_history, _CALL_SECONDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -434,6 +476,46 @@ def assign_variables(
         variables = {**context.names.get("variables", {}), **values}
         context = replace(context, names={**context.names, "variables": variables})
     return NodeDone(output=values, variables=values)
+
+
+def fill_text(template: str, context: EvaluationContext) -> str:
+    """The template with its placeholders filled in. Raises ExpressionError if one has no value:
+    what is called must not differ from what was meant."""
+    problems: list[str] = []
+    text = fill_template(template, context.names, problems.append)
+    if problems:
+        raise ExpressionError(problems[0])
+    return text
+
+
+def fill_value(value: JsonValue, context: EvaluationContext) -> Any:
+    """A text that is one placeholder has the value of its expression, other texts are filled in.
+    Raises ExpressionError."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    inside = strip_placeholder(text)
+    return context.evaluate(inside) if inside != text else fill_text(value, context)
+
+
+def template_expressions(**templates: str) -> Iterator[tuple[str, str]]:
+    """The expressions in the templates, each with the name of its field."""
+    return (
+        (name, expression)
+        for name, template in templates.items()
+        for expression in find_placeholders(template)
+    )
+
+
+def workspace_path_issues(path: str) -> Iterator[ValidationIssue]:
+    """Check the path of a file, which may have placeholders."""
+    if not path:
+        yield ValidationIssue(key="missing", field="path")
+    elif not is_workspace_path(replace_placeholders(path, lambda _hole, _expression: "x")):
+        facts = {"path": path[:_MAX_PATH_SHOWN]}
+        yield ValidationIssue(key="bad_deliverable", field="path", facts=facts)
+    for name, text in template_expressions(path=path):
+        yield from expression_issues(text, name)
 
 
 def expression_issues(text: str, field: str) -> Iterator[ValidationIssue]:

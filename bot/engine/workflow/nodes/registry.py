@@ -7,9 +7,11 @@ from enum import StrEnum
 from typing import Any, Self
 
 from bot.engine.workflow.nodes.assign import AssignNode
+from bot.engine.workflow.nodes.command import CommandNode
 from bot.engine.workflow.nodes.contract import NodeConfig, NodeTypeSpec
 from bot.engine.workflow.nodes.delay import DelayNode
 from bot.engine.workflow.nodes.foreach import ForeachNode
+from bot.engine.workflow.nodes.http import HttpNode
 from bot.engine.workflow.nodes.human import HumanNode
 from bot.engine.workflow.nodes.join import JoinNode
 from bot.engine.workflow.nodes.loop import LoopNode
@@ -20,10 +22,12 @@ from bot.engine.workflow.nodes.plain import (
     StartNode,
     TaskNode,
 )
+from bot.engine.workflow.nodes.readfile import ReadFileNode
 from bot.engine.workflow.nodes.schedule import ScheduleNode
 from bot.engine.workflow.nodes.script import ScriptNode
 from bot.engine.workflow.nodes.subworkflow import SubworkflowNode
 from bot.engine.workflow.nodes.switch import SwitchNode
+from bot.engine.workflow.nodes.writefile import WriteFileNode
 
 
 class NodeType(StrEnum):
@@ -52,6 +56,10 @@ class NodeType(StrEnum):
     ASSIGN = AssignNode()
     SCRIPT = ScriptNode()
     SUBWORKFLOW = SubworkflowNode()
+    HTTP = HttpNode()
+    COMMAND = CommandNode()
+    READFILE = ReadFileNode()
+    WRITEFILE = WriteFileNode()
 
 
 _SPECS: Mapping[str, NodeTypeSpec[Any]] = {kind.value: kind.spec for kind in NodeType}

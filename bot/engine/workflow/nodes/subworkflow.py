@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 from pydantic import JsonValue
 
-from bot.engine.workflow.expressions.evaluator import fill_template, find_placeholders
 from bot.engine.workflow.expressions.operations import ExpressionError, value_as_text
-from bot.engine.workflow.field_reader import FieldReader, ValidationIssue, strip_placeholder
+from bot.engine.workflow.field_reader import FieldReader, ValidationIssue
 from bot.engine.workflow.input_fields import InputDefinition, convert_input
 from bot.engine.workflow.nodes.contract import (
     BodyConfig,
@@ -23,6 +22,8 @@ from bot.engine.workflow.nodes.contract import (
     NodeWait,
     RoundProgress,
     expression_issues,
+    fill_value,
+    template_expressions,
 )
 
 _MAX_VERSION = 1_000_000
@@ -93,12 +94,8 @@ nodes:
             yield from expression_issues(text, name)
 
     def expressions(self, config: SubworkflowConfig) -> Iterable[tuple[str, str]]:
-        return (
-            (f"inputs.{name}", expression)
-            for name, value in config.inputs.items()
-            if isinstance(value, str)
-            for expression in find_placeholders(value)
-        )
+        templates = {name: value for name, value in config.inputs.items() if isinstance(value, str)}
+        return ((f"inputs.{name}", text) for name, text in template_expressions(**templates))
 
     def rewrite(
         self, config: SubworkflowConfig, text: Callable[[str], str], node: Callable[[str], str]
@@ -121,7 +118,7 @@ nodes:
         values: dict[str, JsonValue] = {}
         for each in config.parameters:
             try:
-                value = _input_value(config.inputs.get(each.name), context)
+                value = fill_value(config.inputs.get(each.name), context)
             except ExpressionError as error:
                 facts = {"name": each.name, "why": str(error)}
                 return NodeFailure(key="workflow.no_value", facts=facts)
@@ -182,13 +179,3 @@ nodes:
 
     def total_rounds(self, config: SubworkflowConfig, iteration: Mapping[str, Any]) -> int | None:
         return 1
-
-
-def _input_value(given: JsonValue, context: EvaluationContext) -> Any:
-    """A text that is one placeholder has the value of its expression; other texts are filled in."""
-    if not isinstance(given, str):
-        return given
-    inside = strip_placeholder(given.strip())
-    if inside != given.strip():
-        return context.evaluate(inside)
-    return fill_template(given, context.names, context.warn)

@@ -371,5 +371,5 @@ def _duration_samples(
     for path, seconds in took:
         place = parse_activation(path)
         node = nodes.get(place.node) if place is not None else None
-        if node is not None and node.role is NodeRole.TASK:
+        if node is not None and node.role in {NodeRole.TASK, NodeRole.CALL}:
             yield DurationSample(node.title, node.type, max(0.0, seconds))

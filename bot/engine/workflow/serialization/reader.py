@@ -60,7 +60,10 @@ def _config_block(node: FieldReader, spec: NodeTypeSpec[Any]) -> FieldReader | N
         return node.subset(inside, path=spec.name) if inside else None
     is_short = spec.shorthand and (spec.shorthand_takes_list or not isinstance(given, list))
     if is_short and not isinstance(given, Mapping):
-        given = {spec.shorthand: given}
+        # The other settings may stand beside it.
+        others = (name for name in (*spec.fields, *spec.inline_fields) if name != spec.shorthand)
+        beside = {name: node.take(name) for name in others if node.has(name)}
+        given = {spec.shorthand: given, **beside}
     if isinstance(given, Mapping):
         return FieldReader(given, node.issues, where=node.where, path=spec.name)
     node.add("not_a_group", spec.name)
@@ -217,7 +220,7 @@ def _read_node(node: FieldReader) -> WorkflowNode:
         title=_one_line(node.word("name", "title", default=name, limit=2_000)),
         detail=node.text("prompt", "detail", "description", "instruction"),
         type=kind.value if kind is not None else written,
-        repeatable=node.boolean("repeatable", default=True),
+        repeatable=node.boolean("repeatable", default=_is_repeatable(kind, config)),
         persona="" if persona.casefold() in _NO_PERSONA else persona,
         config=config,
         timeout=timeout,
@@ -231,6 +234,11 @@ def _read_node(node: FieldReader) -> WorkflowNode:
     if kind is not None:
         node.check_unknown_names()
     return read_
+
+
+def _is_repeatable(kind: NodeType | None, config: NodeConfig | None) -> bool:
+    """Whether a node is repeatable if its author does not say so."""
+    return kind is None or config is None or kind.spec.is_repeatable(config)
 
 
 def _read_retry(node: FieldReader) -> RetryPolicy | None:
@@ -451,8 +459,8 @@ def _node_data(node: WorkflowNode) -> dict[str, Any]:
     )
     if limits := {name: value for name, value in asdict(node.limits).items() if value is not None}:
         data["limits"] = limits
-    if not node.repeatable:
-        data["repeatable"] = False
+    if node.repeatable != (node.config is None or node.spec.is_repeatable(node.config)):
+        data["repeatable"] = node.repeatable
     if node.config is not None:
         data[node.config.kind] = node.spec.write(node.config)
     return data

@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 
 from bot.engine.workflow.checkpoint_events import ReasonChanged, Started, StepsStarted, Woken
 from bot.engine.workflow.definition import OnError, Workflow, WorkflowNode
-from bot.engine.workflow.node_runs import EXHAUSTED_EDGE_KEY, is_finished, parse_activation
+from bot.engine.workflow.node_runs import (
+    EXHAUSTED_EDGE_KEY,
+    UNDECIDED_KEY,
+    is_finished,
+    parse_activation,
+)
 from bot.engine.workflow.run_state import ChangeSet
 from bot.engine.workflow.step_approvals import CreateRequest, FindNewest, WithdrawRequests
 from bot.engine.workflow.validation import find_issues
@@ -34,7 +39,8 @@ class StrictSimulator(TransitionSimulator):
         for path, run in changes.runs.items():
             before = self.runs.get(path)
             if parse_activation(path) and is_finished(before) and before is not None:
-                assert EXHAUSTED_EDGE_KEY in before.output, f"{path} is done twice"
+                is_halted = {EXHAUSTED_EDGE_KEY, UNDECIDED_KEY} & before.output.keys()
+                assert is_halted, f"{path} is done twice"
             assert run.status is not NodeStatus.RUNNING or path in {
                 started.path for started, _ in changes.started
             }

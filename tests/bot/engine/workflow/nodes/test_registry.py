@@ -35,7 +35,7 @@ def test_the_example_of_a_type_uses_it_and_ends(kind: NodeType) -> None:
     node = next(node for node in workflow.nodes if node.type == kind)
     assert node.spec is kind.spec
     assert (node.config is None) == (kind.spec.config is None)
-    values = {"papers": ["a"], "ok": True, "approved": True}
+    values = {"papers": ["a"], "value": ["a"], "ok": True, "approved": True}
     end = SchedulerSimulator(workflow, work=lambda *_: values).run()
     assert end == "done" or end.startswith(
         ("failed: sign: workflow.nobody_decided", "failed: publish: workflow.not_inserted")
