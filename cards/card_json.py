@@ -40,6 +40,12 @@ def load_action(data: Mapping[str, Any]) -> Action:
         raise CardDecodeError(str(error)) from error
 
 
+def load_adapters() -> None:
+    """Build what reads and writes cards, before one is there."""
+    _card_adapter()
+    _action_adapter()
+
+
 @cache
 def _card_adapter() -> TypeAdapter[Card]:
     return TypeAdapter(Card)

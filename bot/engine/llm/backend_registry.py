@@ -214,7 +214,8 @@ class BackendRegistry:
         `fallbacks` stand in for a backend that is unavailable, in this order. `base_urls` are those
         of the model APIs by name, empty for the vendor's own."""
         self.also_preloaded: Sequence[str] = ()
-        """Modules that the first answer needs besides, loaded after the backend's."""
+        """Modules that the first answer needs besides, loaded after the backend's; of
+        `module:function` the function is called, too."""
         self._api_backends = {backend.name: backend for backend in backends}
         self._clis = clis
         self._configured_model = model
@@ -404,7 +405,7 @@ class BackendRegistry:
             await backend.preload(default.model)
             for module in self.also_preloaded:
                 # One by one, so that messages are answered in between.
-                await asyncio.to_thread(import_module, module)
+                await asyncio.to_thread(_load, module)
 
     async def end_idle(self, kept_for: str) -> None:
         await self._clis.end_idle(kept_for)
@@ -525,6 +526,13 @@ def _offline_backend() -> OfflineBackend:
     from bot.engine.llm.offline.backend import OfflineBackend
 
     return OfflineBackend()
+
+
+def _load(name: str) -> None:
+    module, _, function = name.partition(":")
+    loaded = import_module(module)
+    if function:
+        getattr(loaded, function)()
 
 
 def build_registry(

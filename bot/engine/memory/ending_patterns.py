@@ -49,6 +49,13 @@ def switch_patterns(*, han: bool) -> Sequence[re.Pattern[str]]:
     return [re.compile(each) for each in (_ZH_SWITCHES if han else _EN_SWITCHES)]
 
 
+def load_patterns() -> None:
+    """Compile those of both languages, before a message needs them."""
+    for han in (True, False):
+        ending_patterns(han=han)
+        switch_patterns(han=han)
+
+
 _EN_VERBS = {
     FactRelation.HOME: (r"live|reside|stay", r"living|residing|staying", r"(?:in|at)"),
     FactRelation.WORK: (r"work", r"working|employed", r"(?:at|for|with|in|by)"),

@@ -143,10 +143,16 @@ def match_trigger(text: str, skills: Sequence[SkillListing]) -> SkillListing | N
     for each in skills:
         if not (each.usable and each.skill.person_may_load):
             continue
-        found = [len(word) for word in each.skill.triggers if _pattern(word).search(said)]
+        found = [len(word) for word in each.skill.triggers if _is_said(word, said)]
         if found and (best is None or max(found) > best[0]):
             best = max(found), each
     return best and best[1]
+
+
+def _is_said(trigger: str, said: str) -> bool:
+    # A pattern is compiled for hardly any message.
+    words = trigger.casefold().split()
+    return all(word in said for word in words) and bool(_pattern(trigger).search(said))
 
 
 @lru_cache(maxsize=1024)

@@ -136,8 +136,9 @@ class ModelApiClient:
             await run.aclose()
 
     async def preload(self, model: str) -> None:
-        """Import the SDK of the model's provider."""
-        await asyncio.to_thread(self._model, model)
+        """Import the SDK of the model's provider; the model may be the one that the service
+        lists first."""
+        await asyncio.to_thread(self._model if model else self._build_model, model)
 
     async def aclose(self) -> None:
         await self._http.aclose()

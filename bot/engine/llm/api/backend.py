@@ -72,8 +72,7 @@ class ApiBackend:
     async def preload(self, model: str) -> None:
         """Import what the first run of this model needs."""
         client = await self._get_client()
-        if name := model or next(iter(self._models), ""):
-            await client.preload(name)
+        await client.preload(model or next(iter(self._models), ""))
 
     async def retire(self) -> None:
         """Close the connections as soon as the last run ends."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from bot.engine.llm.api.access import ApiProvider
 from bot.engine.llm.api.backend import ApiBackend
 from bot.engine.llm.backend import BackendDenied
 from bot.engine.llm.backend_registry import BackendRegistry, build_registry
-from bot.setup.live_models import READS_MESSAGES
+from bot.setup.live_models import READS_MESSAGES, TELEGRAM_TEXT
 from cards.catalog import catalog_for
 from handlers.ports import ModelPort as ModelsPort
 from storage.records.people import Language
@@ -214,7 +215,7 @@ async def test_the_default_models_libraries_are_loaded_before_the_first_answer(
     monkeypatch.setattr(backend_registry, "_PRELOAD_DELAY", 0.0)
 
     imported: list[str] = []
-    monkeypatch.setattr(backend_registry, "import_module", imported.append)
+    monkeypatch.setattr(backend_registry, "_load", imported.append)
     found = registry(**settings)
     found.also_preloaded = READS_MESSAGES
 
@@ -222,4 +223,7 @@ async def test_the_default_models_libraries_are_loaded_before_the_first_answer(
 
     assert seen == loaded
     assert imported == [*READS_MESSAGES] * len(loaded)
-    assert all(find_spec(each) for each in READS_MESSAGES)
+    for each in (*READS_MESSAGES, TELEGRAM_TEXT):
+        module, _, function = each.partition(":")
+        assert find_spec(module)
+        assert not function or callable(getattr(import_module(module), function))
