@@ -27,6 +27,8 @@ _FILES_PREFIX = "files/"
 _MAX_DEPTH = 5
 _MAX_PILLS = 4
 _MAX_MATH_LINES = 60
+_MAX_DRAWN_CHARS = 20_000
+"""LaTeX of one text, which takes some tenths of a second to draw at most."""
 _MATH_BLOCKS = {"$$": "$$", "\\[": "\\]"}
 _MATH_INLINE = re.compile(
     # One letter, or something that no amount of money has.
@@ -212,6 +214,8 @@ def _parser() -> MarkdownIt:
     parser.add_render_rule("td_open", _cell_open)
     parser.add_render_rule("table_open", lambda *_: '<div class="table" tabindex="0"><table>')
     parser.add_render_rule("table_close", lambda *_: "</table></div>")
+    parser.add_render_rule("math_block", _draw_math)
+    parser.add_render_rule("math_inline", _draw_math)
     parser.block.ruler.before("fence", "math", _math_block, {"alt": ["paragraph", "list"]})
     parser.inline.ruler.before("escape", "math", _math_inline)
     return parser
@@ -233,8 +237,7 @@ def _link_open(
 
 
 def _math_block(state: StateBlock, first: int, last: int, silent: bool) -> bool:
-    """Formulas keep their LaTeX, which Markdown would read as emphasis and escapes: a block of code
-    to copy. Drawing it takes fonts and a program of others in the page."""
+    """Formulas keep their LaTeX, which Markdown would read as emphasis and escapes."""
     if state.is_code_block(first):
         return False
     start = state.bMarks[first] + state.tShift[first]
@@ -249,8 +252,8 @@ def _math_block(state: StateBlock, first: int, last: int, silent: bool) -> bool:
             continue
         if not silent:
             text = state.getLines(first, line + 1, state.blkIndent, keepLastLF=True).strip()
-            token = state.push("fence", "code", 0)
-            token.content, token.info = f"{text[2:-2].strip()}\n", "latex"
+            token = state.push("math_block", "math", 0)
+            token.content = text[2:-2].strip()
             token.map = [first, line + 1]
             state.line = line + 1
         return True
@@ -262,9 +265,29 @@ def _math_inline(state: StateInline, silent: bool) -> bool:
     if found is None:
         return False
     if not silent:
-        state.push("code_inline", "code", 0).content = next(filter(None, found.groups())).strip()
+        token = state.push("math_inline", "math", 0)
+        token.content = next(filter(None, found.groups())).strip()
     state.pos = found.end()
     return True
+
+
+def _draw_math(
+    _renderer: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, env: Any
+) -> str:
+    """A formula that cannot be drawn is code to copy, like all behind the first of a long text."""
+    # Imported on first use: most answers have no formula.
+    from cards.formulas import draw_formula
+
+    token = tokens[index]
+    is_block = token.type == "math_block"
+    env["math"] = env.get("math", 0) + len(token.content)
+    drawn = ""
+    if env["math"] <= _MAX_DRAWN_CHARS:
+        drawn = draw_formula(token.content, is_block=is_block)
+    if is_block:
+        code = Markup('<pre><code class="language-latex">{}\n</code></pre>').format(token.content)
+        return f'<div class="formula" tabindex="0">{drawn}</div>\n' if drawn else f"{code}\n"
+    return drawn or str(Markup("<code>{}</code>").format(token.content))
 
 
 def _image_as_link(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from cards.actions import ChooseModel, PauseTask, SubmitTaskForm
 from cards.catalog import catalog_for
+from cards.formulas import draw_formula
 from cards.model import (
     Block,
     ButtonsBlock,
@@ -42,9 +43,21 @@ from cards.model import (
 )
 from cards.render.web import file_href, render, render_markdown
 from storage.records.people import Language
+from tests.thoroughness import sampled
 
 ENGLISH = catalog_for(Language.ENGLISH)
 TOKEN = "abcdefghijkl"
+
+LATEX_PIECE = re.compile(
+    r"\\(?:frac|sqrt|left|right|text|color|href|style|hspace|overset|sum|limits|mathbb|[\\{])"
+    r"|\\(?:begin|end)\{(?:align\*|array)\}|[&^_{}\['($#%~x1]|\{lr\}|<b> ?|\"on=x"
+    r"|&lt;i|&#60;|1em|中"
+)
+_MATHML_TAG = re.compile(
+    r'<(?:math display="block"|annotation encoding="application/x-tex")>|</?(?:annotation|none)>'
+    r"|</?(?:math|semantics|m[a-z]+)(?: (?:class|[a-z]+)=\"[\w.%#+ -]*\")*>",
+    re.ASCII,
+)
 
 TAGS = re.compile(
     "article|h2|h3|h4|h5|h6|div|p|br|em|strong|s|code|pre|blockquote|ul|ol|li|a|hr|table|thead|"
@@ -323,25 +336,33 @@ def test_tone_and_title_are_on_the_card() -> None:
     ("markdown", "shown"),
     [
         (
-            "$$\n\\frac{a_1}{b_1} * c_2 * d\n$$",
-            '<code class="language-latex">\\frac{a_1}{b_1} * c_2 * d',
+            "$$\n\\nofrac{a_1}{b_1} * c_2 * d\n$$",
+            '<code class="language-latex">\\nofrac{a_1}{b_1} * c_2 * d',
         ),
         ("so\n\\[ x_1 \\\\ x_2 \\]\nend", '<code class="language-latex">x_1 \\\\ x_2'),
-        ("- $$a^2$$", '<code class="language-latex">a^2'),
-        (
-            "with $x_1*y_1*z$ and \\(a_b\\), $n$",
-            "with <code>x_1*y_1*z</code> and <code>a_b</code>, <code>n</code>",
-        ),
+        ("- $$a^2$$", "<msup><mi>a</mi><mn>2</mn></msup>"),
+        ("with \\(a_b\\), $n$", "<msub><mi>a</mi><mi>b</mi></msub>"),
+        ("$$\\begin{aligned}a&=b\\\\c&=d\\end{aligned}$$", '<mtd class="to-right"><mi>a</mi>'),
+        ("$\\newcommand{\\a}{b}\\a$", "<code>\\newcommand{\\a}{b}\\a</code>"),
         ("it costs $5 and *then* $6", "it costs $5 and <em>then</em> $6"),
         ("from $HOME to $PATH", "from $HOME to $PATH"),
         ("$$ not closed *here*", "$$ not closed <em>here</em>"),
         ("`$a_1$` stays", "<code>$a_1$</code> stays"),
-        ("$<b>_1$", "<code>&lt;b&gt;_1</code>"),
+        ("$\\text{<b>&lt;i>}_1$", "<mtext>&lt;b&gt;&lt;i&gt;</mtext>"),
         ("```mermaid\ngraph TD; A-->B\n```", '<code class="language-mermaid">graph TD; A--&gt;B'),
     ],
 )
-def test_formulas_and_diagrams_are_kept_as_they_were_written(markdown: str, shown: str) -> None:
+def test_formulas_are_drawn_or_kept_as_they_were_written(markdown: str, shown: str) -> None:
     assert shown in render_markdown(markdown)
+
+
+@given(latex=st.lists(st.from_regex(LATEX_PIECE, fullmatch=True), max_size=40).map("".join))
+@settings(max_examples=sampled(3_000, 40))
+def test_a_drawn_formula_has_no_tag_or_attribute_but_those_of_mathml(latex: str) -> None:
+    drawn = draw_formula(latex, is_block=True)
+
+    for tag in re.findall(r"<[^>]*>", drawn):
+        assert _MATHML_TAG.fullmatch(tag), tag
 
 
 def test_long_text_that_looks_like_formulas_takes_no_time() -> None:
