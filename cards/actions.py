@@ -307,6 +307,15 @@ class AnswerQuestion(CardAction):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitApprovalForm(ReusableAction):
+    """Approve a request with the values of its form, which the press carries by name. The form
+    stays until all are valid; the first one counts."""
+
+    approval_id: str
+    kind: Literal["fill_approval"] = "fill_approval"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShowSkill(ReusableAction):
     name: str
     typed: ClassVar[str] = "/skill show {self.name}"
@@ -511,6 +520,7 @@ Action: TypeAlias = (
     | ChooseModel
     | ChoosePersona
     | AnswerQuestion
+    | SubmitApprovalForm
     | ConfirmPersonChange
     | ApplyPersonChange
     | UnlinkAccount

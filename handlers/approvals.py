@@ -3,7 +3,7 @@ keeps every copy of an approval card up to date."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from zoneinfo import ZoneInfo
@@ -16,19 +16,22 @@ from cards.model import Card, CardTone, notice_card
 from cards.views.approvals import (
     approval_card,
     decided_text,
+    form_of,
+    form_summary,
     mark_settled_in_list,
-    question_options,
     waiting_approvals_card,
 )
 from cards.views.people import paired_card, pairing_refused_card
 from cards.views.tools import calls_card, calls_data, grants_card, grants_data
 from handlers.account_link_notices import link_notifier
+from handlers.approval_answers import ALWAYS_SCOPE, parse_form, parse_scope, resolve_answer
 from handlers.errors import ActionForbidden, BackendFailure, UsageError, UserError
 from handlers.language import language_of_chat
 from handlers.middleware import MAX_TOAST
 from handlers.parsing import ApprovalReply, find_task, parse_number
 from handlers.ports import CardPort, HandlerServices, PeoplePort
 from handlers.request import CommandRegistry, Reply, Request
+from handlers.workflow_inputs import split_named_values
 from storage.errors import AmbiguousId, NotFound, WrongState
 from storage.records.approvals import (
     Approval,
@@ -39,6 +42,7 @@ from storage.records.approvals import (
 )
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import Chat, ChatId, ChatKind, Language, PersonRole
+from storage.records.workflows import WorkflowInputValue
 
 # --- approval cards and all their copies
 
@@ -171,7 +175,6 @@ def card_key(approval: Approval, chat: ChatId) -> str:
 
 commands = CommandRegistry("approvals")
 
-_ALWAYS_SCOPE = "always"
 _NOT_DECIDED_BY_MESSAGE = frozenset(
     {
         *(ApprovalKind.PAIRING, ApprovalKind.MEMORY, ApprovalKind.PROMPT, ApprovalKind.MCP),
@@ -179,11 +182,6 @@ _NOT_DECIDED_BY_MESSAGE = frozenset(
         ApprovalKind.PAGE,
     }
 )
-_SCOPES = {
-    "task": ("task", "任务", "本任务"),
-    "chat": ("chat", "会话", "本会话"),
-    _ALWAYS_SCOPE: (_ALWAYS_SCOPE, "始终", "总是"),
-}
 
 
 @commands("approve", aliases=("通过", "批准"), immediate=True)
@@ -194,9 +192,14 @@ async def approve(request: Request) -> Reply:
     else:
         approval = await _only_waiting(request)
     if approval.kind is ApprovalKind.QUESTION:
-        answer = _resolve_answer(approval, rest) or request.words("approval.yes_word")
+        answer = resolve_answer(approval, rest) or request.words("approval.yes_word")
         return await _settled_reply(request, approval, approve=True, reason=answer)
-    return await _settled_reply(request, approval, approve=True, scope=_parse_scope(approval, rest))
+    if form_of(approval):
+        await _check_belongs_here(request, approval)
+        free, texts = split_named_values(rest)
+        values = parse_form(request, approval, texts, free)
+        return await _settled_reply(request, approval, approve=True, values=values)
+    return await _settled_reply(request, approval, approve=True, scope=parse_scope(approval, rest))
 
 
 @commands("reject", aliases=("拒绝", "否决"), immediate=True)
@@ -250,7 +253,7 @@ async def answer_by_message(request: Request) -> Reply | None:
         and each.approvers[:1] in {(), (request.person.id,)}
     ]
     if len(questions) == 1:
-        answer = _resolve_answer(questions[0], request.args)
+        answer = resolve_answer(questions[0], request.args)
         return await _settled_reply(request, questions[0], approve=True, reason=answer)
     if questions and request.args.strip().rstrip(".)）。").isdecimal():
         return Reply(card=_waiting_card(request, questions))
@@ -261,7 +264,7 @@ async def check_may_decide(request: Request, approval_id: str, scope: str = "") 
     """Raises ActionForbidden if others must decide: the press must not use up their button."""
     approval = await request.services.approvals.find(approval_id)
     waits = approval.state is ApprovalState.WAITING
-    beyond = scope == _ALWAYS_SCOPE and not request.by_owner
+    beyond = scope == ALWAYS_SCOPE and not request.by_owner
     if waits and (beyond or not approval.can_be_decided_by(request.person)):
         raise ActionForbidden
 
@@ -277,7 +280,7 @@ async def decide_by_button(
 ) -> Reply:
     """Handle a button on a request's card or on a list of requests."""
     approval = await request.services.approvals.find(approval_id)
-    answer = _resolve_answer(approval, answer)
+    answer = resolve_answer(approval, answer)
     try:
         outcome = await settle_approval(
             request, approval, approve=approve, reason=answer, scope=scope
@@ -289,6 +292,24 @@ async def decide_by_button(
         return Reply(toast=toast)
     card = _waiting_card(request, await _visible_waiting(request))
     return Reply(card=card, key=card_key, in_place=True, toast=toast)
+
+
+async def submit_form(request: Request, approval_id: str, form: Mapping[str, str]) -> Reply:
+    """Handle the form on a request's card: it stays until all values are valid, and the first one
+    counts."""
+    await check_may_decide(request, approval_id)
+    approval = await request.services.approvals.find(approval_id)
+    fields = form_of(approval)
+    if approval.state is not ApprovalState.WAITING or not fields:
+        return await already_settled_reply(request, approval.id)
+    known = {each.name for each in fields}
+    texts = {name: text for name, text in form.items() if name in known and text.strip()}
+    values = parse_form(request, approval, texts)
+    try:
+        outcome = await settle_approval(request, approval, approve=True, values=values)
+    except WrongState:
+        return await already_settled_reply(request, approval.id)
+    return Reply(toast=decided_text(outcome, request.words))
 
 
 async def already_settled_reply(request: Request, approval_id: str) -> Reply:
@@ -319,13 +340,23 @@ async def request_again(request: Request, approval_id: str) -> Reply:
 
 
 async def settle_approval(
-    request: Request, approval: Approval, *, approve: bool, reason: str = "", scope: str = ""
+    request: Request,
+    approval: Approval,
+    *,
+    approve: bool,
+    reason: str = "",
+    scope: str = "",
+    values: Mapping[str, WorkflowInputValue] | None = None,
 ) -> Approval:
-    """Record the decision, update every copy of the card, and notify those concerned."""
+    """Record the decision, update every copy of the card, and notify those concerned. A request
+    with a form is approved with its `values` only."""
+    if approve and (form := form_of(approval)):
+        values = parse_form(request, approval, {}) if values is None else values
+        reason = form_summary(form, values)
     copies, fallback = _request_cards(request), request.words.language
     try:
         outcome = await request.services.approvals.decide(
-            approval, approve=approve, **request.author, reason=reason, scope=scope
+            approval, approve=approve, **request.author, reason=reason, scope=scope, values=values
         )
     except WrongState:
         current = await request.services.approvals.find(approval.id)
@@ -387,35 +418,23 @@ async def notify_owners_of_more(
 
 
 async def _settled_reply(
-    request: Request, approval: Approval, *, approve: bool, reason: str = "", scope: str = ""
+    request: Request,
+    approval: Approval,
+    *,
+    approve: bool,
+    reason: str = "",
+    scope: str = "",
+    values: Mapping[str, WorkflowInputValue] | None = None,
 ) -> Reply:
     await _check_belongs_here(request, approval)
-    outcome = await settle_approval(request, approval, approve=approve, reason=reason, scope=scope)
+    outcome = await settle_approval(
+        request, approval, approve=approve, reason=reason, scope=scope, values=values
+    )
     copies = _request_cards(request)
     decider = await copies.decider_name(outcome)
     redaction = await copies.redact_for_chat(outcome, request.chat.id, request.words)
     card = approval_card(redaction, request.words, zone=request.zone, decider=decider)
     return Reply(card=card, data=approval_data(redaction))
-
-
-def _parse_scope(approval: Approval, word: str) -> str:
-    """How far an approval of a tool call reaches. Raises for an unknown word, which must not count
-    as an approval."""
-    if not word:
-        return ""
-    scope = next((each for each, words in _SCOPES.items() if word.casefold() in words), "")
-    if approval.kind is not ApprovalKind.TOOL or not scope:
-        raise UserError("approve_how", word=word[:60])
-    return scope
-
-
-def _resolve_answer(approval: Approval, text: str) -> str:
-    """An option by its number, or the text itself."""
-    options = question_options(approval)
-    number = text.strip().rstrip(".)）。")
-    if number.isdecimal() and 0 < int(number) <= len(options):
-        return options[int(number) - 1]
-    return text.strip()
 
 
 async def _check_belongs_here(request: Request, approval: Approval) -> None:

@@ -407,8 +407,10 @@ class ApprovalPort(Protocol):
         source: str,
         reason: str = "",
         scope: str = "",
+        values: Mapping[str, Any] | None = None,
     ) -> Approval:
-        """Record a decision and apply its effects in one transaction.
+        """Record a decision, with the `values` of a form, and apply its effects in one
+        transaction.
 
         The first decision wins: WrongState if there is one. ActionForbidden if `by` is not an
         approver, or grants a permanent permission without being an owner. `scope` is how far an

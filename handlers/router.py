@@ -176,6 +176,8 @@ async def _perform(  # noqa: C901, PLR0911, PLR0912 - one line for each action o
             return await approvals.request_again(request, approval_id)
         case actions.DecideApproval() | actions.AnswerQuestion():
             return await _decide(request, action, card_key, form.get("text", "") or value)
+        case actions.SubmitApprovalForm(approval_id=approval_id):
+            return await approvals.submit_form(request, approval_id, form)
         case actions.ListApprovals():
             return await approvals.list_approvals(request)
         case actions.ShowReport(period=period):

@@ -154,8 +154,10 @@ class ApprovalRepo:
         source: str,
         reason: str = "",
         scope: str = "",
+        values: Mapping[str, Any] | None = None,
     ) -> Approval:
-        """Record a decision and apply its effects in one transaction.
+        """Record a decision, with the `values` of a form, and apply its effects in one
+        transaction.
 
         The first decision wins: WrongState if the request was already decided or has expired. The
         same `source` gets its earlier result again. NotAllowed if `by` is not an approver, or if
@@ -178,7 +180,11 @@ class ApprovalRepo:
                 decided_by=by.id,
                 decided_at=now,
                 reason=reason,
-                payload={**current.payload, "reach": scope} if scope else current.payload,
+                payload={
+                    **current.payload,
+                    **({"reach": scope} if scope else {}),
+                    **({} if values is None else {"values": dict(values)}),
+                },
             )
             await self._settle(tx, settled, source)
         return settled

@@ -9,18 +9,27 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from cards import formats, model
-from cards.actions import Action, AnswerQuestion, DecideApproval, RequestApprovalAgain, ShowTask
+from cards.actions import (
+    Action,
+    AnswerQuestion,
+    DecideApproval,
+    RequestApprovalAgain,
+    ShowTask,
+    SubmitApprovalForm,
+)
 from cards.catalog import TextCatalog
 from cards.permission_reasons import describe_reason
 from cards.views.account_links import link_request_text
 from cards.views.costs import budget_lines, extend_label
 from cards.views.prompts import change_notes
+from cards.views.workflows import input_field
 from storage.records.approvals import (
     Approval,
     ApprovalKind,
     ApprovalState,
     is_bound_to_files,
 )
+from storage.records.workflows import WorkflowInput
 
 _MAX_REASON = 200
 _MAX_PATTERN = 300
@@ -83,6 +92,49 @@ def question_controls(approval: Approval, words: TextCatalog) -> list[model.Bloc
         fields=(name,), submit=words("tools.send"), action=AnswerQuestion(question_id=approval.id)
     )
     return [*([model.ButtonsBlock(buttons)] if buttons else []), form]
+
+
+def form_of(approval: Approval) -> tuple[WorkflowInput, ...]:
+    """The fields that whoever approves it has to fill in."""
+    return tuple(
+        WorkflowInput(
+            name=each["name"],
+            title=each.get("title", ""),
+            kind=each.get("type", "text"),
+            options=tuple(each.get("options", ())),
+            default=each.get("default"),
+            required=each.get("required", True),
+        )
+        for each in approval.payload.get("form") or ()
+    )
+
+
+def form_summary(inputs: Sequence[WorkflowInput], values: Mapping[str, Any]) -> str:
+    """What was filled in, a line each."""
+    labels = {each.name: each.label for each in inputs}
+    return "\n".join(f"{labels[name]}: {value}" for name, value in values.items())
+
+
+def _form_controls(
+    approval: Approval, words: TextCatalog, form: Sequence[WorkflowInput], *, details: bool
+) -> list[model.Block]:
+    no = decision_buttons(approval, words)[-1]
+    items = [no]
+    if approval.task_id:
+        show = model.CardButton(words("button.details"), ShowTask(task_id=approval.task_id))
+        items.append(show)
+    if not details:
+        # A list has no room for forms.
+        return [model.ButtonsBlock(tuple(items))]
+    filled = model.FormBlock(
+        fields=tuple(input_field(each, words) for each in form),
+        submit=_approve_label(approval, words),
+        action=SubmitApprovalForm(approval_id=approval.id),
+    )
+    names = " ".join(f"{each.name}=…" for each in form if each.must_be_given) or f"{form[0].name}=…"
+    line = f"/approve {approval.id} {names}"
+    hint = model.NoteBlock(words("approval.form_hint", line=line))
+    return [filled, hint, model.ButtonsBlock(tuple(items))]
 
 
 def question_options(approval: Approval) -> Sequence[str]:
@@ -413,6 +465,8 @@ def _control_blocks(
             return controls
         # A list has no room for forms.
         return [each for each in controls if isinstance(each, model.ButtonsBlock)]
+    if form := form_of(approval):
+        return _form_controls(approval, words, form, details=details)
     items = decision_buttons(approval, words)
     if details and approval.task_id:
         button = model.CardButton(words("button.details"), ShowTask(task_id=approval.task_id))

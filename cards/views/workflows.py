@@ -313,7 +313,7 @@ def workflow_input_form(
     blocks.append(model.TextBlock(words("workflows.form_text", name=workflow.name)))
     blocks.append(
         model.FormBlock(
-            fields=tuple(_input_field(each, words) for each in inputs[:_MAX_INPUTS]),
+            fields=tuple(input_field(each, words) for each in inputs[:_MAX_INPUTS]),
             submit=words("workflows.button.start"),
             action=action,
         )
@@ -342,7 +342,7 @@ def workflow_name_form(task: Task, words: TextCatalog, *, suggested: str) -> mod
     return model.titled_card(words("workflows.keep_title"), model.TextBlock(text), form, hint)
 
 
-def _input_field(each: WorkflowInput, words: TextCatalog) -> model.FormField:
+def input_field(each: WorkflowInput, words: TextCatalog) -> model.FormField:
     label = formats.single_line(each.label, _MAX_LABEL)
     options: tuple[model.SelectOption, ...] = ()
     if each.kind == "choice":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -391,6 +391,7 @@ class FakeApprovals:
         source: str,
         reason: str = "",
         scope: str = "",
+        values: Mapping[str, Any] | None = None,
     ) -> Approval:
         current = self.all[approval.id]
         if not self._may(by, current):
@@ -404,7 +405,9 @@ class FakeApprovals:
             decided_by=by.id,
             decided_at=NOW,
             reason=reason,
-            payload={**current.payload, "reach": scope} if scope else current.payload,
+            payload={**current.payload, "reach": scope, "values": values}
+            if scope or values
+            else current.payload,
         )
         return self.all[approval.id]
 

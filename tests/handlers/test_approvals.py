@@ -9,7 +9,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from cards.actions import AnswerQuestion, DecideApproval, RequestApprovalAgain
+from cards.actions import (
+    AnswerQuestion,
+    DecideApproval,
+    RequestApprovalAgain,
+    SubmitApprovalForm,
+)
 from cards.catalog import catalog_for
 from cards.model import ButtonsBlock, FormBlock
 from cards.views.approvals import approval_card
@@ -568,3 +573,63 @@ async def test_a_message_answers_only_the_senders_own_question_of_this_chat(
 
     assert text_of(reply) == "Fine."
     assert desk.world.approvals.all["ap7x2k"].state is ApprovalState.WAITING
+
+
+FORM = [
+    {"name": "amount", "title": "How much?", "type": "number"},
+    {"name": "day", "type": "date", "required": False},
+    {"name": "to", "type": "choice", "options": ["Ann", "Bo"], "default": "Ann"},
+]
+
+
+def desk_with_form() -> RouterHarness:
+    desk = desk_with("ap7x2k")
+    asked = desk.world.approvals.all["ap7x2k"]
+    payload = {**asked.payload, "form": FORM}
+    desk.world.approvals.all["ap7x2k"] = replace(asked, kind=ApprovalKind.HUMAN, payload=payload)
+    return desk
+
+
+async def test_a_form_stays_until_it_is_right_and_the_first_one_counts() -> None:
+    desk = desk_with_form()
+    token = desk.world.post.add_button_card(SubmitApprovalForm(approval_id="ap7x2k"))
+
+    wrong = await desk.press(token, form={"amount": "much", "day": "2026-02-30", "to": "Eve"})
+    empty = await desk.press(token, form={"amount": " "})
+    assert not wrong.good
+    assert not empty.good
+    assert desk.world.approvals.decisions == []
+    right = await desk.press(token, form={"amount": "5", "day": "2026/3/1", "to": "bo", "x": "y"})
+    again = await desk.press(token, form={"amount": "6"})
+
+    assert right.good
+    assert not again.good
+    decided = desk.world.approvals.all["ap7x2k"]
+    assert decided.payload["values"] == {"amount": 5, "day": "2026-03-01", "to": "Bo"}
+    assert decided.reason == "How much?: 5\nday: 2026-03-01\nto: Bo"
+
+
+@pytest.mark.parametrize(
+    ("say", "values"),
+    [
+        ("/approve ap7x2k amount=7 to=Bo", {"amount": 7, "to": "Bo"}),
+        ("/approve ap7x2k", None),
+        ("/approve ap7x2k amount=x", None),
+        ("/approve ap7x2k amount=1 nobody=2", None),
+        ("ok", None),
+        ("press", None),
+    ],
+)
+async def test_a_request_with_a_form_is_approved_with_its_values_only(
+    say: str, values: object
+) -> None:
+    desk = desk_with_form()
+
+    if say == "press":
+        action = DecideApproval(approval_id="ap7x2k", approve=True)
+        await desk.press(desk.world.post.add_button_card(action))
+    else:
+        await desk.send_message(say)
+
+    assert desk.world.approvals.all["ap7x2k"].payload.get("values") == values
+    assert len(desk.world.approvals.decisions) == (values is not None)

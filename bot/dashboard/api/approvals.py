@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
+from pydantic import Field
+
 from bot.dashboard.api.routing import (
     ApiCall,
     ApiModel,
@@ -15,6 +17,8 @@ from bot.dashboard.api.routing import (
     time_cursor,
 )
 from bot.dashboard.request import DashboardRequest
+from cards.views.approvals import form_of
+from handlers.approval_answers import parse_form
 from handlers.approvals import check_may_decide, settle_approval
 from storage.errors import NotFound
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
@@ -43,12 +47,13 @@ class ApprovalList(ApiModel):
 
 
 class DecisionBody(ApiModel):
-    """`reason` is the answer to a question. `scope` is how far the approval of a tool call reaches:
-    only this one, its task or chat, or always (owners)."""
+    """`reason` is the answer to a question, `values` fill in a form, by name. `scope` is how far
+    the approval of a tool call reaches: only this one, its task or chat, or always (owners)."""
 
     approve: bool
     reason: Words = ""
     scope: Literal["", "task", "chat", "always"] = ""
+    values: dict[str, Words] = Field(default_factory=dict)
 
 
 @routes("GET", "/approvals")
@@ -76,8 +81,15 @@ async def decide_approval(call: ApiCall, approval_id: str, body: DecisionBody) -
     """Approve or reject; the first decision counts"""
     approval = await find_approval(call.request, approval_id)
     await check_may_decide(call.command, approval.id, body.scope)
+    is_filled = body.approve and bool(form_of(approval))
+    values = parse_form(call.command, approval, body.values) if is_filled else None
     decided = await settle_approval(
-        call.command, approval, approve=body.approve, reason=body.reason, scope=body.scope
+        call.command,
+        approval,
+        approve=body.approve,
+        reason=body.reason,
+        scope=body.scope,
+        values=values,
     )
     return ApprovalModel.model_validate(decided)
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import assert_never
+from typing import Any, assert_never
 
 from bot.engine.permissions.requests import DecisionRecorder
 from bot.engine.tasks.queue import requeue
@@ -363,9 +363,16 @@ class ApprovalService:
         source: str,
         reason: str = "",
         scope: str = "",
+        values: Mapping[str, Any] | None = None,
     ) -> Approval:
         decided = await self.approvals.decide(
-            approval, approve=approve, by=by, source=source, reason=reason, scope=scope
+            approval,
+            approve=approve,
+            by=by,
+            source=source,
+            reason=reason,
+            scope=scope,
+            values=values,
         )
         self.on_decided()
         return decided

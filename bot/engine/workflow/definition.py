@@ -461,6 +461,8 @@ def dump_workflow(workflow: Workflow) -> dict[str, Any]:
             del node["limits"]
         if not node["own_session"]:
             del node["own_session"]
+        if node["config"] is not None and node["config"].get("form") == []:
+            del node["config"]["form"]
     if dumped["source"] is None:
         del dumped["source"]
     return dumped

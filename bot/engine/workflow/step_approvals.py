@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar, assert_never, cast
 from bot.engine.agent.budget import request_cap_extension
 from bot.engine.llm.backend import ReachedCap
 from bot.engine.workflow.definition import WorkflowNode
+from bot.engine.workflow.input_fields import input_to_data
 from bot.engine.workflow.node_runs import is_condition_question
 from bot.engine.workflow.report_delivery import delivered_message_count
 from storage.approvals import (
@@ -145,7 +146,10 @@ def find_risk_word(node: WorkflowNode, words: Sequence[str]) -> str:
 
 def command_hash(node: WorkflowNode) -> str:
     """The same for the same step only: consent to one command is none to another."""
-    exact = json.dumps([node.type, node.title, node.detail], ensure_ascii=False)
+    parts: list[object] = [node.type, node.title, node.detail]
+    if form := node.spec.form(node.settings):
+        parts.append([input_to_data(each) for each in form])
+    exact = json.dumps(parts, ensure_ascii=False)
     return hashlib.sha256(exact.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -317,6 +321,8 @@ class StepApprovalRequester:
             "said": task.instruction[:_MAX_INSTRUCTION],
             "word": word,
         }
+        if form := node.spec.form(node.settings):
+            payload["form"] = [input_to_data(each) for each in form]
         if named:
             payload["assignees"] = list(named)
         if timeout is not None:

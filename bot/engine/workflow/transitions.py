@@ -11,7 +11,7 @@ A transition is a generator. What only the store knows, or has to ask people for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, assert_never
@@ -23,7 +23,12 @@ from bot.engine.workflow.checkpoint_events import Deciding, NextAction, ReplanRe
 from bot.engine.workflow.definition import Workflow, WorkflowNode
 from bot.engine.workflow.expressions.evaluator import escape_placeholders
 from bot.engine.workflow.expressions.operations import ExpressionError
-from bot.engine.workflow.node_runs import PLANNING_PATH, ActivationPath, is_condition_question
+from bot.engine.workflow.node_runs import (
+    PLANNING_PATH,
+    VALUES_KEY,
+    ActivationPath,
+    is_condition_question,
+)
 from bot.engine.workflow.plan import HUMAN, insert_steps, is_chain, merge_with_finished
 from bot.engine.workflow.run_state import (
     BudgetHold,
@@ -427,7 +432,9 @@ class _Transition:
         decision = yield from self._rules.decide(heard, flow.may_wait_for_person)
         match decision:
             case step_approvals.StepAllowed(by=by) if node.type == HUMAN and by is not None:
-                self._complete_by_person(step, by.decided_by, by.reason, approved=True)
+                self._complete_by_person(
+                    step, by.decided_by, by.reason, approved=True, values=by.payload.get("values")
+                )
                 self._looks_again = True
             case step_approvals.StepAllowed():
                 asked: Approval | None = None
@@ -450,12 +457,22 @@ class _Transition:
         return False
 
     def _complete_by_person(
-        self, node: WorkflowNode, who: PersonId | None, said: str, *, approved: bool
+        self,
+        node: WorkflowNode,
+        who: PersonId | None,
+        said: str,
+        *,
+        approved: bool,
+        values: Mapping[str, Any] | None = None,
     ) -> None:
-        """Finish a step that a person has done or decided; its result is their answer."""
+        """Finish a step that a person has done or decided; its result is their answer, with the
+        values of a form."""
         run = self.changes.start_attempt(node.id, "")
         said = said or ("✅" if approved else "❌")
-        output = {"summary": said, "decided_by": who or "", "approved": approved}
+        output: dict[str, Any] = {"summary": said, "decided_by": who or "", "approved": approved}
+        if values is not None:
+            empty = {each.name: each.default for each in node.spec.form(node.settings)}
+            output[VALUES_KEY] = {**empty, **values}
         done = replace(run, status=NodeStatus.DONE, output=output, ended_at=self._now)
         self.changes.end_attempt(done)
         self.changes.add_event(EventKind.STEP_DONE, node.title)

@@ -37,6 +37,7 @@ from bot.engine.workflow.field_reader import (
     strip_placeholder,
     variable_name_issues,
 )
+from bot.engine.workflow.input_fields import InputDefinition
 
 _MAX_ROUNDS = 10_000
 _MAX_SHOWN = 80
@@ -342,6 +343,10 @@ class NodeTypeSpec(Generic[C]):
 
     def assignees(self, settings: C) -> tuple[str, ...]:
         """Names of the people who are asked; empty for anyone who may decide."""
+        return ()
+
+    def form(self, settings: C) -> tuple[InputDefinition, ...]:
+        """Fields that the person who approves fills in."""
         return ()
 
     def answer_timeout(self, settings: C) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -9,7 +10,14 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator
 
-from bot.engine.workflow.field_reader import FieldReader, ValidationIssue, duration_issues
+from bot.engine.workflow.field_reader import (
+    FieldReader,
+    ValidationIssue,
+    duration_issues,
+    variable_name_issues,
+)
+from bot.engine.workflow.input_fields import InputDefinition, input_to_data, read_input
+from bot.engine.workflow.node_runs import RESERVED_NAMES
 from bot.engine.workflow.nodes.contract import (
     EvaluationContext,
     NodeConfig,
@@ -24,6 +32,7 @@ from bot.engine.workflow.nodes.contract import (
 )
 
 _MAX_ASSIGNEES = 20
+_MAX_FIELDS = 20
 
 
 def _as_tuple(stored: object) -> object:
@@ -38,12 +47,13 @@ AssigneeNames: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)
 class HumanConfig(NodeConfig):
     """Any of `assignee` may decide; if it is empty, anyone with permission in the task's chat.
     After `timeout` seconds the step counts as approved with `auto_approve`, and as failed
-    without."""
+    without. The fields of `form` are filled in by whoever approves."""
 
     kind: Literal["human"] = "human"
     assignee: AssigneeNames = ()
     timeout: float | None = None
     auto_approve: bool = False
+    form: tuple[InputDefinition, ...] = ()
 
 
 class HumanNode(NodeTypeSpec[HumanConfig]):
@@ -62,6 +72,7 @@ class HumanNode(NodeTypeSpec[HumanConfig]):
     shorthand = "assignee"
     shorthand_takes_list = True
     fields = ("assignee", "autoApprove")
+    inline_fields = ("form",)
     example = """\
 nodes:
   - {id: write, name: Write}
@@ -73,11 +84,13 @@ nodes:
             assignee=_read_assignees(block),
             timeout=block.duration("timeout"),
             auto_approve=block.boolean("autoApprove", default=False),
+            form=_read_form(block),
         )
 
     def write(self, config: HumanConfig) -> dict[str, Any]:
         data: dict[str, Any] = {"assignee": list(config.assignee), "timeout": config.timeout}
         data["autoApprove"] = config.auto_approve
+        data["form"] = [input_to_data(each) for each in config.form]
         return {name: value for name, value in data.items() if value}
 
     def absorb_timeout(self, config: HumanConfig | None, seconds: float) -> HumanConfig:
@@ -85,7 +98,17 @@ nodes:
         return human if human.timeout is not None else replace(human, timeout=seconds)
 
     def check(self, config: HumanConfig, node_ids: Collection[str]) -> Iterator[ValidationIssue]:
-        return duration_issues(config.timeout, "timeout")
+        yield from duration_issues(config.timeout, "timeout")
+        for name, n in Counter(each.name for each in config.form).items():
+            yield from variable_name_issues(name, "form")
+            if n > 1 or name in RESERVED_NAMES | {"approved", "decided_by"}:
+                yield ValidationIssue(key="bad_form_field", field="form", facts={"name": name[:40]})
+        for each in config.form:
+            if each.kind == "choice" and not each.options:
+                yield ValidationIssue(key="missing", field="form.options")
+            if each.must_be_given and config.auto_approve:
+                facts = {"name": each.name[:40]}
+                yield ValidationIssue(key="form_without_default", field="form", facts=facts)
 
     def enter(self, node: NodeInput[HumanConfig], context: EvaluationContext) -> NodeEffect:
         timeout = node.settings.timeout
@@ -93,7 +116,8 @@ nodes:
 
     def wake(self, node: NodeInput[HumanConfig], context: EvaluationContext) -> NodeEffect:
         if node.settings.auto_approve:
-            return NodeDone(output={"approved": True, "auto": True})
+            defaults = {each.name: each.default for each in node.settings.form}
+            return NodeDone(output={**defaults, "approved": True, "auto": True})
         return NodeFailure(key="workflow.nobody_decided", facts={"name": node.title})
 
     def asks_people(self, settings: HumanConfig) -> bool:
@@ -102,11 +126,23 @@ nodes:
     def assignees(self, settings: HumanConfig) -> tuple[str, ...]:
         return settings.assignee
 
+    def form(self, settings: HumanConfig) -> tuple[InputDefinition, ...]:
+        return settings.form
+
     def answer_timeout(self, settings: HumanConfig) -> float | None:
         return settings.timeout
 
     def expected_seconds(self, settings: HumanConfig, by_history: float) -> float | None:
         return None
+
+
+def _read_form(block: FieldReader) -> tuple[InputDefinition, ...]:
+    fields = tuple(
+        read_input(each, "form") for each in block.named_mappings("form", key="name", plain="type")
+    )
+    if len(fields) > _MAX_FIELDS:
+        block.add("out_of_range", "form", least=0, most=_MAX_FIELDS)
+    return fields[:_MAX_FIELDS]
 
 
 def _read_assignees(block: FieldReader) -> tuple[str, ...]:

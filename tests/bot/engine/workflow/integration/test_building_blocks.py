@@ -40,8 +40,8 @@ variables: {n: 1}
 nodes:
   - {id: check, name: check}
   - {id: n, type: assign, assignments: [{variable: n, value: variables.n + 1, isExpression: true}]}
-  - {id: send, type: human, name: "send?"}
-outputs: {times: variables.n}
+  - {id: send, type: human, name: "send?", form: {more: number, to: {options: [Ann, Bo]}}}
+outputs: {times: outputs.send.more + variables.n}
 """
 
 
@@ -60,7 +60,7 @@ async def live_to_the_end(here: WorkflowWorld, plan: Workflow) -> TaskView:
             return view
         for each in await here.approvals.list_by_task(made.id):
             if each.state is ApprovalState.WAITING:
-                await here.decide(each)
+                await here.decide(each, values={"more": 1, "to": "Bo"})
         await asyncio.sleep(0.005)
 
 
@@ -84,10 +84,10 @@ async def test_a_sub_workflow_survives_death_at_any_commit(
             view = await live_to_the_end(here, plan)
 
     assert view.task.status is TaskStatus.COMPLETED
-    assert "times: 2" in view.task.summary
-    assert {*first.started_steps, *second.started_steps} == {"write", "check", "tell 2"}
+    assert "times: 3" in view.task.summary
+    assert {*first.started_steps, *second.started_steps} == {"write", "check", "tell 3"}
     assert (Counter(first.started_steps) & Counter(second.started_steps)).total() <= 1
-    assert [step.title for step in view.steps] == ["write", "check", "send?", "tell 2"]
+    assert [step.title for step in view.steps] == ["write", "check", "send?", "tell 3"]
 
 
 async def test_a_workflow_that_would_run_itself_is_not_saved(tmp_path: Path) -> None:

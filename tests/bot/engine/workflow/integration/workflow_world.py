@@ -89,10 +89,12 @@ class WorkflowWorld:
 
         return await self.engine.db.commits.until_found(look)
 
-    async def decide(self, approval: Approval, *, approve: bool = True, reason: str = "") -> None:
+    async def decide(
+        self, approval: Approval, *, approve: bool = True, reason: str = "", **how: Any
+    ) -> None:
         source = f"d:{approval.id}"
         await self.approvals.decide(
-            approval, approve=approve, by=BOSS, source=source, reason=reason
+            approval, approve=approve, by=BOSS, source=source, reason=reason, **how
         )
         self.engine.runner.wake()
         self.engine.dispatcher.wake()

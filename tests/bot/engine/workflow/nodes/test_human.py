@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bot.engine.workflow.field_reader import InvalidGraph
+from bot.engine.workflow.named_workflows import parse_workflow_text
 from bot.engine.workflow.nodes.human import HumanConfig
 from tests.bot.engine.workflow.builders import read_node
 
@@ -40,3 +41,24 @@ def test_people_are_named_by_words_and_not_by_the_hundred() -> None:
     for told in ([{"name": "Ann"}], 5, [str(n) for n in range(21)]):
         with pytest.raises(InvalidGraph):
             read_node({"id": "h", "type": "human", "human": {"assignee": told}})
+
+
+@pytest.mark.parametrize(
+    ("form", "faults"),
+    [
+        ("{approved: bool}", {("bad_form_field", "human.form")}),
+        ("[{name: a}, {name: a}]", {("bad_form_field", "human.form")}),
+        ("{a b: text}", {("bad_name", "human.form")}),
+        ("{a: colour}", {("not_one_of", "form.type")}),
+        ("{a: {type: choice}}", {("missing", "human.form.options")}),
+        ("{a: {type: date, default: soon}}", {("bad_default", "form.default")}),
+        ("{a: number}, autoApprove: true", {("form_without_default", "human.form")}),
+    ],
+)
+def test_a_form_that_nobody_could_fill_in_is_refused(
+    form: str, faults: set[tuple[str, str]]
+) -> None:
+    with pytest.raises(InvalidGraph) as refused:
+        parse_workflow_text(f"name: W\nnodes: [{{id: a, type: human, form: {form}}}]")
+
+    assert {(each.key, each.field) for each in refused.value.issues} == faults
