@@ -79,6 +79,7 @@ def _add_commands(cli: typer.Typer) -> None:
     cli.command("setup")(setup.setup)
     cli.command("backup")(store.backup)
     cli.command("restore")(store.restore)
+    cli.command("migrate")(store.migrate)
     cli.command("check")(store.check)
     cli.command("next", help=help_text("next"))(task.next_task)
     cli.command("resume", cls=TextCommand, help=help_text("resume"))(task.resume)

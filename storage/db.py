@@ -366,7 +366,11 @@ class Database:
 
     async def data_version(self) -> int | None:
         """A number that changes when another process commits; None during a write. Cheap enough to
-        call twice a second."""
+        call twice a second. On PostgreSQL it changes some seconds after any process has changed
+        memories."""
+        if self.dialect != "sqlite":
+            async with self.read() as view:
+                return await data_version(view)
         if self._write_lock.locked():
             return None
         with translate_database_errors():
@@ -467,10 +471,18 @@ def create_engines(url: str) -> tuple[AsyncEngine, AsyncEngine]:
     return writer, reader
 
 
+# Whether anything was written to these tables; the server counts up to some seconds later.
+_MEMORY_WRITES = sa.text(
+    "SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0)::bigint FROM pg_stat_user_tables"
+    " WHERE schemaname = current_schema() AND relname IN ('memories', 'memory_tombstones')"
+)
+
+
 async def data_version(writer: AsyncConnection) -> int:
-    """A number that changes when another connection commits; always 0 on PostgreSQL."""
+    """A number that changes when another connection commits; on PostgreSQL, some seconds after any
+    connection has changed memories."""
     if writer.dialect.name != "sqlite":
-        return 0
+        return int(await writer.scalar(_MEMORY_WRITES) or 0)
     held = await writer.get_raw_connection()
     driver: Any = held.driver_connection
     return int(await driver.data_version())

@@ -41,6 +41,10 @@ class RestoreRefused(StorageError):
     """The directory cannot take this backup. The text says why."""
 
 
+class MoveRefused(StorageError):
+    """The store cannot be moved to this database. Nothing was changed. The text says why."""
+
+
 class DataDirectoryInUse(StorageError):
     """Another process holds this data directory. If `is_temporary`, it will
     release it soon."""

@@ -7,7 +7,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,10 +29,18 @@ _NO_SUCH = ("no such table", "no such column")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFacts:
-    """A database's migration revision, None if it has none, and its id, empty if it is older."""
+    """A database's migration revision, None if it has none, and its id, empty if it is older.
+    `moved_to` is where its contents were moved for good, `is_arriving` says that a move to it is
+    not finished."""
 
     revision: str | None
     store_id: str = ""
+    moved_to: str = ""
+    is_arriving: bool = False
+
+
+STORE_ID, MOVED_TO, ARRIVING = "store.id", "store.moved", "store.arriving"
+"""Names of marks. They are read before a store is opened, and so without the schema's module."""
 
 
 def inspect_store(path: Path, *, in_use: bool = False) -> StoreFacts:
@@ -55,8 +63,7 @@ def inspect_database(url: str, *, in_use: bool = False) -> StoreFacts | None:
         return inspect_store(path, in_use=in_use) if path.is_file() else None
     from storage.postgresql import read_postgresql_facts  # loaded only where it is used
 
-    revision, store_id = read_postgresql_facts(url)
-    return StoreFacts(revision=revision, store_id=json.loads(store_id) if store_id else "")
+    return _facts(*read_postgresql_facts(url))
 
 
 def _inspect(path: Path) -> StoreFacts:
@@ -92,13 +99,27 @@ def read_facts(uri: str) -> StoreFacts:
     that is no JSON."""
     with closing(sqlite3.connect(uri, uri=True)) as connection:
         revision = _fetch_value(connection, "SELECT version_num FROM alembic_version")
-        store_id = _fetch_value(connection, "SELECT value FROM marks WHERE name = 'store.id'")
-    return StoreFacts(revision=revision, store_id=json.loads(store_id) if store_id else "")
+        marks = {
+            name: _fetch_value(connection, "SELECT value FROM marks WHERE name = ?", name)
+            for name in (STORE_ID, MOVED_TO, ARRIVING)
+        }
+    return _facts(revision, marks)
 
 
-def _fetch_value(connection: sqlite3.Connection, query: str) -> str | None:
+def _facts(revision: str | None, marks: Mapping[str, str | None]) -> StoreFacts:
+    """`marks` are JSON."""
+    values = {name: json.loads(value) for name, value in marks.items() if value}
+    return StoreFacts(
+        revision=revision,
+        store_id=values.get(STORE_ID, ""),
+        moved_to=values.get(MOVED_TO, ""),
+        is_arriving=values.get(ARRIVING, False),
+    )
+
+
+def _fetch_value(connection: sqlite3.Connection, query: str, *given: str) -> str | None:
     try:
-        row = connection.execute(query).fetchone()
+        row = connection.execute(query, given).fetchone()
     except sqlite3.OperationalError as error:
         if str(error).startswith(_NO_SUCH):
             return None
@@ -183,6 +204,47 @@ def migration_engine(url: str, *, locks: bool = True) -> sa.Engine:
         "BEGIN IMMEDIATE" if locks else "BEGIN",
     )
     return engine
+
+
+_MARKS = sa.table("marks", sa.column("name", sa.Text), sa.column("value", sa.JSON))
+
+
+def read_mark(url: str, name: str) -> Any:
+    """The value of a mark, None without one. Blocking. Raises StoreUnavailable."""
+    return _with_marks(url, lambda tx: _read_mark(tx, name))
+
+
+def claim_mark(url: str, name: str, value: Any) -> Any:
+    """Set a mark that nobody has set; returns what it is then. Raises as `read_mark`."""
+
+    def claim(tx: sa.Connection) -> Any:
+        found = _read_mark(tx, name)
+        if found is None:
+            set_marks(tx, {name: value})
+        return value if found is None else found
+
+    return _with_marks(url, claim)
+
+
+def set_marks(tx: sa.Connection, marks: Mapping[str, Any]) -> None:
+    """Give marks these values; None removes one."""
+    tx.execute(sa.delete(_MARKS).where(_MARKS.c.name.in_(marks)))
+    given = [{"name": name, "value": each} for name, each in marks.items() if each is not None]
+    if given:
+        tx.execute(sa.insert(_MARKS), given)
+
+
+def _read_mark(tx: sa.Connection, name: str) -> Any:
+    return tx.scalar(sa.select(_MARKS.c.value).where(_MARKS.c.name == name))
+
+
+def _with_marks(url: str, work: Callable[[sa.Connection], Any]) -> Any:
+    engine = migration_engine(url)
+    try:
+        with translate_database_errors(), engine.begin() as tx:
+            return work(tx)
+    finally:
+        engine.dispose()
 
 
 def _upgrade(url: str) -> None:

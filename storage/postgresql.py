@@ -6,7 +6,7 @@ Loaded only where the database's URL names one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -117,9 +117,9 @@ class ColumnTypes(PGTypeCompiler):
         return "DOUBLE PRECISION"
 
 
-def read_postgresql_facts(url: str) -> tuple[str | None, str | None]:
-    """The migration revision and the id, as JSON, of the store in a database; None for what it has
-    not. Blocking; changes nothing.
+def read_postgresql_facts(url: str) -> tuple[str | None, Mapping[str, str]]:
+    """The migration revision of the store in a database, None if it is empty, and those of its
+    marks that are about the store, as JSON. Blocking; changes nothing.
 
     Raises StoreUnavailable if the server cannot be used, and StoreMismatch if the database has
     tables of another program.
@@ -145,7 +145,7 @@ def _inspection_engine(url: str) -> sa.Engine:
         )
 
 
-def _read_facts(connection: sa.Connection) -> tuple[str | None, str | None]:
+def _read_facts(connection: sa.Connection) -> tuple[str | None, Mapping[str, str]]:
     tables = set(
         connection.exec_driver_sql(
             "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
@@ -158,12 +158,12 @@ def _read_facts(connection: sa.Connection) -> tuple[str | None, str | None]:
             "an empty database or this store's", f"tables of another program ({named})"
         )
     if not tables:
-        return None, None
+        return None, {}
     revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-    store_id = connection.exec_driver_sql(
-        "SELECT value::text FROM marks WHERE name = 'store.id'"
-    ).scalar()
-    return revision, store_id
+    marks = connection.exec_driver_sql(
+        "SELECT name, value::text FROM marks WHERE name LIKE 'store.%%'"
+    )
+    return revision, {str(row.name): str(row.value) for row in marks}
 
 
 def _check_server(connection: sa.Connection) -> None:

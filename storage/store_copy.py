@@ -63,13 +63,15 @@ def _copy_file(source: Path, path: Path) -> None:
 
 
 @contextmanager
-def open_source(url: str) -> Iterator[sa.Connection]:
-    """A connection that reads one state of a database, for as long as it takes."""
-    engine = migration_engine(url, locks=False)
+def open_source(url: str, *, locks: bool = False) -> Iterator[sa.Connection]:
+    """A connection that reads one state of a database, for as long as it takes. If it `locks`,
+    nothing is written meanwhile but through it."""
+    engine = migration_engine(url, locks=locks)
     try:
-        with translate_database_errors(), engine.connect() as connection:
+        with translate_copy_errors(), engine.connect() as connection:
             if connection.dialect.name == "postgresql":
-                connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+                if not locks:
+                    connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
                 connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
             yield connection
     finally:
@@ -168,7 +170,7 @@ def _digest_table(connection: sa.Connection, table: sa.Table) -> TableDigest:
 
 def _read_rows(connection: sa.Connection, table: sa.Table) -> Iterator[Sequence[dict[str, Any]]]:
     query = sa.select(table).order_by(*table.primary_key.columns)
-    found = connection.execution_options(yield_per=_ROWS).execute(query)
+    found = connection.execute(query, execution_options={"yield_per": _ROWS})
     for rows in found.mappings().partitions():
         yield [dict(row) for row in rows]
 

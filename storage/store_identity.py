@@ -7,26 +7,33 @@ committed. A start that is killed in between finds an id without a marker and wr
 from __future__ import annotations
 
 import json
+import secrets
+import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from storage.data_directory import write_private_file
 from storage.errors import StoreMismatch, StoreTooNew, StoreUnavailable
 from storage.migrate import (
     HEAD_REVISION,
     StoreFacts,
+    claim_mark,
     database_place,
     describe_place,
     inspect_database,
     known_revisions,
     migrate,
+    read_mark,
     sqlite_path,
 )
 
 MARKER_FILE = "store.json"
 _USED_FILE = "web-address"
 _DAMAGE_WORDS = ("malformed", "not a database")
+OWNER = "store.home"
+"""The mark of a store on a server that names the data directory it belongs to."""
 STORE_SIDECARS = ("", "-wal", "-shm", "-journal")
 """The suffixes of a database's name for all its files."""
 RESTORING = ".restoring"
@@ -36,10 +43,12 @@ RESTORE_PHASE = f"{RESTORING}/phase"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreMarker:
-    """The store that belongs to a data directory, and the schema it had when it was last opened."""
+    """The store that belongs to a data directory, and the schema it had when it was last opened.
+    `home` is the directory's own id, which a store on a server knows its directory by."""
 
     id: str
     schema: str
+    home: str = ""
 
 
 def read_marker(home: Path) -> StoreMarker | None:
@@ -47,7 +56,9 @@ def read_marker(home: Path) -> StoreMarker | None:
     path = home / MARKER_FILE
     try:
         loaded = json.loads(path.read_text(encoding="utf-8"))
-        return StoreMarker(id=str(loaded["id"]), schema=str(loaded["schema"]))
+        return StoreMarker(
+            id=str(loaded["id"]), schema=str(loaded["schema"]), home=str(loaded.get("home", ""))
+        )
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError) as error:
@@ -56,13 +67,16 @@ def read_marker(home: Path) -> StoreMarker | None:
 
 
 def write_marker(home: Path, marker: StoreMarker) -> None:
-    body = json.dumps({"id": marker.id, "schema": marker.schema})
+    body = json.dumps({name: value for name, value in asdict(marker).items() if value})
     write_private_file(home / MARKER_FILE, f"{body}\n".encode())
 
 
-def verify_store(home: Path, url: str, *, in_use: bool = False) -> StoreFacts | None:
+def verify_store(
+    home: Path, url: str, *, in_use: bool = False, allow_newer: bool = False
+) -> StoreFacts | None:
     """Check that the database is the one of this data directory; changes nothing. Blocking.
-    `in_use` says that another process has it open.
+    `in_use` says that another process has it open. The caller that will `allow_newer` looks at the
+    revision itself.
 
     Returns what the database says of itself; None if there is none yet.
     Raises StoreMismatch if it is missing, emptied, damaged or another store's, and StoreTooNew if
@@ -72,7 +86,7 @@ def verify_store(home: Path, url: str, *, in_use: bool = False) -> StoreFacts | 
         raise StoreMismatch("a finished restore", f"one that was cut off in {home}")
     place = describe_place(database_place(url))
     marker = read_marker(home)
-    if marker is not None and not _is_known(marker.schema):
+    if marker is not None and not allow_newer and not _is_known(marker.schema):
         raise StoreTooNew(marker.schema)
     expected = _describe_expected(home, marker)
     try:
@@ -81,8 +95,10 @@ def verify_store(home: Path, url: str, *, in_use: bool = False) -> StoreFacts | 
         if any(word in str(error) for word in _DAMAGE_WORDS):
             raise StoreMismatch(expected or "a database", f"a damaged file ({error})") from error
         raise
-    if facts is not None and facts.revision is not None and not _is_known(facts.revision):
-        raise StoreTooNew(facts.revision)
+    if facts is not None and facts.revision is not None:
+        if not allow_newer and not _is_known(facts.revision):
+            raise StoreTooNew(facts.revision)
+        _check_not_moving(facts, place)
     if expected and (facts is None or facts.revision is None):
         raise StoreMismatch(expected, f"no file {place}" if facts is None else f"{place} empty")
     if marker is not None and facts is not None and facts.store_id != marker.id:
@@ -90,9 +106,34 @@ def verify_store(home: Path, url: str, *, in_use: bool = False) -> StoreFacts | 
     return facts
 
 
+def _check_not_moving(facts: StoreFacts, place: str) -> None:
+    if facts.moved_to:
+        found = f"{place}, whose contents were moved to {facts.moved_to}"
+        raise StoreMismatch("the store's new place in DATABASE_URL", found)
+    if facts.is_arriving:
+        found = f"{place} with a move that was cut off: repeat `shiftboss migrate`"
+        raise StoreMismatch("a whole store", found)
+
+
+def join_store(home: Path, url: str) -> StoreFacts:
+    """Verify a store on a server and mark the data directory as one of the store's machines: it
+    neither makes the store nor migrates it. Blocking; the caller must hold the directory.
+
+    Returns the facts, whose revision may be one this version does not know. Raises as
+    `verify_store`, and StoreMismatch if there is no store yet.
+    """
+    facts = verify_store(home, url, allow_newer=True)
+    if facts is None or facts.revision is None:
+        place = describe_place(database_place(url))
+        raise StoreMismatch("a store that `shiftboss run` has made", f"{place} empty")
+    kept = read_marker(home) or StoreMarker(id=facts.store_id, schema="")
+    _save_marker(home, replace(kept, schema=facts.revision))
+    return facts
+
+
 def prepare_store(home: Path, url: str, *, before_migration: Callable[[str], None]) -> None:
     """Verify the store, migrate it and mark the data directory as its own. Blocking; the caller
-    must hold the directory.
+    must hold the directory. A store on a server belongs to the first directory that does so.
 
     `before_migration` is called with the old schema of an existing store. Raises as `verify_store`
     and `migrate` do.
@@ -105,9 +146,33 @@ def prepare_store(home: Path, url: str, *, before_migration: Callable[[str], Non
         facts = inspect_database(url)
     if facts is None or not facts.store_id:
         return
-    marker = StoreMarker(id=facts.store_id, schema=HEAD_REVISION)
+    known = read_marker(home)
+    marker = StoreMarker(
+        id=facts.store_id, schema=HEAD_REVISION, home="" if known is None else known.home
+    )
+    if sqlite_path(url) is not None:
+        _save_marker(home, marker)
+        return
+    marker = replace(marker, home=marker.home or secrets.token_hex(8))
+    _check_owner(home, marker, read_mark(url, OWNER))
+    _save_marker(home, marker)
+    own = {"home": marker.home, "place": f"{socket.gethostname()}:{home.absolute()}"}
+    _check_owner(home, marker, claim_mark(url, OWNER, own))
+
+
+def _save_marker(home: Path, marker: StoreMarker) -> None:
     if read_marker(home) != marker:
         write_marker(home, marker)
+
+
+def _check_owner(home: Path, marker: StoreMarker, owner: Any) -> None:
+    if owner is not None and owner["home"] != marker.home:
+        raise StoreMismatch(
+            f"a database of {home} alone",
+            f"the one of another data directory ({owner['place']}). Other machines join with"
+            " `shiftboss worker` or `shiftboss front`. If that directory is lost, remove the row"
+            f" {OWNER} of the table marks",
+        )
 
 
 def set_store_aside(home: Path, url: str, *, suffix: str) -> tuple[Path, ...]:

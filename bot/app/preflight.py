@@ -20,9 +20,12 @@ from storage.errors import (
     StoreTooNew,
     StoreUnavailable,
 )
-from storage.migrate import HEAD_REVISION
+from storage.migrate import HEAD_REVISION, database_place, describe_place, sqlite_path
 from storage.records.people import Language
 from storage.store_identity import prepare_store, set_store_aside, verify_store
+
+DATABASE_SCHEMES = ("sqlite:", "postgresql:")
+DATABASE_FORMS = "give sqlite:///PATH or postgresql://USER@HOST/DATABASE"
 
 
 @contextmanager
@@ -41,10 +44,8 @@ def hold_home(settings: Settings) -> Iterator[None]:
 def prepare_home(settings: Settings, level: str) -> None:
     """Make the data directory private, configure logging and migrate the database. Blocking; the
     caller must hold the data directory."""
-    if not settings.database.startswith(("sqlite:", "postgresql:")):
-        raise StartFailure(
-            "DATABASE_URL: leave it empty, or give sqlite:///PATH or postgresql://USER@HOST/DATABASE"
-        )
+    if not settings.database.startswith(DATABASE_SCHEMES):
+        raise StartFailure(f"DATABASE_URL: leave it empty, or {DATABASE_FORMS}")
     with report_unwritable_home(settings):
         make_private(settings.home)
         remove_unfinished_exports(settings.home)
@@ -120,15 +121,24 @@ def explain_start_failures(settings: Settings) -> Iterator[None]:
     except StoreMismatch as error:
         raise StartFailure(_explain_mismatch(settings, error)) from error
     except StoreUnavailable as error:
-        raise StartFailure(f"the database in {home} cannot be used: {error}") from error
+        place = describe_place(database_place(settings.database))
+        raise StartFailure(f"the database {place} cannot be used: {error}") from error
     except WebStartError as error:
         raise StartFailure(catalog_for(Language.ENGLISH)(error.key, **error.facts)) from error
 
 
 def _explain_mismatch(settings: Settings, error: StoreMismatch) -> str:
-    return (
+    told = (
         f"the store of {settings.home} cannot be used: expected {error.expected}, found"
         f" {error.found}; nothing was changed\n"
+    )
+    if sqlite_path(settings.database) is None:
+        return (
+            f"{told}To move the store of this directory there: `shiftboss migrate --to"
+            " postgresql://…` (see docs/backup.md). If DATABASE_URL is wrong: correct it."
+        )
+    return (
+        f"{told}"
         "To restore a backup: `shiftboss restore FILE --replace`. If DATABASE_URL is wrong: correct"
         " it.\n"
         "To start with an empty store instead: `shiftboss run --new-store` (see docs/backup.md)"

@@ -7,14 +7,17 @@ from pathlib import Path
 
 from bot.app.backup_source import SECRET_FILES, backup_source, explain_backup_failures
 from bot.app.lifecycle import StartFailure
-from bot.app.preflight import explain_start_failures
+from bot.app.preflight import DATABASE_FORMS, DATABASE_SCHEMES, explain_start_failures
 from bot.config.settings import Settings
 from cards.catalog import catalog_for
 from storage.backup_archive import Backup, create_backup
 from storage.data_directory import DataDirectoryLock
+from storage.errors import MoveRefused, StoreUnavailable
+from storage.migrate import sqlite_url
 from storage.records.people import Language
 from storage.restore import Restored, RestoreTarget, check_restorable, restore_backup
 from storage.store_check import CheckReport, check_backup, check_home
+from storage.store_move import StoreMove, move_store
 
 
 def make_backup(settings: Settings, folder: Path | None, *, with_secrets: bool) -> Backup:
@@ -49,6 +52,23 @@ def restore(settings: Settings, archive: Path, *, replace: bool) -> Restored:
                 reason=words("work.restored"),
                 now=datetime.now(UTC),
             )
+
+
+def move(settings: Settings, target: str, source: str) -> StoreMove:
+    """Move the store to another database. Without a `source` it is the one in use, or the SQLite
+    file of the home where the settings name the target already. Blocking. Raises StartFailure."""
+    if not target.startswith(DATABASE_SCHEMES):
+        raise StartFailure(f"--to: {DATABASE_FORMS}")
+    in_use = settings.database
+    if in_use == target:
+        in_use = sqlite_url(settings.home / "shiftboss.db")
+    with explain_start_failures(settings), DataDirectoryLock(settings.home):
+        try:
+            return move_store(settings.home, source or in_use, target)
+        except MoveRefused as error:
+            raise StartFailure(f"nothing was moved: {error}") from error
+        except StoreUnavailable as error:
+            raise StartFailure(f"the move was cut off, repeat it: {error}") from error
 
 
 def check(settings: Settings, archive: Path | None) -> CheckReport:

@@ -1,4 +1,5 @@
-"""`shiftboss backup`, `restore` and `check`: the whole data directory as one file."""
+"""`shiftboss backup`, `restore`, `check` and `migrate`: the whole data directory as one file, and
+its store in another database."""
 
 from __future__ import annotations
 
@@ -86,6 +87,42 @@ def restore(
     if not done.manifest.secrets:
         typer.echo(f"The backup has no secrets: see that {settings.home / '.env'} has them.")
     typer.echo("`shiftboss run` starts it, and says in chat what was not done.")
+
+
+def migrate(
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to", metavar="URL", help="postgresql://USER@HOST/DATABASE or sqlite:///PATH."
+        ),
+    ],
+    source: Annotated[
+        str,
+        typer.Option("--from", metavar="URL", help="By default the database in use."),
+    ] = "",
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Move the store to another database, compared row by row; repeat it if it is cut off."""
+    with report_start_failures(as_json=as_json):
+        # Imported here so that `--help` stays fast.
+        from bot.app.store_commands import move
+        from bot.config.settings import load_settings
+
+        done = move(load_settings(), to, source)
+    rows = sum(each.rows for each in done.tables.values())
+    if as_json:
+        tables = {
+            name: {"rows": each.rows, "sha256": each.sha256} for name, each in done.tables.items()
+        }
+        data = {"from": done.source, "to": done.target, "rows": rows, "tables": tables}
+        typer.echo(json.dumps(data, ensure_ascii=False, indent=2))
+        return
+    compared = f": {rows} rows in {len(done.tables)} tables, compared" if done.tables else ""
+    typer.echo(f"Moved from {done.source} to {done.target}{compared}")
+    typer.echo(
+        "Set DATABASE_URL to the new place, then start Shiftboss. The old one stays, unused."
+    )
 
 
 def check(
