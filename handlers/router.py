@@ -174,10 +174,8 @@ async def _perform(  # noqa: C901, PLR0911, PLR0912 - one line for each action o
             return await _send_message_form(request, task_id, form, card_key)
         case actions.RequestApprovalAgain(approval_id=approval_id):
             return await approvals.request_again(request, approval_id)
-        case actions.DecideApproval() | actions.AnswerQuestion():
-            return await _decide(request, action, card_key, form.get("text", "") or value)
-        case actions.SubmitApprovalForm(approval_id=approval_id):
-            return await approvals.submit_form(request, approval_id, form)
+        case actions.DecideApproval() | actions.AnswerQuestion() | actions.SubmitApprovalForm():
+            return await _decide(request, action, card_key, form, value)
         case actions.ListApprovals():
             return await approvals.list_approvals(request)
         case actions.ShowReport(period=period):
@@ -209,10 +207,13 @@ async def _perform(  # noqa: C901, PLR0911, PLR0912 - one line for each action o
 
 async def _decide(
     request: Request,
-    action: actions.DecideApproval | actions.AnswerQuestion,
+    action: actions.DecideApproval | actions.AnswerQuestion | actions.SubmitApprovalForm,
     card_key: str,
-    answer: str,
+    form: Mapping[str, str],
+    value: str,
 ) -> Reply:
+    if isinstance(action, actions.SubmitApprovalForm):
+        return await approvals.submit_form(request, action.approval_id, form)
     if isinstance(action, actions.DecideApproval):
         return await approvals.decide_by_button(
             request,
@@ -221,7 +222,7 @@ async def _decide(
             card_key=card_key,
             scope=action.scope,
         )
-    answer = action.value or answer
+    answer = action.value or form.get("text", "") or value
     return await approvals.decide_by_button(
         request, action.question_id, approve=True, card_key=card_key, answer=answer
     )
