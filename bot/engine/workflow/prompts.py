@@ -190,6 +190,8 @@ def step_prompt(
             f"Your last attempt at this step failed: {last_error}\n"
             "Change your approach, then report."
         )
+    if names := ", ".join(node.deliverables):
+        parts.append(f"Files that must be there when it is done: {names}")
     return "\n\n".join(parts)
 
 

@@ -53,19 +53,26 @@ def sample_names(
     return {**names, **others, **merged}
 
 
+def sample_output(node: WorkflowNode, value: Any) -> Mapping[str, Any]:
+    """The output of a run of the node that brings this value: a text is a worker's answer, a
+    mapping holds its values. Raises ValueError if it does not fit its declared output."""
+    if isinstance(value, str):
+        return {"summary": value}
+    if not isinstance(value, Mapping):
+        return {"_raw": value}
+    text = next((value[key] for key in ("summary", "result", "_raw") if key in value), None)
+    text = text if isinstance(text, str) else json.dumps(value, ensure_ascii=False)
+    typed = {VALUES_KEY: check_output(node.output, [value])} if node.output else value
+    return {**typed, "summary": text}
+
+
 def _sample_run(node: WorkflowNode, value: Any, now: datetime) -> NodeRun:
-    output: dict[str, Any] = {"summary": value} if isinstance(value, str) else {"_raw": value}
-    if isinstance(value, Mapping):
-        text = next((value[key] for key in ("summary", "result", "_raw") if key in value), None)
-        text = text if isinstance(text, str) else json.dumps(value, ensure_ascii=False)
-        typed = {VALUES_KEY: check_output(node.output, [value])} if node.output else value
-        output = {**typed, "summary": text}
     return NodeRun(
         task_id=_TASK,
         path=node.id,
         status=NodeStatus.DONE,
         attempt=1,
-        output=output,
+        output=dict(sample_output(node, value)),
         error="",
         started_at=now,
         ended_at=now,

@@ -7,15 +7,20 @@ that is returned here, in the same transaction."""
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
-from itertools import islice
 from typing import Any, TypeAlias, assert_never
 
-from bot.engine.workflow.definition import OnError, Workflow, WorkflowEdge, WorkflowNode
-from bot.engine.workflow.expressions.evaluator import escape_placeholders, fill_template
+from bot.engine.workflow.definition import OnError, Workflow, WorkflowNode
+from bot.engine.workflow.edge_choice import choose_edges
+from bot.engine.workflow.expressions.evaluator import (
+    escape_placeholders,
+    fill_template,
+    references,
+)
 from bot.engine.workflow.expressions.operations import ExpressionError, value_as_text
 from bot.engine.workflow.node_runs import (
     EXHAUSTED_EDGE_KEY,
@@ -35,7 +40,6 @@ from bot.engine.workflow.node_runs import (
 )
 from bot.engine.workflow.nodes.contract import (
     CallTypeSpec,
-    EdgeRule,
     EvaluationContext,
     NodeDone,
     NodeEffect,
@@ -51,92 +55,6 @@ from bot.engine.workflow.scheduler_state import SchedulerState, SessionLanes, wi
 from bot.engine.workflow.scope import LoopState, ScopeState
 from cards import formats
 from storage.records.tasks import NodeRun, NodeStatus, Task
-
-
-def choose_edges(
-    scope: ScopeState, node: str, context: EvaluationContext, *, next_node: str | None = None
-) -> Mapping[str, Any]:
-    """The output fields that record the choice; none where there was no choice. `next_node` is the
-    target that a switch has chosen.
-
-    Every edge whose condition holds is taken, behind a condition node only the first; where none
-    holds, those without a condition. A back edge that was taken as often as it may counts as one
-    that does not hold. A condition that the answer leaves open halts the choice until a person has
-    decided about its subject.
-    """
-    try:
-        return _choose_edges(scope, node, context, next_node)
-    except UndecidedCondition as error:
-        return {TAKEN_EDGES_KEY: [], UNDECIDED_KEY: error.subject}
-
-
-def _choose_edges(
-    scope: ScopeState, node: str, context: EvaluationContext, next_node: str | None
-) -> Mapping[str, Any]:
-    graph = scope.graph
-    if not graph.needs_choice_record(node):
-        return {}
-    edges = [*graph.outgoing_back_edges.get(node, ()), *graph.outgoing.get(node, ())]
-    if graph.chooses_target(node):
-        return _choose_target_edges(scope, node, edges, next_node)
-    in_order = sorted(edges, key=graph.edge_position)
-    used_up = [edge for edge in in_order if _is_exhausted(scope, edge)]
-    holding = (
-        edge for edge in in_order if edge not in used_up and _condition_holds(scope, edge, context)
-    )
-    takes_first = graph.nodes[node].spec.edge_rule is EdgeRule.FIRST_HOLDING
-    held = list(islice(holding, 1 if takes_first else None))
-    if held:
-        return _choice_output(held, ())
-    others = [edge for edge in in_order if not edge.condition and edge not in used_up]
-    # If the limit is ignored silently, it does not matter whether the edge was wanted.
-    limited = [edge for edge in used_up if edge.on_limit is not OnLimit.CONTINUE]
-    wanted = [edge for edge in limited if _condition_holds(scope, edge, context)]
-    return _choice_output(others, wanted)
-
-
-def _choose_target_edges(
-    scope: ScopeState, node: str, edges: Sequence[WorkflowEdge], target: str | None
-) -> Mapping[str, Any]:
-    """Where the chosen edge leads back and is used up, the default is taken."""
-    chosen = [edge for edge in edges if edge.target == target]
-    open_edges = [edge for edge in edges if not _is_exhausted(scope, edge)]
-    taken = [edge for edge in chosen if edge in open_edges]
-    if taken or not chosen:
-        return _choice_output(taken, ())
-    switch = scope.graph.nodes[node]
-    default = switch.spec.fallback_target(switch.settings)
-    return _choice_output([edge for edge in open_edges if edge.target == default], chosen)
-
-
-def _choice_output(
-    taken: Sequence[WorkflowEdge], used_up: Iterable[WorkflowEdge]
-) -> Mapping[str, Any]:
-    """The first wanted edge that is used up is recorded too, unless that may pass in silence."""
-    output: dict[str, Any] = {TAKEN_EDGES_KEY: [edge.name for edge in taken]}
-    over = [edge.name for edge in used_up if edge.on_limit is not OnLimit.CONTINUE]
-    return {**output, EXHAUSTED_EDGE_KEY: over[0]} if over else output
-
-
-def _condition_holds(scope: ScopeState, edge: WorkflowEdge, context: EvaluationContext) -> bool:
-    """An edge on a cycle without a condition is wanted each time, for as often as it may be
-    taken."""
-    if not edge.condition:
-        return edge.name in scope.graph.back_edges or edge.name in scope.graph.bounded_edges
-    return context.is_true(edge.condition)
-
-
-def _is_exhausted(scope: ScopeState, edge: WorkflowEdge) -> bool:
-    if edge.max_loops is None:
-        return False
-    if edge.name in scope.graph.back_edges:
-        count = scope.back_edge_counts.get(edge.name, 0)
-    elif edge.name in scope.graph.bounded_edges:
-        count = scope.edge_counts[edge.name]
-    else:
-        return False
-    return count - scope.used_limits.get(edge.name, 0) >= edge.max_loops
-
 
 _Runs: TypeAlias = Sequence[NodeRun]
 
@@ -281,10 +199,21 @@ class WorkflowScheduler(SchedulerState):
                 question = NodeQuestion(key="workflow.ask_limit", facts=facts)
                 yield self._make_question(state.activation(name), question)
         for name, run in state.undecided_runs.items():
-            question = NodeQuestion.about_condition(
-                state.graph.nodes[name].title, run.output[UNDECIDED_KEY], node_output(run)
-            )
+            title, output = self._vague_answer(state.graph.nodes[name], run)
+            question = NodeQuestion.about_condition(title, run.output[UNDECIDED_KEY], output)
             yield self._make_question(state.activation(name), question)
+
+    def _vague_answer(self, node: WorkflowNode, run: NodeRun) -> tuple[str, Mapping[str, Any]]:
+        """The title and the output of the node whose result leaves a condition open: for one that
+        only chooses, the first that its condition is about."""
+        if node.role is NodeRole.CHOICE:
+            outputs = self.context(scope_of(run.path), _EARLIEST).names["outputs"]
+            with suppress(ExpressionError):
+                for name, part in sorted(references(run.output[UNDECIDED_KEY]), key=str):
+                    source = self.topology.nodes.get(self._aliases.get(part or "", part or ""))
+                    if name == "outputs" and source is not None and source.id in outputs:
+                        return source.title, outputs[source.id]
+        return node.title, node_output(run)
 
     def _make_question(
         self, activation: ActivationPath, question: NodeQuestion, rounds: int = 0
@@ -292,6 +221,7 @@ class WorkflowScheduler(SchedulerState):
         path = activation.question_path
         if question.subject:
             path = activation.decision_path(question.subject, rounds)
+            self.asked_subjects[path] = question.subject
         title = self._text(question.key, **question.facts)
         return ActivationPath("", path), WorkflowNode(
             id=path, title=title, detail=escape_placeholders(question.detail), type=NodeType.HUMAN
@@ -322,9 +252,7 @@ class WorkflowScheduler(SchedulerState):
             times = {"times": state.back_edge_counts[edge.name]}
             return self._record_runs(self._make_note_run(path, times, now))
         if (name := state.next_ready_node()) is not None:
-            node = state.graph.nodes[name]
-            effect = node.spec.enter(node, self.context(scope, now))
-            return self._apply_effect(state.activation(name), node, effect, now)
+            return self._enter_node(state, name, now)
         # A round that was opened makes no row, and is a move all the same.
         moves = (
             act(scope, now) for act in (self._wake_due_node, self._advance_loop, self._close_round)
@@ -337,9 +265,33 @@ class WorkflowScheduler(SchedulerState):
             activation = state.activation(name)
             if self.answers_at(activation)(run.output[UNDECIDED_KEY]) is not None:
                 free = without_halt(run)
+                if state.graph.chooses_target(name):
+                    return self._choose_again(state, name, free, now)
                 noted = choose_edges(state, name, self._context_after(free, now))
                 return replace(free, output={**free.output, **noted})
         return None
+
+    def _enter_node(self, state: ScopeState, name: str, now: datetime) -> _Runs:
+        activation, node = state.activation(name), state.graph.nodes[name]
+        seen = replace(self.context(state.scope, now), answer=self.answers_at(activation))
+        try:
+            effect = node.spec.enter(node, seen)
+        except UndecidedCondition as error:
+            halted = {TAKEN_EDGES_KEY: [], UNDECIDED_KEY: error.subject}
+            return self._record_runs(self._make_run(activation, NodeStatus.DONE, now, halted))
+        return self._apply_effect(activation, node, effect, now)
+
+    def _choose_again(self, state: ScopeState, name: str, run: NodeRun, now: datetime) -> NodeRun:
+        """The run of a node that chooses its target, with what people have answered by now."""
+        node, seen = state.graph.nodes[name], self._context_after(run, now)
+        try:
+            effect = node.spec.enter(node, seen)
+        except UndecidedCondition as error:
+            return replace(run, output={TAKEN_EDGES_KEY: [], UNDECIDED_KEY: error.subject})
+        if not isinstance(effect, NodeDone):
+            return run
+        noted = choose_edges(state, name, seen, next_node=effect.next_node)
+        return replace(run, output={**run.output, **effect.output, **noted})
 
     def _wake_due_node(self, scope: str, now: datetime) -> _Runs | None:
         """Continue a node whose wait is over."""

@@ -43,6 +43,7 @@ from bot.engine.workflow.node_runs import (
 )
 from bot.engine.workflow.nodes.contract import EdgeRule, EvaluationContext, NodeRole
 from bot.engine.workflow.nodes.loop import LoopConfig
+from bot.engine.workflow.nodes.switch import SwitchConfig
 from bot.engine.workflow.scope import LoopState, OutputsView, ScopeState, StatesView
 from storage.records.tasks import NodeRun, NodeStatus, TaskId
 
@@ -198,7 +199,9 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 class SchedulerState:
-    """`text` gives the texts of failures; `warn` gets unknown names in expressions."""
+    """`text` gives the texts of failures; `warn` gets unknown names in expressions.
+    `asked_subjects` are those of the conditions that people are asked about, by the paths of the
+    questions."""
 
     def __init__(
         self,
@@ -225,9 +228,10 @@ class SchedulerState:
             defaultdict(dict)
         )
         self._waived_limits: list[NodeRun] = []
+        self.asked_subjects: dict[str, str] = {}
         self._active_scopes: dict[str, None] = {}
         self.has_conditions = any(edge.condition for edge in workflow.edges) or any(
-            isinstance(node.config, LoopConfig) for node in workflow.nodes
+            isinstance(node.config, LoopConfig | SwitchConfig) for node in workflow.nodes
         )
         plain = {name.replace("-", "_"): name for name in self.topology.nodes}
         self._aliases = {

@@ -272,7 +272,6 @@ class StepExecutor:
                 messages=step.prompt_messages,
                 delivered=self._delivered_to(worker.session.id),
             )
-            + _deliverables_note(step)
             + no_call,
             system_prompt="\n\n".join(
                 filter(None, (context.system_prompt, prompts.step_system(self._language, rules)))
@@ -555,8 +554,3 @@ _NO_CALL_NOTE = (
 def _error_to_tell(step: StartedStep, no_call: str) -> str:
     """A small model that reads its own empty report again repeats it."""
     return "" if no_call and step.failed_report else step.last_error
-
-
-def _deliverables_note(step: StartedStep) -> str:
-    names = ", ".join(step.node.deliverables)
-    return f"\n\nFiles that must be there when it is done: {names}" if names else ""

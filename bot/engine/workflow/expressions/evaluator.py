@@ -106,14 +106,24 @@ def evaluate_condition(text: str, names: Mapping[str, Any], warn: Callable[[str]
     if not text.strip():
         return True
     try:
-        return is_truthy(evaluate(text, names))
+        return is_truthy(evaluate_answer(text, names))
     except UnclearAnswer:
         raise
     except ExpressionError as error:
-        if isinstance(error, BadExpression) and _reads_outputs(text):
-            raise UnclearAnswer(str(error)) from error
         warn(f"{text[:200]!r} is treated as false: {error}")
         return False
+
+
+def evaluate_answer(text: str, names: Mapping[str, Any]) -> Any:
+    """Like `evaluate`, but raises UnclearAnswer if an answer is there and has no such value."""
+    try:
+        return evaluate(text, names)
+    except UnclearAnswer:
+        raise
+    except BadExpression as error:
+        if _reads_outputs(text):
+            raise UnclearAnswer(str(error)) from error
+        raise
 
 
 def _reads_outputs(text: str) -> bool:

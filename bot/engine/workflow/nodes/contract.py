@@ -16,6 +16,7 @@ from bot.engine.llm.workspace_files import is_workspace_path
 from bot.engine.workflow.expressions.evaluator import (
     check_expression,
     evaluate,
+    evaluate_answer,
     evaluate_condition,
     fill_template,
     find_placeholders,
@@ -158,6 +159,11 @@ class EvaluationContext:
     def evaluate(self, expression: str) -> Any:
         """Raises ExpressionError."""
         return evaluate(expression, self.names)
+
+    def evaluate_answer(self, expression: str) -> Any:
+        """Raises UnclearAnswer if a worker's answer leaves the value open, ExpressionError for
+        other reasons."""
+        return evaluate_answer(expression, self.names)
 
     def is_true(self, condition: str) -> bool:
         """False if the condition cannot be evaluated. Raises UndecidedCondition if a worker's

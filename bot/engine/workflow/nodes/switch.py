@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pydantic import JsonValue
 
-from bot.engine.workflow.expressions.operations import ExpressionError, strictly_equal, to_text
+from bot.engine.workflow.expressions.operations import (
+    ExpressionError,
+    UnclearAnswer,
+    strictly_equal,
+    to_text,
+)
 from bot.engine.workflow.field_reader import FieldReader, ValidationIssue
 from bot.engine.workflow.nodes.contract import (
     EdgeRule,
@@ -21,6 +27,7 @@ from bot.engine.workflow.nodes.contract import (
     NodeRole,
     NodeShape,
     NodeTypeSpec,
+    UndecidedCondition,
     expression_issues,
     unknown_node_issue,
 )
@@ -37,7 +44,8 @@ class SwitchCase:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchConfig(NodeConfig):
     """Continues with the target of the first matching case, or else with `default`. Without a
-    default, an unmatched value ends the path."""
+    default, an unmatched value ends the path. A value that a worker's answer leaves open is asked
+    about, case by case."""
 
     kind: Literal["switch"] = "switch"
     expression: str
@@ -126,7 +134,9 @@ inputs: [{name: size}]
     def enter(self, node: NodeInput[SwitchConfig], context: EvaluationContext) -> NodeEffect:
         config = node.settings
         try:
-            value = context.evaluate(config.expression)
+            value = context.evaluate_answer(config.expression)
+        except UnclearAnswer as error:
+            return _chosen_by_person(config, context, str(error))
         except ExpressionError as error:
             if config.default:
                 context.warn(str(error))
@@ -134,6 +144,19 @@ inputs: [{name: size}]
             return NodeFailure(key="workflow.no_value", facts={"name": node.id, "why": str(error)})
         fits = (case.target for case in config.cases if _matches_case(case.value, value))
         return NodeDone(output={"_raw": value}, next_node=next(fits, config.default))
+
+
+def _chosen_by_person(config: SwitchConfig, context: EvaluationContext, why: str) -> NodeDone:
+    """The first case that a person says is so; the default if none is. Raises UndecidedCondition
+    for the first that nobody has been asked about."""
+    for case in config.cases:
+        subject = f"{config.expression} == {json.dumps(case.value, ensure_ascii=False)}"
+        said = context.answer(subject)
+        if said is None:
+            raise UndecidedCondition(subject, why)
+        if said:
+            return NodeDone(output={"_raw": case.value}, next_node=case.target)
+    return NodeDone(output={"_raw": None}, next_node=config.default)
 
 
 def _matches_case(wanted: Any, value: Any) -> bool:

@@ -14,6 +14,7 @@ from bot.engine.workflow.definition import Workflow, WorkflowEdge
 from bot.engine.workflow.nodes.contract import OnLimit
 from bot.engine.workflow.nodes.loop import LoopConfig
 from bot.engine.workflow.nodes.registry import NodeType
+from bot.engine.workflow.nodes.switch import SwitchCase, SwitchConfig
 from cards.catalog import catalog_for
 from cards.views.approvals import approval_card
 from storage.records.approvals import ApprovalKind, ApprovalState
@@ -227,3 +228,35 @@ async def test_rounds_beside_each_other_are_asked_about_at_once(tmp_path: Path) 
     ran = {path for path, run in runs.items() if run.status is NodeStatus.DONE}
     assert {"each[0]/yes", "each[1]/no"} <= ran
     assert not {"each[1]/yes", "each[0]/no"} & ran
+
+
+@pytest.mark.parametrize(
+    ("answers", "behind"), [((True,), "print"), ((False, True), "mail"), ((False, False), "file")]
+)
+async def test_a_switch_that_cannot_be_decided_asks_case_by_case(
+    tmp_path: Path, backend: PacedBackend, answers: tuple[bool, ...], behind: str
+) -> None:
+    """Its default is taken only if people say that no case is so."""
+    cases = (SwitchCase(value="big", target="print"), SwitchCase(value="small", target="mail"))
+    config = SwitchConfig(expression="outputs.review.size", cases=cases, default="file")
+    workflow = make_graph(
+        *map(task_node, ("review", "print", "mail", "file")),
+        make_node("which", NodeType.SWITCH, config),
+        "review>which",
+        *(f"which>{each}" for each in ("print", "mail", "file")),
+    )
+    async with workflow_world(tmp_path, backend) as here:
+        made = await here.engine.run_workflow(workflow)
+        for value, approve in zip(("big", "small"), answers, strict=False):
+            title = (
+                "The result of “review” doesn't say clearly: "
+                f'is `outputs.review.size == "{value}"` true?'
+            )
+            asked = await here.wait_for_request(made, title)
+            assert "I am torn" in asked.detail
+            await here.engine.until(made, TaskStatus.WAITING)
+            await here.decide(asked, approve=approve)
+        view = await here.engine.until(made)
+
+    assert view.task.status is TaskStatus.COMPLETED
+    assert backend.started_steps == ["review", behind]

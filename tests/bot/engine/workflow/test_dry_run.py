@@ -1,0 +1,191 @@
+"""A dry run takes the path of a real one with the same outputs, and tells its workers the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import Phase, assume, given, settings
+from hypothesis import strategies as st
+
+from bot.engine.llm.answer_schemas import StepAnswer
+from bot.engine.llm.backend import RunPurpose
+from bot.engine.workflow.definition import Workflow
+from bot.engine.workflow.dry_run import (
+    DryRun,
+    DryRunWorld,
+    GivenResults,
+    OutputMisfit,
+    dry_run,
+)
+from bot.engine.workflow.named_workflows import parse_workflow_text, prepare_run
+from bot.engine.workflow.node_runs import parse_activation, taken_edges
+from bot.engine.workflow.nodes.contract import NodeRole
+from bot.engine.workflow.validation import find_issues
+from cards.catalog import catalog_for
+from storage.records.dry_runs import DryRunEnd, WorkflowDryRun
+from storage.records.people import Language
+from storage.records.tasks import NodeRun, NodeStatus, TaskStatus
+from tests.bot.engine.workflow.integration.workflow_world import PacedBackend, workflow_world
+from tests.bot.engine.workflow.random_workflows import by_path, workflows
+from tests.bot.engine.workflow.scheduler_simulator import START
+from tests.bot.engine.workflow.transition_simulator import TransitionSimulator, make_task
+
+_law = settings(phases=[Phase.generate])
+WORLD = DryRunWorld(
+    words=catalog_for(Language.ENGLISH),
+    now=START,
+    zone=ZoneInfo("Asia/Shanghai"),
+    risk_words=("deploy",),
+)
+NOTE = """\
+name: Release note
+inputs: [{name: topic}]
+nodes:
+  - {id: write, name: Write, prompt: "A note on {{inputs.topic}}"}
+  - {id: review, name: Review, output: {approved: bool, notes: {type: text, required: false}}}
+  - {id: fix, name: Fix, prompt: "Mind: {{outputs.review.notes}}", deliverables: [note.md]}
+  - {id: sign, type: human, name: Sign it}
+  - {id: send, name: Deploy it}
+edges:
+  - {from: write, to: review}
+  - {from: review, to: sign, condition: outputs.review.approved}
+  - {from: review, to: fix}
+  - {from: fix, to: review, maxLoops: 2, onLimit: fail}
+  - {from: sign, to: send}
+outputs: {note: outputs.write, sent: outputs.send}
+"""
+
+
+class ResultsByPath(GivenResults):
+    """What the steps of the simulator bring."""
+
+    def find(self, node: str, label: str, times: int) -> Any:
+        if node not in self.outputs:
+            return None
+        brought = by_path(self.outputs[node], {}, label)
+        return {"error": brought[1:]} if isinstance(brought, str) else brought
+
+
+class PathLabels(DryRun):
+    def _label(self, path: str) -> str:
+        return path
+
+
+def paths(runs: Mapping[str, NodeRun]) -> Mapping[str, Any]:
+    return {
+        path: (run.status.value, sorted(taken_edges(run) or ()))
+        for path, run in runs.items()
+        if parse_activation(path) and run.status is not NodeStatus.PENDING
+    }
+
+
+@_law
+@given(workflows(), st.integers(0, 99))
+def test_a_dry_run_takes_the_path_of_a_real_one(workflow: Workflow, seed: int) -> None:
+    assume(not list(find_issues(workflow)))
+    # The simulator lets those with a timeout expire.
+    assume(all(node.spec.answer_timeout(node.settings) is None for node in workflow.nodes))
+    real = TransitionSimulator(workflow, work=by_path, seed=seed, crashes=0.2)
+    tasks = {node.id: node for node in workflow.nodes if node.role is NodeRole.TASK}
+    dry = PathLabels(workflow, make_task(), ResultsByPath(outputs=tasks), WORLD)
+
+    end = real.run(4_000)
+    found = dry.run("w")
+
+    assume(found.end is not DryRunEnd.UNDECIDED)
+    assert paths(dry.state.runs) == paths(real.runs)
+    assert (found.end is DryRunEnd.COMPLETED) == (end == TaskStatus.COMPLETED)
+
+
+def run_note(outputs: Mapping[str, Any], **decisions: bool) -> WorkflowDryRun:
+    workflow = parse_workflow_text(NOTE)
+    values = {"topic": "otters"}
+    prepared = prepare_run("note", workflow, values)
+    given_ = GivenResults(outputs=outputs, decisions=decisions)
+    return dry_run("note", replace(workflow, values=values), prepared, given_, WORLD)
+
+
+def test_given_outputs_choose_the_edges_and_reach_the_prompts() -> None:
+    found = run_note(
+        {
+            "write": "Otters hold hands.",
+            "review": [{"approved": False, "notes": "Too short"}, {"approved": True}],
+            "send": "Sent.",
+        }
+    )
+
+    by = {each.label: each for each in found.nodes}
+    assert found.end is DryRunEnd.COMPLETED
+    assert found.path == ("write", "review", "fix", "review#2", "sign", "send")
+    assert (by["review"].taken, by["review#2"].taken) == (("fix",), ("sign",))
+    assert "A note on otters" in by["write"].prompt
+    assert "Mind: Too short" in by["fix"].prompt
+    assert "Files that must be there when it is done: note.md" in by["fix"].prompt
+    assert "You are a worker of Shiftboss" in by["fix"].system
+    assert found.outputs == {"note": "Otters hold hands.", "sent": "Sent."}
+    assert found.not_given == ("fix", "sign")
+    assert [each.label for each in found.nodes if each.asks] == ["sign", "send"]
+    assert found.cost is not None
+    assert 0 < found.cost.least_input < found.cost.most_input
+    assert found.cost.most_output == 5 * 32_000
+
+
+@pytest.mark.parametrize(
+    ("outputs", "end", "path", "told"),
+    [
+        ({"review": {"approved": True}, "sign": False}, "blocked", "sign", ""),
+        ({"write": {"error": "no pen"}}, "failed", "write", "no pen"),
+        ({"review": {"approved": False}}, "failed", "fix#3", "limit of returns"),
+        ({}, "undecided", "review", "approved"),
+    ],
+)
+def test_it_ends_as_a_run_would_and_says_why(
+    outputs: Mapping[str, Any], end: str, path: str, told: str
+) -> None:
+    found = run_note(outputs)
+
+    assert found.end == end
+    assert found.path[-1] == path
+    assert told in f"{found.reason} {found.undecided}"
+
+
+def test_an_answer_decides_what_is_open_and_a_wrong_output_is_told() -> None:
+    assert run_note({}, **{"outputs.review.approved": True}).end is DryRunEnd.COMPLETED
+    with pytest.raises(OutputMisfit, match="approved"):
+        run_note({"review": {"approved": "perhaps"}})
+
+
+async def test_a_worker_is_told_what_the_dry_run_says(tmp_path: Path) -> None:
+    answers = {
+        "Write": StepAnswer(status="done", summary="Otters hold hands."),
+        "Review": StepAnswer(status="done", summary="approved: true"),
+        "Send it": StepAnswer(status="done", summary="Sent."),
+    }
+    text = NOTE.replace("Deploy it", "Send it").replace(
+        ", output: {approved: bool, notes: {type: text, required: false}}", ""
+    )
+    workflow = replace(
+        parse_workflow_text(
+            text.replace("sign, type: human, name: Sign it", "sign, name: Sign it")
+        ),
+        values={"topic": "otters"},
+    )
+    backend = PacedBackend()
+    backend.answers |= answers
+    async with workflow_world(tmp_path, backend) as here:
+        task = await here.engine.run_workflow(workflow)
+        await here.engine.until(task, TaskStatus.COMPLETED)
+        real = [each for each in backend.requests if each.purpose is RunPurpose.STEP]
+        outputs = {
+            run.path: run.output["summary"]
+            for run in (await here.runs(task)).values()
+            if "summary" in run.output
+        }
+    dry = DryRun(workflow, task, GivenResults(outputs=outputs), WORLD).run("w")
+
+    assert [each.prompt for each in dry.nodes if each.prompt] == [each.prompt for each in real]
