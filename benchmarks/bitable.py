@@ -12,6 +12,7 @@ from pathlib import Path
 
 from benchmarks.figures import Figure, Measurement, Scale, at_most
 from bot.sync.service import TICK
+from bot.transports.quota import QuotaLevel
 from tests.bot.sync.soak import Soak
 from tests.bot.sync.world import OWNER, SyncWorld, sync_world
 
@@ -23,15 +24,26 @@ async def measure_calls(scale: Scale) -> list[Measurement]:
     """People and the chat change titles, states, priorities and instructions of tasks, write rows
     and logs, and announcements come for each change in the table. Either all change at once
     and then rest, a hundred changes long, as after a meeting; or they change something every
-    quarter of a second. All calls that read or write rows count. A single change is one call: what
-    changes more slowly than once in four seconds cannot go out together.
+    quarter of a second, collected for four seconds, or for ten while less than half of the month's
+    calls are left. All calls that read or write rows count. What arrives within four seconds takes
+    up to four calls (read what people changed, write changes, make tasks, make logs); a single
+    change is one call, and cannot be less while it must be out within five seconds.
     """
     async with _open_world() as world:
         meeting = await _calls_per_hundred(world, scale.pick(10, 1), at_once=100)
         steady = await _calls_per_hundred(world, scale.pick(25, 2), at_once=round(4 * TICK))
+        thin = QuotaLevel.THIN.edit_factor or TICK
+        scarce = await _calls_per_hundred(
+            world, scale.pick(10, 1), at_once=round(4 * thin), tick=thin
+        )
     return [
         Figure("calls per 100 changes, a hundred at once", meeting, bar=at_most(12)),
         Figure("calls per 100 changes, four each second", steady),
+        Figure(
+            "calls per 100 changes, four each second, less than half of the calls left",
+            scarce,
+            bar=at_most(12),
+        ),
     ]
 
 
@@ -56,7 +68,9 @@ async def measure_equality(scale: Scale) -> list[Measurement]:
     ]
 
 
-async def _calls_per_hundred(world: SyncWorld, rounds: int, *, at_once: int) -> float:
+async def _calls_per_hundred(
+    world: SyncWorld, rounds: int, *, at_once: int, tick: float = TICK
+) -> float:
     soak = Soak(world, random.Random(_SEED), deaths=False, told=1.0)
     await world.settle()
     world.tables.calls.clear()
@@ -64,11 +78,11 @@ async def _calls_per_hundred(world: SyncWorld, rounds: int, *, at_once: int) -> 
         await soak.edit(at_once, first=number * at_once)
         # Two rounds of the loop: the orders of people are carried out in between.
         for _ in range(2 if at_once == 100 else 1):
-            world.clock.moved += timedelta(seconds=TICK)
+            world.clock.moved += timedelta(seconds=tick)
             await world.sync.cycle()
             await world.handle_messages()
     for _ in range(4):
-        world.clock.moved += timedelta(seconds=TICK)
+        world.clock.moved += timedelta(seconds=tick)
         await world.sync.cycle()
     return 100 * sum(world.tables.calls.values()) / (rounds * at_once)
 

@@ -10,7 +10,7 @@ from bot.app.container import Container
 from bot.sync.local_rows import LocalRowReader
 from bot.sync.orders import MessageIntake, RowOrders
 from bot.sync.ports import TableService
-from bot.sync.service import BitableSyncService
+from bot.sync.service import MAX_HOLD, TICK, BitableSyncService
 from bot.sync.session import SyncDeps
 from storage.bitable import BitableRepo
 from storage.memory.entries import MemoryEntryRepo
@@ -53,6 +53,7 @@ def build_sync(core: Container, intake: MessageIntake, tables: TableService) -> 
         notify=store.owner_cards(core.courier).notify,
         clock=core.clock,
         poll_seconds=core.settings.bitable_poll_seconds,
+        hold=lambda: min(max(TICK, core.quota.level.edit_factor or MAX_HOLD), MAX_HOLD),
     )
 
 

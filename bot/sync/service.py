@@ -49,6 +49,9 @@ log = logging.getLogger(__name__)
 TICK = 4.0
 """Seconds between two looks at what changed: what changes meanwhile goes out together."""
 
+MAX_HOLD = 20.0
+"""The longest pause between two looks when calls are scarce."""
+
 EVENTS_GATHER = 1.0
 """Seconds that events are gathered at least, so that one call reads the records of many."""
 
@@ -76,7 +79,8 @@ class SyncClock(Protocol):
 class BitableSyncService:
     """A service, and the listener to changes of tables. Does nothing without a base, and takes one
     up that is set up while it runs. `memory_state` changes when a memory of the chat does. The
-    tables are read every `poll_seconds` while no event has come, and rarely once events come."""
+    tables are read every `poll_seconds` while no event has come, and rarely once events come.
+    `hold` returns the seconds that changes are collected at least; beyond `TICK` it saves calls."""
 
     name = "bitable"
 
@@ -87,6 +91,7 @@ class BitableSyncService:
     notify: Callable[[str, Callable[[TextCatalog], Card]], Awaitable[None]]
     clock: SyncClock
     poll_seconds: float = 600.0
+    hold: Callable[[], float] = lambda: TICK
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _session: SyncSession | None = field(default=None, init=False)
     _reload: bool = field(default=False, init=False)
@@ -112,7 +117,7 @@ class BitableSyncService:
             self._cycled_at = self.clock.elapsed()
             delay = await self._guarded_cycle()
             if self._heard or self._deleted or self._reload:
-                delay = min(delay, TICK)
+                delay = min(delay, self.hold())
             await self._wait(delay)
 
     async def drain(self) -> None:
@@ -136,7 +141,7 @@ class BitableSyncService:
         if self._wake.is_set():
             self._wake.clear()
             since = self.clock.elapsed() - self._cycled_at
-            await self.clock.sleep(max(EVENTS_GATHER, TICK - since))
+            await self.clock.sleep(max(EVENTS_GATHER, self.hold() - since))
 
     async def _known_base(self) -> BitableBase | None:
         try:
@@ -241,7 +246,7 @@ class BitableSyncService:
             await self._push_changes(session)
         if base.state is not BitableState.ACTIVE:
             await self.deps.repo.set_state(BitableState.ACTIVE)
-        return TICK
+        return self.hold()
 
     async def _open(self, base: BitableBase) -> SyncSession:
         known = self._session

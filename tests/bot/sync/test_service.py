@@ -51,6 +51,12 @@ async def test_tasks_and_logs_of_the_chat_flow_out_and_then_it_is_quiet(world: S
     assert world.tables.calls == before, "a quiet system calls nobody"
 
 
+async def test_what_is_collected_longer_is_looked_at_later(world: SyncWorld) -> None:
+    world.sync.hold = lambda: 10.0
+
+    assert await world.sync.cycle() == 10.0
+
+
 async def test_a_change_in_the_store_is_one_call(world: SyncWorld) -> None:
     tasks = [await world.task(f"Task {n}") for n in range(5)]
     await world.settle()
