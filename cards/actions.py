@@ -92,6 +92,29 @@ class RollBackWorkflow(CardAction):
     kind: Literal["roll_back_workflow"] = "roll_back_workflow"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportWorkflow(CardAction):
+    """Take in the document that was shown: `file` of this `hash`. `replace` overwrites workflows
+    that have other texts."""
+
+    required_role: ClassVar[PersonRole] = PersonRole.OWNER
+    file: str
+    hash: str
+    as_name: str = ""
+    replace: bool = False
+    kind: Literal["import_workflow"] = "import_workflow"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallWorkflow(ReusableAction):
+    """Save a workflow of the gallery."""
+
+    required_role: ClassVar[PersonRole] = PersonRole.OWNER
+    name: str
+    typed: ClassVar[str] = "/workflow gallery install {self.name}"
+    kind: Literal["install_workflow"] = "install_workflow"
+
+
 WorkflowAction: TypeAlias = (
     ShowWorkflow
     | RunWorkflow
@@ -101,6 +124,8 @@ WorkflowAction: TypeAlias = (
     | DeleteWorkflow
     | ShowWorkflowDiff
     | RollBackWorkflow
+    | ImportWorkflow
+    | InstallWorkflow
 )
 
 

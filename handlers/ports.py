@@ -33,9 +33,9 @@ from handlers.ports_workers import (
     ToolPort,
     TracePort,
     TranscriptPort,
-    WorkflowHistoryPort,
     WorkflowPort,
 )
+from handlers.ports_workflows import WorkflowExchangePort, WorkflowHistoryPort
 from storage.records.approvals import Approval
 from storage.records.messages import CardActionRow, InboxId, ReceivedEvent
 from storage.records.people import (
@@ -534,6 +534,7 @@ class HandlerServices:
     skill_writer: SkillWriterPort
     workflows: WorkflowPort
     workflow_history: WorkflowHistoryPort
+    workflow_exchange: WorkflowExchangePort
     schedules: SchedulePort
     self_check: SelfCheckPort
     doctor: DoctorPort

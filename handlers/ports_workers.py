@@ -16,7 +16,6 @@ from storage.records.memory import MemoryEntry, MemoryListFilter
 from storage.records.memory_consent import ConsentRequest, ConsentWish
 from storage.records.memory_evidence import EntityEntries
 from storage.records.people import Chat, ChatId, Language, Person, PersonId
-from storage.records.prompt_versions import WorkflowVersions
 from storage.records.skills import LoadedSkill, Skill, SkillCatalog, SkillDraft, SkillListing
 from storage.records.system import ModelChoice
 from storage.records.tasks import Task, TaskId
@@ -521,35 +520,3 @@ class WorkflowPort(Protocol):
     async def delete(self, name: str, *, based_on: str = "") -> None:
         """Invalid files can be deleted too. With the hash of the text that `based_on` names, only
         that is deleted: CHANGED if there is another by now."""
-
-
-class WorkflowHistoryPort(Protocol):
-    """Versions of named workflows, in which `via` is the place that a text comes from.
-    Implementations must check in every change that `by` is an owner, and raise NotAllowed
-    otherwise. Calls raise WorkflowRefused."""
-
-    async def list_versions(self, name: str) -> WorkflowVersions:
-        """Of the workflow of exactly this name, also of one that was deleted. UNKNOWN if it has
-        none."""
-
-    async def save(
-        self,
-        name: str,
-        text: str,
-        *,
-        by: Person,
-        via: str,
-        reason: str = "",
-        replace: bool = False,
-        based_on: str = "",
-    ) -> workflows.NamedWorkflow:
-        """Save atomically as a new version. EXISTS if the name is taken and `replace` is False;
-        BROKEN if it is invalid. With the hash of the text that the change is `based_on`, only that
-        is replaced: CHANGED if there is another or none by now, and the refused text is kept as a
-        version."""
-
-    async def roll_back(
-        self, name: str, number: int, *, by: Person, via: str, based_on: str = ""
-    ) -> workflows.NamedWorkflow | None:
-        """Save the text of this version as a new one; None if the file has it already. NO_VERSION
-        if it is not kept. `based_on` as in `save`."""

@@ -11,6 +11,8 @@ from typing import assert_never
 from cards import formats
 from cards.actions import (
     DeleteWorkflow,
+    ImportWorkflow,
+    InstallWorkflow,
     RollBackWorkflow,
     RunWorkflow,
     SaveTaskAsWorkflow,
@@ -48,6 +50,12 @@ from handlers.parsing import find_task
 from handlers.personas import persona_for_task
 from handlers.projects import resolve_workspace
 from handlers.request import CommandRegistry, Reply, Request
+from handlers.workflow_exchange import (
+    export_command,
+    gallery_command,
+    handle_exchange_press,
+    import_command,
+)
 from handlers.workflow_inputs import (
     MAX_TEXT,
     InvalidWorkflowInput,
@@ -441,6 +449,8 @@ async def _perform_press(  # noqa: PLR0911 - one line for each action of the clo
             return await delete_workflow(request, name, card_key)
         case ShowWorkflowDiff() | RollBackWorkflow():
             return await handle_version_press(request, action)
+        case ImportWorkflow() | InstallWorkflow():
+            return await handle_exchange_press(request, action)
         case _:
             assert_never(action)
 
@@ -483,6 +493,9 @@ _SUBCOMMANDS: Mapping[str, Callable[[Request, str], Awaitable[Reply]]] = {
     **dict.fromkeys(("validate", "check", "检查", "校验"), validate_command),
     **dict.fromkeys(("delete", "remove", "rm", "删除"), delete_command),
     **dict.fromkeys(("versions", "history", "版本", "历史"), show_versions),
+    **dict.fromkeys(("export", "导出"), export_command),
+    **dict.fromkeys(("import", "导入"), import_command),
+    **dict.fromkeys(("gallery", "templates", "模板"), gallery_command),
     **dict.fromkeys(("diff", "对比", "差异"), show_diff),
     **dict.fromkeys(("rollback", "restore", "回滚"), roll_back_command),
 }

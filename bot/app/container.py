@@ -273,6 +273,7 @@ class Container:
             skill_writer=SkillDrafter(db=store.db, gateway=engine.gateway, library=workers.skills),
             workflows=engine.evolution.workflows,
             workflow_history=engine.evolution.history,
+            workflow_exchange=engine.evolution.exchange,
             schedules=engine.schedule.service,
             self_check=self.autonomy.self_check,
             doctor=self._build_doctor(),

@@ -27,6 +27,7 @@ from bot.engine.llm.backend import RunLimits, RunPurpose
 from bot.engine.tasks.approvals import ApprovalCardPublisher
 from bot.engine.workflow.diagnostics import KnownWorkers
 from bot.engine.workflow.named_workflows import WorkflowLibrary
+from bot.engine.workflow.workflow_bundle import WorkflowExchange
 from bot.engine.workflow.workflow_history import WorkflowHistory
 from bot.transports.outbox import OutboxCourier
 from bot.transports.ports import Clock
@@ -60,7 +61,8 @@ def build_evolution(
     )
     mode = EvolutionMode(settings.evolve)
     versions = _build_versions(store, retirer, mode)
-    workflows, history = _build_workflows(settings, store, clock, workers, versions)
+    exchange = _build_workflows(settings, store, clock, workers, versions)
+    workflows = exchange.library
     model = BackgroundModelCalls(
         gateway, lambda: workers.models.default, purpose=RunPurpose.EVOLVE, limits=_LIMITS
     )
@@ -85,9 +87,12 @@ def build_evolution(
         ids=store.ids,
         now=clock.now,
     )
-    return EvolutionServices(
-        service=service, versions=versions, workflows=workflows, history=history
-    )
+    return EvolutionServices(service=service, versions=versions, exchange=exchange)
+
+
+async def _list_skills(workers: WorkerServices) -> Sequence[str]:
+    """Names of the skills that are enabled."""
+    return [each.skill.name for each in (await workers.skills.list_skills()).usable]
 
 
 def _build_workflows(
@@ -96,7 +101,7 @@ def _build_workflows(
     clock: Clock,
     workers: WorkerServices,
     trials: PromptVersions,
-) -> tuple[WorkflowLibrary, WorkflowHistory]:
+) -> WorkflowExchange:
     history = WorkflowHistory(
         db=store.db,
         repo=store.work.versions,
@@ -109,7 +114,12 @@ def _build_workflows(
         settings.home, store.work.graphs, history, partial(_list_workers, workers)
     )
     history.bind(workflows)
-    return workflows, history
+    return WorkflowExchange(
+        library=workflows,
+        history=history,
+        get_personas=workers.personas.get_all,
+        list_skills=partial(_list_skills, workers),
+    )
 
 
 async def _list_people(store: RepositorySet) -> Mapping[str, str]:

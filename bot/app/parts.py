@@ -30,6 +30,7 @@ from bot.engine.workers.mcp_config import McpConfigFile
 from bot.engine.workers.personas import PersonaLibrary
 from bot.engine.workflow.named_workflows import WorkflowLibrary
 from bot.engine.workflow.step_approvals import StepApprovalRequester
+from bot.engine.workflow.workflow_bundle import WorkflowExchange
 from bot.engine.workflow.workflow_history import WorkflowHistory
 from bot.setup.live_models import LiveModels
 
@@ -67,12 +68,18 @@ class WorkRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvolutionServices:
-    """`workflows` starts tasks in the version that is in effect, which `history` chooses."""
-
     service: EvolutionService
     versions: PromptVersions
-    workflows: WorkflowLibrary
-    history: WorkflowHistory
+    exchange: WorkflowExchange
+
+    @property
+    def workflows(self) -> WorkflowLibrary:
+        """Starts tasks in the version that is in effect, which `history` chooses."""
+        return self.exchange.library
+
+    @property
+    def history(self) -> WorkflowHistory:
+        return self.exchange.history
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

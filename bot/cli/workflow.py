@@ -288,6 +288,68 @@ def save(
     execute(command_line("workflow save", *flags, name, text), as_json=as_json)
 
 
+@cli.command("export")
+def export(
+    name: NameArgument,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file to write; without, print it.")
+    ] = None,
+    with_dependencies: Annotated[
+        bool, typer.Option("--with-dependencies", help="With the workflows that it runs.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a workflow with its test cases as one file."""
+
+    def present(data: Any) -> tuple[str, Any]:
+        if output is None:
+            return data["text"].rstrip("\n"), data
+        try:
+            output.write_text(data["text"], encoding="utf-8")
+        except OSError as error:
+            fail(f"{output}: {error.strerror}", as_json=as_json, status=2)
+        return f"{data['name']} is in {output}", {"name": data["name"], "file": str(output)}
+
+    flag = "--with-dependencies" if with_dependencies else ""
+    execute(command_line("workflow export", flag, name), as_json=as_json, present=present)
+
+
+@cli.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False)],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Import without asking.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace workflows that have other texts.")
+    ] = False,
+    as_name: Annotated[str, typer.Option("--as", help="Another name for the workflow.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a file would make or change, then import it."""
+    text = read_text(str(file), as_json=as_json)
+    named = format_flag("--as", as_name)
+    if not yes:
+        execute(command_line("workflow import", named, text), as_json=as_json)
+        if as_json or not sys.stdin.isatty() or not typer.confirm("Import this?"):
+            return
+    flags = ("--yes", "--replace" if replace else "", named)
+    execute(command_line("workflow import", *flags, text), as_json=as_json)
+
+
+@cli.command("gallery")
+def gallery(
+    order: Annotated[str, typer.Argument(metavar="[show|install]", help="Without, list all.")] = "",
+    name: Annotated[str, typer.Argument(metavar="[NAME]")] = "",
+    as_name: Annotated[
+        str, typer.Argument(metavar="[NEWNAME]", help="The name to install it under.")
+    ] = "",
+    language: Annotated[str, typer.Option("--lang", help="en or zh, for install.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """List the workflows that come with Shiftboss, show one, or install it."""
+    parts = (order, name, format_flag("--lang", language), as_name)
+    execute(command_line("workflow gallery", *parts), as_json=as_json)
+
+
 add_chat_command(
     cli,
     "versions",

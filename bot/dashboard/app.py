@@ -24,6 +24,7 @@ from bot.dashboard.pages import (
     setup_feishu,
     setup_telegram,
     tasks,
+    workflow_exchange,
     workflows,
 )
 from bot.dashboard.pages.layout import (
@@ -86,6 +87,26 @@ PAGES = (
         in_menu=False,
     ),
     Page(path=workflows.PATH, name="workflows", show=workflows.show_workflows),
+    Page(
+        path=workflow_exchange.GALLERY,
+        name="workflow_gallery",
+        show=workflow_exchange.show_gallery,
+        post=workflow_exchange.install_from_gallery,
+        in_menu=False,
+    ),
+    Page(
+        path=workflow_exchange.IMPORT,
+        name="workflow_import",
+        show=workflow_exchange.show_import,
+        post=workflow_exchange.run_import,
+        in_menu=False,
+    ),
+    Page(
+        path=f"{workflows.PATH}/{{name}}/export",
+        name="workflow_export",
+        show=workflow_exchange.send_export,
+        in_menu=False,
+    ),
     Page(
         path=f"{workflows.PATH}/{{name}}",
         name="workflow",

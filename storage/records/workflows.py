@@ -159,6 +159,80 @@ class PreparedWorkflow:
     body: Mapping[str, Any]
 
 
+class ImportState(StrEnum):
+    """What an import does to a file: makes it, leaves it, or replaces another text."""
+
+    NEW = "new"
+    SAME = "same"
+    CHANGED = "changed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportItem:
+    """A workflow of an import, or with `is_test` its test cases. `based_on` is the hash of the text
+    that is there, empty if none is. With `errors` nothing can be imported."""
+
+    name: str
+    state: ImportState
+    is_test: bool = False
+    based_on: str = ""
+    errors: tuple[Diagnostic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportNeed:
+    """What a step asks for when it runs: `kind` is people, persona, files or call; `detail` is a
+    name, a path, or the call itself."""
+
+    workflow: str
+    step: str
+    kind: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportPlan:
+    """What an import would do. `hash` is that of the text. What is missing has to be made before
+    the workflow runs."""
+
+    name: str
+    hash: str
+    items: tuple[ImportItem, ...]
+    needs: tuple[ImportNeed, ...] = ()
+    missing_personas: tuple[str, ...] = ()
+    missing_skills: tuple[str, ...] = ()
+    missing_workflows: tuple[str, ...] = ()
+
+    @property
+    def is_broken(self) -> bool:
+        return any(each.errors for each in self.items)
+
+    @property
+    def has_conflicts(self) -> bool:
+        return any(each.state is ImportState.CHANGED for each in self.items)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowExport:
+    """A workflow as one document; `file` has it too, relative to the data directory, empty if it
+    could not be written. `size` is in bytes."""
+
+    name: str
+    text: str
+    file: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GalleryWorkflow:
+    """A workflow that comes with the program: its description, its text, and the document with its
+    test cases that installs it."""
+
+    workflow: NamedWorkflow
+    text: str
+    document: str
+
+
 class WorkflowRefusalReason(StrEnum):
     UNKNOWN = "unknown"
     BAD_NAME = "bad_name"

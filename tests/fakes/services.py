@@ -824,6 +824,7 @@ class FakeServices:
             skill_writer=self.skills,
             workflows=self.workflows,
             workflow_history=self.workflows,
+            workflow_exchange=self.workflows,
             schedules=self.schedules,
             self_check=self.self_check,
             doctor=self.doctor,

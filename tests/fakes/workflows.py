@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from storage.records.people import Language, Person
@@ -10,12 +10,18 @@ from storage.records.prompt_versions import PromptVersion, WorkflowVersions, tex
 from storage.records.tasks import Task
 from storage.records.workflows import (
     Diagnostic,
+    GalleryWorkflow,
+    ImportItem,
+    ImportNeed,
+    ImportPlan,
+    ImportState,
     InvalidWorkflowFile,
     NamedWorkflow,
     PreparedWorkflow,
     WorkflowCatalog,
     WorkflowCheck,
     WorkflowDrawing,
+    WorkflowExport,
     WorkflowInput,
     WorkflowInputValue,
     WorkflowRefusalReason,
@@ -103,6 +109,52 @@ class FakeWorkflows:
 
     async def export_task_plan(self, task: Task, name: str) -> str:
         return f"name: {task.title}"
+
+    async def export(self, name: str, *, with_dependencies: bool = False) -> WorkflowExport:
+        text = self.saved[name]
+        return WorkflowExport(name=name, text=text, file="files/workflows/a.yaml", size=len(text))
+
+    async def plan_import(self, text: str, *, as_name: str = "") -> ImportPlan:
+        name = as_name or text.removeprefix("name: ").strip()
+        errors = (make_workflow_fault(),) if "broken" in text else ()
+        taken = any(each.name == name for each in self.workflows)
+        state = ImportState.CHANGED if taken else ImportState.NEW
+        need = ImportNeed(workflow=name, step="ask", kind="people", detail="Is it good?")
+        item = ImportItem(name=name, state=state, errors=errors)
+        missing = ("poet",)
+        return ImportPlan(
+            name=name,
+            hash=text_hash(text),
+            items=(item,),
+            needs=(need,),
+            missing_personas=missing,
+        )
+
+    async def apply_import(
+        self,
+        text: str,
+        *,
+        by: Person,
+        via: str,
+        as_name: str = "",
+        replace: bool = False,
+        expected: str = "",
+    ) -> ImportPlan:
+        plan = await self.plan_import(text, as_name=as_name)
+        if expected not in {"", plan.hash}:
+            raise WorkflowRefused(WorkflowRefusalReason.CHANGED, plan.name)
+        await self.save(plan.name, text, by=by, via=via, replace=replace)
+        return plan
+
+    async def list_gallery(self, language: Language) -> Sequence[GalleryWorkflow]:
+        item = make_workflow("digest")
+        return [GalleryWorkflow(workflow=item, text="name: digest", document="name: digest")]
+
+    async def find_in_gallery(self, name: str, language: Language) -> GalleryWorkflow:
+        for each in await self.list_gallery(language):
+            if each.workflow.name == name:
+                return each
+        raise WorkflowRefused(WorkflowRefusalReason.UNKNOWN, name)
 
     async def list_versions(self, name: str) -> WorkflowVersions:
         if not self.versions:

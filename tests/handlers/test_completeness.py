@@ -25,6 +25,8 @@ from cards.actions import (
     DeleteWorkflow,
     EnableSkill,
     EndWebSession,
+    ImportWorkflow,
+    InstallWorkflow,
     ListApprovals,
     ListTasks,
     OpenPage,
@@ -33,6 +35,7 @@ from cards.actions import (
     RequestApprovalAgain,
     ResumeTask,
     RetryTask,
+    RollBackWorkflow,
     RunWorkflow,
     SaveSkill,
     SaveTaskAsWorkflow,
@@ -43,6 +46,7 @@ from cards.actions import (
     ShowSkill,
     ShowTask,
     ShowWorkflow,
+    ShowWorkflowDiff,
     ShowWorkflowNameForm,
     StartMcpSignIn,
     StartRepairTask,
@@ -82,6 +86,7 @@ from storage.records.people import Language
 from storage.records.tasks import TaskPriority, TaskStatus
 from tests.builders import make_approval, make_task
 from tests.fakes.memory import make_memory
+from tests.fakes.prompts import make_version
 from tests.fakes.skills import make_listed_skill
 from tests.handlers.router_harness import RouterHarness, text_of
 
@@ -128,6 +133,10 @@ EXAMPLES: dict[type, Action] = {
         ShowWorkflowNameForm(task_id="d0neab"),
         SaveTaskAsWorkflow(task_id="d0neab"),
         DeleteWorkflow(name="review"),
+        ShowWorkflowDiff(name="review", number=2),
+        RollBackWorkflow(name="review", number=1),
+        ImportWorkflow(file="files/inbox/1/w.yaml", hash="0" * 64, replace=True),
+        InstallWorkflow(name="digest"),
         ListMemories(),
         ShowMemory(entry_id="aa22"),
         ForgetMemory(entry_id="aa22"),
@@ -243,6 +252,7 @@ async def test_every_action_has_a_place_in_the_router(kind: type) -> None:
     desk.world.approvals.all["ap7x2k"] = make_approval(approvers=("ann",))
     desk.world.skills.listed = [make_listed_skill("weekly-report")]
     desk.world.memory.store(make_memory("aa22", "Deploys happen on Fridays"))
+    desk.world.workflows.versions = [make_version(name="review", number=2)]
     token = desk.world.post.add_button_card(EXAMPLES[kind])
 
     reply = await desk.press(token, value="auto", form={"text": "write", "priority": "urgent"})

@@ -24,6 +24,7 @@ from cards.actions import SubmitWorkflowInputs
 from cards.catalog import TextCatalog
 from cards.views.diagnostics import MAX_DIAGNOSTICS, diagnostic_data, in_text_order
 from cards.views.workflow_versions import versions_data
+from handlers.workflow_exchange import apply_import
 from handlers.workflow_inputs import parse_inputs
 from handlers.workflow_versions import find_texts, parse_version, restore_version, store_workflow
 from handlers.workflows import (
@@ -35,6 +36,7 @@ from storage.records.people import PersonRole
 from storage.records.tasks import TaskPriority
 from storage.records.workflows import (
     Diagnostic,
+    ImportPlan,
     NamedWorkflow,
     WorkflowInputValue,
     WorkflowRefusalReason,
@@ -151,6 +153,60 @@ class RollbackBody(ApiModel):
     version: int
 
 
+class ImportBody(WorkflowTextBody):
+    """`as_name` is another name for the workflow. Without `apply` nothing is changed; `replace`
+    overwrites workflows that have other texts."""
+
+    as_name: Line = ""
+    apply: bool = False
+    replace: bool = False
+
+
+class ImportItemModel(ApiModel):
+    """`state` is new, same or changed."""
+
+    name: str
+    is_test: bool
+    state: str
+    diagnostics: list[DiagnosticModel]
+
+
+class ImportNeedModel(ApiModel):
+    workflow: str
+    step: str
+    kind: str
+    detail: str
+
+
+class ImportPlanModel(ApiModel):
+    """What an import would do; `applied` says whether it was done."""
+
+    name: str
+    hash: str
+    items: list[ImportItemModel]
+    needs: list[ImportNeedModel]
+    missing_personas: list[str]
+    missing_skills: list[str]
+    missing_workflows: list[str]
+    applied: bool
+
+
+class WorkflowDocument(ApiModel):
+    """`text` is the document to import elsewhere."""
+
+    name: str
+    text: str
+
+
+class GalleryList(ApiModel):
+    workflows: list[WorkflowModel]
+
+
+class InstallBody(ApiModel):
+    name: Line
+    as_name: Line = ""
+
+
 class ValidationModel(ApiModel):
     """The first diagnostics, at most 20; `drawing` is an SVG picture of a valid workflow, empty if
     it is too large."""
@@ -206,6 +262,43 @@ async def validate_workflow(call: ApiCall, body: WorkflowTextBody) -> Validation
     )
     diagnostics = _models(checked.diagnostics, words)
     return ValidationModel(workflow=found, diagnostics=diagnostics, drawing=checked.svg)
+
+
+@routes("POST", "/workflows/import", role=PersonRole.OWNER)
+async def import_workflow(call: ApiCall, body: ImportBody) -> ImportPlanModel:
+    """Show what an exported document would make or change, or import it"""
+    command, exchange = call.command, call.request.services.workflow_exchange
+    if body.apply:
+        plan = await apply_import(
+            command, body.text, via=_VIA, as_name=body.as_name, replace=body.replace
+        )
+    else:
+        plan = await exchange.plan_import(body.text, as_name=body.as_name)
+    return _plan_model(plan, command.words, applied=body.apply)
+
+
+@routes("GET", "/workflow-gallery")
+async def list_gallery(call: ApiCall) -> GalleryList:
+    """The workflows that come with the program"""
+    request = call.request
+    found = await request.services.workflow_exchange.list_gallery(request.words.language)
+    return GalleryList(workflows=[WorkflowModel.model_validate(each.workflow) for each in found])
+
+
+@routes("POST", "/workflow-gallery", status=201, role=PersonRole.OWNER)
+async def install_from_gallery(call: ApiCall, body: InstallBody) -> ImportPlanModel:
+    """Save a workflow of the gallery"""
+    command, exchange = call.command, call.request.services.workflow_exchange
+    item = await exchange.find_in_gallery(body.name, command.words.language)
+    plan = await apply_import(command, item.document, via="gallery", as_name=body.as_name)
+    return _plan_model(plan, command.words, applied=True)
+
+
+@routes("GET", "/workflows/{name}/export", role=PersonRole.OWNER)
+async def export_workflow(call: ApiCall, name: str) -> WorkflowDocument:
+    """A workflow with its test cases and all that it runs as one document"""
+    exchange = call.request.services.workflow_exchange
+    return WorkflowDocument.model_validate(await exchange.export(name, with_dependencies=True))
 
 
 @routes("GET", "/workflows/{name}")
@@ -301,6 +394,27 @@ def _models(found: Sequence[Diagnostic], words: TextCatalog) -> list[DiagnosticM
         DiagnosticModel(**diagnostic_data(each, words))
         for each in in_text_order(found)[:MAX_DIAGNOSTICS]
     ]
+
+
+def _plan_model(plan: ImportPlan, words: TextCatalog, *, applied: bool) -> ImportPlanModel:
+    return ImportPlanModel(
+        name=plan.name,
+        hash=plan.hash,
+        items=[
+            ImportItemModel(
+                name=each.name,
+                is_test=each.is_test,
+                state=each.state,
+                diagnostics=_models(each.errors, words),
+            )
+            for each in plan.items
+        ],
+        needs=[ImportNeedModel.model_validate(each) for each in plan.needs],
+        missing_personas=list(plan.missing_personas),
+        missing_skills=list(plan.missing_skills),
+        missing_workflows=list(plan.missing_workflows),
+        applied=applied,
+    )
 
 
 def _hash(based_on: str) -> str:

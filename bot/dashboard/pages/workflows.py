@@ -158,7 +158,7 @@ async def save_from_editor(request: DashboardRequest) -> Response:
     """Answers `check` with the same page, `live` with its judgement alone, and `save` with the
     page of the workflow, or with the reason against it. The text is kept in any case."""
     name, form = request.http.path_params["name"], await request.form(_MAX_FORM_BYTES)
-    text, based_on = _read_text(form), form_text(form, "hash")
+    text, based_on = read_text(form), form_text(form, "hash")
     order, named = form_text(form, "order"), form_text(form, "name") if name == NEW else name
     if order == "live":
         return render_page(request, "workflow_check", **await _judge(request, text))
@@ -412,7 +412,7 @@ async def _read(request: DashboardRequest, name: str) -> WorkflowSource:
     return await request.services.workflows.read_source(name)
 
 
-def _read_text(form: FormData) -> str:
+def read_text(form: FormData) -> str:
     """As it was typed, with plain line ends: what is not allowed in it is told, not dropped."""
     value = form.get("text", "")
     text = value if isinstance(value, str) else ""

@@ -27,6 +27,8 @@ from bot.engine.workflow.node_runs import PLANNING_PATH
 from bot.engine.workflow.validation import validate_workflow
 from bot.engine.workflow.workflow_files import (
     MAX_BYTES,
+    TEST_SUFFIX,
+    TEST_SUFFIXES,
     FileStamp,
     UnreadableWorkflowFile,
     WorkflowFile,
@@ -37,6 +39,7 @@ from bot.engine.workflow.workflow_files import (
     list_foreign_entries,
     read_file,
     write_file,
+    write_text,
     written_text,
 )
 from cards.catalog import catalog_for
@@ -322,7 +325,7 @@ class WorkflowLibrary:
         self, name: str, text: str, *, replace: bool = False, based_on: str = ""
     ) -> NamedWorkflow:
         """Write the file atomically; parameters and refusals are those of
-        `handlers.ports_workers.WorkflowHistoryPort.save`."""
+        `handlers.ports_workflows.WorkflowHistoryPort.save`."""
         _require_valid_name(name)
         result = await self.validate_file(name, text, tolerated=_FAULTS_WHEN_RUN)
         if isinstance(result, InvalidWorkflowFile):
@@ -330,6 +333,35 @@ class WorkflowLibrary:
         with _refusing_os_errors(name):
             await asyncio.to_thread(self._save, name, text, replace, based_on)
         return await self.find(name)
+
+    def read_tests(self, name: str) -> str:
+        """The test cases of a workflow, empty if it has none. Blocking. Raises WorkflowRefused if
+        they cannot be read."""
+        for suffix in TEST_SUFFIXES:
+            path = self._folder / f"{name}.test{suffix}"
+            if path.exists() or path.is_symlink():
+                return _read_or_refuse(path)
+        return ""
+
+    def write_tests(self, name: str, text: str) -> None:
+        """Blocking. Raises WorkflowRefused."""
+        _require_valid_name(name)
+        with _refusing_os_errors(name), self._write_lock:
+            write_text(self._folder / f"{name}{TEST_SUFFIX}", text)
+            for suffix in TEST_SUFFIXES:
+                if (other := f".test{suffix}") != TEST_SUFFIX:
+                    (self._folder / f"{name}{other}").unlink(missing_ok=True)
+
+    def store_export(self, data: bytes) -> str:
+        """The path of a file with an exported workflow in the data directory, empty if it cannot be
+        written. Blocking."""
+        # Imported on first use.
+        from bot.engine.workflow.presentation.drawing import store_export
+
+        try:
+            return store_export(self._home, data)
+        except OSError:
+            return ""
 
     def list_stamps(self) -> Mapping[str, FileStamp]:
         """The workflows with what changes when their files do. Blocking. Raises OSError."""

@@ -18,6 +18,8 @@ from storage.records.workflows import Diagnostic, DiagnosticSeverity
 SUFFIXES = (".yaml", ".yml", ".json", ".md")
 TEST_SUFFIXES = (".yaml", ".yml", ".json")
 """Of test cases, which stand in `NAME.test.yaml` beside the workflow."""
+TEST_SUFFIX = ".test.yaml"
+"""Of test cases that the program writes."""
 MAX_BYTES = 1_000_000
 MAX_FILES = 200
 
@@ -165,6 +167,22 @@ def write_file(
 def written_text(text: str) -> str:
     """The text as `write_file` writes it."""
     return f"{text.rstrip()}\n"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file of the folder atomically, replacing any other."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    prefix = f".{path.stem}."
+    with NamedTemporaryFile(dir=path.parent, prefix=prefix, suffix=".new", delete=False) as opened:
+        new = Path(opened.name)
+        try:
+            opened.write(written_text(text).encode())
+            opened.flush()
+            os.fsync(opened.fileno())
+            new.replace(path)
+        finally:
+            new.unlink(missing_ok=True)
+    fsync_path(path.parent)
 
 
 def _put_in_place(new: Path, place: Path, data: bytes, *, replace: bool) -> None:

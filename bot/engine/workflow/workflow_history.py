@@ -42,7 +42,7 @@ _CONFLICT = "conflict"
 
 @dataclass(kw_only=True, eq=False)
 class WorkflowHistory:
-    """Satisfies `handlers.ports_workers.WorkflowHistoryPort`, and chooses the version of a new run.
+    """Satisfies `handlers.ports_workflows.WorkflowHistoryPort`; chooses the version of a new run.
 
     A save is announced in the store before the file is written and confirmed after it, so that it
     keeps its author if the program dies in between. Any other change of a file was made with an

@@ -33,10 +33,8 @@ async def test_every_page_opens_in_both_languages_within_its_bytes_and_for_every
     world: DashboardWorld,
 ) -> None:
     browser = await world.browser("olga")
-    paths = [
-        f"/dashboard/workflows/{each}"
-        for each in ("note", "note/versions", "bad", "bad/edit", "-/edit")
-    ]
+    names = ("note", "note/versions", "bad", "bad/edit", "-/edit", "-/import", "-/gallery")
+    paths = [f"/dashboard/workflows/{each}" for each in (*names, "-/gallery?show=release")]
     paths += [
         "/dashboard/tasks?view=board",
         "/dashboard/costs?period=quarter",

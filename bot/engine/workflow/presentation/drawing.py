@@ -407,6 +407,11 @@ def save_drawing(home: Path, workflow: Workflow, words: TextCatalog) -> Workflow
     return WorkflowDrawing(mermaid=text, svg=path, size=len(picture))
 
 
+def store_export(home: Path, data: bytes) -> str:
+    """Like `store_picture`, for an exported workflow."""
+    return store_picture(home, _DRAWINGS_FOLDER, data, ".yaml")
+
+
 def store_picture(home: Path, folder: Path, picture: bytes, suffix: str) -> str:
     """Store a picture in this folder of the data directory, where `prune_pictures` deletes it once
     it is unused. Return its path there. Blocking. Raises OSError."""
@@ -437,7 +442,9 @@ def _prune(place: Path, before: float) -> int:
     if place.is_symlink() or not place.is_dir():
         return 0
     gone = 0
-    for each in (*place.glob("*.svg"), *place.glob("*.png"), *place.glob(".*.new")):
+    for each in (
+        each for ending in ("*.svg", "*.png", "*.yaml", ".*.new") for each in place.glob(ending)
+    ):
         with _FILES_LOCK, suppress(FileNotFoundError):
             if each.lstat().st_mtime < before:
                 each.unlink()

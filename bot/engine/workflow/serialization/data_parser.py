@@ -188,6 +188,26 @@ def dump_yaml(data: Any) -> str:
     return yaml.dump(data, Dumper=_YamlDumper, allow_unicode=True, sort_keys=False, width=100)
 
 
+class _DocumentDumper(_YamlDumper):
+    """Writes texts of several lines as blocks."""
+
+
+def _represent_block(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    if "\n" in text:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|")
+    return _represent_text(dumper, text)
+
+
+_DocumentDumper.add_representer(str, _represent_block)
+
+
+def dump_yaml_document(data: Any) -> str:
+    """Like `dump_yaml`, for data with whole texts in it."""
+    return yaml.dump(
+        data, Dumper=_DocumentDumper, allow_unicode=True, sort_keys=False, width=1_000_000
+    )
+
+
 def _refuse_yaml(key: str, event: Any, **facts: object) -> None:
     raise InvalidGraph([ValidationIssue(key=key, facts={**_event_place(event), **facts})])
 

@@ -2,104 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from bot.engine.agent.prompt_versions import PromptVersions
 from bot.engine.workflow import workflow_history
 from bot.engine.workflow.definition import load_workflow
-from bot.engine.workflow.named_workflows import WorkflowLibrary
-from bot.engine.workflow.workflow_history import WorkflowHistory
 from storage.errors import NotAllowed
-from storage.records.people import Person, PersonRole
 from storage.records.prompt_versions import (
     NewPromptVersion,
     PromptKind,
-    PromptRef,
     VersionState,
     text_hash,
 )
 from storage.records.workflows import WorkflowRefusalReason, WorkflowRefused
+from tests.bot.engine.workflow.library.history_world import (
+    NAME,
+    REF,
+    HistoryWorld,
+    make_world,
+    text,
+)
 from tests.builders import make_person
-from tests.engine_harness import EngineHarness, run_engine
-
-NAME = "note"
-REF = PromptRef(PromptKind.WORKFLOW, NAME)
-
-
-def text(word: str) -> str:
-    return f"name: Note\nnodes:\n  - {{id: write, prompt: Write {word}}}\n"
-
-
-@dataclass(kw_only=True)
-class HistoryWorld:
-    engine: EngineHarness
-    home: Path
-    history: WorkflowHistory
-    library: WorkflowLibrary
-    owner: Person
-
-    @property
-    def file(self) -> Path:
-        return self.home / "workflows" / f"{NAME}.yaml"
-
-    async def save(self, word: str, **options: Any) -> None:
-        await self.history.save(NAME, text(word), by=self.owner, via="page", **options)
-
-    async def rows(self) -> list[tuple[int, str, str, str]]:
-        """Number, author, state and end of each version, oldest first."""
-        found = await self.engine.store.versions.list_of(REF)
-        return [(each.number, each.author, each.state.value, each.end_reason) for each in found]
-
-    def restart(self) -> WorkflowHistory:
-        self.history, self.library = build_history(self.engine, self.home)
-        return self.history
-
-
-def build_history(engine: EngineHarness, home: Path) -> tuple[WorkflowHistory, WorkflowLibrary]:
-    async def sleep(_seconds: float) -> None:
-        raise AssertionError
-
-    async def people() -> Mapping[str, str]:
-        return {"p1": "Olga"}
-
-    async def retire(versions: Any, reason: str) -> None:
-        async with engine.db.write() as tx:
-            for each in versions:
-                await engine.store.versions.retire(tx, each, reason, now=engine.clock())
-
-    async def created_at(_task: Any) -> Any:
-        return engine.clock()
-
-    trials = PromptVersions(
-        repo=engine.store.versions, created_at=created_at, retire=retire, roll=lambda: 99
-    )
-    history = WorkflowHistory(
-        db=engine.db,
-        repo=engine.store.versions,
-        trials=trials,
-        list_people=people,
-        now=engine.clock,
-        sleep=sleep,
-    )
-    library = WorkflowLibrary(home, engine.store.graphs, history)
-    history.bind(library)
-    return history, library
+from tests.engine_harness import run_engine
 
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[HistoryWorld]:
     async with run_engine(tmp_path) as engine:
-        history, library = build_history(engine, tmp_path)
-        owner = make_person("p1", role=PersonRole.OWNER)
-        (tmp_path / "workflows").mkdir(exist_ok=True)
-        yield HistoryWorld(
-            engine=engine, home=tmp_path, history=history, library=library, owner=owner
-        )
+        yield make_world(engine, tmp_path)
 
 
 async def test_a_version_has_its_author_and_a_rollback_is_a_new_one(world: HistoryWorld) -> None:

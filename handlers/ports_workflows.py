@@ -1,0 +1,78 @@
+"""Declares what handlers need to keep versions of named workflows and to exchange them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from storage.records import workflows
+from storage.records.people import Language, Person
+from storage.records.prompt_versions import WorkflowVersions
+
+
+class WorkflowHistoryPort(Protocol):
+    """Versions of named workflows, in which `via` is the place that a text comes from.
+    Implementations must check in every change that `by` is an owner, and raise NotAllowed
+    otherwise. Calls raise WorkflowRefused."""
+
+    async def list_versions(self, name: str) -> WorkflowVersions:
+        """Of the workflow of exactly this name, also of one that was deleted. UNKNOWN if it has
+        none."""
+
+    async def save(
+        self,
+        name: str,
+        text: str,
+        *,
+        by: Person,
+        via: str,
+        reason: str = "",
+        replace: bool = False,
+        based_on: str = "",
+    ) -> workflows.NamedWorkflow:
+        """Save atomically as a new version. EXISTS if the name is taken and `replace` is False;
+        BROKEN if it is invalid. With the hash of the text that the change is `based_on`, only that
+        is replaced: CHANGED if there is another or none by now, and the refused text is kept as a
+        version."""
+
+    async def roll_back(
+        self, name: str, number: int, *, by: Person, via: str, based_on: str = ""
+    ) -> workflows.NamedWorkflow | None:
+        """Save the text of this version as a new one; None if the file has it already. NO_VERSION
+        if it is not kept. `based_on` as in `save`."""
+
+
+class WorkflowExchangePort(Protocol):
+    """Named workflows as single documents, and the gallery that comes with the program. Calls raise
+    WorkflowRefused. Implementations must check in `apply_import` that `by` is an owner, and raise
+    NotAllowed otherwise."""
+
+    async def export(
+        self, name: str, *, with_dependencies: bool = False
+    ) -> workflows.WorkflowExport:
+        """A workflow with its test cases as one document, with all that it runs if asked for.
+        TOO_LARGE for what could not be taken in again."""
+
+    async def plan_import(self, text: str, *, as_name: str = "") -> workflows.ImportPlan:
+        """What an import of this document would do, under another name of the workflow if one is
+        given. BROKEN if it is no such document."""
+
+    async def apply_import(
+        self,
+        text: str,
+        *,
+        by: Person,
+        via: str,
+        as_name: str = "",
+        replace: bool = False,
+        expected: str = "",
+    ) -> workflows.ImportPlan:
+        """Do it, and return what was planned. BROKEN if one of its workflows is invalid; EXISTS for
+        other texts of the same names unless `replace`; CHANGED if the document's hash is not the
+        `expected` one. Repeating it changes nothing."""
+
+    async def list_gallery(self, language: Language) -> Sequence[workflows.GalleryWorkflow]:
+        """All workflows that come with the program, in that language."""
+
+    async def find_in_gallery(self, name: str, language: Language) -> workflows.GalleryWorkflow:
+        """UNKNOWN if there is none."""
