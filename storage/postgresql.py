@@ -5,6 +5,7 @@ Loaded only where the database's URL names one.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,8 +14,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql.base import PGDDLCompiler, PGTypeCompiler
 from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import DBAPIError
 
-from storage.async_engine import AsyncEngine, create_async_engine
+from storage.async_engine import AsyncConnection, AsyncEngine, create_async_engine
 from storage.dialect import dump_json, translate_database_errors
 from storage.errors import StoreMismatch, StoreUnavailable
 
@@ -25,6 +27,23 @@ EXTRA = "shiftboss[postgres]"
 WRITE_LOCK = "pg_advisory_xact_lock(1397245266, 1)"
 """Held to the end of a transaction by whoever writes, in all processes. What one writer gives on
 SQLite holds here too: what a transaction has read is still so when it writes."""
+
+# A server that crashed gives numbers of transactions it has lost to others. Its counts begin anew
+# then, so the time of that tells the lives of a server apart.
+_LIFE = "(SELECT stats_reset::text FROM pg_stat_wal)"
+_BEGIN_WRITE = (
+    f"SELECT pg_current_xact_id()::text, {_LIFE}, set_config('synchronous_commit', 'off', true),"
+    f" {WRITE_LOCK}"
+)
+_TRANSACTION = "shiftboss.transaction"
+_TRANSACTION_STATUS = sa.text(f"SELECT {_LIFE}, pg_xact_status(CAST(:number AS xid8))")
+_UNKNOWN_TRANSACTION = "22023"
+_IN_DOUBT = "the database was cut off, and whether the last write was stored is not known"
+_FLUSH = "SELECT pg_logical_emit_message(true, 'shiftboss', '')"
+_MEMORY_WRITES = sa.text(
+    "SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0)::bigint FROM pg_stat_user_tables"
+    " WHERE schemaname = current_schema() AND relname IN ('memories', 'memory_tombstones')"
+)
 
 _WRITERS = 2
 _READERS = 4
@@ -58,9 +77,64 @@ def create_postgresql_engines(url: str) -> tuple[AsyncEngine, AsyncEngine]:
     @sa.event.listens_for(writer.sync_engine, "begin")
     def on_begin(connection: Any) -> None:
         # The snapshot of the next statement is taken after the lock: READ COMMITTED.
-        connection.exec_driver_sql(f"SELECT {WRITE_LOCK}")
+        number, life, *_ = connection.exec_driver_sql(_BEGIN_WRITE).one()
+        connection.info[_TRANSACTION] = (number, life)
 
     return writer, reader
+
+
+async def commit_exactly(writer: AsyncEngine, transaction: AsyncConnection) -> None:
+    """Commit, and return once it is on the disk; of a commit whose answer was lost with the
+    connection, find out what became of it. An error says that nothing was stored.
+
+    The lock ends with the commit, and the disk is waited for after it, by all writers together: the
+    log is written in order, so what builds on this commit is never on the disk without it.
+    """
+    import psycopg
+
+    number, life = transaction.info[_TRANSACTION]
+    held = await transaction.get_raw_connection()
+    driver: Any = held.driver_connection
+    try:
+        await transaction.commit()
+        await driver.execute(_FLUSH)
+        await driver.commit()
+    except (DBAPIError, psycopg.Error) as error:
+        if not driver.closed:
+            raise
+        log.warning("the connection was cut during a commit: %s", error)
+        if not await _was_committed(writer, number, life):
+            raise StoreUnavailable("the connection was cut, and nothing was stored") from error
+
+
+async def _was_committed(writer: AsyncEngine, number: str, life: str | None) -> bool:
+    """What became of a transaction. Raises StoreUnavailable if no server tells in time, or if it
+    has crashed since."""
+    end = asyncio.get_running_loop().time() + _SETTLE_SECONDS
+    while True:
+        try:
+            async with writer.connect() as connection:
+                # The lock that it begins with is free once the other transaction has ended.
+                told = await connection.execute(_TRANSACTION_STATUS, {"number": number})
+                life_now, status = told.one()
+                if life_now != life:
+                    raise StoreUnavailable(_IN_DOUBT)
+                await connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
+                await connection.exec_driver_sql(_FLUSH)
+                await connection.commit()
+                return bool(status == "committed")
+        except DBAPIError as error:
+            if getattr(error.orig, "sqlstate", None) == _UNKNOWN_TRANSACTION:
+                # The server has lost it in a crash, before it was on the disk.
+                return False
+            if asyncio.get_running_loop().time() > end:
+                raise StoreUnavailable(_IN_DOUBT) from error
+            await asyncio.sleep(_SETTLE_PAUSE)
+
+
+async def count_memory_writes(view: AsyncConnection) -> int:
+    """How often memories were written, as the server has counted up to some seconds ago."""
+    return int(await view.scalar(_MEMORY_WRITES) or 0)
 
 
 def create_blocking_engine(url: str, *, locks: bool) -> sa.Engine:

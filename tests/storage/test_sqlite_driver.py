@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.db import BatchingConnection
 from storage.errors import ConcurrentUpdate
+from storage.sqlite_driver import BatchingConnection
 from tests.waiting import WAIT_SECONDS, wait_until
 
 

@@ -1,0 +1,130 @@
+"""Writers in several processes are one after another, and a connection that is cut costs nothing:
+what was acknowledged is stored, once, and what was not is not."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import repeat
+
+import pytest
+
+from storage import postgresql
+from storage.db import Database, retry_until_stored
+from storage.errors import StoreUnavailable
+from storage.key_value import KeyValueStore
+from tests.postgresql_server import execute
+from tests.thoroughness import sampled
+
+_COUNTER = "counter"
+_CUT_ALL = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'shiftboss'"
+    " AND datname = current_database()"
+)
+
+_CUT_SELF_AFTER_COMMIT = (
+    "SELECT pg_terminate_backend(pg_backend_pid()) WHERE NOT EXISTS (SELECT FROM pg_locks"
+    " WHERE locktype = 'advisory' AND pid = pg_backend_pid())"
+)
+
+
+@asynccontextmanager
+async def opened(url: str, count: int) -> AsyncIterator[list[Database]]:
+    """As many processes would have it open."""
+    async with AsyncExitStack() as stack:
+        yield [await Database.open(url, stack) for _ in range(count)]
+
+
+async def count_up(db: Database) -> None:
+    """Read, then write what was read and one."""
+    marks = KeyValueStore(db)
+    async with db.write() as tx:
+        seen = await marks.read(tx, _COUNTER) or 0
+        await marks.write(tx, _COUNTER, seen + 1)
+
+
+async def put_and(db: Database, name: str, then: Awaitable[object]) -> None:
+    """Write a mark, and have something else happen before the commit."""
+    async with db.write() as tx:
+        await KeyValueStore(db).write(tx, name, 1)
+        await then
+
+
+async def test_what_a_transaction_has_read_is_so_until_it_ends(postgres_url: str) -> None:
+    times = sampled(200, 20)
+    async with opened(postgres_url, 4) as processes:
+        await asyncio.gather(*(count_up(db) for _ in range(times) for db in processes))
+
+        assert await KeyValueStore(processes[0]).get(_COUNTER) == times * len(processes)
+
+
+async def test_connections_that_are_cut_lose_and_double_nothing(postgres_url: str) -> None:
+    chance, ended = random.Random(7), asyncio.Event()
+
+    async def cut() -> None:
+        while not ended.is_set():
+            await asyncio.sleep(chance.uniform(0.001, 0.05))
+            await asyncio.to_thread(execute, postgres_url, _CUT_ALL)
+
+    async def count(db: Database) -> None:
+        for _ in range(times):
+            await retry_until_stored(lambda: count_up(db), asyncio.sleep, "a count", repeat(0.001))
+
+    times = sampled(300, 30)
+    async with opened(postgres_url, 2) as processes:
+        cutting = asyncio.create_task(cut())
+        await asyncio.gather(*map(count, processes))
+        ended.set()
+        await cutting
+
+        assert await count_in(processes[0]) == times * len(processes)
+
+
+async def count_in(db: Database) -> int:
+    """Also where the pool still has connections that were cut."""
+    while True:
+        try:
+            return int(await KeyValueStore(db).get(_COUNTER))
+        except StoreUnavailable:
+            continue
+
+
+async def test_a_commit_whose_answer_was_lost_counts_as_what_it_was(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(postgres_url, 1) as (db,):
+        with pytest.raises(StoreUnavailable, match="nothing was stored"):
+            await put_and(db, "lost", asyncio.to_thread(execute, postgres_url, _CUT_ALL))
+        with monkeypatch.context() as patch:
+            patch.setattr("storage.postgresql._FLUSH", _CUT_SELF_AFTER_COMMIT)
+            await KeyValueStore(db).put("kept", 2)
+
+        assert await KeyValueStore(db).get("lost") is None
+        assert await KeyValueStore(db).get("kept") == 2
+
+
+async def test_a_process_that_stops_in_a_transaction_does_not_stop_the_others(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(postgresql._OPTIONS, "idle_in_transaction_session_timeout", "100ms")
+    async with opened(postgres_url, 2) as (stopped, other):
+        # Only the end of the first one's session lets the other write.
+        with pytest.raises(StoreUnavailable):
+            await put_and(stopped, "stopped", KeyValueStore(other).put("other", 2))
+
+        assert await KeyValueStore(other).get("stopped") is None
+        assert await KeyValueStore(other).get("other") == 2
+
+
+async def test_readers_see_one_state_and_may_not_write(postgres_url: str) -> None:
+    async with opened(postgres_url, 2) as (db, other):
+        async with db.read() as view:
+            before = await KeyValueStore(db).read(view, _COUNTER)
+            await count_up(other)
+            assert await KeyValueStore(db).read(view, _COUNTER) == before
+
+        with pytest.raises(StoreUnavailable, match="read-only"):
+            async with db.read() as view:
+                await KeyValueStore(db).write(view, _COUNTER, 9)
