@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from bot.engine.workers.personas import BUILT_IN_PERSONAS
 from bot.engine.workflow.definition import Workflow, WorkflowNode
 from bot.engine.workflow.diagnostics import KnownWorkers, find_warnings
-from bot.engine.workflow.named_workflows import parse_workflow_text
-from bot.engine.workflow.workflow_bundle import list_gallery
+from bot.engine.workflow.dry_run import DryRunWorld, GivenResults, dry_run
+from bot.engine.workflow.named_workflows import parse_workflow_text, prepare_run
+from bot.engine.workflow.serialization.data_parser import parse_yaml
+from bot.engine.workflow.workflow_bundle import list_gallery, read_bundle
+from cards.catalog import catalog_for
 from storage.records.people import Language
 from storage.records.workflows import WorkflowRefused
 from tests.bot.engine.workflow.library.history_world import HistoryWorld, make_world
@@ -52,6 +57,33 @@ def test_all_are_there_in_both_languages_without_a_warning() -> None:
             assert len(item.text) < 8_000
             assert any(node.output for node in workflow.nodes)
     assert [each.workflow.name for each in list_gallery(Language.ENGLISH)] == NAMES
+
+
+@pytest.mark.parametrize("language", Language)
+def test_every_test_case_takes_the_way_that_it_expects(language: Language) -> None:
+    zone = ZoneInfo("Asia/Shanghai")
+    world = DryRunWorld(
+        words=catalog_for(language), now=datetime(2026, 3, 4, tzinfo=UTC), zone=zone
+    )
+    for item in list_gallery(language):
+        name, workflow = item.workflow.name, parse_workflow_text(item.text)
+        cases = parse_yaml(read_bundle(item.document).tests[name])["cases"]
+        defaults = {each.name: each.default for each in workflow.inputs}
+        for case in cases:
+            values = {**defaults, **case.get("inputs", {})}
+            given, prepared = (
+                GivenResults(outputs=case["outputs"]),
+                prepare_run(name, workflow, values),
+            )
+
+            run = dry_run(name, replace(workflow, values=values), prepared, given, world)
+
+            expected, place = case["expect"], (name, case["name"])
+            assert (place, run.end, run.not_given) == (place, expected["status"], ()), run.reason
+            if "path" in expected:
+                assert (place, list(run.path)) == (place, expected["path"])
+            for output, value in expected.get("outputs", {}).items():
+                assert (place, output, run.outputs[output]) == (place, output, value)
 
 
 def structure(workflow: Workflow) -> list[Any]:
