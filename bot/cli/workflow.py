@@ -376,6 +376,81 @@ add_chat_command(
 )
 
 
+InputsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        "-i",
+        metavar="NAME=VALUE",
+        help="A value for one of its inputs; repeat for more.",
+    ),
+]
+
+
+@cli.command("dry-run")
+def dry_run(
+    source: SourceArgument,
+    inputs: InputsOption = None,
+    outputs: Annotated[
+        str,
+        typer.Option(
+            "--outputs",
+            metavar="FILE",
+            help="YAML or JSON with what each step brings, and decisions about open conditions.",
+        ),
+    ] = "",
+    show_prompts: Annotated[
+        bool, typer.Option("--prompts/--no-prompts", help="Print what workers would be told.")
+    ] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what a run would do with given outputs: nodes, edges, prompts and costs.
+
+    Asks no model and stores nothing. Status 1 if the run would fail, 3 if a condition stays open.
+    """
+    with report_start_failures(as_json=as_json):
+        from bot.cli.workflow_tests import run_dry
+        from bot.config.settings import load_settings
+        from cards.catalog import catalog_for
+        from cards.views.dry_runs import dry_run_data, dry_run_lines
+        from storage.records.people import Language
+
+        settings = load_settings()
+        _, workflow = open_workflow(source, as_json=as_json)
+        values = _parse_inputs(workflow, inputs or [], as_json=as_json)
+        found = run_dry(settings, source, values, outputs, as_json=as_json)
+    lines = dry_run_lines(found, catalog_for(Language.ENGLISH), prompts=show_prompts)
+    _print("\n".join(lines), dry_run_data(found), as_json=as_json)
+    if found.end != "completed":
+        raise typer.Exit(_EXIT_WAITING if found.end == "undecided" else _EXIT_FAILED)
+
+
+@cli.command("test")
+def run_cases(
+    source: Annotated[
+        str,
+        typer.Argument(metavar="[NAME|FILE]", help="A workflow, or its file of cases; else all."),
+    ] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Run the test cases of workflows, from NAME.test.yaml beside each, without a model.
+
+    Status 1 if a case fails or can't be read, 2 if there are none."""
+    with report_start_failures(as_json=as_json):
+        from bot.cli.workflow_tests import run_tests
+        from bot.config.settings import load_settings
+        from cards.catalog import catalog_for
+        from cards.views.dry_runs import case_lines, cases_data
+        from storage.records.people import Language
+
+        reports = run_tests(load_settings(), source, as_json=as_json)
+    words = catalog_for(Language.ENGLISH)
+    lines = [line for file, each in reports for line in case_lines(each, words, file=file)]
+    _print("\n".join(lines), [cases_data(each, words) for _, each in reports], as_json=as_json)
+    if not all(each.has_passed for _, each in reports):
+        raise typer.Exit(_EXIT_FAILED)
+
+
 @cli.command("eval")
 def evaluate(
     expression: TextArgument,

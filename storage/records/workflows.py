@@ -241,6 +241,7 @@ class WorkflowRefusalReason(StrEnum):
     CHANGED = "changed"
     TOO_LARGE = "too_large"
     NO_PLAN = "no_plan"
+    NO_TESTS = "no_tests"
     UNWRITABLE = "unwritable"
     UNREADABLE = "unreadable"
     NO_VERSION = "no_version"

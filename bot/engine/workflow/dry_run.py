@@ -65,6 +65,7 @@ class OutputMisfit(ValueError):
 
     def __init__(self, path: str, why: str) -> None:
         self.path = path
+        self.why = why
         super().__init__(f"{path}: {why}")
 
 

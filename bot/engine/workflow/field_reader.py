@@ -63,6 +63,16 @@ def variable_name_issues(name: str, field: str) -> Iterator[ValidationIssue]:
         yield ValidationIssue(key="bad_name", field=field, facts={"name": name[:40]}, written=name)
 
 
+def unknown_node_issue(
+    name: str, field: str, known: Iterable[str], *, where: str = ""
+) -> ValidationIssue:
+    """That a field names a node which the workflow does not have."""
+    facts, alike = {"node": name[:60]}, similar_name(name, known)
+    return ValidationIssue(
+        key="unknown_node", where=where, field=field, facts=facts, written=name, suggestion=alike
+    )
+
+
 def duration_issues(
     seconds: float | None, field: str, *, where: str = "", zero: bool = False
 ) -> Iterator[ValidationIssue]:

@@ -34,6 +34,7 @@ from bot.engine.workflow.workflow_files import (
     WorkflowFile,
     delete_files,
     files_named,
+    find_tests,
     is_valid_name,
     list_files,
     list_foreign_entries,
@@ -337,11 +338,8 @@ class WorkflowLibrary:
     def read_tests(self, name: str) -> str:
         """The test cases of a workflow, empty if it has none. Blocking. Raises WorkflowRefused if
         they cannot be read."""
-        for suffix in TEST_SUFFIXES:
-            path = self._folder / f"{name}.test{suffix}"
-            if path.exists() or path.is_symlink():
-                return _read_or_refuse(path)
-        return ""
+        file = find_tests(self._folder, name)
+        return _read_or_refuse(self._folder / file) if file else ""
 
     def write_tests(self, name: str, text: str) -> None:
         """Blocking. Raises WorkflowRefused."""
@@ -407,6 +405,14 @@ class WorkflowLibrary:
             raise WorkflowRefused(WorkflowRefusalReason.UNKNOWN, name)
         text = _read_or_refuse(self._folder / file)
         return WorkflowSource(name=name, file=file, text=text, hash=text_hash(text))
+
+    def open_tests(self, name: str) -> tuple[str, str]:
+        """The file with the test cases of a workflow, and its text. Blocking. Raises
+        WorkflowRefused: NO_TESTS if there is none."""
+        file = find_tests(self._folder, name)
+        if not file:
+            raise WorkflowRefused(WorkflowRefusalReason.NO_TESTS, name)
+        return file, _read_or_refuse(self._folder / file)
 
     def scan(self) -> WorkflowCatalog:
         """Blocking."""

@@ -53,6 +53,7 @@ from bot.engine.workflow.field_reader import (
     range_issues,
     shorten_value,
     similar_name,
+    unknown_node_issue,
     variable_name_issues,
 )
 from bot.engine.workflow.nodes.contract import (
@@ -60,7 +61,6 @@ from bot.engine.workflow.nodes.contract import (
     LoopTypeSpec,
     NodeRole,
     expression_issues,
-    unknown_node_issue,
 )
 from bot.engine.workflow.nodes.registry import NodeType
 from bot.engine.workflow.nodes.switch import SwitchConfig

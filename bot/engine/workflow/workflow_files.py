@@ -94,6 +94,15 @@ def tested_name(file: str) -> str:
     return path.stem[: -len(_TEST_ENDING)] if is_test else ""
 
 
+def find_tests(folder: Path, name: str) -> str:
+    """The name of the file with a workflow's test cases; empty if there is none."""
+    for suffix in TEST_SUFFIXES:
+        path = folder / f"{name}{_TEST_ENDING}{suffix}"
+        if path.exists() or path.is_symlink():
+            return path.name
+    return ""
+
+
 def read_file(path: Path) -> str:
     """Read without following links or blocking on pipes. Raises UnreadableWorkflowFile."""
     try:

@@ -94,6 +94,71 @@ def test_wrong_inputs_are_refused_before_anything_runs(
     assert not (home / "home" / "shiftboss.db").exists()
 
 
+NOTE = """\
+name: Note
+nodes:
+  - {id: write, name: Write, prompt: "On {{inputs.topic}}"}
+  - {id: review, name: Review, output: {approved: bool}}
+  - {id: send, name: Send}
+inputs: [{name: topic}]
+edges: [{from: write, to: review}, {from: review, to: send, condition: outputs.review.approved}]
+outputs: {sent: outputs.send}
+"""
+CASES = """\
+cases:
+  - name: sent
+    inputs: {topic: otters}
+    outputs: {review: {approved: true}, send: Sent.}
+    expect: {path: [write, review, send], outputs: {sent: Sent.}, prompts: {write: On otters}}
+  - name: not sent
+    inputs: {topic: otters}
+    outputs: {review: {approved: false}}
+    expect: {path: [write, review, send]}
+"""
+
+
+def test_a_dry_run_says_what_a_run_would_do_and_leaves_nothing_behind(home: Path) -> None:
+    (home / "home" / "workflows" / "note.yaml").write_text(NOTE, encoding="utf-8")
+    outputs = home / "outputs.yaml"
+    outputs.write_text("review: {approved: true}\n", encoding="utf-8")
+    wrong = home / "wrong.yaml"
+    wrong.write_text("outputs:\n  reveiw: {approved: true}\n", encoding="utf-8")
+
+    open_ = typed("dry-run", "note", "-i", "topic=otters")
+    given = ["dry-run", "note", "-i", "topic=otters", "--outputs"]
+    data = json.loads(typed(*given, str(outputs), "--json").stdout)
+    refused = typed(*given, str(wrong))
+
+    assert (open_.exit_code, data["end"], refused.exit_code) == (3, "completed", 1)
+    assert "`outputs.review.approved`" in open_.stdout
+    assert "│ On otters" in open_.stdout
+    assert data["path"] == ["write", "review", "send"]
+    assert data["not_given"] == ["write", "send"]
+    assert f"{wrong}:2:3: error: " in refused.stdout
+    assert "Did you mean `review`?" in refused.stdout
+    assert [each.name for each in (home / "home").iterdir()] == ["workflows"]
+
+
+def test_cases_are_run_and_differences_told(home: Path) -> None:
+    folder = home / "home" / "workflows"
+    assert typed("test").exit_code == 2
+    (folder / "note.yaml").write_text(NOTE, encoding="utf-8")
+    (folder / "note.test.yaml").write_text(CASES, encoding="utf-8")
+
+    plain, data = typed("test"), json.loads(typed("test", "note", "--json").stdout)
+    (folder / "note.test.yaml").write_text(CASES.replace("topic", "tpoic"), encoding="utf-8")
+    broken = typed("test", str(folder / "note.yaml"))
+    (folder / "note.test.yaml").write_text(CASES[: CASES.index("  - name: not")], encoding="utf-8")
+
+    assert (plain.exit_code, broken.exit_code) == (1, 1)
+    assert "✅ note: sent" in plain.stdout
+    assert "path: expected write → review → send" in plain.stdout
+    assert "path: got write → review" in plain.stdout
+    assert [each["passed"] for each in data[0]["cases"]] == [True, False]
+    assert "note.test.yaml:3:14: error: `cases[1].inputs.tpoic`" in broken.stdout
+    assert typed("test", str(folder / "note.test.yaml")).exit_code == 0
+
+
 def test_a_home_that_somebody_works_on_is_left_to_them(home: Path) -> None:
     with DataDirectoryLock(home / "home"):
         result = typed("run", "sums", "-i", "n=1")

@@ -34,7 +34,6 @@ from bot.engine.workflow.field_reader import (
     ValidationIssue,
     range_issues,
     scalar_text,
-    similar_name,
     strip_placeholder,
     variable_name_issues,
 )
@@ -546,16 +545,6 @@ def expression_issues(text: str, field: str) -> Iterator[ValidationIssue]:
             at=error.at,
             suggestion=error.suggestion,
         )
-
-
-def unknown_node_issue(
-    name: str, field: str, known: Iterable[str], *, where: str = ""
-) -> ValidationIssue:
-    """That a field names a node which the workflow does not have."""
-    facts, alike = {"node": name[:60]}, similar_name(name, known)
-    return ValidationIssue(
-        key="unknown_node", where=where, field=field, facts=facts, written=name, suggestion=alike
-    )
 
 
 def read_assignments(block: FieldReader) -> Iterator[VariableAssignment]:

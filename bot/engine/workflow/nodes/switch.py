@@ -15,7 +15,7 @@ from bot.engine.workflow.expressions.operations import (
     strictly_equal,
     to_text,
 )
-from bot.engine.workflow.field_reader import FieldReader, ValidationIssue
+from bot.engine.workflow.field_reader import FieldReader, ValidationIssue, unknown_node_issue
 from bot.engine.workflow.nodes.contract import (
     EdgeRule,
     EvaluationContext,
@@ -29,7 +29,6 @@ from bot.engine.workflow.nodes.contract import (
     NodeTypeSpec,
     UndecidedCondition,
     expression_issues,
-    unknown_node_issue,
 )
 
 
