@@ -68,6 +68,7 @@ from storage.records.tasks import (
     TaskPage,
     TaskPriority,
     TaskStatus,
+    TaskStep,
     TaskView,
 )
 from storage.records.usage import CostQuery, CostReport, TaskCost
@@ -202,6 +203,10 @@ class TaskPort(Protocol):
         """The results of that version of the plan that count no more."""
 
     async def view(self, task_id: TaskId) -> TaskView: ...
+
+    async def list_nodes(self, task: Task) -> Sequence[TaskStep]:
+        """All nodes of the task's plan in written order, those to come too; of the rounds of a loop
+        to come, the next one."""
 
     async def events(self, task_id: TaskId, limit: int) -> Sequence[TaskEvent]:
         """The newest `limit` events, oldest first."""

@@ -494,7 +494,13 @@ class WorkflowPort(Protocol):
         """Draw the workflow, with labels in that language."""
 
     async def draw_task_plan(self, task: Task, language: Language) -> str:
-        """The task's plan as an SVG picture; empty while there is none, or if it is too large."""
+        """The task's plan as an SVG picture, with what its run has done; empty while there is
+        none."""
+
+    async def save_run_pictures(
+        self, task: Task, trace: Trace | None, language: Language
+    ) -> workflows.RunPictures:
+        """Pictures for a chat, of the plan with what its run has done, and of the trace."""
 
     async def prepare_run(
         self, name: str, values: Mapping[str, workflows.WorkflowInputValue]

@@ -1,22 +1,40 @@
-"""Handles what concerns the run of one task: running a part of it again."""
+"""Handles what concerns the run of one task: all its nodes, and running a part of it again."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
 
+from cards.json_data import step_data, task_data
+from cards.views.tasks import task_nodes_card
 from handlers.errors import UsageError
-from handlers.parsing import find_task, split_id
+from handlers.parsing import find_task, split_id, split_task
 from handlers.request import CommandRegistry, Reply, Request
 from handlers.tasks import task_changed_reply
 from storage.records.tasks import RerunChanges, Task
 
 run_commands = CommandRegistry("steering")
 
+_MAX_DIGITS = 6
+
 _CHANGE = re.compile(
     r'(?:^|(?<=\s))(?:(?P<node>[\w-]+)\.)?(?P<name>[^\W\d]\w{0,63})=(?P<quoted>"(?:[^"\\]|\\.)*")?'
 )
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
+
+@run_commands("steps", aliases=("nodes", "步骤", "节点"), immediate=True)
+async def list_steps(request: Request) -> Reply:
+    task, rest = await split_task(request, "steps")
+    services = request.services
+    nodes = await services.tasks.list_nodes(task)
+    view = await services.tasks.view(task.id)
+    trace = await services.traces.get_task_trace(task.id) if task.started_at else None
+    pictures = await services.workflows.save_run_pictures(task, trace, request.words.language)
+    page = int(rest) if rest.isdecimal() and len(rest) < _MAX_DIGITS else 1
+    card = task_nodes_card(view, nodes, pictures, request.words, page=page, now=request.now)
+    data = {**task_data(view.task), "percent": view.percent, "nodes": list(map(step_data, nodes))}
+    return Reply(card=card, data=data)
 
 
 @run_commands("rerun", aliases=("重跑", "从此重做"), immediate=True)

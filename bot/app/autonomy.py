@@ -45,7 +45,7 @@ from bot.engine.tasks.access import TaskAccess
 from bot.engine.tasks.dispatch import requeue_interrupted
 from bot.engine.tasks.system_status import measure_disk_use
 from bot.engine.upkeep import RetentionService, get_backup_state
-from bot.engine.workflow.presentation.drawing import prune_pictures
+from bot.engine.workflow.presentation.pictures import prune_pictures
 from bot.engine.workspaces.task_workspaces import TaskArtifacts
 from bot.transports.alerts import ChannelAlerts
 from bot.transports.ports import Clock

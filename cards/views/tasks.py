@@ -25,6 +25,7 @@ from storage.records.tasks import (
     TaskStep,
     TaskView,
 )
+from storage.records.workflows import RunPictures
 
 PAGE_SIZE = 5
 MAX_LOG_LINES = 50
@@ -313,3 +314,49 @@ def task_message_sent_card(task: Task, text: str, outcome: str) -> model.Card:
     note = model.NoteBlock(f"`{task.id}` {formats.escape_markdown(task.title, _MAX_FORM_TITLE)}")
     quote = model.TextBlock(f"{outcome}\n\n> {formats.escape_markdown(text, _MAX_SENT_TEXT)}")
     return model.Card(blocks=(quote, note), summary=outcome)
+
+
+NODES_PER_PAGE = 40
+_MAX_NODE_TITLE = 60
+
+
+def task_nodes_card(
+    view: TaskView,
+    nodes: Sequence[TaskStep],
+    pictures: RunPictures,
+    words: TextCatalog,
+    *,
+    page: int,
+    now: datetime,
+) -> model.Card:
+    """All nodes of a task's plan with their ids, and pictures of the plan and of its timeline."""
+    title = formats.single_line(view.task.title, _MAX_NODE_TITLE)
+    pages = max(1, -(-len(nodes) // NODES_PER_PAGE))
+    page = min(max(1, page), pages)
+    first = (page - 1) * NODES_PER_PAGE
+    rows = [_node_row(each, words, now) for each in nodes[first : first + NODES_PER_PAGE]]
+    steps = words("task.steps", done=view.done, total=view.total)
+    blocks: list[model.Block] = [model.ProgressBlock(percent=view.percent, label=steps)]
+    if page == 1 and pictures.plan:
+        alt = words("nodes.plan_alt", title=title)
+        blocks.append(model.ImageBlock(path=pictures.plan, alt=alt))
+    if page == 1 and pictures.timeline:
+        alt = words("nodes.timeline_alt", title=title)
+        blocks.append(model.ImageBlock(path=pictures.timeline, alt=alt))
+    blocks.append(model.TextBlock("\n".join(rows) or words("nodes.none")))
+    if pages > 1:
+        following = page % pages + 1
+        more = words("nodes.page", page=following, pages=pages, id=view.task.id)
+        blocks.append(model.NoteBlock(more))
+    return model.titled_card(words("nodes.title", title=title), *blocks)
+
+
+def _node_row(node: TaskStep, words: TextCatalog, now: datetime) -> str:
+    name = formats.escape_markdown(formats.single_line(node.title, _MAX_NODE_TITLE), 200)
+    parts = [f"{task_parts.NODE_ICONS[node.status]} `{node.path}` {name}"]
+    if node.started_at is not None and node.status is not NodeStatus.SKIPPED:
+        parts.append(formats.duration((node.ended_at or now) - node.started_at, words))
+    if node.error:
+        error = formats.single_line(node.error, _MAX_NODE_TITLE)
+        parts.append(formats.escape_markdown(error, 200))
+    return "- " + "\u2003" * min(node.depth, 4) + " · ".join(parts)

@@ -420,7 +420,8 @@ class TaskView:
     head of the queue; `live_steps` is the output of running steps.
 
     `outline` are the lines of `steps` that fit on a card, with their parents; `lines_left_out`
-    counts those missing before and after. `step_counts` are the steps done and in total, if known.
+    counts those missing before and after. `step_counts` are the steps done and in total, if known;
+    `progress` is the share of the expected time that is done.
     `schedule_id` is the recurring schedule that has started it, empty if none or no longer active.
     `retry_at` is when a schedule will try it again by itself. `workflow` is the named workflow that
     it runs, with its version, 0 for one from before there were any.
@@ -437,6 +438,7 @@ class TaskView:
     outline: tuple[TaskStep, ...] = ()
     lines_left_out: tuple[int, int] = (0, 0)
     step_counts: tuple[int, int] | None = None
+    progress: float | None = None
     eta: TaskEta | None = None
     schedule_id: str = ""
     retry_at: datetime | None = None
@@ -459,10 +461,13 @@ class TaskView:
 
     @property
     def percent(self) -> int:
-        """The completed share of the plan in whole percent; 0 without a plan, and 100 only if the
-        task is completed: a failed one may have no step left."""
+        """The completed share of the plan in whole percent, by expected time if that is known; 0
+        without a plan, and 100 only if the task is completed: a failed one may have no step
+        left."""
         if self.task.status is TaskStatus.COMPLETED:
             return 100
+        if self.progress is not None:
+            return min(99, int(100 * self.progress + _ROUNDING))
         return min(99, 100 * self.done // self.total) if self.total else 0
 
 
@@ -475,6 +480,8 @@ class TaskPage:
     pages: int
     total: int
 
+
+_ROUNDING = 1e-6
 
 _RANKS = {TaskPriority.URGENT: 1, TaskPriority.IMPORTANT: 2, TaskPriority.NORMAL: 3}
 

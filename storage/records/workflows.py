@@ -112,12 +112,24 @@ class WorkflowCatalog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowDrawing:
-    """The graph as Mermaid text and, if it could be drawn, as a picture: its path relative to the
-    data directory and its size in bytes."""
+    """The graph as Mermaid text and, if it could be drawn, as a drawing: its path relative to the
+    data directory and its size in bytes. `png` is the path of the same as a picture, empty if there
+    is none."""
 
     mermaid: str
     svg: str = ""
     size: int = 0
+    png: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPictures:
+    """A task's plan with what was taken, and the timeline of its run: paths relative to the data
+    directory, each empty if there is none, and that of the plan as a drawing for a browser."""
+
+    plan: str = ""
+    timeline: str = ""
+    drawing: WorkflowDrawing | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from storage.records.tasks import (
     TaskPage,
     TaskPriority,
     TaskStatus,
+    TaskStep,
     TaskView,
     UsageTotals,
 )
@@ -70,6 +71,9 @@ class FakeTasks:
 
     async def get_graph(self, task: Task, *, version: int | None = None) -> TaskGraph | None:
         return None
+
+    async def list_nodes(self, task: Task) -> Sequence[TaskStep]:
+        return self.views[task.id].steps if task.id in self.views else ()
 
     async def list_discarded(self, task: Task, version: int) -> Sequence[NodeRun]:
         return ()

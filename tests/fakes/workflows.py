@@ -8,6 +8,7 @@ from typing import Any
 from storage.records.people import Language, Person
 from storage.records.prompt_versions import PromptVersion, WorkflowVersions, text_hash
 from storage.records.tasks import Task
+from storage.records.traces import Trace
 from storage.records.workflows import (
     Diagnostic,
     GalleryWorkflow,
@@ -18,6 +19,7 @@ from storage.records.workflows import (
     InvalidWorkflowFile,
     NamedWorkflow,
     PreparedWorkflow,
+    RunPictures,
     WorkflowCatalog,
     WorkflowCheck,
     WorkflowDrawing,
@@ -76,6 +78,11 @@ class FakeWorkflows:
         return WorkflowDrawing(
             mermaid="flowchart TD\n  n0 --> n1\n", svg="files/workflows/a.svg", size=12
         )
+
+    async def save_run_pictures(
+        self, task: Task, trace: Trace | None, language: Language
+    ) -> RunPictures:
+        return RunPictures(plan="files/workflows/p.png", timeline="files/workflows/t.png")
 
     async def draw_task_plan(self, task: Task, language: Language) -> str:
         return "<svg xmlns='http://www.w3.org/2000/svg'/>"

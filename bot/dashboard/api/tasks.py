@@ -88,6 +88,13 @@ class StepModel(ApiModel):
     waits_until: datetime | None
 
 
+class NodeList(ApiModel):
+    """`percent` is the share of the expected time that is done; 100 only for a completed task."""
+
+    percent: int
+    nodes: list[StepModel]
+
+
 class SpentModel(ApiModel):
     """`cost_micros` are millionths of the currency of prices; `unpriced` counts calls without a
     known price."""
@@ -352,6 +359,14 @@ async def show_graph(call: ApiCall, task_id: str, query: VersionQuery) -> GraphM
         body=dict(graph.body),
         discarded=[DiscardedRunModel.model_validate(each) for each in discarded],
     )
+
+
+@routes("GET", "/tasks/{task_id}/nodes")
+async def list_nodes(call: ApiCall, task_id: str) -> NodeList:
+    """All nodes of the current plan, those to come too"""
+    task, tasks = await find_task(call, task_id), call.request.services.tasks
+    nodes = [StepModel.model_validate(each) for each in await tasks.list_nodes(task)]
+    return NodeList(percent=(await tasks.view(task.id)).percent, nodes=nodes)
 
 
 @routes("GET", "/tasks/{task_id}/trace")

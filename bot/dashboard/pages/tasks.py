@@ -18,7 +18,13 @@ from cards.formats import drop_surrogates
 from cards.render.web import render
 from cards.views.backends import strip_offline_note
 from cards.views.task_card import can_start_anyway, result_files, task_card
-from cards.views.task_parts import STATUS_ICONS, is_worth_saving, priority_label, status_label
+from cards.views.task_parts import (
+    NODE_ICONS,
+    STATUS_ICONS,
+    is_worth_saving,
+    priority_label,
+    status_label,
+)
 from cards.views.tasks import event_line
 from cards.views.traces import span_duration, span_name
 from handlers import tasks as commands
@@ -51,6 +57,7 @@ _MAX_EVENTS = 60
 _MAX_SPANS = 150
 _MAX_INSTRUCTION = 4_000
 _MAX_FILES = 50
+_MAX_NODES = 300
 _FILES = "files/"
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
 """Those that cannot contain scripts."""
@@ -134,6 +141,11 @@ async def show_task(request: DashboardRequest) -> Response:
         may_rerun=bool(task.graph_version)
         and not task.outside
         and task.status is not TaskStatus.RUNNING,
+        percent=view.percent,
+        nodes=[
+            (each, NODE_ICONS[each.status], min(each.depth, 6))
+            for each in (await services.tasks.list_nodes(task))[:_MAX_NODES]
+        ],
         has_plan=bool(view.task.graph_version),
         events=[event_line(each, words, request.deps.zone) for each in reversed(events)],
         bars=_bars(trace, request),

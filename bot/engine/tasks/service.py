@@ -37,6 +37,7 @@ from storage.records.tasks import (
     TaskPhase,
     TaskPriority,
     TaskStatus,
+    TaskStep,
     TaskView,
 )
 from storage.tasks import TaskChanges
@@ -303,6 +304,9 @@ class TaskService:
 
     async def view(self, task_id: TaskId) -> TaskView:
         return await self.views.view(task_id)
+
+    async def list_nodes(self, task: Task) -> Sequence[TaskStep]:
+        return await self.views.nodes(task.id)
 
     async def events(self, task_id: TaskId, limit: int) -> Sequence[TaskEvent]:
         return await self.store.events.list_latest(task_id, limit)

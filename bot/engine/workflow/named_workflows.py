@@ -47,11 +47,13 @@ from cards.catalog import catalog_for
 from storage.records.people import Language
 from storage.records.prompt_versions import ORIGINAL, UsedVersion, text_hash
 from storage.records.tasks import Task
+from storage.records.traces import Trace
 from storage.records.workflows import (
     Diagnostic,
     InvalidWorkflowFile,
     NamedWorkflow,
     PreparedWorkflow,
+    RunPictures,
     WorkflowCatalog,
     WorkflowCheck,
     WorkflowDrawing,
@@ -226,13 +228,32 @@ class WorkflowLibrary:
 
     async def draw_task_plan(self, task: Task, language: Language) -> str:
         graph = await self._graphs.find_latest(task.id) if self._graphs else None
-        if graph is None:
+        if graph is None or self._graphs is None:
             return ""
         # Imported on first use.
         from bot.engine.workflow.presentation.drawing import render_svg
 
-        plan = load_workflow(graph.body)
-        return await asyncio.to_thread(render_svg, plan, catalog_for(language))
+        plan, runs = load_workflow(graph.body), await self._graphs.list_runs(task.id)
+        return await asyncio.to_thread(render_svg, plan, catalog_for(language), runs=runs)
+
+    async def save_run_pictures(
+        self, task: Task, trace: Trace | None, language: Language
+    ) -> RunPictures:
+        svg, words = await self.draw_task_plan(task, language), catalog_for(language)
+
+        def save() -> RunPictures:
+            # Imported on first use.
+            from bot.engine.workflow.presentation.pictures import save_picture
+            from bot.engine.workflow.presentation.timeline import render_timeline
+
+            drawing = save_picture(self._home, svg) if svg else None
+            timeline = ""
+            if trace is not None:
+                timeline = save_picture(self._home, render_timeline(trace, words)).png
+            plan = drawing.png if drawing is not None else ""
+            return RunPictures(plan=plan, timeline=timeline, drawing=drawing)
+
+        return await asyncio.to_thread(save)
 
     async def prepare_run(
         self, name: str, values: Mapping[str, WorkflowInputValue]
@@ -354,7 +375,7 @@ class WorkflowLibrary:
         """The path of a file with an exported workflow in the data directory, empty if it cannot be
         written. Blocking."""
         # Imported on first use.
-        from bot.engine.workflow.presentation.drawing import store_export
+        from bot.engine.workflow.presentation.pictures import store_export
 
         try:
             return store_export(self._home, data)
@@ -447,7 +468,7 @@ class WorkflowLibrary:
     def draw_workflow(self, name: str, language: Language) -> WorkflowDrawing:
         """Blocking. Raises WorkflowRefused."""
         # Imported on first use.
-        from bot.engine.workflow.presentation.drawing import save_drawing
+        from bot.engine.workflow.presentation.pictures import save_drawing
 
         return save_drawing(self._home, self.open_workflow(name)[1], catalog_for(language))
 

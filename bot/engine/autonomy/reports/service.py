@@ -13,7 +13,7 @@ from typing import Any
 from bot.engine.autonomy.reports.report_builder import ReportBuilder
 from bot.engine.schedule.firing import DueTimes, ServiceFailure, was_asked_for
 from bot.engine.tasks.access import TaskAccess
-from bot.engine.workflow.presentation.drawing import REPORTS_FOLDER, store_picture
+from bot.engine.workflow.presentation.pictures import REPORTS_FOLDER, store_picture
 from cards.catalog import catalog_for
 from cards.courier import Courier
 from cards.views.reports import report_card

@@ -30,6 +30,7 @@ from bot.engine.workflow.node_runs import (
 )
 from bot.engine.workflow.nodes.contract import NodeRole
 from bot.engine.workflow.presentation.node_display import CurrentRuns, NodeTitles, display_status
+from bot.engine.workflow.presentation.progress import plan_progress
 from cards.formats import clean_line, truncate
 from storage.records.tasks import LoopProgress, NodeRun, NodeStatus, TaskStep
 
@@ -175,6 +176,15 @@ class WorkflowOutline:
         """Yield every activation of every step, in written order."""
         return self._steps(ROOT_GRAPH, "")
 
+    def all_nodes(self) -> Iterator[TaskStep]:
+        """Yield every activation of every node but starts and ends, also of those still to come; of
+        the rounds to come, the next one."""
+        return self._steps(ROOT_GRAPH, "", every=True)
+
+    def progress(self, weights: Mapping[str, float]) -> float:
+        """The share of the plan that is done: see `plan_progress`."""
+        return plan_progress(self._current, weights)
+
     @cached_property
     def step_count(self) -> StepCount:
         """Future rounds count if their number is known; otherwise the next one counts."""
@@ -199,18 +209,23 @@ class WorkflowOutline:
                 for n in self._shown_rounds(node, place, run):
                     yield from self._lines(node.id, place.round_scope(n), line.depth + 1)
 
-    def _steps(self, graph_id: str, scope: str) -> Iterator[TaskStep]:
+    def _steps(
+        self, graph_id: str, scope: str, depth: int = 0, *, every: bool = False
+    ) -> Iterator[TaskStep]:
         for name, node in self.topology.scope_graphs[graph_id].nodes.items():
             for n in range(1, self._current.activation(scope, name).round + 1):
                 place = ActivationPath(scope, name, n)
                 run = self._current.run_at(place)
-                if node.role.is_counted or (run is not None and run.error and not node.body):
-                    yield self._step(node, place)
+                listed = every and not node.role.is_terminal
+                has_error = run is not None and run.error and not node.body
+                if listed or node.role.is_counted or has_error:
+                    yield self._step(node, place, depth=depth)
                 opened = self._current.stored.opened_rounds(place.path)
                 for each in (
                     range(opened if is_finished(run) else max(1, opened)) if node.body else ()
                 ):
-                    yield from self._steps(node.id, place.round_scope(each))
+                    inside = place.round_scope(each)
+                    yield from self._steps(node.id, inside, depth + every, every=every)
 
     def _step(
         self,

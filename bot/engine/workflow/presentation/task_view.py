@@ -21,6 +21,7 @@ from bot.engine.workflow.presentation.outline import (
     StepCount,
     WorkflowOutline,
 )
+from bot.engine.workflow.presentation.progress import expected_weights
 from bot.engine.workflow.task_store import TaskStore
 from cards.views.task_card import MAX_COUNTED_AHEAD
 from storage.approvals import steps_awaiting_approval
@@ -110,6 +111,7 @@ def _nearest_lines(size: int, now: Sequence[int], kept: set[int], most: int) -> 
 
 
 _MAX_CACHED_PLANS = 16
+_MAX_CACHED_WEIGHTS = 64
 _LARGE_PLAN = 500
 _MAX_LIVE_STEPS = 3
 """Maximum number of running steps with live details; the earliest ones are shown."""
@@ -123,15 +125,22 @@ class _OutlineData:
     window: OutlineWindow
     count: StepCount
     remaining: tuple[RemainingStep, ...]
+    progress: float
 
 
-async def _read_outline(outline: WorkflowOutline, size: int) -> _OutlineData:
+async def _read_outline(
+    outline: WorkflowOutline, size: int, weights: Mapping[str, float]
+) -> _OutlineData:
     """In a thread if the plan is large."""
 
     def read() -> _OutlineData:
         shown = select_window(tuple(outline.lines()))
         return _OutlineData(
-            tuple(outline.all_steps()), shown, outline.step_count, tuple(outline.remaining_steps())
+            tuple(outline.all_steps()),
+            shown,
+            outline.step_count,
+            tuple(outline.remaining_steps()),
+            outline.progress(weights),
         )
 
     return await asyncio.to_thread(read) if size > _LARGE_PLAN else read()
@@ -154,6 +163,7 @@ class TaskViewLoader:
         self._durations = DurationHistory(store.db)
         self._schedules = ScheduleRepo(store.db)
         self._plans: dict[TaskId, tuple[int, OutlinePlan]] = {}
+        self._weights: dict[TaskId, tuple[int, Mapping[str, float]]] = {}
 
     async def view(self, task_id: TaskId) -> TaskView:
         task = await self._store.tasks.get(task_id)
@@ -164,7 +174,8 @@ class TaskViewLoader:
         counted = task.status is TaskStatus.PENDING and ahead <= MAX_COUNTED_AHEAD
         outline = WorkflowOutline(plan, runs, await self._approvers(task))
         source = plan.workflow.source
-        read = await _read_outline(outline, len(plan.workflow.nodes) + len(runs))
+        weights = await self._weights_of(task, plan.workflow)
+        read = await _read_outline(outline, len(plan.workflow.nodes) + len(runs), weights)
         return TaskView(
             task=task,
             plan=plan.workflow.plan,
@@ -180,6 +191,7 @@ class TaskViewLoader:
             outline=read.window.lines,
             lines_left_out=(read.window.hidden_before, read.window.hidden_after),
             step_counts=(read.count.done, read.count.total),
+            progress=read.progress,
             eta=await self._eta(task, plan.workflow, runs, read),
             schedule_id=await self._schedules.find_recurring_of_task(task_id),
             retry_at=await self._schedules.find_retry_of_task(task_id)
@@ -187,6 +199,34 @@ class TaskViewLoader:
             else None,
             workflow=(source.name, source.number) if source else None,
         )
+
+    async def nodes(self, task_id: TaskId) -> Sequence[TaskStep]:
+        """All nodes of the plan, those to come too."""
+        task = await self._store.tasks.get(task_id)
+        graph = await self._store.graphs.find_latest(task_id)
+        if graph is None:
+            return ()
+        runs = await self._store.graphs.list_runs(task_id)
+        outline = WorkflowOutline(self._plan(graph), runs, await self._approvers(task))
+        return await asyncio.to_thread(lambda: tuple(outline.all_nodes()))
+
+    async def _weights_of(self, task: Task, workflow: Workflow) -> Mapping[str, float]:
+        """What each step of the plan weighs. It stays the same for as long as this version does:
+        otherwise the percentage could go back."""
+        known = self._weights.pop(task.id, None)
+        if known is None or known[0] != task.graph_version:
+            nodes = workflow.nodes_by_id
+            durations = (
+                await self._durations.estimator(workflow, {}, self._now())
+                if (self._now is not None)
+                else DurationEstimator(())
+            )
+            expected = {name: durations.expected_seconds(node) for name, node in nodes.items()}
+            known = (task.graph_version, expected_weights(nodes, expected))
+        self._weights[task.id] = known
+        while len(self._weights) > _MAX_CACHED_WEIGHTS:
+            del self._weights[next(iter(self._weights))]
+        return known[1]
 
     def _plan(self, graph: TaskGraph) -> OutlinePlan:
         """Cached per version, because cards are drawn often."""

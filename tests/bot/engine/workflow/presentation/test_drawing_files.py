@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from bot.engine.workflow.presentation.drawing import UNUSED_DAYS, prune_pictures, save_drawing
+from bot.engine.workflow.presentation.pictures import UNUSED_DAYS, prune_pictures, save_drawing
 from bot.engine.workflow.serialization.reader import read_workflow
 from cards.catalog import catalog_for
 from storage.records.people import Language
@@ -17,7 +17,9 @@ EN = catalog_for(Language.ENGLISH)
 
 def save_picture(home: Path, title: str) -> Path:
     workflow = read_workflow(f'{{"name": "{title}", "nodes": [{{"id": "a", "name": "{title}"}}]}}')
-    return home / save_drawing(home, workflow, EN).svg
+    made = save_drawing(home, workflow, EN)
+    (home / (made.png or "none")).unlink(missing_ok=True)
+    return home / made.svg
 
 
 def make_old(path: Path, days: float) -> Path:
