@@ -7,11 +7,12 @@ import shutil
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from storage.backup_archive import (
     DAMAGE_ERRORS,
@@ -24,7 +25,7 @@ from storage.backup_archive import (
 )
 from storage.errors import BadBackup, StoreMismatch, StoreTooNew, StoreUnavailable
 from storage.migrate import HEAD_REVISION, DatabasePlace, describe_place, place_url
-from storage.store_copy import take_snapshot
+from storage.store_copy import open_source, take_snapshot
 from storage.store_identity import verify_store
 
 _MAX_EACH = 20
@@ -74,6 +75,16 @@ _MISSING_ROWS = (
         ),
     ),
 )
+_FILES_IN_SQLITE = "SELECT value FROM tasks, json_each(tasks.files) WHERE ended_at IS NULL"
+_FILES_ON_SERVER = (
+    "SELECT file FROM tasks, json_array_elements_text(tasks.files) AS file WHERE ended_at IS NULL"
+)
+_FILES_OF_LOGS = (
+    "SELECT file FROM task_logs l JOIN tasks t ON t.id = l.task_id"
+    " WHERE file <> '' AND t.ended_at IS NULL"
+)
+_Query: TypeAlias = Callable[[str], Iterable[Sequence[Any]]]
+
 # Tables that every schema since the first has; others are checked where they are.
 _NEEDED_TABLES = ("people", "chats", "inbox", "outbox", "tasks", "task_graphs", "marks")
 
@@ -146,11 +157,14 @@ def _readable_copy(place: DatabasePlace, findings: list[CheckFinding]) -> Iterat
 
 
 def check_quickly(
-    home: Path, database: Path, *, seconds: float, is_stopped: Callable[[], bool]
+    home: Path, database: DatabasePlace, *, seconds: float, is_stopped: Callable[[], bool]
 ) -> Sequence[CheckFinding]:
     """Check pages, rows and files of a data directory beside the running program, without the order
-    of indexes and without backups. Blocking. Raises TimeoutError if it would take longer, or soon
-    after it `is_stopped`."""
+    of indexes and without backups. A server checks its own pages and keys. Blocking. Raises
+    TimeoutError if it would take longer, or soon after it `is_stopped`; a server's answer may take
+    the whole time."""
+    if not isinstance(database, Path):
+        return _check_server_quickly(home, database, seconds)
     end = time.monotonic() + seconds
     findings: list[CheckFinding] = []
     try:
@@ -170,6 +184,23 @@ def check_quickly(
             raise TimeoutError from error
         findings.append(CheckFinding(kind="page", text=str(error)))
     return findings
+
+
+def _check_server_quickly(home: Path, url: str, seconds: float) -> Sequence[CheckFinding]:
+    try:
+        with open_source(url) as connection:
+            limit = f"SET LOCAL statement_timeout = {int(seconds * 1000)}"
+            connection.exec_driver_sql(limit)
+
+            def query(statement: str) -> Iterable[Sequence[Any]]:
+                return connection.exec_driver_sql(statement.replace("%", "%%")).all()
+
+            findings = list(_find_missing_rows(query))
+            return [*findings, *_judge_files(home, query, _FILES_ON_SERVER)]
+    except StoreUnavailable as error:
+        if "statement timeout" in str(error):
+            raise TimeoutError from error
+        return [CheckFinding(kind="page", text=str(error))]
 
 
 def _compare_with_backup(home: Path, backups: Path) -> Iterator[CheckFinding]:
@@ -240,27 +271,42 @@ def _check_rows(connection: sqlite3.Connection) -> Iterator[CheckFinding]:
     for table, row, parent, _ in broken:
         text = f"{table} row {row} names a row of {parent} that is missing"
         yield CheckFinding(kind="missing_row", text=text)
-    for title, missing in _MISSING_ROWS:
+
+    def find(statement: str) -> Iterable[Sequence[Any]]:
         try:
-            for row in connection.execute(missing).fetchmany(_MAX_EACH):
-                yield CheckFinding(kind="missing_row", text=f"{title}: {row[0]}")
+            return connection.execute(statement).fetchmany(_MAX_EACH)
         except sqlite3.OperationalError as error:
             # An older schema lacks some tables.
             if "no such" not in str(error):
                 raise
+            return ()
+
+    yield from _find_missing_rows(find)
+
+
+def _find_missing_rows(query: _Query) -> Iterator[CheckFinding]:
+    for title, missing in _MISSING_ROWS:
+        for row in islice(query(missing), _MAX_EACH):
+            yield CheckFinding(kind="missing_row", text=f"{title}: {row[0]}")
 
 
 def _check_files(home: Path, database: Path) -> Iterator[CheckFinding]:
     uri = f"{database.absolute().as_uri()}?mode=ro"
     try:
         with closing(sqlite3.connect(uri, uri=True)) as connection:
-            tasks = {row[0] for row in connection.execute("SELECT id FROM tasks")}
-            mentioned = _mentioned_files(connection)
-            last = connection.execute("SELECT max(id) FROM inbox").fetchone()[0] or 0
+            findings = list(_judge_files(home, connection.execute, _FILES_IN_SQLITE))
     except DAMAGE_ERRORS as error:
         text = f"the files that rows mention cannot be read: {error}"
-        yield CheckFinding(kind="row", text=text)
-        return
+        findings = [CheckFinding(kind="row", text=text)]
+    yield from findings
+
+
+def _judge_files(home: Path, query: _Query, of_tasks: str) -> Iterator[CheckFinding]:
+    """`of_tasks` selects the files of unfinished tasks."""
+    tasks = {row[0] for row in query("SELECT id FROM tasks")}
+    found = {str(row[0]) for each in (of_tasks, _FILES_OF_LOGS) for row in query(each)}
+    mentioned = {path for path in found if path.startswith("files/")}
+    last = next(row[0] for row in query("SELECT max(id) FROM inbox")) or 0
     for path in sorted(mentioned):
         if not _is_inside(home, path):
             yield CheckFinding(kind="missing_file", text=f"a row mentions {path}, which is missing")
@@ -282,19 +328,6 @@ def _find_orphans(home: Path, tasks: set[str], last: int) -> Iterator[CheckFindi
         if each.name.isdecimal() and int(each.name) > last:
             text = f"files/inbox/{each.name} belongs to no message"
             yield CheckFinding(kind="orphan", text=text)
-
-
-def _mentioned_files(connection: sqlite3.Connection) -> set[str]:
-    """Files of tasks and log entries, relative to the data directory."""
-    queries = (
-        "SELECT value FROM tasks, json_each(tasks.files) WHERE ended_at IS NULL",
-        (
-            "SELECT file FROM task_logs l JOIN tasks t ON t.id = l.task_id"
-            " WHERE file <> '' AND t.ended_at IS NULL"
-        ),
-    )
-    found = {str(row[0]) for query in queries for row in connection.execute(query)}
-    return {path for path in found if path.startswith("files/")}
 
 
 def _is_inside(home: Path, path: str) -> bool:

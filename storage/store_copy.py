@@ -21,6 +21,7 @@ from storage.migrate import DatabasePlace, migrate_connection, migration_engine,
 
 _ROWS = 500
 _LOCK_SECONDS = 30.0
+_EXACT = 2.0**53
 _VERSIONS = sa.table("alembic_version")
 
 
@@ -128,17 +129,21 @@ class _JsonText(sa.types.UserDefinedType[str]):
     def get_col_spec(self, **_kw: Any) -> str:
         return "JSON"
 
-    def bind_expression(self, bindvalue: Any) -> Any:
-        return sa.cast(sa.type_coerce(bindvalue, sa.Text), self)
-
     def column_expression(self, column: Any) -> Any:
         return sa.cast(column, sa.Text)
+
+
+class _ServerJsonText(_JsonText):
+    cache_ok = True
+
+    def bind_expression(self, bindvalue: Any) -> Any:
+        return sa.cast(sa.type_coerce(bindvalue, sa.Text), self)
 
 
 def _keep_json_text(inspector: Any, _table: object, column: dict[str, Any]) -> None:
     if isinstance(column["type"], sa.JSON):
         on_server = inspector.dialect.name == "postgresql"
-        column["type"] = _JsonText() if on_server else sa.Text()
+        column["type"] = _ServerJsonText() if on_server else _JsonText()
 
 
 def _is_ours(name: str, _metadata: object) -> bool:
@@ -149,21 +154,21 @@ def _is_ours(name: str, _metadata: object) -> bool:
 def _copy_table(
     source: sa.Connection, table: sa.Table, target: sa.Connection, copy: sa.Table
 ) -> TableDigest:
-    digest, count = hashlib.sha256(), 0
+    digest, count, numbers = hashlib.sha256(), 0, _json_columns(table)
     insert = sa.insert(copy)
     for rows in _read_rows(source, table):
         for row in rows:
-            digest.update(_canonical(row))
+            digest.update(_canonical(row, numbers))
         count += len(rows)
         target.execute(insert, [_null_free(row) for row in rows])
     return TableDigest(rows=count, sha256=digest.hexdigest())
 
 
 def _digest_table(connection: sa.Connection, table: sa.Table) -> TableDigest:
-    digest, count = hashlib.sha256(), 0
+    digest, count, numbers = hashlib.sha256(), 0, _json_columns(table)
     for rows in _read_rows(connection, table):
         for row in rows:
-            digest.update(_canonical(row))
+            digest.update(_canonical(row, numbers))
         count += len(rows)
     return TableDigest(rows=count, sha256=digest.hexdigest())
 
@@ -175,9 +180,16 @@ def _read_rows(connection: sa.Connection, table: sa.Table) -> Iterator[Sequence[
         yield [dict(row) for row in rows]
 
 
-def _canonical(row: Mapping[str, Any]) -> bytes:
+def _json_columns(table: sa.Table) -> frozenset[str]:
+    return frozenset(each.name for each in table.columns if isinstance(each.type, _JsonText))
+
+
+def _canonical(row: Mapping[str, Any], json_columns: frozenset[str]) -> bytes:
     """The same bytes for the same values, whichever engine they were read from."""
-    values = {name: _plain(row[name]) for name in sorted(row)}
+    values = {
+        name: _plain_number(value) if name in json_columns else _plain(value)
+        for name, value in row.items()
+    }
     return json.dumps(values, ensure_ascii=True, sort_keys=True).encode()
 
 
@@ -193,6 +205,13 @@ def _plain(value: Any) -> Any:
             return _without_null(value)
         case _:
             return value
+
+
+def _plain_number(text: str | None) -> str | None:
+    """JSON that is one number: SQLite keeps the number and not its digits."""
+    if text and text[0] in "-0123456789" and abs(number := float(text)) < _EXACT:
+        return repr(number)
+    return text
 
 
 def _null_free(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -67,6 +67,11 @@ def move_store(home: Path, source: str, target: str) -> StoreMove:
     return StoreMove(source=names[0], target=names[1], tables=tables)
 
 
+def check_empty(target: str) -> None:
+    """Check that a database can take any store. Blocking. Raises as `move_store`."""
+    _check_target(target, StoreFacts(revision=None))
+
+
 def _check_source(home: Path, source: str, target: str) -> StoreFacts:
     name = describe_place(database_place(source))
     facts, marker = inspect_database(source), read_marker(home)

@@ -51,7 +51,7 @@ from bot.transports.alerts import ChannelAlerts
 from bot.transports.ports import Clock
 from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER
 from cards.courier import Courier
-from storage.migrate import HEAD_REVISION, sqlite_path
+from storage.migrate import HEAD_REVISION, database_place, sqlite_path
 from storage.records.autonomy import GoalName
 from storage.records.people import Channel, Chat, ChatId, Language, PersonRole
 from storage.records.system import BackendReport
@@ -161,7 +161,7 @@ def _build_checks(
         await requeue_interrupted(store.work, task, language, clock.now())
 
     return (
-        StoreHealthCheck(home=home, database=database),
+        StoreHealthCheck(home=home, database=database_place(settings.database)),
         TaskHealthCheck(figures=figures, requeue=requeue, wake=engine.dispatcher.wake, now=now),
         MessageHealthCheck(figures=figures, wake=wake_outbox, now=now),
         ChannelHealthCheck(health=alerts.health, now=now),

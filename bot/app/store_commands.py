@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 from bot.app.backup_source import SECRET_FILES, backup_source, explain_backup_failures
 from bot.app.lifecycle import StartFailure
 from bot.app.preflight import DATABASE_FORMS, DATABASE_SCHEMES, explain_start_failures
-from bot.config.settings import Settings
+from bot.config.settings import SQLITE_FILE, Settings
 from cards.catalog import catalog_for
 from storage.backup_archive import Backup, create_backup
 from storage.data_directory import DataDirectoryLock
@@ -17,7 +19,8 @@ from storage.migrate import sqlite_url
 from storage.records.people import Language
 from storage.restore import Restored, RestoreTarget, check_restorable, restore_backup
 from storage.store_check import CheckReport, check_backup, check_home
-from storage.store_move import StoreMove, move_store
+from storage.store_identity import STORE_SIDECARS
+from storage.store_move import StoreMove, check_empty, move_store
 
 
 def make_backup(settings: Settings, folder: Path | None, *, with_secrets: bool) -> Backup:
@@ -31,27 +34,46 @@ def make_backup(settings: Settings, folder: Path | None, *, with_secrets: bool) 
 
 
 def restore(settings: Settings, archive: Path, *, replace: bool) -> Restored:
-    """Blocking. Raises StartFailure."""
+    """Into a server's database by way of a file in the data directory, which is removed at the end.
+    Blocking. Raises StartFailure."""
     words = catalog_for(settings.fixed_language or Language.ENGLISH)
     with explain_start_failures(settings), explain_backup_failures():
-        database = backup_source(settings).database
-        if not isinstance(database, Path):
-            raise StartFailure(
-                "DATABASE_URL: a backup is restored to SQLite first (docs/backup.md)"
-            )
+        place = backup_source(settings).database
+        file = place if isinstance(place, Path) else settings.home / SQLITE_FILE
         # Before the directory is made or touched.
         check_restorable(archive, settings.home)
+        if not isinstance(place, Path):
+            with _explain_moves():
+                check_empty(place)
         target = RestoreTarget(
-            home=settings.home, database=database, secret_names=SECRET_FILES | {".env"}
+            home=settings.home, database=file, secret_names=SECRET_FILES | {".env"}
         )
         with DataDirectoryLock(settings.home):
-            return restore_backup(
+            done = restore_backup(
                 archive,
                 target,
                 replace=replace,
                 reason=words("work.restored"),
                 now=datetime.now(UTC),
             )
+            if not isinstance(place, Path):
+                with _explain_moves():
+                    move_store(settings.home, sqlite_url(file), place)
+                for suffix in STORE_SIDECARS:
+                    Path(f"{file}{suffix}").unlink(missing_ok=True)
+            return done
+
+
+@contextmanager
+def _explain_moves() -> Iterator[None]:
+    try:
+        yield
+    except MoveRefused as error:
+        raise StartFailure(f"nothing was moved: {error}") from error
+    except StoreUnavailable as error:
+        raise StartFailure(
+            f"the move was cut off, repeat it with `shiftboss migrate --to URL`: {error}"
+        ) from error
 
 
 def move(settings: Settings, target: str, source: str) -> StoreMove:
@@ -61,14 +83,9 @@ def move(settings: Settings, target: str, source: str) -> StoreMove:
         raise StartFailure(f"--to: {DATABASE_FORMS}")
     in_use = settings.database
     if in_use == target:
-        in_use = sqlite_url(settings.home / "shiftboss.db")
-    with explain_start_failures(settings), DataDirectoryLock(settings.home):
-        try:
-            return move_store(settings.home, source or in_use, target)
-        except MoveRefused as error:
-            raise StartFailure(f"nothing was moved: {error}") from error
-        except StoreUnavailable as error:
-            raise StartFailure(f"the move was cut off, repeat it: {error}") from error
+        in_use = sqlite_url(settings.home / SQLITE_FILE)
+    with explain_start_failures(settings), DataDirectoryLock(settings.home), _explain_moves():
+        return move_store(settings.home, source or in_use, target)
 
 
 def check(settings: Settings, archive: Path | None) -> CheckReport:

@@ -100,6 +100,8 @@ def parse_group_setting(value: Any) -> Any:
 
 
 YAML_FILE = "shiftboss.yaml"
+SQLITE_FILE = "shiftboss.db"
+"""In the data directory, unless DATABASE_URL names another database."""
 RISK_WORDS = (
     "git push, npm publish, yarn publish, pnpm publish, deploy, rm -rf, drop table,"
     " drop database, force push, production, 部署, 上线, 发布到生产, 生产环境, 删库, 强制推送"
@@ -452,7 +454,7 @@ class Settings(BaseSettings):
     @property
     def database(self) -> str:
         """SQLAlchemy URL of the store."""
-        return self.database_url or f"sqlite:///{self.home / 'shiftboss.db'}"
+        return self.database_url or f"sqlite:///{self.home / SQLITE_FILE}"
 
     @property
     def backup_folder(self) -> Path:

@@ -48,6 +48,8 @@ def make_home(tmp_path: Path) -> tuple[Path, str]:
             (_FIRST_NUMBER,),
         )
         db.execute("INSERT INTO memory_scopes (id, name, length) VALUES (1, 'person:p1', 0.1)")
+        for n, value in enumerate(("1", "1.0", "1e16", "0.1", "-3", '"1"', "null")):
+            db.execute("INSERT INTO marks VALUES (?, ?)", (f"number {n}", value))
         db.execute("INSERT INTO memory_postings VALUES (1, 0, '猫', ?)", (bytes(range(256)),))
     return home, url
 

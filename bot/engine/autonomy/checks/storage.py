@@ -16,6 +16,7 @@ from bot.engine.memory.promotion import WINDOW_DAYS, QualityMetrics
 from storage.backup_archive import list_backups, verify_backup
 from storage.errors import BadBackup
 from storage.key_value import KeyValueStore
+from storage.migrate import DatabasePlace
 from storage.records.autonomy import HealthFinding
 from storage.records.system import BackupState, DiskUse
 from storage.store_check import CheckFinding, check_quickly
@@ -31,7 +32,7 @@ class StoreHealthCheck:
     name = "store"
 
     home: Path
-    database: Path
+    database: DatabasePlace
     seconds: float = 20
     look: Callable[..., Sequence[CheckFinding]] = check_quickly
     _work: BlockingWork = field(default_factory=BlockingWork, init=False)
