@@ -21,13 +21,14 @@ from hypothesis import HealthCheck, settings
 from tests.compiled_statements import share_compiled_statements
 from tests.journeys.fork_server import FORK_SERVER_VARIABLE, start_fork_server
 from tests.journeys.program import ShiftbossProcess
-from tests.thoroughness import THOROUGH
+from tests.thoroughness import THOROUGH, sampled
 
 # New examples are for the thorough run: a gate that finds one by luck says nothing of the change
 # before it. A machine that is busy is no finding either.
 settings.register_profile(
     "gate",
     derandomize=not THOROUGH,
+    max_examples=sampled(100, 50),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

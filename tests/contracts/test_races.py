@@ -15,7 +15,7 @@ from tests.engine_harness import BOSS, EngineHarness
 from tests.thoroughness import sampled
 from tests.waiting import wait_until
 
-TASKS = 50
+TASKS = sampled(50, 30)
 AT_ONCE = 10
 ORDERS_EACH = sampled(20, 6)
 STEPS = 6

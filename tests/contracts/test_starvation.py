@@ -18,6 +18,7 @@ from bot.engine.workflow.task_store import LEASE_DURATION
 from storage.records.tasks import Task, TaskControl, TaskPriority, TaskStatus
 from tests.contracts.dispatcher_lives import DispatcherLife
 from tests.engine_harness import EngineHarness, ManualClock
+from tests.thoroughness import sampled
 
 PATIENCE = timedelta(hours=12)
 STEP = timedelta(minutes=20)
@@ -88,7 +89,7 @@ class SimulationCase:
     )
 )
 @settings(
-    max_examples=12,
+    max_examples=sampled(12, 6),
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=list(HealthCheck),

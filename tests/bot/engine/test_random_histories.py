@@ -390,7 +390,7 @@ def test_any_history_keeps_the_laws(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         template = tmp_path / "shiftboss.db"
 
     Here.TestCase.settings = settings(
-        max_examples=sampled(20, 10),
+        max_examples=sampled(20, 6),
         stateful_step_count=40,
         deadline=None,
         # Shrinking a history on a real file takes minutes; the whole one is printed anyway.

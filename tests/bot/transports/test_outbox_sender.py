@@ -26,6 +26,7 @@ from storage.records.messages import DeliveryUrgency, MessagePlacement
 from storage.records.people import Channel
 from tests.bot.transports.outbox_builders import FakeClock, OutboxHarness, outbox_harness, text_of
 from tests.storage.message_store import place, sender
+from tests.thoroughness import sampled
 from tests.waiting import wait_until
 
 
@@ -687,7 +688,7 @@ def _raised(name: str | None) -> Exception | None:
     return trouble.get(name)
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=sampled(20, 12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(_TROUBLE)
 async def test_whatever_happens_the_newest_revision_is_shown_last(
     troubles: list[str | None],

@@ -43,6 +43,7 @@ from cards.render.feishu.markdown import escape_text, normalize_markdown, split_
 from storage.records.people import Language
 from tests.emulators.feishu.card_validator import KnownReferences, check_card
 from tests.emulators.feishu.tenant import components
+from tests.thoroughness import sampled
 
 WORDS = catalog_for(Language.ENGLISH)
 KNOWN = KnownReferences({"img_1"}, set())
@@ -357,7 +358,7 @@ cards = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=sampled(150, 70), deadline=None, suppress_health_check=list(HealthCheck))
 @given(card=cards, streaming=st.booleans())
 def test_no_card_is_refused(card: Card, *, streaming: bool) -> None:
     made = render(card, WORDS, images=IMAGES, streaming=streaming)

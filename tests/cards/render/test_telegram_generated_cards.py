@@ -35,6 +35,7 @@ from cards.model import (
 from cards.render.telegram import render
 from storage.records.people import Language
 from tests.cards.render.telegram_assertions import TOKEN, assert_telegram_takes, show
+from tests.thoroughness import sampled
 
 WILD = st.one_of(
     st.text(max_size=80),
@@ -102,7 +103,9 @@ CARDS = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=sampled(150, 70), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(card=CARDS)
 @example(card=Card(blocks=(TextBlock(markdown="\u200b"),)))
 @example(card=Card(blocks=(TextBlock(markdown="**a ||b** c||"),)))
@@ -110,7 +113,7 @@ def test_whatever_a_card_holds_telegram_takes_it(card: Card) -> None:
     assert_telegram_takes(render(card, catalog_for(Language.CHINESE)))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=sampled(300, 120), deadline=None)
 @given(markdown=WILD)
 def test_whatever_a_model_writes_telegram_takes_it(markdown: str) -> None:
     assert_telegram_takes(show(TextBlock(markdown=markdown)))

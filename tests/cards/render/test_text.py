@@ -45,6 +45,7 @@ from cards.model import (
     TextBlock,
 )
 from cards.render.text import markdown_to_text, render
+from tests.thoroughness import sampled
 
 PAUSE = CardButton(label="Pause", action=PauseTask(task_id="k3m9qa"))
 TALK = CardButton(label="Just chat", action=AnswerWithoutTask(text="x"))
@@ -196,7 +197,7 @@ def test_very_long_text_is_kept_whole() -> None:
     assert render(Card(blocks=(TextBlock(markdown=text),))).text.count("word") == 12_000
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sampled(150, 70), deadline=None)
 @given(st.text(max_size=200))
 def test_any_text_anywhere_renders_and_can_be_encoded(text: str) -> None:
     card = Card(

@@ -200,7 +200,7 @@ def test_hostile_text_stays_text_in_every_block(name: str) -> None:
     assert not {"\x00", "\x1b", "\x9b"} & set(shown.text)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sampled(150, 70), deadline=None)
 @given(
     st.text(
         alphabet=st.sampled_from(list("<>\"'&;`[]()!*_|~#-=/\\:{}% \n\tab1\u202e\ud800")),
@@ -212,7 +212,7 @@ def test_no_text_becomes_markup(text: str) -> None:
     assert all("onerror" not in attributes for _tag, attributes in shown.found)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=sampled(80, 50), deadline=None)
 @given(st.text(max_size=120))
 def test_any_text_can_be_sent(text: str) -> None:
     assert render(Card(title=text, blocks=examples(text)), ENGLISH).html.encode()

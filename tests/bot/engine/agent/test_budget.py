@@ -59,6 +59,7 @@ from tests.engine_harness import (
     open_seeded_database,
     run_engine,
 )
+from tests.thoroughness import sampled
 
 SHANGHAI = ZoneInfo("Asia/Shanghai")
 PLAIN = ModelPrice(
@@ -347,7 +348,11 @@ async def test_no_sequence_of_calls_ever_passes_a_cap(tmp_path: Path) -> None:
                     assert not limit.cap.micros or spent.micros <= allowed.micros
                     assert not limit.cap.tokens or spent.tokens <= allowed.tokens
 
-        @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+        @settings(
+            max_examples=sampled(60, 30),
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow],
+        )
         @given(_caps, st.tuples(*[st.sampled_from(sorted(MODELS))] * len(_WHO)), _moves)
         def examples(
             caps: Mapping[BudgetScope, SpendingCap],

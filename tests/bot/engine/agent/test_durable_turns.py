@@ -28,7 +28,7 @@ from tests.emulators.models.script import (
 )
 from tests.engine_harness import EngineHarness, ManualClock
 from tests.journeys.model_world import ScriptedModel, plan_reply, step_reply, through
-from tests.thoroughness import sampled
+from tests.thoroughness import pairs, sampled
 from tests.waiting import WAIT_SECONDS
 
 
@@ -72,8 +72,9 @@ async def die(nth: int, monkeypatch: pytest.MonkeyPatch, life: Coroutine[Any, An
         await death.run_until_crash(life)
 
 
-@pytest.mark.parametrize("api", [ApiProvider.ANTHROPIC, ApiProvider.OPENAI])
-@pytest.mark.parametrize("nth", range(1, STEP_COMMITS + 1, sampled(1, 3)))
+@pytest.mark.parametrize(
+    ("nth", "api"), pairs(range(1, STEP_COMMITS + 1, sampled(1, 3)), [*ApiProvider])
+)
 async def test_a_step_goes_on_inside_its_turn_whenever_death_comes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int, api: ApiProvider
 ) -> None:
@@ -112,7 +113,7 @@ def has_to_ask(home: Path) -> bool:
     return bool(begun) and (not open_ or bool(changing))
 
 
-@pytest.mark.parametrize("nth", range(1, STEP_COMMITS + 1, sampled(1, 2)))
+@pytest.mark.parametrize("nth", range(1, STEP_COMMITS + 1, sampled(1, 3)))
 async def test_a_step_that_must_not_be_repeated_asks_only_if_nobody_knows_what_it_has_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int
 ) -> None:
@@ -139,8 +140,9 @@ async def test_a_step_that_must_not_be_repeated_asks_only_if_nobody_knows_what_i
         check_calls(hands, stage.requests_for("sweep", "step")[-1])
 
 
-@pytest.mark.parametrize("api", [ApiProvider.ANTHROPIC, ApiProvider.OPENAI])
-@pytest.mark.parametrize("nth", range(1, ANSWER_COMMITS + 1, sampled(1, 3)))
+@pytest.mark.parametrize(
+    ("nth", "api"), pairs(range(1, ANSWER_COMMITS + 1, sampled(1, 2)), [*ApiProvider])
+)
 async def test_an_answer_goes_on_inside_its_turn_whenever_death_comes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int, api: ApiProvider
 ) -> None:

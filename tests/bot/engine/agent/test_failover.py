@@ -23,7 +23,7 @@ from tests.emulators.acp.fake_cli import FakeCli, result_reply
 from tests.emulators.models.emulator import ModelEmulator
 from tests.emulators.models.script import ReceivedRequest, ScriptedFailure, ScriptedReply
 from tests.journeys.model_world import ScriptedModel, plan_reply, step_reply, through
-from tests.thoroughness import sampled
+from tests.thoroughness import pairs
 
 REPLIES = ((call("look", "a"), call("jot", "b")), (call("look", "c"),))
 OVERLOADED = ScriptedFailure(status=529, message="Overloaded")
@@ -71,19 +71,21 @@ def sweeping() -> ScriptedModel:
     return stage
 
 
+FAILURES = [
+    ScriptedFailure(status=401, message="invalid x-api-key"),
+    ScriptedFailure(status=403, message="Forbidden"),
+    ScriptedFailure(status=404, message="model not found", kind="not_found_error"),
+    ScriptedFailure(status=429, message="Too many requests", retry_after="30"),
+    ScriptedFailure(status=500, message="Internal server error"),
+    OVERLOADED,
+]
+
+
 @pytest.mark.parametrize(
-    "failure",
-    [
-        ScriptedFailure(status=401, message="invalid x-api-key"),
-        ScriptedFailure(status=403, message="Forbidden"),
-        ScriptedFailure(status=404, message="model not found", kind="not_found_error"),
-        ScriptedFailure(status=429, message="Too many requests", retry_after="30"),
-        ScriptedFailure(status=500, message="Internal server error"),
-        OVERLOADED,
-    ],
-    ids=lambda failure: str(failure.status),
+    ("failure", "after"),
+    pairs(FAILURES, range(4)),
+    ids=lambda value: str(getattr(value, "status", value)),
 )
-@pytest.mark.parametrize("after", range(0, 4, sampled(1, 2)))
 async def test_a_task_goes_on_with_the_next_api_and_repeats_no_call(
     tmp_path: Path, failure: ScriptedFailure, after: int
 ) -> None:

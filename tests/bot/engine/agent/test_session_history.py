@@ -29,6 +29,7 @@ from tests.bot.engine.agent.history_rows import (
     row_histories,
     user_row,
 )
+from tests.thoroughness import sampled
 
 
 def ids(rows: Sequence[Any]) -> list[str]:
@@ -172,7 +173,7 @@ def test_a_picture_weighs_little_whatever_its_bytes() -> None:
     assert prune_history([row, *turn(1)]) == (row, *turn(1))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sampled(150, 70), deadline=None)
 @given(history=row_histories(), context=st.sampled_from([500, 4_000, 200_000]))
 def test_any_history_keeps_pairs_order_the_last_turns_and_the_budget(
     history: list[Any], context: int
@@ -198,7 +199,7 @@ def test_any_history_keeps_pairs_order_the_last_turns_and_the_budget(
     _has_whole_end(history, short)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sampled(60, 40), deadline=None)
 @given(history=row_histories())
 def test_pruning_changes_nothing_that_is_stored(history: list[Any]) -> None:
     before = json.dumps(history)

@@ -27,7 +27,7 @@ from tests.emulators.models.script import (
 )
 from tests.engine_harness import BOSS, EngineHarness, ManualClock
 from tests.journeys.model_world import ScriptedModel, held_reply, plan_reply, step_reply
-from tests.thoroughness import sampled
+from tests.thoroughness import pairs, sampled
 from tests.waiting import WAIT_SECONDS
 
 NEWS = "Use the blue broom"
@@ -90,8 +90,9 @@ async def test_a_message_reaches_the_worker_with_its_next_tool_result(
     assert models.refused == []
 
 
-@both_apis
-@pytest.mark.parametrize("nth", range(1, STEP_COMMITS + 1, sampled(1, 3)))
+@pytest.mark.parametrize(
+    ("nth", "api"), pairs(range(1, STEP_COMMITS + 1, sampled(1, 3)), [*ApiProvider])
+)
 async def test_a_message_is_heard_once_whenever_death_comes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int, api: ApiProvider
 ) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from bot.engine.tools.web import extract_text
 from bot.engine.web import WebPage, WebUrl
+from tests.thoroughness import sampled
 
 URL = WebUrl(scheme="https", host="example.com", port=None, path="/a/b")
 
@@ -97,7 +98,7 @@ def test_a_wrong_charset_gives_wrong_letters_and_no_error() -> None:
     assert told("你好".encode(), charset="latin-1").startswith("ä½")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=sampled(200, 100), deadline=None)
 @given(st.text(alphabet="<>/!-ab \"'=&;#\n", max_size=60))
 def test_no_page_breaks_the_reader(source: str) -> None:
     assert isinstance(told(f"<p>{source}"), str)

@@ -115,7 +115,7 @@ def test_what_is_done_with_leads_nowhere() -> None:
     assert not {"each", "pick"} & {edge.source for edge in whole.edges}
 
 
-@settings(max_examples=sampled(500, 60), deadline=None)
+@settings(max_examples=sampled(500, 40), deadline=None)
 @given(old=workflows(), new=workflows(), data=st.data())
 def test_whatever_is_put_behind_whatever_it_can_be_run_and_added_to(
     old: Workflow, new: Workflow, data: st.DataObject

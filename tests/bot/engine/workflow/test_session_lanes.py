@@ -27,7 +27,7 @@ from tests.bot.engine.workflow.scheduler_simulator import SchedulerSimulator
 from tests.thoroughness import sampled
 
 _TURNS = 2_000
-_law = settings(phases=[Phase.generate], max_examples=sampled(1_000, 100))
+_law = settings(phases=[Phase.generate], max_examples=sampled(1_000, 50))
 
 
 class SessionSimulator(SchedulerSimulator):

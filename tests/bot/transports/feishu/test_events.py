@@ -15,6 +15,7 @@ from bot.transports.feishu.incoming import FeishuEventHandler
 from bot.transports.feishu.messages import FeishuMessages
 from storage.records.people import Channel
 from tests.fakes.inbox import FakeInbox
+from tests.thoroughness import sampled
 
 BOT = "ou_bot"
 json_values = st.recursive(
@@ -62,7 +63,7 @@ def info(message_type: str, content: str, **more: Any) -> FeishuMessageInfo:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sampled(150, 70), deadline=None)
 @given(
     kind=st.sampled_from(
         [
@@ -85,7 +86,7 @@ async def test_no_event_whatsoever_is_fatal(kind: str, event: Any) -> None:
     await arrivals.handle(json.dumps(body).encode())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sampled(150, 70), deadline=None)
 @given(
     kind=st.sampled_from(["text", "post", "image", "file", "audio", "sticker"]),
     content=json_values.map(json.dumps) | st.text(max_size=20),

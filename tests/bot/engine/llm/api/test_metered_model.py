@@ -50,6 +50,7 @@ from tests.emulators.models.script import (
     ScriptedReply,
     estimate_tokens,
 )
+from tests.thoroughness import pairs
 
 WRITE = ScriptedCall(name="write", arguments={"path": "a.md", "content": "x"})
 HIT = ReachedCap(
@@ -348,9 +349,10 @@ def test_what_no_tokenizer_has_words_for_counts_almost_by_the_letter() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [PROSE, CHINESE, CODE, PROSE + CHINESE + CODE], ids=["en", "zh", "code", "mixed"]
+    ("text", "many"),
+    pairs([PROSE, CHINESE, CODE, PROSE + CHINESE + CODE], [1, 12]),
+    ids=lambda value: value[:6] if isinstance(value, str) else str(value),
 )
-@pytest.mark.parametrize("many", [1, 12])
 async def test_a_session_that_was_counted_is_guessed_closely_and_never_too_low(
     models: ModelEmulator, api: ApiProvider, backend: Backend, text: str, many: int
 ) -> None:

@@ -102,19 +102,19 @@ def runs_or_is_refused(text: str) -> None:
         json.dumps(workflow_to_data(workflow)).encode()
 
 
-@settings(max_examples=sampled(2_000, 150), deadline=None)
+@settings(max_examples=sampled(2_000, 80), deadline=None)
 @given(value=VALUES)
 def test_any_json_is_a_workflow_or_refused(value: Any) -> None:
     runs_or_is_refused(json.dumps(value))
 
 
-@settings(max_examples=sampled(3_000, 200), deadline=None)
+@settings(max_examples=sampled(3_000, 100), deadline=None)
 @given(value=GRAPHS)
 def test_anything_like_a_graph_is_a_workflow_or_refused(value: Any) -> None:
     runs_or_is_refused(json.dumps(value))
 
 
-@settings(max_examples=sampled(3_000, 200), deadline=None)
+@settings(max_examples=sampled(3_000, 100), deadline=None)
 @given(
     text=st.text(max_size=300)
     | st.lists(
@@ -129,7 +129,7 @@ def test_any_text_is_a_workflow_or_refused(text: str) -> None:
     runs_or_is_refused(text)
 
 
-@settings(max_examples=sampled(2_000, 150), deadline=None)
+@settings(max_examples=sampled(2_000, 80), deadline=None)
 @given(value=GRAPHS, cut=st.integers(0, 400), around=st.sampled_from(("{}", "```json\n{}\n```")))
 def test_any_answer_is_a_workflow_or_refused(value: Any, cut: int, around: str) -> None:
     text = around.replace("{}", json.dumps(value)[:cut])
@@ -171,7 +171,7 @@ def _with_note(workflow: Workflow, name: str, note: str) -> Workflow:
 _LONE_STEP = linear_workflow("one", [WorkflowNode(id="n1", title="n1")])
 
 
-@settings(max_examples=sampled(1_000, 80), deadline=None)
+@settings(max_examples=sampled(1_000, 50), deadline=None)
 @given(
     workflow=workflows(parallel=2),
     name=st.sampled_from(("x", "Wöchentlicher Bericht", "周报")),
