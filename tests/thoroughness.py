@@ -9,7 +9,8 @@ from typing import TypeVar
 
 import pytest
 
-First, Second = TypeVar("First"), TypeVar("Second")
+First = TypeVar("First")
+Second = TypeVar("Second")
 
 THOROUGH = os.environ.get("SHIFTBOSS_THOROUGH") == "1"
 
