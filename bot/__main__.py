@@ -66,6 +66,7 @@ def _add_commands(cli: typer.Typer) -> None:
         workflow,
     )
     from bot.cli.chat_commands import TextCommand, help_text
+    from bot.cli.roles import front, worker
     from bot.cli.run import dispatch
 
     cli.command("say")(top_level.say)
@@ -75,6 +76,8 @@ def _add_commands(cli: typer.Typer) -> None:
     cli.command("restart")(service.restart)
     cli.command("logs")(service.logs)
     cli.command("dispatch")(dispatch)
+    cli.command("front")(front)
+    cli.command("worker")(worker)
     cli.command("init")(init.init)
     cli.command("setup")(setup.setup)
     cli.command("backup")(store.backup)

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from storage.records.approvals import Approval
 from storage.records.messages import ReceivedEvent
 from storage.records.people import ChatMemory
+from storage.records.processes import ProcessSituation
 from storage.records.system import BackendReport, SystemStatus
 from storage.records.task_logs import LogEntry
 from storage.records.tasks import (
@@ -251,6 +252,7 @@ def status_data(status: SystemStatus, memory: ChatMemory) -> JsonObject:
         "command_user": status.command_user,
         "last_backup_at": iso_timestamp(status.backup.last_at) if status.backup else None,
         "disk": {each.kind: each.size for each in status.disk},
+        "processes": [process_data(each) for each in status.processes],
     }
 
 
@@ -270,6 +272,26 @@ def backends_data(report: BackendReport, hints: Mapping[str, str]) -> JsonObject
             }
             for backend in report.backends
         ],
+    }
+
+
+def process_data(situation: ProcessSituation) -> JsonObject:
+    process = situation.process
+    return {
+        "id": process.id,
+        "name": process.name,
+        "role": process.role.value,
+        "host": process.host,
+        "pid": process.pid,
+        "version": process.version,
+        "slots": process.slots,
+        "abilities": dict(process.abilities),
+        "draining": process.draining,
+        "alive": process.is_alive(situation.store_now),
+        "started_at": iso_timestamp(process.started_at),
+        "seen_at": iso_timestamp(process.seen_at),
+        "tasks": [{"id": task, "title": title} for task, title in situation.tasks],
+        "services": list(situation.services),
     }
 
 

@@ -28,7 +28,14 @@ async def show_status(request: Request) -> Reply:
     if not request.in_private or not owner:
         # Machine details and titles of private tasks must not be shown where others read along.
         facts = replace(
-            facts, recent=(), pid=0, memory_bytes=0, unlisted_owner="", backup=None, disk=()
+            facts,
+            recent=(),
+            pid=0,
+            memory_bytes=0,
+            unlisted_owner="",
+            backup=None,
+            disk=(),
+            processes=(),
         )
     memory = request.chat.settings.memory
     card = status_card(facts, request.words, now=request.now, zone=request.zone, memory=memory)

@@ -70,6 +70,8 @@ class Database:
         self._file_check = file_check
         self._write_lock = asyncio.Lock()
         self._group: list[tuple[_Work, asyncio.Future[bool]]] = []
+        # Raises StoreUnavailable while this process must not write.
+        self.write_guard: Callable[[], None] | None = None
 
     @classmethod
     async def open(cls, url: str, stack: AsyncExitStack) -> Self:
@@ -93,6 +95,8 @@ class Database:
         with translate_database_errors():
             async with self._write_lock:
                 self._file_check.check()
+                if self.write_guard is not None:
+                    self.write_guard()
                 async with self._writer.connect() as transaction:
                     try:
                         yield transaction

@@ -217,12 +217,6 @@ def store_time(bind_name: str, now: datetime) -> sa.ColumnElement[datetime]:
     )
 
 
-async def lock_until_commit(tx: AsyncConnection, key: int) -> None:
-    """Let one transaction at a time continue from here. A write on SQLite is alone already."""
-    if tx.dialect.name != "sqlite":
-        await tx.execute(sa.select(sa.func.pg_advisory_xact_lock(key)))
-
-
 @contextmanager
 def translate_database_errors() -> Iterator[None]:
     """Turn errors of the disk or the database server into StoreUnavailable."""

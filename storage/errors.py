@@ -11,6 +11,14 @@ class StoreUnavailable(StorageError):
     """The store cannot be read or written now: disk full, file locked or damaged."""
 
 
+class StoreTooOld(StorageError):
+    """The database waits for its migration to this version, which this process may not do."""
+
+    def __init__(self, revision: str) -> None:
+        self.revision = revision
+        super().__init__(f"database revision {revision!r} is older than this version")
+
+
 class StoreTooNew(StorageError):
     """The database was created by a newer version; it was not changed."""
 

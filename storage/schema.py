@@ -509,6 +509,8 @@ helpers = sa.Table(
     sa.Column("started_at", UtcTimestamp),
     sa.Column("ended_at", UtcTimestamp),
     sa.Column("delivered_at", UtcTimestamp),
+    # The process that runs it.
+    sa.Column("holder", sa.String(32), nullable=False, server_default=""),
     sa.Index(None, "parent_session", "delivered_at"),
     sa.Index(None, "status"),
 )

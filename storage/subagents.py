@@ -12,6 +12,7 @@ from storage import schema
 from storage.db import Database, Transaction, records_from, row_from
 from storage.dialect import insert_or_ignore
 from storage.errors import NotFound
+from storage.process_schema import workers
 from storage.records.approvals import ToolCallState
 from storage.records.people import ChatId
 from storage.records.tasks import SubagentLine, SubagentStatus, TaskId
@@ -123,6 +124,13 @@ class SubagentRepo:
             session_id=session_id,
             started_at=started,
         )
+
+    async def claim(self, tx: Transaction, subagent_id: str, holder: str) -> bool:
+        """False if it has ended or a living process runs it."""
+        living = select(workers.c.id)
+        free = _H.holder.in_(["", holder]) | _H.holder.not_in(living)
+        claimed = update(helpers).where(_H.id == subagent_id, _UNFINISHED, free)
+        return (await tx.execute(claimed.values(holder=holder))).rowcount == 1
 
     async def requeue(self, tx: Transaction, subagent_id: str) -> None:
         """Reset it, so that it can start again."""

@@ -187,7 +187,12 @@ class PreemptionFilter:
 
 
 async def list_candidate_ids(
-    tx: Transaction, limit: int, *, include_busy: bool, preemption: PreemptionFilter | None = None
+    tx: Transaction,
+    limit: int,
+    *,
+    include_busy: bool,
+    preemption: PreemptionFilter | None = None,
+    claimable: ClaimLimits | None = None,
 ) -> Sequence[TaskId]:
     """Ids of the first `limit` tasks, in queue order, whose directory no other task has unfinished
     work in or, unless `include_busy`, runs in.
@@ -198,7 +203,7 @@ async def list_candidate_ids(
     """
     if preemption is not None and not preemption.preempting_priorities:
         return ()
-    near, far = _candidate_queries(tx.dialect.name, include_busy, preemption)
+    near, far = _candidate_queries(tx.dialect.name, include_busy, preemption, claimable)
     seen = await near.fetch_all(tx)
     found = [TaskId(row.id) for row in seen if row.free][:limit]
     if len(found) == limit or len(seen) < _FIRST_LOOK:
@@ -208,7 +213,10 @@ async def list_candidate_ids(
 
 @lru_cache(maxsize=64)
 def _candidate_queries(
-    dialect: str, include_busy: bool, preemption: PreemptionFilter | None
+    dialect: str,
+    include_busy: bool,
+    preemption: PreemptionFilter | None,
+    claimable: ClaimLimits | None,
 ) -> tuple[PreparedRead, PreparedRead]:
     """Queries for the head of the queue and for the head of each directory. Cached, because running
     tasks change rarely."""
@@ -221,6 +229,8 @@ def _candidate_queries(
             sa.and_(queued, _T.rank < preemption.lowest_running_rank),
             sa.and_(free, preemption.can_preempt("tasks")),
         )
+    if claimable is not None:
+        free = sa.and_(free, claimable.where_clause)
     near = (
         sa.select(_T.id, free.label("free")).where(queued).order_by(*QUEUE_ORDER).limit(_FIRST_LOOK)
     )
@@ -307,6 +317,32 @@ def _is_queued(name: str) -> sa.TextClause:
     return sa.text(f"{name}.status = 'pending' AND NOT {name}.outside")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningClaim:
+    """A running task with the process that claimed it and the end of its lease."""
+
+    task: Task
+    owner: str
+    lease_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimLimits:
+    """Which tasks a process may claim: those in its `only` folders, if there are any, and not in
+    `absent` ones."""
+
+    only: frozenset[str] = frozenset()
+    absent: frozenset[str] = frozenset()
+
+    @property
+    def where_clause(self) -> sa.ColumnElement[bool]:
+        absent = _T.project_dir.not_in(sorted(self.absent)) if self.absent else sa.true()
+        if not self.only:
+            return absent
+        mine = [_is_inside(_T.project_dir, sa.literal(place)) for place in sorted(self.only)]
+        return sa.and_(absent, sa.or_(_T.project_dir.in_(sorted(self.only)), *mine))
+
+
 class TaskQueue:
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -322,9 +358,10 @@ class TaskQueue:
         lease: timedelta,
         aging_after: timedelta,
         only_task: TaskId | None = None,
+        claimable: ClaimLimits | None = None,
     ) -> Task | None:
         """Claim the first task whose project is free, or None. `only_task` restricts the claim to
-        one task, anywhere in the queue.
+        one task, anywhere in the queue; `claimable` to those that this process may have.
 
         A task that waited longer than `aging_after` moves to the head of the queue whatever its
         priority, so that urgent work starves no task. It moves after this claim: a preempted task
@@ -333,7 +370,11 @@ class TaskQueue:
 
         A task queued in the future was queued before the clock was set back; its wait starts now.
         """
-        ids = [only_task] if only_task else await list_candidate_ids(tx, 1, include_busy=False)
+        ids = (
+            [only_task]
+            if only_task
+            else await list_candidate_ids(tx, 1, include_busy=False, claimable=claimable)
+        )
         await self._promote_aged.send(tx, {"long_ago": now - aging_after})
         await self._reset_future_waits.send(tx, {"present": now})
         if not ids:
@@ -448,10 +489,13 @@ class TaskQueue:
         held = sa.and_(_T.owner == owner, _T.status == TaskStatus.RUNNING)
         await tx.execute(sa.update(schema.tasks).where(held).values(lease_until=until))
 
-    async def list_orphans(self, tx: Transaction) -> Sequence[tuple[Task, datetime | None]]:
-        """Running tasks with the end of their leases; at startup no process runs them."""
+    async def list_orphans(self, tx: Transaction) -> Sequence[RunningClaim]:
+        """Running tasks; at the start of a process that is alone, none runs them."""
         rows = (await tx.execute(_RUNNING)).all()
-        return tuple((record_from(Task, row), row.lease_until) for row in rows)
+        return tuple(
+            RunningClaim(task=record_from(Task, row), owner=row.owner, lease_until=row.lease_until)
+            for row in rows
+        )
 
     async def list_first(self, limit: int) -> Sequence[Task]:
         """The head of the queue, in order, startable or not."""

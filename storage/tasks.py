@@ -540,9 +540,10 @@ class TaskEventRepo:
         query = query.order_by(_E.id).limit(limit)
         return records_from(TaskEvent, await self._db.fetch_all(query))
 
-    async def newest_id(self) -> int:
-        """0 if there is none."""
-        return await self._db.fetch_value(select(func.max(_E.id))) or 0
+    async def newest_id(self, of: TaskId | None = None, *, tx: Transaction | None = None) -> int:
+        """Of all tasks or of one; 0 if there is none."""
+        query = select(func.coalesce(func.max(_E.id), 0)).where(*[_E.task_id == of] * bool(of))
+        return int(await self._db.fetch_value(query, tx=tx))
 
     async def list_unnotified(self, limit: int) -> Sequence[TaskEvent]:
         """The oldest events that no card shows yet."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from storage import schema
 from storage.db import Database, Transaction, record_from, records_from, row_from
-from storage.dialect import PreparedWrite, insert_or_ignore, lock_until_commit, upsert
+from storage.dialect import PreparedWrite, insert_or_ignore, upsert
 from storage.people import current_person_id
 from storage.records.people import ChatId, PersonId
 from storage.records.tasks import TaskId, UsageTotals
@@ -51,8 +51,6 @@ _SUMMED: Mapping[str, ColumnElement[Any]] = {
     "estimated_tokens": _U.estimated_tokens,
     "unpriced": case((_U.cost_micros.is_(None), 1), else_=0),
 }
-_RESERVATION_LOCK = 0x5B0D6E7
-"""The key of an advisory lock of PostgreSQL."""
 _QUARTER_HOUR = 15 * 60 * 1_000_000
 """Microseconds. Offsets of time zones are whole quarters of an hour."""
 USAGE_SUMS = [func.coalesce(func.sum(each), 0).label(name) for name, each in _SUMMED.items()]
@@ -120,10 +118,6 @@ class UsageRepo:
         }
         await tx.execute(update(schema.pending_model_calls).where(_P.id == call_id).values(used))
 
-    async def lock_reservations(self, tx: Transaction) -> None:
-        """Until the commit, no other process can reserve anything."""
-        await lock_until_commit(tx, _RESERVATION_LOCK)
-
     async def sum_reserved(
         self,
         tx: Transaction,
@@ -149,13 +143,13 @@ class UsageRepo:
         return record_from(ReservedUsage, (await tx.execute(query)).one())
 
     async def book_lost_calls(
-        self, tx: Transaction, *, now: datetime, of: Sequence[str] | None = None
+        self, tx: Transaction, *, now: datetime, living: Collection[str] | None = None
     ) -> int:
-        """Count the calls that dead processes (`of`, None for all) started and lost, by their
-        estimates, because their usage is unknown. Return their number."""
+        """Count the calls that dead processes started and lost, by their estimates, because their
+        usage is unknown. Return their number. All are dead that are not `living`."""
         query = select(schema.pending_model_calls)
-        if of is not None:
-            query = query.where(_P.holder.in_(of))
+        if living is not None:
+            query = query.where(_P.holder.not_in(living))
         lost = records_from(PendingModelCall, (await tx.execute(query)).all())
         for call in lost:
             record = UsageRecord(

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 from typing import Any, Self
@@ -39,6 +39,7 @@ from bot.engine.tasks.access import TaskAccess
 from bot.engine.tasks.dispatch import OFFER_AFTER, LocalDispatcher
 from bot.engine.tasks.reruns import TaskRerunner
 from bot.engine.tasks.service import TaskService
+from bot.engine.tasks.shared_dispatch import SharedDispatcher
 from bot.engine.timing import DueTimer
 from bot.engine.tracing.span_recorder import SpanRecorder
 from bot.engine.workflow.call_steps import CallSteps
@@ -68,6 +69,7 @@ from storage.records.people import (
     PersonId,
     PersonRole,
 )
+from storage.records.processes import ProcessRole, WorkerProcess
 from storage.records.tasks import (
     NewTask,
     Task,
@@ -80,6 +82,7 @@ from storage.records.tasks import (
 from storage.tools import PermissionGrantRepo, ToolCallRepo
 from storage.traces import SpanRepo
 from storage.usage import UsageRepo
+from storage.worker_processes import WorkerProcessRepo
 from tests.agent_builders import make_context_builder, make_gateway
 from tests.bot.engine.workspaces.git_project import always_adopted
 from tests.builders import STARVATION_LIMIT
@@ -512,6 +515,8 @@ async def run_engine(
     worker = backend or FakeBackend()
     clock = clock or ManualClock()
     ids = count(int(clock.time.timestamp() * 1000))
+    # Each life is another process.
+    owner = secrets.token_hex(8)
     changed = asyncio.Event()
     async with AsyncExitStack() as stack:
         db = await open_seeded_database(home / "shiftboss.db", stack)
@@ -565,12 +570,15 @@ async def run_engine(
             )
         )
         timer = DueTimer(clock)
-        dispatcher = LocalDispatcher(
+        kind: Callable[..., LocalDispatcher] = LocalDispatcher
+        if db.dialect != "sqlite":
+            kind = await _shared_dispatcher(db, owner, slots if start_dispatcher else 0)
+        dispatcher = kind(
             store=store,
             run=runner.run,
             language_of=english,
             slots=slots,
-            owner="test",
+            owner=owner,
             now=clock,
             new_id=new_id,
             on_change=changed.set,
@@ -606,6 +614,35 @@ async def run_engine(
             changed=changed,
             runner=runner,
         )
+
+
+async def _shared_dispatcher(
+    db: Database, owner: str, slots: int
+) -> Callable[..., LocalDispatcher]:
+    """That of a process that has just found all others dead."""
+    processes = WorkerProcessRepo(db)
+    async with db.write() as tx:
+        await processes.remove_all(tx)
+        await processes.register(
+            tx,
+            WorkerProcess(
+                id=owner,
+                name=owner,
+                host="test",
+                pid=1,
+                version="0",
+                role=ProcessRole.RUN,
+                slots=slots,
+                started_at=START,
+                seen_at=START,
+            ),
+        )
+    return partial(
+        SharedDispatcher,
+        processes=processes,
+        projects=frozenset(),
+        has_folder=lambda _folder: True,
+    )
 
 
 async def _stop(loop: asyncio.Task[None]) -> None:

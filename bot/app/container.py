@@ -13,7 +13,7 @@ from bot.app.doctor import build_doctor
 from bot.app.engine import Engine
 from bot.app.live_settings import LiveSettings, check_usable
 from bot.app.memory_retrieval import build_local_retriever, build_mcp_memory
-from bot.app.parts import AutonomyServices
+from bot.app.parts import AutonomyServices, ProcessPlan
 from bot.app.repositories import RepositorySet, build_repositories
 from bot.app.schedule import build_project_folders
 from bot.app.status import StatusSources, build_system_status
@@ -62,8 +62,11 @@ class Container:
     """The application without its channels, which `bot.app.channels` adds to `transports`. Parts
     are built when they are first asked for; `router` needs nearly all of them."""
 
-    def __init__(self, settings: Settings, store: RepositorySet, clock: Clock) -> None:
+    def __init__(
+        self, settings: Settings, store: RepositorySet, clock: Clock, plan: ProcessPlan
+    ) -> None:
         """Raises BadSettings."""
+        self.plan = plan
         self.settings, self.repositories, self.clock = settings, store, clock
         self.alerts = ChannelAlerts(configured_channels(settings), now=clock.now)
         self.transports: dict[Channel, Transport] = {}
@@ -156,6 +159,7 @@ class Container:
             self.clock,
             self._approval_cards,
             documents=self.bitable.get_reader,
+            plan=self.plan,
         )
 
     @cached_property
@@ -362,11 +366,13 @@ class Container:
 
 
 @asynccontextmanager
-async def open_container(settings: Settings) -> AsyncGenerator[Container, None]:
+async def open_container(
+    settings: Settings, plan: ProcessPlan | None = None
+) -> AsyncGenerator[Container, None]:
     """The caller must hold the data directory and have called `prepare_home`."""
     async with AsyncExitStack() as stack:
         db = await Database.open(settings.database, stack)
-        core = await build_container(settings, db)
+        core = await build_container(settings, db, plan or ProcessPlan())
         stack.push_async_callback(core.engine.workers.live_models.aclose)
         stack.push_async_callback(core.engine.workers.mcp_servers.aclose)
         stack.push_async_callback(core.feishu_setup.aclose)
@@ -374,11 +380,11 @@ async def open_container(settings: Settings) -> AsyncGenerator[Container, None]:
         yield core
 
 
-async def build_container(settings: Settings, db: Database) -> Container:
+async def build_container(settings: Settings, db: Database, plan: ProcessPlan) -> Container:
     clock, language = SystemClock(), settings.fixed_language
     store = build_repositories(db, clock, language, settings.approval_lifetime, zone=settings.zone)
     await register_owners(store, clock, settings)
-    return Container(settings, store, clock)
+    return Container(settings, store, clock, plan)
 
 
 async def register_owners(store: RepositorySet, clock: Clock, settings: Settings) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 
 from bot.app.conversation_archive import (
     ConversationArchive,
@@ -18,6 +19,7 @@ from bot.app.lifecycle import AppService, Signal
 from bot.app.memory import Memory
 from bot.app.parts import (
     EvolutionServices,
+    ProcessPlan,
     ScheduleServices,
     WorkerServices,
     WorkRules,
@@ -73,10 +75,13 @@ from bot.engine.workspaces.task_workspaces import TaskArtifacts
 from bot.transports.outbox import OutboxCourier
 from bot.transports.ports import Clock
 from handlers.approvals import ApprovalCards
+from storage.db import Transaction
 from storage.heartbeat import HeartbeatRepo
 from storage.records.messages import InboxRow
-from storage.records.tasks import ResultForm, Task, TaskEvent
+from storage.records.tasks import ResultForm, Task, TaskEvent, TaskId
+from storage.records.workers import Subagent
 from storage.usage import BudgetRepo
+from storage.worker_processes import WorkerProcessRepo
 
 
 class Engine:
@@ -93,12 +98,15 @@ class Engine:
         approval_cards: ApprovalCards,
         *,
         documents: Callable[[], DocumentReader | None],
+        plan: ProcessPlan,
     ) -> None:
         """`documents` returns the reader of linked documents, if there is one now. Raises
         BadSettings."""
+        self.plan = plan
         self.settings, self.store, self.courier, self.clock = settings, store, courier, clock
         self.process_id = secrets.token_hex(8)
         self._approval_cards, self._documents = approval_cards, documents
+        self._subagents_ended = DecisionSignal()
         self._decided, self._chats_changed = DecisionSignal(), asyncio.Event()
         self._timer = DueTimer(clock.now)
         self._on_change, self._on_spawned = Signal[[]](), Signal[[]]()
@@ -313,13 +321,34 @@ class Engine:
         return TaskRunner(deps)
 
     @cached_property
+    def processes(self) -> WorkerProcessRepo:
+        return WorkerProcessRepo(self.store.db)
+
+    @property
+    def slots(self) -> int:
+        """How many tasks this process may run at once."""
+        if not self.plan.role.runs_tasks:
+            return 0
+        return self.settings.slots if self.plan.slots is None else self.plan.slots
+
+    @cached_property
     def dispatcher(self) -> LocalDispatcher:
         settings, runner = self.settings, self._runner
-        return LocalDispatcher(
+        kind: Callable[..., LocalDispatcher] = LocalDispatcher
+        if self.store.db.dialect != "sqlite":
+            from bot.engine.tasks.shared_dispatch import SharedDispatcher
+
+            kind = partial(
+                SharedDispatcher,
+                processes=self.processes,
+                projects=self.plan.projects,
+                has_folder=os.path.isdir,
+            )
+        return kind(
             store=self.store.work,
             run=runner.run,
             language_of=self.store.task_language,
-            slots=settings.slots,
+            slots=self.slots,
             owner=self.process_id,
             now=self.clock.now,
             new_id=lambda: secrets.token_hex(4),
@@ -330,6 +359,34 @@ class Engine:
             notify_command=runner.wake,
             on_next_wake=lambda: self._timer.wake(LocalDispatcher.name),
         )
+
+    async def recover_from_dead(self, tx: Transaction) -> None:
+        """Queue the tasks of processes that have died."""
+        await self.dispatcher.recover_from_dead(tx)
+
+    def on_store_change(self, table: str, task: TaskId) -> None:
+        """Another process may have written to this table."""
+        match table:
+            case "tasks" | "commands":
+                self._runner.wake(task)
+                self.dispatcher.wake()
+                self.dispatcher.check_running(task)
+            case "events":
+                self.notifier.wake()
+            case "approvals":
+                self._timer.wake(ApprovalExpirer.name)
+                self.on_decided()
+            case _:
+                pass
+
+    def on_unknown_change(self) -> None:
+        """Other processes may have written anything."""
+        self.on_decided()
+        self.dispatcher.check_all_running()
+        self._subagents.wake()
+        self._subagents_ended.notify()
+        for source in (LocalDispatcher.name, ApprovalExpirer.name, self.schedule.firer.name):
+            self._timer.wake(source)
 
     @cached_property
     def tasks(self) -> TaskService:
@@ -405,14 +462,25 @@ class Engine:
             parents=parents,
             # At least one slot, so that accepted subagents finish even if new ones are disabled.
             slots=asyncio.Semaphore(max(1, settings.helpers)),
-            ended_signal=DecisionSignal(),
+            ended_signal=self._subagents_ended,
             closing=asyncio.Event(),
             now=clock.now,
             sleep=asyncio.sleep,
+            claim=self._claim_subagent,
         )
         return SubagentService(
             deps, new_incident=lambda: secrets.token_hex(4), grace=settings.stop_grace_seconds
         )
+
+    async def _claim_subagent(self, helper: Subagent) -> bool:
+        """Those of chats run where the chats are, those of tasks where tasks run."""
+        role, repo = self.plan.role, self.store.work.subagents
+        if not (role.has_channels if helper.task_id is None else role.runs_tasks):
+            return False
+        if self.store.db.dialect == "sqlite":
+            return True
+        async with self.store.db.write() as tx:
+            return await repo.claim(tx, helper.id, self.process_id)
 
     @property
     def costs(self) -> CostReportService:
@@ -463,6 +531,25 @@ class Engine:
         return build_trace_cards(self.store, self.courier, self.clock, mask)
 
     @cached_property
+    def task_services(self) -> tuple[AppService, ...]:
+        """What a process needs that only runs tasks."""
+        return (
+            self.dispatcher,
+            self._subagents,
+            self._live_cards,
+            self.workers.mcp_servers,
+            self.workers.models,
+        )
+
+    @cached_property
+    def _live_cards(self) -> LiveCardUpdater:
+        return LiveCardUpdater(
+            progress=self._progress,
+            refresh_card=self.notifier.refresh_card,
+            sleep=asyncio.sleep,
+        )
+
+    @cached_property
     def services(self) -> tuple[AppService, ...]:
         store, workers = self.store, self.workers
         return (
@@ -471,11 +558,7 @@ class Engine:
             self._subagents,
             *self.schedule.services,
             self._timer,
-            LiveCardUpdater(
-                progress=self._progress,
-                refresh_card=self.notifier.refresh_card,
-                sleep=asyncio.sleep,
-            ),
+            self._live_cards,
             self._build_resumer(),
             self.traces,
             # Independent of tasks: skills, traces and memory.

@@ -77,7 +77,8 @@ class LiveSettings:
 
     async def _apply_dispatch(self, settings: Settings) -> None:
         dispatcher = self.engine.dispatcher
-        dispatcher.slots = settings.slots
+        if self.engine.plan.role.runs_tasks:
+            dispatcher.slots = settings.slots
         dispatcher.patience = timedelta(hours=settings.patience_hours)
         dispatcher.offer_after = timedelta(hours=settings.offer_after_hours)
         dispatcher.grace = settings.stop_grace_seconds

@@ -33,6 +33,18 @@ from bot.engine.workflow.step_approvals import StepApprovalRequester
 from bot.engine.workflow.workflow_bundle import WorkflowExchange
 from bot.engine.workflow.workflow_history import WorkflowHistory
 from bot.setup.live_models import LiveModels
+from storage.records.processes import ProcessRole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessPlan:
+    """What this process is among those that share the store. `projects` are the folders that it is
+    bound to, none for all; `slots` goes before the setting."""
+
+    role: ProcessRole = ProcessRole.RUN
+    name: str = ""
+    slots: int | None = None
+    projects: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 
 from bot.app.lifecycle import StartFailure, home_unusable
+from bot.app.parts import ProcessPlan
 from bot.config.logs import configure_logging
 from bot.config.settings import Settings
 from bot.engine.redaction import SecretMasker
@@ -18,11 +21,16 @@ from storage.errors import (
     DataDirectoryUnusable,
     StoreMismatch,
     StoreTooNew,
+    StoreTooOld,
     StoreUnavailable,
 )
 from storage.migrate import HEAD_REVISION, database_place, describe_place, sqlite_path
 from storage.records.people import Language
-from storage.store_identity import prepare_store, set_store_aside, verify_store
+from storage.records.processes import ProcessRole
+from storage.store_identity import join_store, prepare_store, set_store_aside, verify_store
+
+PROCESSES_FOLDER = "processes"
+"""Has a folder for each process that shares the data directory: its lock and its log."""
 
 DATABASE_SCHEMES = ("sqlite:", "postgresql:")
 DATABASE_FORMS = "give sqlite:///PATH or postgresql://USER@HOST/DATABASE"
@@ -41,6 +49,41 @@ def hold_home(settings: Settings) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def join_home(settings: Settings, plan: ProcessPlan) -> Iterator[None]:
+    """Use the data directory beside other processes of the same store, each under its own name.
+    Only a front migrates the store. Raises StartFailure."""
+    if not settings.database.startswith("postgresql:"):
+        raise StartFailure(
+            f"`shiftboss {plan.role}` needs a store on PostgreSQL that processes can share: set"
+            " DATABASE_URL=postgresql://USER@HOST/DATABASE, or use `shiftboss run` (docs/scale.md)"
+        )
+    place = settings.home / PROCESSES_FOLDER / f"{plan.role}-{plan.name}"
+    try:
+        held = DataDirectoryLock(place)
+    except DataDirectoryInUse as error:
+        raise StartFailure(
+            f"a {plan.role} of the name {plan.name} runs already (process {error.pid}):"
+            " choose another --name"
+        ) from error
+    except DataDirectoryUnusable as error:
+        raise home_unusable(error) from error
+    with held, explain_start_failures(settings):
+        settings.home.chmod(stat.S_IRWXU)
+        _configure_logging(settings, settings.log_level, place)
+        facts = verify_store(settings.home, settings.database, allow_newer=True)
+        found = None if facts is None else facts.revision
+        if plan.role is ProcessRole.FRONT and (found is None or found < HEAD_REVISION):
+            _migrate_store(settings)
+        elif found is not None and found < HEAD_REVISION:
+            raise StoreTooOld(found)
+        elif found is not None and int(found) > int(HEAD_REVISION) + 1:
+            # One migration ahead is tolerated, so that machines are upgraded one after another.
+            raise StoreTooNew(found)
+        join_store(settings.home, settings.database)
+        yield
+
+
 def prepare_home(settings: Settings, level: str) -> None:
     """Make the data directory private, configure logging and migrate the database. Blocking; the
     caller must hold the data directory."""
@@ -49,19 +92,27 @@ def prepare_home(settings: Settings, level: str) -> None:
     with report_unwritable_home(settings):
         make_private(settings.home)
         remove_unfinished_exports(settings.home)
-        configure_logging(
-            level,
-            SecretMasker(settings.secret_values).mask,
-            settings.home,
-            as_json=settings.log_format == "json",
-            megabytes=settings.log_megabytes,
-            files=settings.log_files,
-        )
-        prepare_store(
-            settings.home,
-            settings.database,
-            before_migration=lambda _revision: _back_up_before_migration(settings),
-        )
+        _configure_logging(settings, level, settings.home)
+        _migrate_store(settings)
+
+
+def _configure_logging(settings: Settings, level: str, folder: Path) -> None:
+    configure_logging(
+        level,
+        SecretMasker(settings.secret_values).mask,
+        folder,
+        as_json=settings.log_format == "json",
+        megabytes=settings.log_megabytes,
+        files=settings.log_files,
+    )
+
+
+def _migrate_store(settings: Settings) -> None:
+    prepare_store(
+        settings.home,
+        settings.database,
+        before_migration=lambda _revision: _back_up_before_migration(settings),
+    )
 
 
 def _back_up_before_migration(settings: Settings) -> None:
@@ -113,6 +164,11 @@ def explain_start_failures(settings: Settings) -> Iterator[None]:
         ) from error
     except DataDirectoryUnusable as error:
         raise home_unusable(error) from error
+    except StoreTooOld as error:
+        raise StartFailure(
+            f"the store is of an older version ({error.revision}): start the front of this version"
+            " first, which migrates it"
+        ) from error
     except StoreTooNew as error:
         raise StartFailure(
             f"the database in {home} was made by a newer Shiftboss ({error.revision}) and"

@@ -6,13 +6,21 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from importlib.metadata import version
 
 from bot.app.container import Container, open_container
 from bot.app.lifecycle import ServiceGroup, stop_on_signals
-from bot.app.preflight import check_store, explain_start_failures, hold_home, report_unwritable_home
+from bot.app.parts import ProcessPlan
+from bot.app.preflight import (
+    check_store,
+    explain_start_failures,
+    hold_home,
+    join_home,
+    report_unwritable_home,
+)
+from bot.app.processes import Membership, belong
 from bot.app.running_program import save_address
 from bot.app.work_rules import build_step_approvals
 from bot.config.settings import Settings, setting_names
@@ -20,54 +28,111 @@ from bot.config.sources import list_unknown_variables
 from bot.engine.agent.worker_context import persona_purposes
 from bot.engine.llm.backend import OFFLINE_NAME
 from bot.engine.tasks.next_prompt import CallPreview, preview_next_prompt
+from bot.engine.tasks.processes import FRONT_SERVICE
 from bot.transports.alerts import alert_text
 from cards.catalog import catalog_for
 from handlers.account_link_notices import link_notifier
 from storage.errors import DataDirectoryInUse
 from storage.people import PeopleRepo
 from storage.records.people import Channel, Language
+from storage.records.processes import ProcessRole
 from storage.records.tasks import Task, TaskView
 
 log = logging.getLogger(__name__)
 
+_TAKE_OVER_SECONDS = 1.0
+"""How often a front that waits looks whether it may take over."""
+
 
 async def serve(
-    settings: Settings, announce: Callable[[str], None], on_ready: Callable[[], None]
+    settings: Settings,
+    announce: Callable[[str], None],
+    on_ready: Callable[[], None],
+    plan: ProcessPlan | None = None,
 ) -> bool:
     """Run with all channels until SIGTERM or SIGINT, or until an owner restarts it: returns whether
-    that was so. Raises StartFailure."""
+    that was so. Where processes share the store, one of them has the channels: this one waits until
+    it is that one. Raises StartFailure."""
     from bot.app.channels import connect_channels
 
-    with explain_start_failures(settings), hold_home(settings):
+    plan = plan or ProcessPlan()
+    home = hold_home(settings) if plan.role is ProcessRole.RUN else join_home(settings, plan)
+    with explain_start_failures(settings), home:
         stop, restarts = stop_on_signals(), asyncio.Event()
 
         def restart() -> None:
             restarts.set()
             stop.set()
 
-        async with open_container(settings) as core:
+        async with open_container(settings, plan) as core:
             core.reloader.restart = restart
-            await _demote_unlisted_owners(core.repositories.people)
-            await core.repositories.account_links.move_late_records()
-            await link_notifier(core.services).notify()
+            async with belong(core, stop) as member:
+                if not await _hold_channels(member, stop, announce):
+                    return member.is_lost
+                await _demote_unlisted_owners(core.repositories.people)
+                await core.repositories.account_links.move_late_records()
+                await link_notifier(core.services).notify()
+                workers = core.engine.workers
+                # Detected before the first command, which also logs the sandbox.
+                await asyncio.gather(workers.sandbox(), workers.models.refresh_cli_health())
+                web, services = connect_channels(core)
+                async with ServiceGroup(services) as app:
+                    with report_unwritable_home(settings):
+                        save_address(settings, web.address.rstrip("/"))
+                    log.info("shiftboss %s on %s", version("shiftboss"), settings.home)
+                    for line in _describe_parts(core):
+                        announce(line)
+                    announce(f"Shiftboss is ready. Open the web chat: {web.login_url}")
+                    on_ready()
+                    await app.run(stop)
+    if restarts.is_set() or member.is_lost:
+        announce("Shiftboss restarts.")
+        return True
+    announce("Shiftboss has stopped. Running tasks resume at the next start.")
+    return False
+
+
+async def serve_tasks(
+    settings: Settings,
+    announce: Callable[[str], None],
+    on_ready: Callable[[], None],
+    plan: ProcessPlan,
+) -> bool:
+    """Run tasks of a shared store until SIGTERM or SIGINT, or until it is drained by a command.
+    Returns whether to start again, because others took this process for dead. Raises
+    StartFailure."""
+    with explain_start_failures(settings), join_home(settings, plan):
+        stop = stop_on_signals()
+        async with open_container(settings, plan) as core:
             workers = core.engine.workers
-            # Detected before the first command, which also logs the sandbox.
             await asyncio.gather(workers.sandbox(), workers.models.refresh_cli_health())
-            web, services = connect_channels(core)
-            async with ServiceGroup(services) as app:
-                with report_unwritable_home(settings):
-                    save_address(settings, web.address.rstrip("/"))
-                log.info("shiftboss %s on %s", version("shiftboss"), settings.home)
-                for line in _describe_parts(core):
-                    announce(line)
-                announce(f"Shiftboss is ready. Open the web chat: {web.login_url}")
+            async with (
+                belong(core, stop) as member,
+                ServiceGroup(core.engine.task_services) as app,
+            ):
+                log.info("worker %s of shiftboss %s", plan.name, version("shiftboss"))
+                announce(f"Worker {plan.name} is ready: {core.engine.slots} slots.")
                 on_ready()
                 await app.run(stop)
-    if restarts.is_set():
-        announce("Shiftboss restarts.")
-    else:
-        announce("Shiftboss has stopped. Running tasks resume at the next start.")
-    return restarts.is_set()
+    announce("The worker has stopped. Others continue its tasks.")
+    return member.is_lost
+
+
+async def _hold_channels(
+    member: Membership, stop: asyncio.Event, announce: Callable[[str], None]
+) -> bool:
+    """Wait until no other process has the channels; False if this one must stop before."""
+    is_told = False
+    while not await member.hold(FRONT_SERVICE):
+        if not is_told:
+            is_told = True
+            announce("Another front has the channels: this one waits to take over.")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_TAKE_OVER_SECONDS):
+                await stop.wait()
+        if stop.is_set():
+            return False
+    return True
 
 
 def _describe_parts(core: Container) -> Iterator[str]:
@@ -112,6 +177,7 @@ async def run_queue(settings: Settings, announce: Callable[[str], None]) -> None
         stop = stop_on_signals()
         async with (
             open_container(settings) as core,
+            belong(core, stop),
             ServiceGroup((*core.engine.services, *build_local_api(core))) as app,
         ):
             announce("Running the queue. Press Ctrl-C to stop after the current steps.")

@@ -35,8 +35,10 @@ from storage.messages.outbox import OutboxRepo
 from storage.migrate import sqlite_path
 from storage.people import LOCAL_WEB_OWNER, PeopleRepo
 from storage.records.people import ChatMemory, Language
+from storage.records.processes import ProcessSituation
 from storage.records.system import DiskUse, ModelChoice
 from storage.tasks import TaskRepo
+from storage.worker_processes import WorkerProcessRepo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,15 @@ def build_system_status(
             get_backup_state, settings.backup_folder, settings.backup_hours, KeyValueStore(db)
         ),
         disk=partial(_measure_disk, settings),
+        processes=partial(_list_processes, db, clock),
     )
+
+
+async def _list_processes(db: Database, clock: Clock) -> tuple[ProcessSituation, ...]:
+    """On SQLite there is only this one."""
+    if db.dialect == "sqlite":
+        return ()
+    return tuple(await WorkerProcessRepo(db).list_situations(now=clock.now()))
 
 
 async def read_status(settings: Settings) -> tuple[Card, JsonObject]:

@@ -46,17 +46,17 @@ def run(
             settings = load_settings()
             if new_store:
                 for name in start_afresh(settings):
-                    _announce(f"Set aside: {name}")
+                    announce(f"Set aside: {name}")
 
             def on_ready() -> None:
                 start.close()
-                _tell_service_manager()
+                tell_service_manager()
                 if background:
                     _leave_terminal()
 
-            restarts = asyncio.run(serve(settings, announce=_announce, on_ready=on_ready))
+            restarts = asyncio.run(serve(settings, announce=announce, on_ready=on_ready))
         if restarts:
-            _start_again(background=background)
+            start_again("run", *(["--background"] if background else []))
 
 
 @contextmanager
@@ -78,10 +78,10 @@ def loading_modules() -> Iterator[None]:
         gc.enable()
 
 
-def _start_again(*, background: bool) -> NoReturn:
+def start_again(*arguments: str) -> NoReturn:
     """As the same process, which whoever started it goes on to watch: a service manager, a
     container, a terminal. The data directory is free by now."""
-    command = [*program_command(), "run", *(["--background"] if background else [])]
+    command = [*program_command(), *arguments]
     sys.stdout.flush()
     os.execv(command[0], command)  # noqa: S606 - our own program
 
@@ -94,7 +94,7 @@ def _leave_terminal() -> None:
             os.dup2(nowhere.fileno(), stream.fileno())
 
 
-def _tell_service_manager() -> None:
+def tell_service_manager() -> None:
     """Tell systemd that the start is over (`Type=notify`), where it is systemd that started us."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
@@ -105,7 +105,7 @@ def _tell_service_manager() -> None:
         manager.sendto(b"READY=1", address)
 
 
-def _announce(line: str) -> None:
+def announce(line: str) -> None:
     """The terminal may be closed."""
     with suppress(OSError):
         typer.echo(line)

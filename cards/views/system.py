@@ -15,6 +15,7 @@ from cards.model import Block, Card, CardTone, FieldsBlock, NoteBlock, TextBlock
 from cards.views import task_parts
 from storage.records.messages import InboxState, Incoming, IncomingMessage, ReceivedEvent
 from storage.records.people import ChatMemory, Language
+from storage.records.processes import ProcessSituation
 from storage.records.system import (
     BackupState,
     ChannelHealth,
@@ -109,20 +110,14 @@ def status_card(
         blocks.append(TextBlock("\n".join(lines)))
     if status.started_at is None:
         blocks.insert(0, TextBlock(words("system.not_running")))
-    protection = [
-        words(f"system.sandbox.{status.sandbox}", program=status.sandbox_program),
-        words(f"system.limits.{status.limits}"),
-    ]
-    if status.command_user is not None:
-        key = "dropped" if status.command_user else "kept"
-        protection.append(words(f"system.root.{key}", user=status.command_user))
-    if memory is not None:
-        protection.append(words(f"memory.status_{memory}"))
-    blocks.append(TextBlock("\n".join(protection)))
+    blocks.append(TextBlock("\n".join(_protection_lines(status, words, memory))))
     if status.backup is not None:
         blocks.append(TextBlock(_backup_line(status.backup, words, zone)))
     if status.disk:
         blocks.append(TextBlock(_disk_line(status.disk, words)))
+    if status.processes:
+        rows = [_process_line(each, words) for each in status.processes]
+        blocks.append(TextBlock(f"**{words('system.processes')}**\n\n" + "\n".join(rows)))
     if status.unlisted_owner:
         name = formats.escape_markdown(status.unlisted_owner, _MAX_TITLE)
         blocks.append(TextBlock(words("system.unnamed_owner", name=name)))
@@ -133,6 +128,43 @@ def status_card(
         blocks.append(TextBlock(f"**{words('system.recent')}**\n\n" + "\n".join(rows)))
     tone = CardTone.WARN if ill or status.model.problem else CardTone.INFO
     return titled_card(words("system.title"), *blocks, tone=tone)
+
+
+def _protection_lines(
+    status: SystemStatus, words: TextCatalog, memory: ChatMemory | None
+) -> Sequence[str]:
+    protection = [
+        words(f"system.sandbox.{status.sandbox}", program=status.sandbox_program),
+        words(f"system.limits.{status.limits}"),
+    ]
+    if status.command_user is not None:
+        key = "dropped" if status.command_user else "kept"
+        protection.append(words(f"system.root.{key}", user=status.command_user))
+    if memory is not None:
+        protection.append(words(f"memory.status_{memory}"))
+    return protection
+
+
+def _process_line(situation: ProcessSituation, words: TextCatalog) -> str:
+    """A process with what it runs."""
+    process = situation.process
+    name, host = (formats.code_text(each, _MAX_NAME) for each in (process.name, process.host))
+    state = "alive" if process.is_alive(situation.store_now) else "silent"
+    if state == "alive" and process.draining:
+        state = "draining"
+    line = words(
+        f"system.process.{process.role}",
+        symbol=words(f"system.process_state.{state}"),
+        name=name,
+        host=host,
+        version=process.version,
+        busy=len(situation.tasks),
+        slots=process.slots,
+    )
+    titles = [
+        f"{task} {formats.escape_markdown(title, _MAX_NAME)}" for task, title in situation.tasks
+    ]
+    return line + "".join(f"\n　{each}" for each in titles)
 
 
 def received_card(events: Sequence[ReceivedEvent], words: TextCatalog, *, zone: ZoneInfo) -> Card:

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from storage.records.people import Channel
+from storage.records.processes import ProcessSituation
 from storage.records.tasks import Task, TaskStatus, UsageTotals
 
 
@@ -135,7 +136,8 @@ class SystemStatus:
     then there is no process and no channel. `waiting_approvals` counts all chats. `sandbox` is
     bwrap, landlock or none, `limits` says who limits commands: cgroup, user or watch.
     `command_user` is the user ID of commands if we are root, which may be 0. `unlisted_owner` names
-    an owner who is no longer configured. `backup` and `disk` are for owners."""
+    an owner who is no longer configured. `backup`, `disk` and `processes` are for owners; the last
+    are the processes that share the store, none if this one is alone."""
 
     version: str
     pid: int
@@ -156,6 +158,7 @@ class SystemStatus:
     unlisted_owner: str = ""
     backup: BackupState | None = None
     disk: tuple[DiskUse, ...] = ()
+    processes: tuple[ProcessSituation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +182,7 @@ class SystemFigures:
     channels: tuple[ChannelHealth, ...]
     store: StoreFigures
     backup: BackupState
+    processes: tuple[ProcessSituation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

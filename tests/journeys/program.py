@@ -20,6 +20,7 @@ from tests.migrated_database import lay_out_store
 from tests.waiting import WAIT_SECONDS, wait_until
 
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/\?token=\S+")
+_READY = re.compile(rf"{_ADDRESS.pattern}|Worker \S+ is ready|waits to take over")
 _SHIFTBOSS = Path(sys.executable).parent / "shiftboss"
 
 
@@ -33,6 +34,7 @@ class ShiftbossProcess:
     home: Path
     settings: Mapping[str, str]
     command: tuple[str, ...] = (str(_SHIFTBOSS),)
+    arguments: tuple[str, ...] = ("run",)
     output: list[str] = field(default_factory=list)
     _process: asyncio.subprocess.Process | ForkedProcess | None = None
     _readers: list[asyncio.Task[None]] = field(default_factory=list)
@@ -70,11 +72,11 @@ class ShiftbossProcess:
         return self._process.pid
 
     async def start(self) -> None:
-        """Start it and wait until it says where its web chat is."""
-        known = len(_ADDRESS.findall(self.printed))
+        """Start it and wait until it says where its web chat is, or that it does its part."""
+        known = len(_READY.findall(self.printed))
         await self._spawn()
         async with asyncio.timeout(WAIT_SECONDS):
-            while len(_ADDRESS.findall(self.printed)) == known:
+            while len(_READY.findall(self.printed)) == known:
                 assert self._process is not None
                 if self._process.returncode is not None:
                     await asyncio.gather(*self._readers)
@@ -118,7 +120,7 @@ class ShiftbossProcess:
 
     async def _spawn(self) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
-        self._process = await self._begin((*self.command, "run"))
+        self._process = await self._begin((*self.command, *self.arguments))
         assert self._process.stdout is not None
         self._readers.append(asyncio.create_task(self._read(self._process.stdout)))
 

@@ -192,13 +192,13 @@ async def test_renewing_keeps_only_ones_own_leases(tmp_path: Path) -> None:
         later = world.clock() + timedelta(hours=1)
         async with world.db.write() as tx:
             await world.store.queue.renew_leases(tx, "somebody else", until=later)
-            ((_, before),) = await world.store.queue.list_orphans(tx)
+            (before,) = await world.store.queue.list_orphans(tx)
             await world.store.queue.renew_leases(tx, "w", until=later)
-            ((_, after),) = await world.store.queue.list_orphans(tx)
+            (after,) = await world.store.queue.list_orphans(tx)
 
-    assert before is not None
-    assert before < later
-    assert after == later
+    assert before.lease_until is not None
+    assert before.lease_until < later
+    assert after.lease_until == later
 
 
 async def test_every_open_question_stands_at_its_step_with_the_names(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from datetime import datetime
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from storage.records.processes import ProcessSituation
 from storage.records.system import SystemFigures
 from storage.records.tasks import TaskStatus, UsageTotals
 
@@ -49,9 +50,25 @@ class _FigureCollector:
         channels = {each.channel.value: int(not each.alert) for each in figures.channels}
         yield _gauge("channel_up", "1 while nothing is wrong with it.", channels, "channel")
         yield _gauge("due_rows", "Work whose time has come, by kind.", store.due, "kind")
+        yield from _process_gauges(figures.processes)
         if figures.backup.last_at is not None:
             age = _age(figures.backup.last_at, self._now)
             yield _gauge("backup_age_seconds", "Since the newest backup; absent without one.", age)
+
+
+def _process_gauges(processes: Sequence[ProcessSituation]) -> Iterator[Metric]:
+    """Of those that share the store, this one included."""
+    names = [each.process.name for each in processes]
+    named = [
+        (each, name if names.count(name) == 1 else f"{name}:{each.process.pid}")
+        for each, name in zip(processes, names, strict=True)
+    ]
+    seen = {name: _age(each.process.seen_at, each.store_now) for each, name in named}
+    yield _gauge("process_silent_seconds", "Since its last heartbeat.", seen, "process")
+    slots = {name: each.process.slots for each, name in named}
+    yield _gauge("process_slots", "Tasks that it may run at once.", slots, "process")
+    busy = {name: len(each.tasks) for each, name in named}
+    yield _gauge("process_tasks", "Tasks that it runs.", busy, "process")
 
 
 def _gauge(

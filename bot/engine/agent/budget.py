@@ -165,8 +165,9 @@ class SpendingBudget:
     runs of all processes that share the store.
 
     A reservation is the row of the call that it is for. It is written in the transaction that
-    checks the caps, and deleted in the one that records the usage. If its process dies, whoever
-    finds that books it by its estimate (`UsageRepo.book_lost_calls`). `holder` is this process."""
+    checks the caps (the store has one at a time), and deleted in the one that records the usage.
+    If its process dies, whoever finds that books it by its estimate (`UsageRepo.book_lost_calls`).
+    `holder` is this process."""
 
     def __init__(
         self,
@@ -222,8 +223,6 @@ class SpendingBudget:
 
         async def decide(tx: Transaction) -> None:
             """Raises nothing of its own: that would undo the calls that are admitted with it."""
-            if limits:
-                await self._usage.lock_reservations(tx)
             for call_id, used in to_settle.items():
                 await self._usage.settle_call(tx, call_id, micros=used.micros, tokens=used.tokens)
             found = await self._find_room(

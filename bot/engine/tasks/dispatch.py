@@ -35,7 +35,7 @@ from storage.records.tasks import (
     TaskStatus,
 )
 from storage.sessions import is_turn_open
-from storage.task_queue import folders_overlap
+from storage.task_queue import ClaimLimits, folders_overlap
 from storage.tools import cut_off_task_calls, list_running_kinds
 from storage.usage import UsageRepo
 
@@ -62,13 +62,31 @@ async def recover(
 
     The model calls of the process that died, in tasks and chats, are counted by their estimates."""
     async with store.db.write() as tx:
-        lost = await UsageRepo(store.db).book_lost_calls(tx, now=now)
-        orphans = await store.queue.list_orphans(tx)
-        for task, lease_until in orphans:
-            interrupted_at = lease_until or task.started_at or now
-            stale = now - interrupted_at > offer_after
-            words = catalog_for(await language_of(task))
-            await _settle_interrupted(store, tx, task, words, stale=stale, now=now)
+        return await recover_in(tx, store, language_of, now, offer_after=offer_after)
+
+
+async def recover_in(
+    tx: Transaction,
+    store: TaskStore,
+    language_of: Callable[[Task], Awaitable[Language]],
+    now: datetime,
+    *,
+    offer_after: timedelta,
+    living: frozenset[str] | None = None,
+) -> int:
+    """The same in a transaction; with `living`, only the work of processes that are not in it."""
+    lost = await UsageRepo(store.db).book_lost_calls(tx, now=now, living=living)
+    orphans = [
+        each
+        for each in await store.queue.list_orphans(tx)
+        if living is None or each.owner not in living
+    ]
+    for orphan in orphans:
+        task = orphan.task
+        interrupted_at = orphan.lease_until or task.started_at or now
+        stale = now - interrupted_at > offer_after
+        words = catalog_for(await language_of(task))
+        await _settle_interrupted(store, tx, task, words, stale=stale, now=now)
     if lost:
         log.warning("%d model calls were cut off; their cost is an estimate", lost)
     if orphans:
@@ -249,14 +267,18 @@ class LocalDispatcher:
         self._changed = asyncio.Event()
         self._running: dict[TaskId, _RunningTask] = {}
         self._draining = False
+        self._claimable: ClaimLimits | None = None
         self.exclusive_task: TaskId | None = None
 
     async def start(self, stack: AsyncExitStack) -> None:
         now = self._now()
-        await recover(self._store, self._language_of, now, offer_after=self.offer_after)
+        await self._recover(now)
         await offer_stale_parked(self._store, self._language_of, now)
         stack.push_async_callback(self._cancel_all)
         self.wake()
+
+    async def _recover(self, now: datetime) -> None:
+        await recover(self._store, self._language_of, now, offer_after=self.offer_after)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -307,6 +329,18 @@ class LocalDispatcher:
         if running := self._running.get(task_id):
             running.work.cancel()
 
+    def check_running(self, _task_id: TaskId) -> None:
+        """Another process may have changed this task; here there is no other one."""
+
+    def check_all_running(self) -> None:
+        """Other processes may have changed any task."""
+        for task_id in tuple(self._running):
+            self.check_running(task_id)
+
+    async def recover_from_dead(self, _tx: Transaction) -> int:
+        """Queue the tasks of other processes that have died; returns their number."""
+        return 0
+
     async def _fill_slots(self) -> None:
         """Start tasks while slots are free, then request preemptions."""
         while not self._draining:
@@ -340,6 +374,7 @@ class LocalDispatcher:
                 lease=LEASE_DURATION,
                 aging_after=self.patience,
                 only_task=self.exclusive_task,
+                claimable=self._claimable,
             )
         if task is None:
             return False
@@ -372,15 +407,20 @@ class LocalDispatcher:
         async with self._store.db.write() as tx:
             running = await self._store.queue.list_running(tx)
             waiting: Sequence[Task] = ()
+            slots = await self._count_slots(tx)
             if running:
                 waiting = await self._store.queue.list_preempting_candidates(
-                    tx, self.slots, running=running
+                    tx, slots, running=running
                 )
-            made = plan_preemptions(running, waiting, self.slots)
+            made = plan_preemptions(running, waiting, slots)
             for each in made:
                 await self._request_yield(tx, each)
         if made:
             self._on_change()
+
+    async def _count_slots(self, _tx: Transaction) -> int:
+        """Of all processes whose tasks can be preempted."""
+        return self.slots
 
     async def _request_yield(self, tx: Transaction, preemption: TaskPreemption) -> None:
         """Explain the reason on both cards. The victim returns to its own place, so that the

@@ -43,8 +43,8 @@ async def preview_next_prompt(
     """The prompt that the first queued task would get; None if none can start. The claim is rolled
     back. With `without_dispatcher`, tasks marked as running count as interrupted and come first."""
     async with _rolled_back_write(store) as tx:
-        for task, _ in await store.queue.list_orphans(tx) if without_dispatcher else ():
-            await _requeue_orphan(tx, store, task, now)
+        for orphan in await store.queue.list_orphans(tx) if without_dispatcher else ():
+            await _requeue_orphan(tx, store, orphan.task, now)
         claimed = await store.queue.claim(
             tx, owner="dry run", now=now, lease=LEASE_DURATION, aging_after=patience
         )

@@ -276,10 +276,13 @@ class TaskNotifier:
         self._courier.wake()
 
     async def _redraw(self, task_id: TaskId) -> None:
+        newest = await self._journal.newest_id(task_id)
         post = await self._prepare_or_skip(task_id, ())
         if post is not None:
             async with self._db.write() as tx:
-                await post(tx)
+                # Another process may have shown a later state meanwhile, which must stay.
+                if await self._journal.newest_id(task_id, tx=tx) == newest:
+                    await post(tx)
             self._courier.wake()
 
     async def _prepare_or_skip(

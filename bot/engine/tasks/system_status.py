@@ -17,6 +17,7 @@ from storage.figures import FigureRepo
 from storage.file_trees import walk_folders
 from storage.messages.outbox import OutboxRepo
 from storage.records.people import Person, PersonRole
+from storage.records.processes import ProcessSituation
 from storage.records.system import (
     BackupState,
     ChannelHealth,
@@ -67,6 +68,7 @@ class SystemStatusService:
     figures: FigureRepo
     backup: Callable[[], Awaitable[BackupState]]
     disk: Callable[[], Awaitable[tuple[DiskUse, ...]]]
+    processes: Callable[[], Awaitable[tuple[ProcessSituation, ...]]]
 
     async def status(self, *, by: Person) -> SystemStatus:
         today = self.now().astimezone(self.zone)
@@ -75,6 +77,7 @@ class SystemStatusService:
         recent: Sequence[Task] = ()
         sandbox = await self.sandbox()
         backup, disk = None, tuple[DiskUse, ...]()
+        processes = await self.processes()
         if by.role is PersonRole.OWNER:
             recent = await self.tasks.list_recent(_MAX_RECENT)
             backup, disk = await self.backup(), await self.disk()
@@ -85,7 +88,7 @@ class SystemStatusService:
             memory_bytes=_resident_bytes(),
             model=self.model(),
             channels=tuple(self.channels.health()),
-            slots=self.slots(),
+            slots=self._count_slots(processes),
             counts=await self.tasks.count_by_status(),
             today=await self.tasks.count_created_since(midnight),
             waiting_approvals=len(waiting),
@@ -98,16 +101,24 @@ class SystemStatusService:
             unlisted_owner=self.unnamed_owner(),
             backup=backup,
             disk=disk,
+            processes=processes if by.role is PersonRole.OWNER else (),
         )
 
     async def get_figures(self) -> SystemFigures:
+        processes = await self.processes()
         return SystemFigures(
             version=version("shiftboss"),
-            slots=self.slots(),
+            slots=self._count_slots(processes),
             channels=tuple(self.channels.health()),
             store=await self.figures.read(now=self.now()),
             backup=await self.backup(),
+            processes=processes,
         )
+
+    def _count_slots(self, processes: Sequence[ProcessSituation]) -> int:
+        """Of all processes that share the store."""
+        living = [each.process for each in processes if each.process.is_alive(each.store_now)]
+        return sum(each.slots for each in living) if processes else self.slots()
 
 
 def _resident_bytes() -> int:

@@ -125,7 +125,8 @@ _LANGUAGE = {
 class SubagentDeps:
     """Services shared by all sub-agent runs.
 
-    `slots` limits concurrent model calls, `ended_signal` notifies when a sub-agent ends, and
+    `slots` limits concurrent model calls, `claim` says whether this process runs a sub-agent and no
+    other one does, `ended_signal` notifies when a sub-agent ends, and
     `closing` prevents new work."""
 
     db: Database
@@ -139,6 +140,7 @@ class SubagentDeps:
     closing: asyncio.Event
     now: Callable[[], datetime]
     sleep: Callable[[float], Awaitable[None]]
+    claim: Callable[[Subagent], Awaitable[bool]]
     approval_timeout: float = APPROVAL_TIMEOUT
 
 
@@ -422,7 +424,7 @@ class SubagentService:
     async def start(self, stack: AsyncExitStack) -> None:
         """Requeue sub-agents that were running at shutdown; fail those that had side effects."""
         for helper in await self._deps.repo.list_unfinished():
-            if helper.status is SubagentStatus.RUNNING:
+            if helper.status is SubagentStatus.RUNNING and await self._deps.claim(helper):
                 await self._recover(helper)
         stack.push_async_callback(self._stop)
         self.wake()
@@ -462,6 +464,12 @@ class SubagentService:
     async def advance(self) -> None:
         """Start accepted sub-agents and end those no longer needed."""
         for helper in await self._deps.repo.list_unfinished():
+            if helper.id not in self._in_progress:
+                if not await self._deps.claim(helper):
+                    continue
+                if helper.status is SubagentStatus.RUNNING:
+                    # Its process has died.
+                    await self._recover(helper)
             if not await self._is_needed(helper):
                 await self._finish(helper, "helpers.stopped")
             elif helper.id not in self._in_progress and not self._deps.closing.is_set():

@@ -441,9 +441,9 @@ async def test_what_a_killed_process_had_reserved_counts_until_it_is_booked_once
         with pytest.raises(BudgetExceeded):
             await one.reserve()("plain", 1_000, NOTHING)
 
-        for holders, lost in ((["here"], 0), (["there"], 1), (["there"], 0)):
+        for living, lost in ((["there"], 0), (["here"], 1), (["here"], 0)):
             async with one.db.write() as tx:
-                found = await one.usage.book_lost_calls(tx, now=one.clock(), of=holders)
+                found = await one.usage.book_lost_calls(tx, now=one.clock(), living=living)
                 assert found == lost
 
         spent = await one.usage.sum(UsageFilter())

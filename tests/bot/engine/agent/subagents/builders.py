@@ -205,6 +205,7 @@ def _build_setup(
         slots=asyncio.Semaphore(slots),
         ended_signal=DecisionSignal(),
         closing=asyncio.Event(),
+        claim=claim_all,
         now=world.clock,
         sleep=no_sleep,
         approval_timeout=0.01,
@@ -234,3 +235,7 @@ async def give_account(db: Database) -> None:
     account = {"channel": CHAT.channel, "external_id": ACCOUNT, "person_id": BOSS.id}
     async with db.write() as tx:
         await tx.execute(insert(schema.identities).values(account))
+
+
+async def claim_all(_helper: Subagent) -> bool:
+    return True

@@ -1,0 +1,64 @@
+"""Defines the processes that share a store, and how long one may be silent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+HEARTBEAT_SECONDS = 2.0
+DEAD_AFTER = timedelta(seconds=10)
+"""A process whose last heartbeat is older is dead, by the store's clock: others take its work."""
+STOPS_AFTER_SECONDS = 7.0
+"""A process that could not store a heartbeat for so long, by its own clock, stops its work: well
+before others take it."""
+
+
+class ProcessRole(StrEnum):
+    """`run` does everything; `front` has the channels and all that must happen once; `worker` runs
+    tasks."""
+
+    RUN = "run"
+    FRONT = "front"
+    WORKER = "worker"
+
+    @property
+    def runs_tasks(self) -> bool:
+        return self is not ProcessRole.FRONT
+
+    @property
+    def has_channels(self) -> bool:
+        return self is not ProcessRole.WORKER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerProcess:
+    """A running process. `abilities` says what it can: its models, its sandbox, and the projects
+    that it is bound to (none: all)."""
+
+    id: str
+    name: str
+    host: str
+    pid: int
+    version: str
+    role: ProcessRole
+    slots: int
+    abilities: Mapping[str, Any] = field(default_factory=dict)
+    draining: bool = False
+    started_at: datetime
+    seen_at: datetime
+
+    def is_alive(self, now: datetime) -> bool:
+        return now - self.seen_at <= DEAD_AFTER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessSituation:
+    """What a process does now, by the store. `store_now` is the store's time."""
+
+    process: WorkerProcess
+    tasks: tuple[tuple[str, str], ...]
+    services: tuple[str, ...]
+    store_now: datetime
