@@ -497,6 +497,11 @@ class WorkflowPort(Protocol):
         """The task's plan as an SVG picture, with what its run has done; empty while there is
         none."""
 
+    async def diff_with_run(self, task: Task) -> workflows.RunDiff:
+        """What was changed since in the workflow that a task was started from. Raises
+        WorkflowRefused if there is no such workflow any more, or NO_PLAN if a planner made the
+        plan."""
+
     async def save_run_pictures(
         self, task: Task, trace: Trace | None, language: Language
     ) -> workflows.RunPictures:

@@ -1,17 +1,22 @@
-"""Handles what concerns the run of one task: all its nodes, and running a part of it again."""
+"""Handles what concerns the run of one task: all its nodes, what was changed in
+its workflow since, and running a part of it again."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
+from dataclasses import asdict
 
 from cards.json_data import step_data, task_data
 from cards.views.tasks import task_nodes_card
-from handlers.errors import UsageError
+from cards.views.workflows import run_diff_card
+from handlers.errors import UsageError, UserError
 from handlers.parsing import find_task, split_id, split_task
 from handlers.request import CommandRegistry, Reply, Request
 from handlers.tasks import task_changed_reply
+from handlers.workflows import refusal_error
 from storage.records.tasks import RerunChanges, Task
+from storage.records.workflows import WorkflowRefusalReason, WorkflowRefused
 
 run_commands = CommandRegistry("steering")
 
@@ -35,6 +40,19 @@ async def list_steps(request: Request) -> Reply:
     card = task_nodes_card(view, nodes, pictures, request.words, page=page, now=request.now)
     data = {**task_data(view.task), "percent": view.percent, "nodes": list(map(step_data, nodes))}
     return Reply(card=card, data=data)
+
+
+@run_commands("diff", aliases=("差异", "对比"), immediate=True)
+async def show_run_diff(request: Request) -> Reply:
+    task, _ = await split_task(request, "diff")
+    try:
+        diff = await request.services.workflows.diff_with_run(task)
+    except WorkflowRefused as refused:
+        if refused.reason is WorkflowRefusalReason.NO_PLAN:
+            raise UserError("diff_planned", id=task.id) from refused
+        raise refusal_error(refused, request.words) from refused
+    card = run_diff_card(task, diff, request.words)
+    return Reply(card=card, data={"id": task.id, **asdict(diff)})
 
 
 @run_commands("rerun", aliases=("重跑", "从此重做"), immediate=True)

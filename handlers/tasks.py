@@ -405,7 +405,11 @@ async def inject_command(request: Request) -> Reply:
 async def replan_command(request: Request) -> Reply:
     task, why = await split_task(request, "replan")
     await request.services.tasks.replan(task, why, **request.author)
-    return await task_changed_reply(request, task, request.words("moved.replanning"))
+    text = request.words("moved.replanning")
+    waiting = await request.services.approvals.list_waiting(by=request.person, chat=None)
+    if open_ := [f"`/reject {each.id}`" for each in waiting if each.task_id == task.id]:
+        text = request.words("moved.replanning_later", how=", ".join(open_))
+    return await task_changed_reply(request, task, text)
 
 
 @steering_commands("letin", aliases=("放行",), immediate=True)

@@ -123,6 +123,7 @@ _TOKENS = Annotated[int, typer.Argument(metavar="N", min=0)]
 add_chat_command(task_cli, "show", "get", _TASK)
 add_chat_command(task_cli, "history", "logs", _TASK)
 add_chat_command(task_cli, "steps", "steps", _TASK, optional("page", OptionalText))
+add_chat_command(task_cli, "diff", "diff", _TASK)
 add_chat_command(task_cli, "search", "search", _TEXT)
 add_chat_command(
     task_cli,

@@ -18,9 +18,12 @@ from cards.model import notice_card
 from cards.views.diagnostics import diagnostic_data, diagnostic_lines, diagnostic_text
 from storage.records.tasks import Task
 from storage.records.workflows import (
+    ChangeKind,
+    DefinitionChange,
     Diagnostic,
     InvalidWorkflowFile,
     NamedWorkflow,
+    RunDiff,
     WorkflowCatalog,
     WorkflowDrawing,
     WorkflowInput,
@@ -371,3 +374,33 @@ def _placeholder(each: WorkflowInput, words: TextCatalog) -> str:
         # The options are listed already.
         return "" if each.kind in {"choice", "bool"} else input_kind_label(each, words)
     return formats.single_line(str(input_value_label(each.default, words)), 80)
+
+
+_CHANGE_MARKS = {ChangeKind.ADDED: "➕", ChangeKind.REMOVED: "➖", ChangeKind.CHANGED: "✏️"}
+_MAX_CHANGES = 40
+_MAX_CHANGED_VALUE = 80
+
+
+def run_diff_card(task: Task, diff: RunDiff, words: TextCatalog) -> model.Card:
+    """What was changed in the workflow since a task was started from it."""
+    rows = [_change_row(each, words) for each in diff.changes[:_MAX_CHANGES]]
+    if more := len(diff.changes) - len(rows):
+        rows.append(f"- {words('graph.more', n=more)}")
+    key = "workflows.diff.some" if rows else "workflows.diff.none"
+    text = words(key, name=diff.name, n=len(diff.changes))
+    blocks = [model.TextBlock(text), *([model.TextBlock("\n".join(rows))] if rows else [])]
+    return model.titled_card(words("workflows.diff.title", id=task.id), *blocks)
+
+
+def _change_row(change: DefinitionChange, words: TextCatalog) -> str:
+    what = words(f"workflows.diff.{change.what}")
+    name = f"`{formats.code_text(change.name, _MAX_LINE)}`" if change.name else ""
+    line = " ".join(filter(None, (_CHANGE_MARKS[change.kind], what, name)))
+    if change.kind is not ChangeKind.CHANGED:
+        title = formats.single_line(change.before or change.after, _MAX_CHANGED_VALUE)
+        return f"- {line} {formats.escape_markdown(title, _MAX_LINE)}".rstrip()
+    before, after = (
+        formats.code_text(formats.single_line(each, _MAX_CHANGED_VALUE) or "–", _MAX_LINE)
+        for each in (change.before, change.after)
+    )
+    return f"- {line} · {change.field}: `{before}` → `{after}`"

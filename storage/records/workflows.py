@@ -245,6 +245,34 @@ class GalleryWorkflow:
     document: str
 
 
+class ChangeKind(StrEnum):
+    ADDED = "added"
+    REMOVED = "removed"
+    CHANGED = "changed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefinitionChange:
+    """One difference of a workflow's definition. `what` is node, edge or setting; `name` is the
+    node's id, or an edge's ends; `field` is set for what was changed."""
+
+    kind: ChangeKind
+    what: str
+    name: str
+    field: str = ""
+    before: str = ""
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDiff:
+    """What differs between the definition that a task has begun with and the workflow's file as it
+    is now."""
+
+    name: str
+    changes: tuple[DefinitionChange, ...]
+
+
 class WorkflowRefusalReason(StrEnum):
     UNKNOWN = "unknown"
     BAD_NAME = "bad_name"

@@ -10,6 +10,8 @@ from storage.records.prompt_versions import PromptVersion, WorkflowVersions, tex
 from storage.records.tasks import Task
 from storage.records.traces import Trace
 from storage.records.workflows import (
+    ChangeKind,
+    DefinitionChange,
     Diagnostic,
     GalleryWorkflow,
     ImportItem,
@@ -19,6 +21,7 @@ from storage.records.workflows import (
     InvalidWorkflowFile,
     NamedWorkflow,
     PreparedWorkflow,
+    RunDiff,
     RunPictures,
     WorkflowCatalog,
     WorkflowCheck,
@@ -78,6 +81,12 @@ class FakeWorkflows:
         return WorkflowDrawing(
             mermaid="flowchart TD\n  n0 --> n1\n", svg="files/workflows/a.svg", size=12
         )
+
+    async def diff_with_run(self, task: Task) -> RunDiff:
+        change = DefinitionChange(
+            kind=ChangeKind.CHANGED, what="node", name="a", field="title", before="x", after="y"
+        )
+        return RunDiff(name="notes", changes=(change,))
 
     async def save_run_pictures(
         self, task: Task, trace: Trace | None, language: Language

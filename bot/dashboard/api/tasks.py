@@ -33,6 +33,7 @@ from storage.records.tasks import (
     TaskView,
 )
 from storage.records.traces import SpanKind, SpanState
+from storage.records.workflows import ChangeKind
 
 routes = ApiRoutes("tasks")
 _MAX_STEPS = 10
@@ -93,6 +94,22 @@ class NodeList(ApiModel):
 
     percent: int
     nodes: list[StepModel]
+
+
+class ChangeModel(ApiModel):
+    """`what` is node, edge or setting; `name` is the node's id, or an edge's ends."""
+
+    kind: ChangeKind
+    what: str
+    name: str
+    field: str
+    before: str
+    after: str
+
+
+class RunDiffModel(ApiModel):
+    name: str
+    changes: list[ChangeModel]
 
 
 class SpentModel(ApiModel):
@@ -367,6 +384,13 @@ async def list_nodes(call: ApiCall, task_id: str) -> NodeList:
     task, tasks = await find_task(call, task_id), call.request.services.tasks
     nodes = [StepModel.model_validate(each) for each in await tasks.list_nodes(task)]
     return NodeList(percent=(await tasks.view(task.id)).percent, nodes=nodes)
+
+
+@routes("GET", "/tasks/{task_id}/diff")
+async def show_diff(call: ApiCall, task_id: str) -> RunDiffModel:
+    """What was changed in its workflow since the task began"""
+    task = await find_task(call, task_id)
+    return RunDiffModel.model_validate(await call.request.services.workflows.diff_with_run(task))
 
 
 @routes("GET", "/tasks/{task_id}/trace")

@@ -53,6 +53,7 @@ from storage.records.workflows import (
     InvalidWorkflowFile,
     NamedWorkflow,
     PreparedWorkflow,
+    RunDiff,
     RunPictures,
     WorkflowCatalog,
     WorkflowCheck,
@@ -235,6 +236,19 @@ class WorkflowLibrary:
 
         plan, runs = load_workflow(graph.body), await self._graphs.list_runs(task.id)
         return await asyncio.to_thread(render_svg, plan, catalog_for(language), runs=runs)
+
+    async def diff_with_run(self, task: Task) -> RunDiff:
+        first = await self._graphs.find_version(task.id, 1) if self._graphs else None
+        old = load_workflow(first.body) if first is not None else None
+        if old is None or old.source is None:
+            raise WorkflowRefused(WorkflowRefusalReason.NO_PLAN, "", task.id)
+        # Imported on first use.
+        from bot.engine.workflow.definition_diff import diff_workflows
+
+        entry, new = await asyncio.to_thread(self.open_workflow, old.source.name)
+        new = await self.insert_subworkflows(entry.name, new)
+        changes = await asyncio.to_thread(diff_workflows, old, new)
+        return RunDiff(name=entry.name, changes=changes)
 
     async def save_run_pictures(
         self, task: Task, trace: Trace | None, language: Language

@@ -76,6 +76,7 @@ MAPPED = [
     (("task", "replan", "3k", "too slow"), "/replan 3k too slow"),
     (("task", "letin", "3k"), "/letin 3k"),
     (("task", "steps", "3k", "2"), "/steps 3k 2"),
+    (("task", "diff", "3k"), "/diff 3k"),
     (("task", "rerun", "3k", "fix", "n=1", "a.b=c d"), '/rerun 3k fix n="1" a.b="c d"'),
     (("task", "priority", "3k", "urgent"), "/priority 3k urgent"),
     (("task", "token-snap", "3k", "120"), "/token 3k 120"),
