@@ -121,8 +121,10 @@ class RecordInflow:
                 await self._take_new(batch, record, row)
             elif row.state is SyncedRowState.LIVE:
                 await self._take_edit(batch, record, row)
-            elif row.state is SyncedRowState.ORDERED:
+            elif row.state is SyncedRowState.ORDERED and row.orders:
                 self._await_orders(batch, record)
+            elif row.state is SyncedRowState.ORDERED:
+                await self._take_interrupted(batch, record, row)
 
     async def take_missing(self, session: SyncSession, records: Collection[RecordId]) -> None:
         """Take in that people have deleted these records."""
@@ -280,9 +282,7 @@ class RecordInflow:
         command = new_task_command(cells)
         if command is None or await self._is_ours(batch.session, record, cells):
             return
-        if row is not None and all(
-            cells.get(key) == value for key, value in row.wanted.items() if key != NOTE
-        ):
+        if row is not None and row.state is SyncedRowState.REFUSED and _same(row.wanted, cells):
             return
         age = timedelta(milliseconds=(milliseconds(deps.now()) or 0) - record.modified_at)
         if age < ROW_SETTLES:
@@ -292,16 +292,36 @@ class RecordInflow:
         author = await deps.orders.find_author(chat, record.created_by, record.modified_by)
         number = None
         if author is not None:
+            # Stored first: what is changed in the row after a crash does not order it once more.
+            row = await self._store_new(batch, record, row, cells, SyncedRowState.ORDERED)
             key = new_row_key(record.id, cells)
             number = await deps.orders.send(
                 chat, author, command, dedupe=key, at=record.modified_at
             )
-        stored = await self._store_new(batch, record, row, cells, number)
-        if number is not None:
-            self.ordered.add(stored.id)
-        elif NOTE in batch.codec.keys:
+        if row is not None and number is not None:
+            await self._await_task(batch, row, number)
+            return
+        stored = await self._store_new(batch, record, row, cells, SyncedRowState.REFUSED)
+        if NOTE in batch.codec.keys:
             note = batch.session.words("bitable_sync.stranger")
             batch.session.queue(stored, {NOTE: note})
+
+    async def _take_interrupted(
+        self, batch: _RecordBatch, record: TableRecord, row: SyncedRow
+    ) -> None:
+        """A crash left open whether the row was sent, as it was then."""
+        deps = batch.session.deps
+        key = new_row_key(record.id, row.wanted)
+        number = await deps.orders.find_sent(batch.session.chat, key)
+        if number is None:
+            await self._take_new(batch, record, row)
+        else:
+            await self._await_task(batch, row, number)
+            self._await_orders(batch, record)
+
+    async def _await_task(self, batch: _RecordBatch, row: SyncedRow, number: int) -> None:
+        await batch.save(replace(row, orders={_NEW_ROW: int(number)}))
+        self.ordered.add(row.id)
 
     async def _store_new(
         self,
@@ -309,15 +329,13 @@ class RecordInflow:
         record: TableRecord,
         row: SyncedRow | None,
         cells: Cells,
-        number: int | None,
+        state: SyncedRowState,
     ) -> SyncedRow:
-        """The row of a person's record, which waits for its task or was refused."""
+        """The row of a person's record, which becomes a task or is refused."""
         repo = batch.session.deps.repo
-        state = SyncedRowState.REFUSED if number is None else SyncedRowState.ORDERED
-        orders = {} if number is None else {_NEW_ROW: int(number)}
         kind = SyncedKind.MEMORY if batch.role is TableRole.MEMORIES else SyncedKind.TASK
         if row is not None:
-            row = replace(row, state=state, wanted=cells, orders=orders)
+            row = replace(row, state=state, wanted=cells, orders={})
             await batch.save(row)
             return row
         async with batch.session.deps.db.write() as tx:
@@ -328,7 +346,6 @@ class RecordInflow:
                 state=state,
                 cells={},
                 wanted=cells,
-                orders=orders,
             )
 
     async def _is_ours(self, session: SyncSession, record: TableRecord, cells: Cells) -> bool:
@@ -352,7 +369,7 @@ class RecordInflow:
         told = row is not None or not says or bool(cells.get(MemoryField.ID.value))
         if batch.role is not TableRole.MEMORIES or told or NOTE not in batch.codec.keys:
             return
-        stored = await self._store_new(batch, record, None, cells, None)
+        stored = await self._store_new(batch, record, None, cells, SyncedRowState.REFUSED)
         batch.session.queue(stored, {NOTE: batch.session.words("bitable_sync.memories")})
 
     # What became of orders.
@@ -459,6 +476,10 @@ class RecordInflow:
         self, batch: _RecordBatch, record: TableRecord, *, after: timedelta = READ_LAG
     ) -> None:
         self.deferred.append(_deferred(batch, record, after))
+
+
+def _same(wanted: Cells, cells: Cells) -> bool:
+    return all(cells.get(key) == value for key, value in wanted.items() if key != NOTE)
 
 
 def _deferred(batch: _RecordBatch, record: TableRecord, after: timedelta) -> DeferredRecord:

@@ -107,8 +107,10 @@ class RowOrders:
             sent_at=datetime.fromtimestamp(at / 1000, UTC),
         )
         accepted = await self.intake.accept(incoming, dedupe=dedupe)
-        if accepted is not None:
-            return accepted
+        return accepted if accepted is not None else await self.find_sent(chat, dedupe)
+
+    async def find_sent(self, chat: Chat, dedupe: str) -> InboxId | None:
+        """The message that was sent with this key."""
         async with self.db.read() as view:
             known = await self.inbox.find(view, chat.channel, dedupe)
         return None if known is None else known.id

@@ -298,10 +298,11 @@ class SyncSession:
         """A person has deleted the row. Rows of unfinished tasks and of memories are made again:
         deleting a row neither stops nor forgets anything. The others stay deleted."""
         repo, again = self.deps.repo, replace(row, record_id="", token="", cells={}, wanted={})
-        if row.state is SyncedRowState.ORDERED:
+        if row.state is SyncedRowState.ORDERED and row.orders:
             # Its task is being made.
             again = replace(row, record_id="")
-        elif row.state is SyncedRowState.REFUSED:
+        elif row.state in {SyncedRowState.ORDERED, SyncedRowState.REFUSED}:
+            # A task of it that exists nevertheless gets a row of its own.
             async with self.deps.db.write() as tx:
                 await repo.delete_rows(tx, [row.id])
             return

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
+from sqlalchemy import select
+
 from bot.sync.ports import CellValue, RecordId
 from bot.sync.session import NOTE
 from handlers.ports_workers import EditableTaskField
@@ -19,6 +21,7 @@ from storage.records.bitable import SyncedKind, SyncedRowState, TableRole, TaskF
 from storage.records.messages import InboxId, IncomingMessage
 from storage.records.task_logs import LogKind, NewLog
 from storage.records.tasks import Task, TaskPriority
+from storage.schema import inbox
 from tests.bot.sync.world import MEMBER, OWNER, STRANGER, SyncWorld
 
 _PEOPLE = (OWNER, MEMBER, MEMBER, STRANGER)
@@ -290,11 +293,21 @@ class Soak:
     async def _lost(self, tasks: Any) -> Sequence[str]:
         found = []
         words = [task.instruction for task in tasks]
-        for marker in self.written:
+        for marker, record in self.written.items():
             count = sum(each.startswith(f"{marker} do") for each in words)
             if count != 1:
-                found.append(f"the row {marker} became {count} tasks")
+                why = await self._messages_of(record)
+                found.append(f"the row {marker} became {count} tasks: {why}")
         return found
+
+    async def _messages_of(self, record: RecordId) -> str:
+        """What became of the messages that a row was sent as."""
+        rows = await self.world.sync.deps.repo.list_rows(record_ids=[record])
+        sent = select(inbox.c.state, inbox.c.outcome, inbox.c.error).where(
+            inbox.c.dedupe.startswith(f"bitable:{record}:")
+        )
+        messages = await self.world.core.repositories.db.fetch_all(sent)
+        return f"{[each.state for each in rows]}, {[tuple(each) for each in messages]}"
 
     async def _log_differences(self) -> Sequence[str]:
         of_log = self.world.tables.field_id(TableRole.LOGS, "id")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from random import Random
 
 import pytest
 
@@ -22,6 +23,7 @@ from storage.records.messages import ChatAddress, MessageSender
 from storage.records.people import Channel, ChatKind
 from storage.records.task_logs import LogKind, NewLog
 from storage.records.tasks import TaskPriority, TaskStatus
+from tests.bot.sync.soak import Killed, Soak
 from tests.bot.sync.world import MEMBER, OWNER, STRANGER, SyncWorld
 
 STATUS, TITLE, NOTE = TaskField.STATUS, TaskField.TITLE, TaskField.NOTE
@@ -548,3 +550,31 @@ async def test_memories_of_the_chat_are_shown_and_forgotten_ones_leave(world: Sy
 
     assert put_back == "We deploy on Fridays"
     assert world.tables.rows(TableRole.MEMORIES) == ()
+
+
+@pytest.mark.parametrize("writes", [2, 3, 4])
+async def test_a_row_that_is_changed_after_a_crash_is_ordered_once(
+    world: SyncWorld, writes: int
+) -> None:
+    soak = Soak(world, Random(1))
+    await world.settle()
+    before = len(await world.new_tasks())
+    record = world.tables.add(MEMBER, {TITLE: "Milk", TaskField.INSTRUCTION: "Buy milk"})
+    event = world.tables.edit(MEMBER, record, {TITLE: "Some milk"})
+    world.sync.on_table_change(event)
+    soak.switch.left = writes
+    with pytest.raises(Killed):
+        await world.settle()
+    soak.switch.left = 0
+    await world.handle_messages()
+    world.tables.edit(MEMBER, record, {TaskField.PRIORITY: "🔴 Urgent"})
+    world.restart()
+    await world.sync.start(None)  # type: ignore[arg-type]
+
+    await soak.rest()
+
+    made = [task for task in await world.new_tasks() if task.instruction == "Buy milk"]
+    assert (len(made), len(await world.new_tasks())) == (1, before + 1)
+    assert made[0].priority is TaskPriority.URGENT
+    assert [row.id for row in world.tables.rows() if row.id == record] == [record]
+    assert await soak.differences() == []
