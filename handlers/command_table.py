@@ -28,6 +28,7 @@ from handlers import (
     skills,
     system,
     tasks,
+    triggers,
     workflows,
 )
 from handlers.chat import backend_commands, context_commands
@@ -132,6 +133,7 @@ def _count_same(one: str, other: str) -> int:
 COMMANDS = CommandRegistry.merge(
     creation_commands,
     schedules.commands,
+    triggers.commands,
     tasks.commands,
     projects.commands,
     steering_commands,

@@ -20,6 +20,7 @@ from handlers.ports_autonomy import (
     SelfCheckPort,
     SettingEditorPort,
     SettingsPort,
+    TriggerPort,
 )
 from handlers.ports_people import AccountLinkPort, WebSessionPort
 from handlers.ports_setup import BitablePort, ChannelSetupPort, FeishuSetupPort, ModelSetupPort
@@ -541,6 +542,7 @@ class HandlerServices:
     workflow_history: WorkflowHistoryPort
     workflow_exchange: WorkflowExchangePort
     schedules: SchedulePort
+    triggers: TriggerPort
     self_check: SelfCheckPort
     doctor: DoctorPort
     settings: SettingsPort

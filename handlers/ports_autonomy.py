@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 from cards.catalog import TextCatalog
 from storage.records.autonomy import (
@@ -39,6 +39,7 @@ from storage.records.schedules import (
 )
 from storage.records.system import SettingList, SettingsReading
 from storage.records.tasks import Task
+from storage.records.triggers import NewTrigger, Trigger, TriggerFiring
 
 
 class HeartbeatPort(Protocol):
@@ -289,3 +290,58 @@ class SchedulePort(Protocol):
         self, firing_id: int, *, run: bool, by: Person, chat: ChatId
     ) -> ScheduledFiring:
         """Run or skip what was missed."""
+
+
+# --- triggers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerEvent:
+    """Something that may start a workflow: `values` by the names of inputs, and `files` in the data
+    directory. The same `key` is the same event."""
+
+    key: str
+    values: Mapping[str, Any]
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerView:
+    """A trigger with its last firing."""
+
+    trigger: Trigger
+    last: TriggerFiring | None
+
+
+@dataclass(frozen=True, slots=True)
+class HookAnswer:
+    """The HTTP status for a web request, with the task that it has started."""
+
+    status: int
+    task_id: str = ""
+    note: str = ""
+
+
+class TriggerPort(Protocol):
+    """What starts workflows. Callers check that an owner asks. Methods with a `prefix` raise
+    NotFound and AmbiguousId."""
+
+    async def list(self) -> Sequence[TriggerView]: ...
+
+    async def add(self, new: NewTrigger) -> tuple[Trigger, str]:
+        """Create a trigger, which counts at once; with the address of a webhook, which is shown
+        only now. Raises UserError, and WorkflowRefused for an unknown workflow."""
+        ...
+
+    async def set_enabled(self, prefix: str, *, enabled: bool) -> Trigger: ...
+
+    async def remove(self, prefix: str) -> Trigger: ...
+
+    async def renew_token(self, prefix: str) -> tuple[Trigger, str]:
+        """Give a webhook another address; the one so far is worth nothing any more."""
+        ...
+
+    async def on_message(self, text: str, *, chat: ChatId, by: Person, source: str) -> Task | None:
+        """The task that this message starts; the same one for the same `source`. None if no trigger
+        of the chat matches."""
+        ...

@@ -31,6 +31,7 @@ from handlers import (
     self_check,
     skills,
     tasks,
+    triggers,
     workflows,
 )
 from handlers.chat import WaitingMessages
@@ -578,6 +579,8 @@ async def _answer_by_words(request: Request, incoming: IncomingMessage) -> Reply
         answered = await approvals.answer_by_message(request)
         if answered is not None:
             return answered
+        if (started := await triggers.start_by_message(request)) is not None:
+            return started
     return await memory.answer_memory_request(request) or await schedules.propose_by_words(request)
 
 

@@ -110,3 +110,31 @@ evolution_signals = sa.Table(
     sa.Column("fired_at", UtcTimestamp, nullable=False),
     sa.Index(None, "kind", "fired_at"),
 )
+
+# What starts a named workflow besides people and schedules. Only the hash of a token is stored.
+triggers = sa.Table(
+    "triggers",
+    metadata,
+    sa.Column("id", sa.String(16), primary_key=True),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("workflow", sa.String(64), nullable=False),
+    sa.Column("chat_id", sa.ForeignKey("chats.id"), nullable=False),
+    sa.Column("owner_id", sa.ForeignKey("people.id"), nullable=False),
+    sa.Column("settings", sa.JSON, nullable=False),
+    sa.Column("token_hash", sa.String(64), unique=True),
+    sa.Column("enabled", sa.Boolean, nullable=False),
+    sa.Column("created_at", UtcTimestamp, nullable=False),
+)
+
+# One row for each event, in the transaction that creates its task.
+trigger_firings = sa.Table(
+    "trigger_firings",
+    metadata,
+    sa.Column("id", RowNumber, primary_key=True, autoincrement=True),
+    sa.Column("trigger_id", sa.ForeignKey("triggers.id"), nullable=False),
+    sa.Column("key", sa.String(200), nullable=False),
+    sa.Column("task_id", sa.ForeignKey("tasks.id")),
+    sa.Column("note", sa.Text, nullable=False, server_default=""),
+    sa.Column("fired_at", UtcTimestamp, nullable=False),
+    sa.UniqueConstraint("trigger_id", "key"),
+)

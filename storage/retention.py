@@ -18,6 +18,7 @@ from storage.records.messages import InboxState, OutboxState
 from storage.records.prompt_versions import VersionState
 from storage.records.schedules import ScheduleState
 from storage.records.tasks import Task, TaskStatus
+from storage.records.triggers import TriggerKind
 
 log = logging.getLogger(__name__)
 
@@ -151,8 +152,8 @@ class RetentionRepo:
     async def delete_records(self, *, before: datetime) -> int:
         """Delete the events, commands, tool calls and sub-agents of tasks that ended before, and
         those outside tasks from before, with firings, schedules and incidents that are over, runs
-        of the self-check and of the heartbeat, signals of evolution, and versions of texts that
-        nothing names; returns how many. A transcript keeps its sub-agent."""
+        of the self-check and of the heartbeat, signals of evolution, firings of triggers, and
+        versions of texts that nothing names; returns how many. A transcript keeps its sub-agent."""
         tasks, events, commands = schema.tasks.c, schema.events, schema.commands
         calls, helpers = schema.tool_calls, schema.helpers
         schedules, firings = schema.schedules, schema.firings
@@ -174,6 +175,13 @@ class RetentionRepo:
             autonomy_schema.incidents: autonomy_schema.incidents.c.ended_at < before,
             autonomy_schema.self_check_runs: autonomy_schema.self_check_runs.c.at < before,
             autonomy_schema.heartbeat_runs: autonomy_schema.heartbeat_runs.c.ended_at < before,
+            # What is known of files keeps them from being taken again.
+            autonomy_schema.trigger_firings: (autonomy_schema.trigger_firings.c.fired_at < before)
+            & autonomy_schema.trigger_firings.c.trigger_id.in_(
+                sa.select(autonomy_schema.triggers.c.id).where(
+                    autonomy_schema.triggers.c.kind != TriggerKind.FILE.value
+                )
+            ),
             autonomy_schema.evolution_signals: autonomy_schema.evolution_signals.c.fired_at
             < before,
             autonomy_schema.prompt_versions: _is_unneeded_version(before),

@@ -41,6 +41,7 @@ from bot.transports.supervisor import ChannelSupervisor
 from bot.transports.web.access import VISITOR, get_bearer_token, has_bearer_token
 from bot.transports.web.chat_service import WebChatHistory, WebChatSender
 from bot.transports.web.files import FILES_FOLDER, WebFileStore
+from bot.transports.web.hooks import hook_route
 from bot.transports.web.pages import WebPages, negotiate_language
 from bot.transports.web.ports import LOCAL_PLACE
 from bot.transports.web.transport import WebTransport
@@ -227,6 +228,7 @@ def _build_web(settings: Settings, core: Container, inbox: InboxService) -> WebT
         sessions=core.web_sessions,
         routes=(
             endpoint.route,
+            hook_route(core.engine.schedule.triggers.receive),
             *_sign_in_routes(core.engine.workers.mcp_servers),
             *build_dashboard_routes(core, stopping),
         ),

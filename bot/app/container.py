@@ -279,6 +279,7 @@ class Container:
             workflow_history=engine.evolution.history,
             workflow_exchange=engine.evolution.exchange,
             schedules=engine.schedule.service,
+            triggers=engine.schedule.triggers,
             self_check=self.autonomy.self_check,
             doctor=self._build_doctor(),
             settings=self.reloader,

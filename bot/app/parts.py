@@ -21,6 +21,7 @@ from bot.engine.sandbox.backends import SandboxDetector
 from bot.engine.schedule.builtin import BuiltinSchedules
 from bot.engine.schedule.firing import ScheduledService, ScheduleFirer
 from bot.engine.schedule.service import ScheduleService
+from bot.engine.schedule.triggers import TriggerService
 from bot.engine.skills.skill_library import SkillLibrary
 from bot.engine.tasks.journal_recall import TaskMemories
 from bot.engine.tools.shell_exec import CommandShell
@@ -102,11 +103,12 @@ class ScheduleServices:
     service: ScheduleService
     firer: ScheduleFirer
     builtin: BuiltinSchedules
+    triggers: TriggerService
     parts: dict[str, ScheduledService]
 
     @property
     def services(self) -> tuple[AppService, ...]:
-        return (self.builtin, self.firer)
+        return (self.builtin, self.firer, self.triggers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

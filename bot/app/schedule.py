@@ -17,6 +17,7 @@ from bot.engine.autonomy.self_check import SELF_CHECK
 from bot.engine.schedule.builtin import BuiltinSchedule, BuiltinSchedules
 from bot.engine.schedule.firing import DueTimes, ScheduledService, ScheduleFirer, TaskEnqueuer
 from bot.engine.schedule.service import ScheduleService
+from bot.engine.schedule.triggers import TriggerService
 from bot.engine.timing import DayHours, DueTimer, working_calendar
 from bot.engine.workflow.named_workflows import WorkflowLibrary
 from bot.engine.workspaces.projects import ProjectFolderService
@@ -28,6 +29,7 @@ from storage.records.messages import ChatAddress
 from storage.records.people import Channel, ChatId, ChatKind, PersonId
 from storage.records.schedules import ScheduleKind
 from storage.schedules import ScheduleRepo
+from storage.triggers import TriggerRepo
 
 
 def build_schedule(
@@ -81,7 +83,32 @@ def build_schedule(
         on_change=partial(timer.wake, ScheduleFirer.name),
     )
     builtin = _build_builtin(settings, store, clock, service)
-    return ScheduleServices(service=service, firer=firer, builtin=builtin, parts=parts)
+    triggers = _build_triggers(settings, store, clock, firer, workflows)
+    return ScheduleServices(
+        service=service, firer=firer, builtin=builtin, triggers=triggers, parts=parts
+    )
+
+
+def _build_triggers(
+    settings: Settings,
+    store: RepositorySet,
+    clock: Clock,
+    firer: ScheduleFirer,
+    workflows: WorkflowLibrary,
+) -> TriggerService:
+    return TriggerService(
+        db=store.db,
+        triggers=TriggerRepo(store.db),
+        task_repo=store.work.tasks,
+        people=store.people,
+        tasks=firer.tasks,
+        workflows=workflows,
+        home=settings.home,
+        web_url=settings.web_url or f"http://127.0.0.1:{settings.web_port}",
+        now=clock.now,
+        new_id=store.ids.short_id,
+        on_tasks=firer.on_tasks,
+    )
 
 
 def _build_builtin(

@@ -98,6 +98,7 @@ from tests.fakes.self_check import FakeDoctor, FakeDrive, FakeSelfCheck, FakeSet
 from tests.fakes.skills import FakeSkills
 from tests.fakes.task_journal import FakeTaskJournal
 from tests.fakes.tasks import FakeTasks
+from tests.fakes.triggers import FakeTriggers
 from tests.fakes.workflows import FakeWorkflows
 
 
@@ -780,6 +781,7 @@ class FakeServices:
         self.reports = FakeReports()
         self.schedules = FakeSchedules()
         self.schedules.add(make_schedule())
+        self.triggers = FakeTriggers()
         self.self_check = FakeSelfCheck()
         self.doctor = FakeDoctor()
         self.settings = FakeSettings()
@@ -826,6 +828,7 @@ class FakeServices:
             workflow_history=self.workflows,
             workflow_exchange=self.workflows,
             schedules=self.schedules,
+            triggers=self.triggers,
             self_check=self.self_check,
             doctor=self.doctor,
             settings=self.settings,

@@ -26,6 +26,7 @@ from bot.dashboard.api import (
     setup,
     setup_feishu,
     tasks,
+    triggers,
     workflows,
 )
 from bot.dashboard.api.openapi import build_document
@@ -49,6 +50,7 @@ ROUTES: tuple[ApiRoute, ...] = (
     *approvals.routes.all,
     *memory.routes.all,
     *schedules.routes.all,
+    *triggers.routes.all,
     *workflows.routes.all,
     *people.routes.all,
     *costs.routes.all,

@@ -81,7 +81,9 @@ the token on a page of the web chat."""
 _log = logging.getLogger(__name__)
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-_OPEN_PATHS = ("/healthz", "/static/", f"{SIGN_IN_PATH}/", "/mcp/callback", "/mcp/client.json")
+_OPEN_PATHS = (
+    "/healthz", "/static/", f"{SIGN_IN_PATH}/", "/mcp/callback", "/mcp/client.json", "/hooks/",
+)  # fmt: skip
 _SHARED_PATHS = ("/dashboard/", "/api/v1/", "/metrics/", "/sign-out/")
 """Everything else is the local owner's chat."""
 _SECURITY_HEADERS = {
@@ -247,8 +249,8 @@ class WebAccessControl:
         program = await self._find_program(connection, is_local=is_local, shared=shared)
         bearer = is_local or program is not None
         origin = connection.headers.get("origin")
-        # The secret in the address of a link is known to no other site.
-        trusted = bearer or path.startswith(f"{SIGN_IN_PATH}/")
+        # The secret in the address of a link or a webhook is known to no other site.
+        trusted = bearer or path.startswith((f"{SIGN_IN_PATH}/", "/hooks/"))
         if not safe and not (same_origin(origin, host) if origin is not None else trusted):
             # Browsers send at least one of both headers: this is a program without a token.
             is_program = origin is None and self.cookie not in connection.cookies

@@ -55,7 +55,9 @@ def test_the_document_is_valid_and_has_every_route() -> None:
 async def test_every_route_refuses_strangers_and_what_is_not_theirs(
     world: DashboardWorld, route: Any
 ) -> None:
-    parts = dict.fromkeys(("task_id", "approval_id", "entry_id", "schedule_id"), "zzzzzz")
+    parts = dict.fromkeys(
+        ("task_id", "approval_id", "entry_id", "schedule_id", "trigger_id"), "zzzzzz"
+    )
     path = route.path.format(**parts, name="no-such-workflow", version="1")
 
     check_problem(await world.client().request(route.method, path, content=b"{}"), 401)

@@ -282,6 +282,15 @@ def find_placeholders(text: str) -> Iterator[str]:
     return (each for each in found if each is not None)
 
 
+def template_expressions(**templates: str) -> Iterator[tuple[str, str]]:
+    """The expressions in the templates, each with the name of its field."""
+    return (
+        (name, expression)
+        for name, template in templates.items()
+        for expression in find_placeholders(template)
+    )
+
+
 def without_placeholders(text: str) -> str:
     """Return the text without its placeholders."""
     return _PLACEHOLDER.sub(" ", text)

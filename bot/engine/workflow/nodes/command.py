@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from bot.engine.workflow.expressions.evaluator import template_expressions
 from bot.engine.workflow.expressions.operations import ExpressionError
 from bot.engine.workflow.field_reader import FieldReader, ValidationIssue, range_issues, scalar_text
 from bot.engine.workflow.nodes.contract import (
@@ -16,7 +17,6 @@ from bot.engine.workflow.nodes.contract import (
     NodeConfig,
     expression_issues,
     fill_text,
-    template_expressions,
 )
 
 DEFAULT_SECONDS, MAX_SECONDS = 120, 600

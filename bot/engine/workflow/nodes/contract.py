@@ -19,9 +19,9 @@ from bot.engine.workflow.expressions.evaluator import (
     evaluate_answer,
     evaluate_condition,
     fill_template,
-    find_placeholders,
     replace_placeholders,
     split_condition,
+    template_expressions,
 )
 from bot.engine.workflow.expressions.operations import (
     ExpressionError,
@@ -506,15 +506,6 @@ def fill_value(value: JsonValue, context: EvaluationContext) -> Any:
     text = value.strip()
     inside = strip_placeholder(text)
     return context.evaluate(inside) if inside != text else fill_text(value, context)
-
-
-def template_expressions(**templates: str) -> Iterator[tuple[str, str]]:
-    """The expressions in the templates, each with the name of its field."""
-    return (
-        (name, expression)
-        for name, template in templates.items()
-        for expression in find_placeholders(template)
-    )
 
 
 def workspace_path_issues(path: str) -> Iterator[ValidationIssue]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from bot.engine.workflow.expressions.evaluator import template_expressions
 from bot.engine.workflow.field_reader import FieldReader, ValidationIssue
 from bot.engine.workflow.nodes.contract import (
     CallArguments,
@@ -13,7 +14,6 @@ from bot.engine.workflow.nodes.contract import (
     EvaluationContext,
     NodeConfig,
     fill_text,
-    template_expressions,
     workspace_path_issues,
 )
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import JsonValue
 
+from bot.engine.workflow.expressions.evaluator import template_expressions
 from bot.engine.workflow.expressions.operations import ExpressionError, value_as_text
 from bot.engine.workflow.field_reader import FieldReader, ValidationIssue
 from bot.engine.workflow.input_fields import InputDefinition, convert_input
@@ -23,7 +24,6 @@ from bot.engine.workflow.nodes.contract import (
     RoundProgress,
     expression_issues,
     fill_value,
-    template_expressions,
 )
 
 _MAX_VERSION = 1_000_000

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import JsonValue
 
+from bot.engine.workflow.expressions.evaluator import template_expressions
 from bot.engine.workflow.expressions.operations import value_as_text
 from bot.engine.workflow.field_reader import FieldReader, ValidationIssue
 from bot.engine.workflow.node_runs import public_value
@@ -20,7 +21,6 @@ from bot.engine.workflow.nodes.contract import (
     expression_issues,
     fill_text,
     fill_value,
-    template_expressions,
     workspace_path_issues,
 )
 
