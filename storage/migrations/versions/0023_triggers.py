@@ -7,8 +7,8 @@ from alembic import op
 
 from storage.dialect import RowNumber, UtcTimestamp
 
-revision = "0022"
-down_revision = "0021"
+revision = "0023"
+down_revision = "0022"
 
 
 def upgrade() -> None:
