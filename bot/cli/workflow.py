@@ -451,6 +451,14 @@ def run_cases(
         raise typer.Exit(_EXIT_FAILED)
 
 
+@cli.command("schema")
+def schema() -> None:
+    """Print the JSON Schema of workflow files, for completion and hover in editors."""
+    from bot.engine.workflow.serialization.json_schema import read_schema_file
+
+    typer.echo(read_schema_file(), nl=False)
+
+
 @cli.command("eval")
 def evaluate(
     expression: TextArgument,

@@ -135,6 +135,8 @@ class DryRun:
             text=world.words,
             workflow=workflow,
             plan_version=1,
+            # Whoever asks sees which outputs have no value; the log is for real runs.
+            warn=lambda _text: None,
         )
         self._running: dict[str, events.StartedStep] = {}
         self._approvals: dict[str, Approval] = {}

@@ -148,6 +148,11 @@ def _parse_duration_text(text: str, factor: float) -> float | None:
     return total
 
 
+def unit_names() -> frozenset[str]:
+    """All names of units of time."""
+    return frozenset({*_UNITS, *_SPELLED} - {""})
+
+
 def _unit_seconds(unit: str) -> float | None:
     known = unit.strip().casefold()
     return _UNITS.get(_SPELLED.get(known, known))
@@ -363,6 +368,10 @@ class FieldReader:
         """A reader for only these fields."""
         given = {name: self.take(name) for name in names}
         return FieldReader(given, self.issues, where=self.where, path=path)
+
+    def nested_reader(self, values: Mapping[str, Any], path: str) -> FieldReader:
+        """A reader for the fields of a group in this one."""
+        return FieldReader(values, self.issues, where=self.where, path=path)
 
     def check_unknown_names(self) -> None:
         """Report unknown names that resemble a missing field; other unknown names are ignored as

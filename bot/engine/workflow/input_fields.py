@@ -15,12 +15,12 @@ from bot.engine.workflow.expressions.operations import Flag, fold_name, read_fla
 from bot.engine.workflow.field_reader import FieldReader, scalar_text, shorten_value, similar_name
 from storage.records.workflows import InputKind
 
-_KINDS: Mapping[str, InputKind] = {
+KIND_NAMES: Mapping[str, InputKind] = {
     "text": "text", "string": "text", "number": "number", "integer": "number", "float": "number",
     "bool": "bool", "boolean": "bool", "choice": "choice", "select": "choice", "enum": "choice",
     "date": "date",
 }  # fmt: skip
-_KNOWN_KINDS = ", ".join(dict.fromkeys(_KINDS.values()))
+_KNOWN_KINDS = ", ".join(dict.fromkeys(KIND_NAMES.values()))
 _MAX_TITLE = 200
 
 
@@ -46,12 +46,12 @@ def read_input(each: FieldReader, place: Literal["inputs", "form"] = "inputs") -
     name = each.word("name", "id", limit=100)
     each.where, each.path = name or each.where, place
     written = fold_name(each.word("type", "kind", default=_guess_kind(each)))
-    kind = _KINDS.get(written)
+    kind = KIND_NAMES.get(written)
     if kind is None:
         each.add(
             "not_one_of",
             "type",
-            suggestion=similar_name(written, _KINDS.values()),
+            suggestion=similar_name(written, KIND_NAMES.values()),
             given=shorten_value(written),
             known=_KNOWN_KINDS,
         )

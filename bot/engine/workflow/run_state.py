@@ -4,7 +4,7 @@ checkpoint changes."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -85,7 +85,7 @@ class TaskRunState:
     Under the lease nobody else writes the runs, and a new plan has a new version: the state stays
     true from one checkpoint to the next. A transition changes it in place, so it has to be
     dropped where the transaction fails. `last_command_id` is None where the database cannot say
-    it together with the fence."""
+    it together with the fence. `warn` gets unknown names in expressions instead of the log."""
 
     task: Task
     runs: dict[str, NodeRun]
@@ -95,6 +95,7 @@ class TaskRunState:
     last_command_id: int | None = 0
     workflow: Workflow = field(default_factory=lambda: linear_workflow("", ()))
     plan_version: int = 0
+    warn: Callable[[str], None] | None = None
     _scheduler: WorkflowScheduler | None = None
 
     def adopt_plan(self, workflow: Workflow, version: int) -> None:
@@ -110,7 +111,7 @@ class TaskRunState:
                 self.runs,
                 zone=self.zone,
                 text=self.text,
-                warn=partial(log.warning, "task %s: %s", self.task.id),
+                warn=self.warn or partial(log.warning, "task %s: %s", self.task.id),
             )
         return self._scheduler
 

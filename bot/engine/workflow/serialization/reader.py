@@ -169,12 +169,21 @@ def read_draft(
     if not isinstance(data, Mapping):
         raise InvalidGraph(issues or [ValidationIssue(key="no_workflow")])
     top = FieldReader(data, issues)
+    workflow = read_top(top)
+    if not workflow.nodes and not workflow.answer and not any(e.field == "nodes" for e in issues):
+        top.add("missing", "nodes")
+    if require_name and not workflow.name:
+        top.add("missing", "name")
+    return workflow, issues
+
+
+def read_top(top: FieldReader) -> Workflow:
+    """Read the whole; issues are added to the reader."""
     nodes = tuple(_read_nodes(top))
-    edges = tuple(map(_read_edge, top.mappings("edges", key="id")))
+    edges = tuple(map(read_edge, top.mappings("edges", key="id")))
     if not top.has("edges"):
         edges = edges_in_order(nodes)
-    settings = top.mapping("settings") or {}
-    among = FieldReader(settings, issues, path="settings")
+    among = top.nested_reader(top.mapping("settings") or {}, "settings")
     workflow = Workflow(
         plan=top.text("description", "plan", "background"),
         name=top.word("name", "title", limit=_MAX_TITLE),
@@ -188,13 +197,9 @@ def read_draft(
         timeout=among.duration("timeout"),
         parallel=among.integer("maxParallel", default=default_parallelism(nodes)),
     )
-    if not nodes and not workflow.answer and not any(each.field == "nodes" for each in issues):
-        top.add("missing", "nodes")
-    if require_name and not workflow.name:
-        top.add("missing", "name")
     top.check_unknown_names()
     among.check_unknown_names()
-    return workflow, issues
+    return workflow
 
 
 def _read_nodes(top: FieldReader) -> Iterator[WorkflowNode]:
@@ -202,10 +207,10 @@ def _read_nodes(top: FieldReader) -> Iterator[WorkflowNode]:
         given = node.take("id")
         if given is None or not str(given).strip():
             node.add("missing", "id")
-        yield _read_node(node)
+        yield read_node(node)
 
 
-def _read_node(node: FieldReader) -> WorkflowNode:
+def read_node(node: FieldReader) -> WorkflowNode:
     name = node.word("id", limit=200)
     written = node.word("type", limit=60)
     kind = _TYPE_NAMES.get(fold_name(written))
@@ -247,7 +252,10 @@ def _read_retry(node: FieldReader) -> RetryPolicy | None:
         return None
     if not isinstance(given, Mapping):
         given = {"maxAttempts": given}
-    retry = FieldReader(given, node.issues, where=node.where, path="retry")
+    return read_retry_fields(FieldReader(given, node.issues, where=node.where, path="retry"))
+
+
+def read_retry_fields(retry: FieldReader) -> RetryPolicy:
     policy = RetryPolicy(
         max_attempts=retry.integer("maxAttempts", default=3),
         backoff_ms=retry.integer("backoffMs", default=2_000),
@@ -261,8 +269,10 @@ def _read_limits(node: FieldReader) -> LimitOverrides:
     given = node.mapping("limits")
     if given is None:
         return NO_OVERRIDES
-    limits = FieldReader(given, node.issues, where=node.where, path="limits")
+    return read_limit_fields(FieldReader(given, node.issues, where=node.where, path="limits"))
 
+
+def read_limit_fields(limits: FieldReader) -> LimitOverrides:
     def whole_number(name: str) -> int | None:
         is_given = limits.has(name)
         number = limits.integer(name, default=0)
@@ -277,7 +287,7 @@ def _read_limits(node: FieldReader) -> LimitOverrides:
     return read_
 
 
-def _read_edge(edge: FieldReader) -> WorkflowEdge:
+def read_edge(edge: FieldReader) -> WorkflowEdge:
     name = edge.word("id", limit=64)
     source, target = edge.word("from", "source", limit=200), edge.word("to", "target", limit=200)
     if not name and source and target:
@@ -286,16 +296,16 @@ def _read_edge(edge: FieldReader) -> WorkflowEdge:
         if not given:
             edge.add("missing", field)
     condition = edge.expression("condition", "when")
+    is_bounded, bound = edge.has("maxLoops"), edge.integer("maxLoops", default=1)
     read_ = WorkflowEdge(
         id=name,
         source=source,
         target=target,
         condition="" if condition.casefold() in _ELSE_WORDS else condition,
-        max_loops=edge.integer("maxLoops", default=1) if edge.has("maxLoops") else None,
+        max_loops=bound if is_bounded else None,
         on_limit=edge.enum_value(OnLimit, "onLimit", default=OnLimit.CONTINUE),
         label=_one_line(edge.word("label")),
     )
-    edge.take("maxLoops")
     edge.check_unknown_names()
     return read_
 
