@@ -228,7 +228,9 @@ class OutboxCourier:
     async def find_message(self, tx: Transaction, key: str) -> str:
         """The platform's ID of the first message of a card; empty if none is known yet."""
         row = await self.outbox.find_by_key(key, tx)
-        return "" if row is None or row.placement is None else row.placement.message_ids[0]
+        placed = None if row is None else row.placement
+        # Without an ID, what belongs to the message was stored before the message was sent.
+        return next(iter(placed.message_ids), "") if placed is not None else ""
 
     def expect_answer(self, key: str, to: ChatId, *, reply_to: str = "") -> None:
         """Announce an answer under `key`, so that it can be streamed before it is sent."""
