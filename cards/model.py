@@ -120,11 +120,13 @@ class DividerBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageBlock:
-    """`path` is relative to the data directory."""
+    """`path` is relative to the data directory, and so is `vector`: the same as SVG, for where it
+    can be shown; empty if there is none."""
 
     path: str
     alt: str
     kind: Literal["image"] = "image"
+    vector: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

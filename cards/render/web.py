@@ -129,7 +129,8 @@ def _render_controls(
 
 
 def _render_attachment(block: model.ImageBlock | model.FileBlock, degraded: list[str]) -> Markup:
-    href = file_href(block.path)
+    vector = block.vector if isinstance(block, model.ImageBlock) else ""
+    href = file_href(vector or block.path)
     if not href:
         degraded.append(f"{block.kind} outside the files folder: named, not linked")
     match block:

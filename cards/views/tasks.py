@@ -339,7 +339,11 @@ def task_nodes_card(
     blocks: list[model.Block] = [model.ProgressBlock(percent=view.percent, label=steps)]
     if page == 1 and pictures.plan:
         alt = words("nodes.plan_alt", title=title)
-        blocks.append(model.ImageBlock(path=pictures.plan, alt=alt))
+        vector = pictures.drawing.svg if pictures.drawing is not None else ""
+        blocks.append(model.ImageBlock(path=pictures.plan, alt=alt, vector=vector))
+    elif page == 1 and pictures.drawing is not None and pictures.drawing.svg:
+        drawing = pictures.drawing
+        blocks.append(model.FileBlock(path=drawing.svg, name="plan.svg", size=drawing.size))
     if page == 1 and pictures.timeline:
         alt = words("nodes.timeline_alt", title=title)
         blocks.append(model.ImageBlock(path=pictures.timeline, alt=alt))

@@ -289,13 +289,12 @@ def _diagram_blocks(
     text = formats.truncate(drawing.mermaid, _MAX_MERMAID)
     blocks: list[model.Block] = []
     if drawing.png:
-        blocks.append(model.ImageBlock(path=drawing.png, alt=words("graph.drawing")))
+        alt = words("graph.drawing")
+        return [model.ImageBlock(path=drawing.png, alt=alt, vector=drawing.svg)]
     if drawing.svg:
         blocks.append(
             model.FileBlock(path=drawing.svg, name=f"{workflow.name}.svg", size=drawing.size)
         )
-    if drawing.png:
-        return blocks
     code = model.CodeBlock(text, language="mermaid")
     return [*blocks, model.CollapsibleBlock(words("workflows.drawing"), (code,))]
 

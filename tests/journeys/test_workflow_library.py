@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,20 @@ edges:
 outputs:
   said: outputs.write.summary
   n: variables.n
+"""
+DEAD_END = """\
+name: Dead end
+inputs:
+  - {name: n, title: How many, type: number}
+nodes:
+  - {id: half, type: script, script: {expression: "inputs.n / 2", outputVar: half}}
+  - {id: big, type: condition, name: Is it big enough}
+  - {id: up, type: assign, assign: {assignments: [{variable: word, value: big}]}}
+edges:
+  - {from: half, to: big}
+  - {from: big, to: up, condition: "variables.half > 10"}
+outputs:
+  word: variables.word
 """
 BROKEN = """\
 name: Broken
@@ -210,6 +225,33 @@ async def test_the_web_chat_shows_the_drawing_as_a_picture(world: ModelWorld) ->
         shown = await page.next_frame("", '.svg" alt=')
 
     assert '<img src="/files/workflows/' in shown["html"]
+
+
+@on_the_world
+async def test_a_dead_end_is_repaired_by_a_run_from_an_earlier_node(world: ModelWorld) -> None:
+    write_workflow(world.program.home, "dead-end.yaml", DEAD_END)
+
+    async with open_web_page(world.program) as page:
+        await page.send_message("/workflow run dead-end n=1")
+        failed = await page.next_frame("", "big enough")
+        task_id = re.search(r"<code>(\w{6})</code>", failed["html"])
+        assert task_id is not None
+        await page.send_message(f"/retry {task_id[1]}")
+        await page.next_frame("", "would end the same way")
+        await page.send_message(f"/rerun {task_id[1]} half n=40 nobody=1")
+        await page.next_frame("", "no input")
+        await page.send_message(f"/rerun {task_id[1]} half n=40")
+        await page.next_frame("", "Runs again from half")
+        await page.next_frame("", "word: big")
+        await page.send_message(f"/steps {task_id[1]}")
+        steps = await page.next_frame("", "Plan and run")
+        write_workflow(world.program.home, "dead-end.yaml", DEAD_END.replace("/ 2", "/ 4"))
+        await page.send_message(f"/diff {task_id[1]}")
+        diff = await page.next_frame("", "one change")
+
+    assert steps["html"].count('<img src="/files/workflows/') >= 1
+    assert "100" in steps["html"]
+    assert "inputs.n / 4" in diff["html"]
 
 
 def stopped_program(home: Path) -> ShiftbossProcess:
