@@ -123,18 +123,18 @@ def _form_controls(
     if approval.task_id:
         show = model.CardButton(words("button.details"), ShowTask(task_id=approval.task_id))
         items.append(show)
+    names = " ".join(f"{each.name}=…" for each in form if each.must_be_given) or f"{form[0].name}=…"
+    line = f"/approve {approval.id} {names}"
+    buttons = model.ButtonsBlock(tuple(items))
     if not details:
         # A list has no room for forms.
-        return [model.ButtonsBlock(tuple(items))]
+        return [model.NoteBlock(words("approval.form_line", line=line)), buttons]
     filled = model.FormBlock(
         fields=tuple(input_field(each, words) for each in form),
         submit=_approve_label(approval, words),
         action=SubmitApprovalForm(approval_id=approval.id),
     )
-    names = " ".join(f"{each.name}=…" for each in form if each.must_be_given) or f"{form[0].name}=…"
-    line = f"/approve {approval.id} {names}"
-    hint = model.NoteBlock(words("approval.form_hint", line=line))
-    return [filled, hint, model.ButtonsBlock(tuple(items))]
+    return [filled, model.NoteBlock(words("approval.form_hint", line=line)), buttons]
 
 
 def question_options(approval: Approval) -> Sequence[str]:
