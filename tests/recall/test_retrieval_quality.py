@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,8 +23,10 @@ from storage.records.memory import (
     NewMemoryEntry,
 )
 from storage.search.inverted_index import InvertedIndex
-from tests.migrated_database import open_database
+from tests.migrated_database import migrated_file, open_database
+from tests.postgresql_server import create_database
 from tests.recall.conversations import LATER, SampleConversation, SampleQuestion, load_conversations
+from tests.thoroughness import sampled
 
 LEAST_AMONG_FIVE = {
     "household_chat": 0.64,
@@ -111,6 +114,19 @@ async def test_questions_find_their_answers_among_the_first_five(build_recall: R
             ranks.append(1 / place if place else 0)
         assert sum(shares) / len(shares) >= LEAST_AMONG_FIVE[talk.name], talk.name
     assert sum(ranks) / len(ranks) >= LEAST_RECIPROCAL_RANK
+
+
+async def test_both_stores_find_the_same_in_the_same_order(tmp_path: Path) -> None:
+    talks = load_conversations()
+    async with AsyncExitStack() as stack:
+        urls = migrated_file(tmp_path), create_database()
+        both = [RecallSetup(await Database.open(url, stack)) for url in urls]
+        for talk in talks[-sampled(len(talks), 1) :]:
+            for each in both:
+                await each.keep(talk)
+            for question in talk.questions:
+                here, there = [await each.marks(talk, question) for each in both]
+                assert here == there, question.text
 
 
 async def test_superseded_memories_are_not_found(build_recall: RecallSetup) -> None:

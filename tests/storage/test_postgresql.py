@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import subprocess
 import sys
 from typing import Any
@@ -11,14 +13,7 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from storage import (  # noqa: F401 - add their tables to the metadata
-    account_schema,
-    autonomy_schema,
-    bitable_schema,
-    memory_schema,
-    process_schema,
-    web_schema,
-)
+import storage
 from storage.errors import StoreMismatch, StoreTooNew, StoreUnavailable
 from storage.migrate import HEAD_REVISION, inspect_database, migrate, migration_engine
 from storage.postgresql import ColumnTypes
@@ -27,6 +22,9 @@ from tests.postgresql_server import create_database, execute
 
 
 def test_the_migrations_make_the_schema_that_is_queried(postgres_url: str) -> None:
+    for module in pkgutil.iter_modules(storage.__path__):
+        # All tables are known then, those of other features too.
+        importlib.import_module(f"storage.{module.name}")
     engine = migration_engine(postgres_url)
     types = ColumnTypes(engine.dialect)
 

@@ -8,11 +8,13 @@ import random
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import repeat
+from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from storage import postgresql
-from storage.db import Database, retry_until_stored
+from storage.db import Database, Transaction, retry_until_stored
 from storage.errors import StoreUnavailable
 from storage.key_value import KeyValueStore
 from tests.postgresql_server import execute
@@ -22,11 +24,6 @@ _COUNTER = "counter"
 _CUT_ALL = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'shiftboss'"
     " AND datname = current_database()"
-)
-
-_CUT_SELF_AFTER_COMMIT = (
-    "SELECT pg_terminate_backend(pg_backend_pid()) WHERE NOT EXISTS (SELECT FROM pg_locks"
-    " WHERE locktype = 'advisory' AND pid = pg_backend_pid())"
 )
 
 
@@ -91,6 +88,16 @@ async def count_in(db: Database) -> int:
             continue
 
 
+async def commit_and_lose_the_answer(transaction: Transaction) -> None:
+    held = await transaction.get_raw_connection()
+    driver: Any = held.driver_connection
+    await transaction.commit()
+    try:
+        await driver.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+    except Exception as error:
+        raise OperationalError("COMMIT", None, error) from error
+
+
 async def test_a_commit_whose_answer_was_lost_counts_as_what_it_was(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,7 +105,7 @@ async def test_a_commit_whose_answer_was_lost_counts_as_what_it_was(
         with pytest.raises(StoreUnavailable, match="nothing was stored"):
             await put_and(db, "lost", asyncio.to_thread(execute, postgres_url, _CUT_ALL))
         with monkeypatch.context() as patch:
-            patch.setattr("storage.postgresql._FLUSH", _CUT_SELF_AFTER_COMMIT)
+            patch.setattr(postgresql, "_send_commit", commit_and_lose_the_answer)
             await KeyValueStore(db).put("kept", 2)
 
         assert await KeyValueStore(db).get("lost") is None
