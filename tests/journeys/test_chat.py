@@ -144,6 +144,7 @@ async def test_on_feishu_a_queued_message_that_is_taken_back_says_so(world: Mode
     await choose_queue_mode(world, "auto", "interrupts that answer")
 
 
+@thorough_only
 async def test_on_feishu_a_chat_set_to_queue_answers_messages_in_order(world: ModelWorld) -> None:
     chat, boss = world.feishu_chat, world.feishu_owner
     first, go = paused_answer(LONG)

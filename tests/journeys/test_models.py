@@ -25,12 +25,17 @@ from tests.journeys.model_world import (
     wait_for_message,
 )
 from tests.journeys.web_page import open_web_page
+from tests.thoroughness import sampled
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LONG = " ".join(f"word{number}" for number in range(60))
 claude = pytest.mark.parametrize("world", ["anthropic"], indirect=True)
 """For what does not depend on which API it is."""
+claude_in_gate = pytest.mark.parametrize(
+    "world", ["anthropic", "openai"][: sampled(2, 1)], indirect=True
+)
+"""For what each backend's own tests try with both APIs."""
 
 TASK = "write {0}1.md and then write {0}2.md"
 
@@ -102,6 +107,7 @@ async def test_a_plain_question_gets_the_models_own_answer(world: ModelWorld) ->
     assert "The model says" in said
 
 
+@claude_in_gate
 async def test_in_a_private_telegram_chat_drafts_end_in_one_message(
     world: ModelWorld,
 ) -> None:
@@ -168,6 +174,7 @@ async def test_in_the_web_chat_the_answer_grows_in_its_place(world: ModelWorld) 
     assert whole["id"] == growing["id"]
 
 
+@claude_in_gate
 async def test_a_newer_message_stops_the_answer_and_is_answered(world: ModelWorld) -> None:
     boss, chat = world.new_owner()
     reply, _ = paused_answer(LONG)
@@ -221,6 +228,7 @@ async def test_stop_ends_the_answer_at_once_and_shows_no_more_of_it(world: Model
     assert not any("word59" in m.text for m in chat.from_bot)
 
 
+@claude_in_gate
 async def test_chat_that_asks_for_work_is_confirmed_and_then_done(world: ModelWorld) -> None:
     boss, chat = world.new_owner()
     await boss.says(chat, "Please write a poem to proposed.md")

@@ -15,6 +15,7 @@ from tests.emulators.telegram.chats import TelegramMessage
 from tests.emulators.telegram.users import TelegramUser
 from tests.journeys.model_world import ModelWorld, ask, label_with, model_world, wait_for_message
 from tests.journeys.platform_world import code_in
+from tests.thoroughness import thorough_only
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -204,6 +205,7 @@ def _drafts(asked: ReceivedRequest) -> ScriptedReply:
     )
 
 
+@thorough_only
 async def test_on_feishu_a_skill_is_listed_enabled_and_used_in_chinese(world: ModelWorld) -> None:
     chat, boss = world.feishu_chat, world.feishu_owner
     write_skill(skills(world) / "zhou-bao", "先问候大家。", description="写周报。")

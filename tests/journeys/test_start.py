@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.journeys.program import program_at_first_start, run_command, running_program
+from tests.thoroughness import sampled
 
 _SHIFTBOSS = Path(sys.executable).parent / "shiftboss"
 
@@ -99,7 +100,7 @@ def test_a_file_that_is_not_a_database_is_refused_untouched(tmp_path: Path) -> N
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("command", [("say", "hi"), ("pair", "CODE")])
+@pytest.mark.parametrize("command", [("say", "hi"), ("pair", "CODE")][: sampled(2, 1)])
 def test_without_a_running_program_the_command_line_says_what_to_start(
     tmp_path: Path, command: tuple[str, ...]
 ) -> None:

@@ -29,6 +29,7 @@ from tests.journeys.model_world import (
     wait_for_message,
 )
 from tests.journeys.web_page import open_web_page
+from tests.thoroughness import sampled
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -229,7 +230,9 @@ outputs: {total: variables.total}
 """
 
 
-@pytest.mark.parametrize(("kind", "total"), [("big", 200), ("small", 146), ("odd", 142)])
+@pytest.mark.parametrize(
+    ("kind", "total"), [("odd", 142), ("big", 200), ("small", 146)][: sampled(3, 1)]
+)
 async def test_expressions_are_computed_without_a_worker(
     world: ModelWorld, kind: str, total: int
 ) -> None:
