@@ -491,6 +491,7 @@ class Engine:
             self.rules.caps,
             self.clock.now,
             heartbeat_runs=HeartbeatRepo(store.db),
+            task_since=self.store.work.tasks.get_budget_start,
         )
 
     @cached_property

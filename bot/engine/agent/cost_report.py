@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
 from bot.engine.agent.budget import AccountCap, SpendingCaps
 from storage.heartbeat import HeartbeatRepo
 from storage.records.people import ChatId, Person, PersonRole
-from storage.records.tasks import Task
+from storage.records.tasks import Task, TaskId
 from storage.records.usage import (
     BudgetScope,
     CapUsage,
@@ -35,7 +35,10 @@ class CostReportService:
         now: Callable[[], datetime],
         *,
         heartbeat_runs: HeartbeatRepo,
+        task_since: Callable[[TaskId], Awaitable[datetime | None]] | None = None,
     ) -> None:
+        """`task_since` is the time from which on a task's usage counts for its cap."""
+        self._task_since = task_since
         self._heartbeat_runs = heartbeat_runs
         self._usage = usage
         self._grants = grants
@@ -75,7 +78,9 @@ class CostReportService:
     async def report_task(self, task: Task) -> TaskCost:
         span = UsageFilter(task=task.id)
         models = await self._usage.by_model(span)
-        limit = self._caps.with_task_cap(task.cap).cap_for(BudgetScope.TASK, task.id, self._now())
+        since = await self._task_since(task.id) if self._task_since else None
+        caps = self._caps.with_task_cap(task.cap, since)
+        limit = caps.cap_for(BudgetScope.TASK, task.id, self._now())
         return TaskCost(
             task=task,
             total=await self._usage.sum(span),

@@ -397,6 +397,16 @@ async def test_a_tasks_own_cap_goes_before_the_usual_one(tmp_path: Path) -> None
         assert reached.value.cap.cap_tokens == 10_000
 
 
+def test_the_cap_of_a_task_that_is_tried_again_counts_from_then_on() -> None:
+    since = datetime(2026, 1, 5, tzinfo=UTC)
+    caps = SpendingCaps(zone=SHANGHAI, by_scope={BudgetScope.TASK: SpendingCap(tokens=30_000)})
+
+    again = caps.with_task_cap("", since).cap_for(BudgetScope.TASK, "t1", since)
+
+    assert (again.since, again.cap.tokens, again.until) == (since, 30_000, None)
+    assert caps.with_task_cap("").cap_for(BudgetScope.TASK, "t1", since).since is None
+
+
 async def test_a_call_that_could_pass_the_cap_is_not_made(tmp_path: Path) -> None:
     async with bank(tmp_path, day=SpendingCap(micros=50_000)) as one:
         with pytest.raises(BudgetExceeded) as reached:

@@ -70,13 +70,14 @@ async def test_a_dead_end_is_tried_again_with_its_rounds_afresh(tmp_path: Path) 
         await tasks.retry(made, by=BOSS, source="r:2")
         view = await here.engine.until(made, TaskStatus.COMPLETED)
         after = await here.runs(made)
-        spent = view.spent
+        spent, counts_from = view.spent, await here.engine.store.tasks.get_budget_start(made.id)
 
     assert view.task.status is TaskStatus.COMPLETED
     assert backend.started_steps[5:] == ["fix", "review", "fix", "fix", "review", "send"]
     assert after["write"] == before["write"]
     assert after["review"] == before["review"]
     assert spent.calls == len(backend.started_steps)
+    assert counts_from is not None
 
 
 async def test_a_run_from_a_node_keeps_the_rest_and_asks_again(tmp_path: Path) -> None:
