@@ -163,6 +163,7 @@ class TaskViewLoader:
         self._durations = DurationHistory(store.db)
         self._schedules = ScheduleRepo(store.db)
         self._plans: dict[TaskId, tuple[int, OutlinePlan]] = {}
+        self._shares: dict[TaskId, tuple[int, float]] = {}
         self._weights: dict[TaskId, tuple[int, Mapping[str, float]]] = {}
 
     async def view(self, task_id: TaskId) -> TaskView:
@@ -191,7 +192,7 @@ class TaskViewLoader:
             outline=read.window.lines,
             lines_left_out=(read.window.hidden_before, read.window.hidden_after),
             step_counts=(read.count.done, read.count.total),
-            progress=read.progress,
+            progress=self._not_less(task, read.progress),
             eta=await self._eta(task, plan.workflow, runs, read),
             schedule_id=await self._schedules.find_recurring_of_task(task_id),
             retry_at=await self._schedules.find_retry_of_task(task_id)
@@ -209,6 +210,15 @@ class TaskViewLoader:
         runs = await self._store.graphs.list_runs(task_id)
         outline = WorkflowOutline(self._plan(graph), runs, await self._approvers(task))
         return await asyncio.to_thread(lambda: tuple(outline.all_nodes()))
+
+    def _not_less(self, task: Task, progress: float) -> float:
+        """Where loops overlap in unusual ways, the share that was shown before stays."""
+        version, known = self._shares.pop(task.id, (task.graph_version, 0.0))
+        share = max(progress, known) if version == task.graph_version else progress
+        self._shares[task.id] = (task.graph_version, share)
+        while len(self._shares) > _MAX_CACHED_WEIGHTS:
+            del self._shares[next(iter(self._shares))]
+        return share
 
     async def _weights_of(self, task: Task, workflow: Workflow) -> Mapping[str, float]:
         """What each step of the plan weighs. It stays the same for as long as this version does:
