@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,98 +24,14 @@ from bot.cli.chat_commands import (
     required,
 )
 from bot.cli.failures import fail, report_start_failures
-
-_SUFFIXES = {".yaml", ".yml", ".json", ".md"}
-
-
-def is_file_name(source: str) -> bool:
-    return "/" in source or Path(source).suffix.lower() in _SUFFIXES
-
-
-@contextmanager
-def report_refusals(*, as_json: bool) -> Iterator[None]:
-    """Print all errors of an invalid workflow and exit with status 1."""
-    from storage.records.workflows import WorkflowRefusalReason, WorkflowRefused
-
-    try:
-        yield
-    except WorkflowRefused as error:
-        if error.reason is WorkflowRefusalReason.UNKNOWN:
-            fail(f"there is no workflow {error.name!r}: `shiftboss workflow list`", as_json=as_json)
-        fail_invalid(error.name, error.errors, as_json=as_json)
-
-
-def fail_invalid(name: str, found: Sequence[Any], *, as_json: bool, file: str = "") -> None:
-    """Print all diagnostics and exit with status 1. Editors and CI find the places by `file`."""
-    from cards.catalog import catalog_for
-    from cards.views.diagnostics import compiler_line, diagnostic_data, in_text_order
-    from storage.records.people import Language
-
-    words = catalog_for(Language.ENGLISH)
-    if as_json:
-        data = [diagnostic_data(each, words) for each in found]
-        _print("", {"name": name, "good": False, "diagnostics": data}, as_json=True)
-    else:
-        lines = [
-            compiler_line(each, words, file=file or each.file or name)
-            for each in in_text_order(found)
-        ]
-        typer.echo("\n".join((*lines, f"{name}: cannot run")))
-    raise typer.Exit(1)
-
-
-def open_workflow(source: str, *, as_json: bool) -> tuple[str, Any]:
-    """A workflow's name and content. Exits with status 1 if it is invalid, 2 if the file is
-    missing."""
-    from bot.engine.workflow.diagnostics import to_diagnostics
-    from bot.engine.workflow.field_reader import InvalidGraph
-    from bot.engine.workflow.named_workflows import WorkflowLibrary, parse_workflow_text
-
-    if not is_file_name(source):
-        with report_refusals(as_json=as_json):
-            entry, workflow = WorkflowLibrary(data_directory()).open_workflow(source)
-            return entry.name, workflow
-    path, text = Path(source), read_text(source, as_json=as_json)
-    try:
-        return path.stem, parse_workflow_text(text)
-    except InvalidGraph as error:
-        found = to_diagnostics(error.issues, text, file=path.name)
-        fail_invalid(path.name, found, as_json=as_json, file=source)
-    raise AssertionError  # it exits
-
-
-def read_text(source: str, *, as_json: bool) -> str:
-    """The text of a file. Exits with status 1 if it can't be read, 2 if it is missing."""
-    from bot.engine.workflow.workflow_files import UnreadableWorkflowFile, read_file
-    from storage.records.workflows import Diagnostic
-
-    path = Path(source)
-    if not path.exists():
-        fail(f"{source}: no such file", as_json=as_json, status=2)
-    try:
-        # Follow links in an explicit path.
-        return read_file(path.resolve())
-    except UnreadableWorkflowFile as error:
-        fault = Diagnostic(code=error.key, file=path.name, facts=error.facts)
-        fail_invalid(path.name, (fault,), as_json=as_json, file=source)
-    raise AssertionError  # it exits
-
-
-def open_library() -> Any:
-    """The library of the data directory, which knows the personas in it."""
-    from bot.engine.workers.personas import PersonaLibrary
-    from bot.engine.workflow.diagnostics import KnownWorkers
-    from bot.engine.workflow.named_workflows import WorkflowLibrary
-
-    home = data_directory()
-
-    async def list_workers() -> KnownWorkers:
-        return KnownWorkers(personas=frozenset(await PersonaLibrary(home).get_all()))
-
-    library = WorkflowLibrary(home, list_workers=list_workers)
-    asyncio.run(library.look_for_workers())
-    return library
-
+from bot.cli.workflow_sources import (
+    is_file_name,
+    open_library,
+    open_workflow,
+    print_result,
+    read_text,
+    report_refusals,
+)
 
 cli = typer.Typer(no_args_is_help=True, help="List, validate and run named workflows.")
 
@@ -149,7 +63,7 @@ def list_workflows(as_json: JsonOption = False) -> None:
         lines += [f"  {compiler_line(one, words, file=each.file)}" for one in each.errors]
     lines += [compiler_line(each, words, file=each.file) for each in catalog.foreign]
     text = "\n".join(lines) or f"There are no workflows in {catalog.folder} yet."
-    _print(text, data, as_json=as_json)
+    print_result(text, data, as_json=as_json)
 
 
 @cli.command("validate")
@@ -187,7 +101,7 @@ def validate(
         else invalid_workflow_data(one, words)
         for one in judged
     ]
-    _print("\n".join(lines), data[0] if len(data) == 1 else data, as_json=as_json)
+    print_result("\n".join(lines), data[0] if len(data) == 1 else data, as_json=as_json)
     if not all(isinstance(one, NamedWorkflow) for one in judged):
         raise typer.Exit(_EXIT_FAILED)
 
@@ -224,7 +138,7 @@ def show(source: SourceArgument, as_json: JsonOption = False) -> None:
         name, workflow = open_workflow(source, as_json=as_json)
         drawing = render_mermaid(workflow, catalog_for(Language.ENGLISH))
         data = {**workflow_data(describe_workflow(name, source, workflow)), "mermaid": drawing}
-    _print(drawing.rstrip("\n"), data, as_json=as_json)
+    print_result(drawing.rstrip("\n"), data, as_json=as_json)
 
 
 @cli.command("run")
@@ -263,7 +177,7 @@ def run(
         except DataDirectoryInUse as error:
             why = f"another Shiftboss (process {error.pid}) uses {settings.home}"
             fail(f"{why}: `shiftboss say '/workflow run NAME'`", as_json=as_json, status=2)
-    _print("\n".join(result_lines(ran)), result_data(ran), as_json=as_json)
+    print_result("\n".join(result_lines(ran)), result_data(ran), as_json=as_json)
     if not ran.view.task.status.is_final:
         raise typer.Exit(_EXIT_WAITING)
     if ran.view.task.status != "completed":
@@ -420,7 +334,7 @@ def dry_run(
         values = _parse_inputs(workflow, inputs or [], as_json=as_json)
         found = run_dry(settings, source, values, outputs, as_json=as_json)
     lines = dry_run_lines(found, catalog_for(Language.ENGLISH), prompts=show_prompts)
-    _print("\n".join(lines), dry_run_data(found), as_json=as_json)
+    print_result("\n".join(lines), dry_run_data(found), as_json=as_json)
     if found.end != "completed":
         raise typer.Exit(_EXIT_WAITING if found.end == "undecided" else _EXIT_FAILED)
 
@@ -446,7 +360,9 @@ def run_cases(
         reports = run_tests(load_settings(), source, as_json=as_json)
     words = catalog_for(Language.ENGLISH)
     lines = [line for file, each in reports for line in case_lines(each, words, file=file)]
-    _print("\n".join(lines), [cases_data(each, words) for _, each in reports], as_json=as_json)
+    print_result(
+        "\n".join(lines), [cases_data(each, words) for _, each in reports], as_json=as_json
+    )
     if not all(each.has_passed for _, each in reports):
         raise typer.Exit(_EXIT_FAILED)
 
@@ -503,7 +419,7 @@ def evaluate(
         fail(" ".join(str(error).split()), as_json=as_json)
     kind = _value_type(value)
     shown = json.dumps(value, ensure_ascii=False, default=str)
-    _print(f"{shown}\n{kind}", {"value": value, "type": kind}, as_json=as_json)
+    print_result(f"{shown}\n{kind}", {"value": value, "type": kind}, as_json=as_json)
 
 
 def _with_subworkflows(name: str, workflow: Any, *, as_json: bool) -> Any:
@@ -585,7 +501,3 @@ def _describe_inputs(workflow: dict[str, Any]) -> str:
 
 def _print_note(text: str) -> None:
     typer.echo(f"shiftboss: {text}", err=True)
-
-
-def _print(text: str, data: Any, *, as_json: bool) -> None:
-    typer.echo(json.dumps(data, ensure_ascii=False, indent=2, default=str) if as_json else text)

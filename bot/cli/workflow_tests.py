@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.cli.failures import fail
-from bot.cli.workflow import (
+from bot.cli.workflow_sources import (
     fail_invalid,
     is_file_name,
     open_library,
