@@ -36,7 +36,7 @@ from handlers.ports_workers import (
     TranscriptPort,
     WorkflowPort,
 )
-from handlers.ports_workflows import WorkflowExchangePort, WorkflowHistoryPort
+from handlers.ports_workflows import DryRunPort, WorkflowExchangePort, WorkflowHistoryPort
 from storage.records.approvals import Approval
 from storage.records.messages import CardActionRow, InboxId, ReceivedEvent
 from storage.records.people import (
@@ -540,6 +540,7 @@ class HandlerServices:
     skill_writer: SkillWriterPort
     workflows: WorkflowPort
     workflow_history: WorkflowHistoryPort
+    dry_runs: DryRunPort
     workflow_exchange: WorkflowExchangePort
     schedules: SchedulePort
     triggers: TriggerPort

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from storage.records import workflows
+from storage.records.dry_runs import WorkflowDryRun, WorkflowTestReport
 from storage.records.people import Language, Person
 from storage.records.prompt_versions import WorkflowVersions
 
@@ -76,3 +77,21 @@ class WorkflowExchangePort(Protocol):
 
     async def find_in_gallery(self, name: str, language: Language) -> workflows.GalleryWorkflow:
         """UNKNOWN if there is none."""
+
+
+class DryRunPort(Protocol):
+    """Workflows on given outputs, without a model; nothing is stored. Calls raise
+    WorkflowRefused."""
+
+    async def dry_run(
+        self,
+        name: str,
+        values: Mapping[str, workflows.WorkflowInputValue],
+        given: str,
+        language: Language,
+    ) -> WorkflowDryRun:
+        """Say what a run with these `values` would do. `given` is YAML or JSON with outputs and
+        decisions, or empty: BROKEN if it does not fit."""
+
+    async def test(self, name: str, language: Language) -> WorkflowTestReport:
+        """Run its test cases. NO_TESTS if there are none."""

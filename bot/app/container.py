@@ -264,19 +264,14 @@ class Container:
             mcp=workers.mcp_servers,
             worker_context=workers.briefing,
             transcripts=TranscriptService(TranscriptRepo(store.db), settings.home, mask),
-            history=ConversationHistoryService(
-                history=workers.history.history,
-                db=store.db,
-                sessions=store.sessions,
-                now=clock.now,
-                redact=mask,
-            ),
+            history=self._build_conversation_history(),
             traces=engine.traces,
             projects=build_project_folders(settings, store),
             skills=workers.skills,
             skill_writer=SkillDrafter(db=store.db, gateway=engine.gateway, library=workers.skills),
             workflows=engine.evolution.workflows,
             workflow_history=engine.evolution.history,
+            dry_runs=engine.dry_runs,
             workflow_exchange=engine.evolution.exchange,
             schedules=engine.schedule.service,
             triggers=engine.schedule.triggers,
@@ -290,6 +285,16 @@ class Container:
                 settings, store, clock, courier=self.courier, schedule=engine.schedule
             ),
             memory=engine.memory.port,
+        )
+
+    def _build_conversation_history(self) -> ConversationHistoryService:
+        workers, store = self.engine.workers, self.engine.store
+        return ConversationHistoryService(
+            history=workers.history.history,
+            db=store.db,
+            sessions=store.sessions,
+            now=self.clock.now,
+            redact=workers.redactor.mask,
         )
 
     def _build_doctor(self) -> DoctorService:

@@ -27,7 +27,7 @@ from bot.app.parts import (
 from bot.app.repositories import RepositorySet
 from bot.app.schedule import build_schedule, heartbeat_hours
 from bot.app.tracing import build_span_recorder, build_span_services, build_trace_cards
-from bot.app.work_rules import build_work_rules
+from bot.app.work_rules import build_dry_runs, build_step_limits, build_work_rules
 from bot.app.workers import build_context_builder, build_worker_services
 from bot.config.settings import Settings
 from bot.engine.agent.budget import SpendingBudget
@@ -46,7 +46,6 @@ from bot.engine.agent.pricing import PRICES_FILE, load_prices
 from bot.engine.agent.subagents.service import SubagentDeps, SubagentService
 from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.autonomy.heartbeat.service import HeartbeatService
-from bot.engine.llm.backend import RunLimits
 from bot.engine.llm.stored_messages import with_present_time
 from bot.engine.permissions.requests import DecisionSignal, SuspendedCalls
 from bot.engine.permissions.rules import protected_by
@@ -71,6 +70,7 @@ from bot.engine.workflow.step_approvals import (
     CapExtensionRequester,
 )
 from bot.engine.workflow.step_executor import MAX_CONTEXT_TOKENS, RunnerDeps
+from bot.engine.workflow.workflow_tests import DryRunService
 from bot.engine.workspaces.task_workspaces import TaskArtifacts
 from bot.transports.outbox import OutboxCourier
 from bot.transports.ports import Clock
@@ -310,11 +310,7 @@ class Engine:
                 mask=self.workers.redactor.mask,
             ),
             attach_images=self._captioner.attach_pictures,
-            limits=RunLimits(
-                turns=settings.step_turns,
-                output_tokens=settings.step_tokens,
-                default_seconds=settings.step_seconds,
-            ),
+            limits=build_step_limits(settings),
             # The model receives less; this limit includes the surrounding text.
             max_context_tokens=max(MAX_CONTEXT_TOKENS, settings.memory.context_tokens * 6 // 5),
         )
@@ -330,6 +326,12 @@ class Engine:
         if not self.plan.role.runs_tasks:
             return 0
         return self.settings.slots if self.plan.slots is None else self.plan.slots
+
+    @cached_property
+    def dry_runs(self) -> DryRunService:
+        return build_dry_runs(
+            self.settings, self.clock, self.workers, self.rules, self.evolution.workflows
+        )
 
     @cached_property
     def dispatcher(self) -> LocalDispatcher:

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 from bot.app.parts import WorkerServices, WorkRules
 from bot.app.repositories import RepositorySet
 from bot.config.settings import BadSettings, Settings
 from bot.engine.agent.budget import SpendingCaps
+from bot.engine.agent.pricing import PRICES_FILE, load_prices
+from bot.engine.llm.backend import RunLimits
 from bot.engine.permissions import rules
 from bot.engine.permissions.policy import AskMode, PolicyLevels, RulePolicy, SecurityLevel
 from bot.engine.permissions.requests import DecisionSignal
 from bot.engine.permissions.service import PermissionService
 from bot.engine.tasks.approvals import ApprovalCardPublisher
+from bot.engine.workflow.dry_run import DryRunWorld
+from bot.engine.workflow.named_workflows import WorkflowLibrary
 from bot.engine.workflow.step_approvals import StepApprovalRequester, parse_risk_words
+from bot.engine.workflow.workflow_tests import DryRunService
 from bot.transports.ports import Clock
+from cards.catalog import catalog_for
 from storage.records.approvals import Approval
+from storage.records.people import Language
 from storage.records.usage import BudgetScope, SpendingCap, parse_cap
 
 
@@ -112,3 +120,35 @@ def _parse_rules(name: str, text: str) -> tuple[rules.PermissionRule, ...]:
         return rules.parse_rules(text)
     except rules.PermissionRuleError as error:
         raise BadSettings([f"{name}: {error}"]) from error
+
+
+def build_step_limits(settings: Settings) -> RunLimits:
+    return RunLimits(
+        turns=settings.step_turns,
+        output_tokens=settings.step_tokens,
+        default_seconds=settings.step_seconds,
+    )
+
+
+def build_dry_runs(
+    settings: Settings,
+    clock: Clock,
+    workers: WorkerServices,
+    rules: WorkRules,
+    library: WorkflowLibrary,
+) -> DryRunService:
+    async def get_world(language: Language) -> DryRunWorld:
+        chosen = workers.models.default
+        prices = load_prices(settings.home / PRICES_FILE, workers.models.base_urls)
+        return DryRunWorld(
+            words=catalog_for(language),
+            now=clock.now(),
+            zone=settings.zone,
+            limits=build_step_limits(settings),
+            personas=await workers.personas.get_all(),
+            risk_words=rules.step_approvals.rules.words,
+            model=chosen.name,
+            price=partial(prices.max_cost, chosen.backend, chosen.model),
+        )
+
+    return DryRunService(library, get_world)

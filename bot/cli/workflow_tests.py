@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from bot.app.work_rules import build_step_limits
 from bot.cli.failures import fail
 from bot.cli.workflow_sources import (
     fail_invalid,
@@ -19,7 +20,6 @@ from bot.cli.workflow_sources import (
 )
 from bot.config.settings import Settings
 from bot.engine.agent.pricing import PRICES_FILE, load_prices
-from bot.engine.llm.backend import RunLimits
 from bot.engine.workers.personas import PersonaLibrary
 from bot.engine.workflow.diagnostics import to_diagnostics
 from bot.engine.workflow.dry_run import DryRunWorld, OutputMisfit
@@ -44,11 +44,7 @@ def build_service(settings: Settings) -> DryRunService:
             words=catalog_for(language),
             now=datetime.now(UTC),
             zone=settings.zone,
-            limits=RunLimits(
-                turns=settings.step_turns,
-                output_tokens=settings.step_tokens,
-                default_seconds=settings.step_seconds,
-            ),
+            limits=build_step_limits(settings),
             personas=await PersonaLibrary(settings.home).get_all(),
             risk_words=parse_risk_words(settings.risk_words),
             model=settings.model,

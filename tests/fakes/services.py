@@ -826,6 +826,7 @@ class FakeServices:
             skill_writer=self.skills,
             workflows=self.workflows,
             workflow_history=self.workflows,
+            dry_runs=self.workflows,
             workflow_exchange=self.workflows,
             schedules=self.schedules,
             triggers=self.triggers,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from storage.records.dry_runs import DryRunEnd, WorkflowDryRun, WorkflowTestReport
 from storage.records.people import Language, Person
 from storage.records.prompt_versions import PromptVersion, WorkflowVersions, text_hash
 from storage.records.tasks import Task
@@ -105,6 +106,15 @@ class FakeWorkflows:
         return PreparedWorkflow(
             title=found.title, instruction=f"{found.description} {told}".strip(), body={"plan": ""}
         )
+
+    async def dry_run(
+        self, name: str, values: Mapping[str, WorkflowInputValue], given: str, language: Language
+    ) -> WorkflowDryRun:
+        return WorkflowDryRun(name=name, end=DryRunEnd.COMPLETED, outputs={"given": given})
+
+    async def test(self, name: str, language: Language) -> WorkflowTestReport:
+        await self.find(name)
+        return WorkflowTestReport(name=name, file=f"{name}.test.yaml")
 
     async def validate(self, text: str) -> NamedWorkflow | InvalidWorkflowFile:
         if "broken" in text:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from difflib import unified_diff
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, JsonValue, StringConstraints
 
 from bot.dashboard.api.routing import (
     ApiCall,
@@ -23,6 +23,7 @@ from bot.dashboard.api.tasks import TaskModel
 from cards.actions import SubmitWorkflowInputs
 from cards.catalog import TextCatalog
 from cards.views.diagnostics import MAX_DIAGNOSTICS, diagnostic_data, in_text_order
+from cards.views.dry_runs import cases_data, dry_run_data
 from cards.views.workflow_versions import versions_data
 from handlers.workflow_exchange import apply_import
 from handlers.workflow_inputs import parse_inputs
@@ -372,6 +373,105 @@ async def roll_back_workflow(call: ApiCall, name: str, body: RollbackBody) -> Wo
     return WorkflowSourceModel.model_validate(source)
 
 
+class DryRunBody(ApiModel):
+    """`inputs` are texts, as they would be typed. `given` is YAML or JSON: what each step brings,
+    and decisions about open conditions."""
+
+    inputs: dict[Line, Words] = Field(default_factory=dict, max_length=100)
+    given: Words = ""
+
+
+class DryRunStepModel(ApiModel):
+    """`taken` are the nodes to which edges were taken, `prompt` is what its worker would be
+    told."""
+
+    label: str
+    id: str
+    type: str
+    title: str
+    status: str
+    taken: list[str]
+    prompt: str
+    error: str
+    asks: bool
+    is_given: bool
+
+
+class DryRunModel(ApiModel):
+    """`end` is completed, failed, blocked, undecided or too_long; `undecided` the condition at
+    which it stopped. `not_given` are steps whose output would decide more. Costs are bounds for
+    one attempt at each step, in tokens and, where the price is known, US dollars."""
+
+    end: str
+    reason: str
+    undecided: str
+    path: list[str]
+    nodes: list[DryRunStepModel]
+    skipped: list[str]
+    not_given: list[str]
+    outputs: dict[str, JsonValue]
+    least_input_tokens: int
+    most_input_tokens: int
+    most_output_tokens: int
+    least_dollars: str | None
+    most_dollars: str | None
+
+
+class DifferenceModel(ApiModel):
+    field: str
+    expected: str
+    got: str
+
+
+class CaseModel(ApiModel):
+    name: str
+    passed: bool
+    end: str
+    path: list[str]
+    differences: list[DifferenceModel]
+
+
+class TestReportModel(ApiModel):
+    """With `diagnostics`, the file of cases can't be read."""
+
+    name: str
+    file: str
+    passed: bool
+    diagnostics: list[DiagnosticModel]
+    cases: list[CaseModel]
+
+
+@routes("POST", "/workflows/{name}/dry-run")
+async def dry_run_workflow(call: ApiCall, name: str, body: DryRunBody) -> DryRunModel:
+    """Say what a run would do with given outputs; no model is asked and nothing is stored"""
+    services = call.request.services
+    workflow = await services.workflows.find(name)
+    inputs = parse_inputs(workflow.inputs, body.inputs)
+    if not inputs.is_complete:
+        names = [*inputs.unknown, *(each.input.name for each in inputs.invalid)]
+        names += [each.name for each in inputs.missing]
+        wrong = tuple({"field": "inputs", "message": each[:200]} for each in names)
+        raise ApiProblem(422, "wrong_fields", fields=wrong, names="inputs")
+    run = await services.dry_runs.dry_run(
+        workflow.name, inputs.values, body.given, call.request.words.language
+    )
+    data = dry_run_data(run)
+    cost = data.pop("cost") or {
+        **dict.fromkeys(("least_input_tokens", "most_input_tokens", "most_output_tokens"), 0),
+        **dict.fromkeys(("least_dollars", "most_dollars")),
+    }
+    data["nodes"] = [_fields_of(DryRunStepModel, each) for each in data["nodes"]]
+    return DryRunModel.model_validate(_fields_of(DryRunModel, {**data, **cost}))
+
+
+@routes("POST", "/workflows/{name}/tests")
+async def test_workflow(call: ApiCall, name: str) -> TestReportModel:
+    """Run the test cases of a workflow"""
+    request = call.request
+    report = await request.services.dry_runs.test(name, request.words.language)
+    return TestReportModel.model_validate(cases_data(report, request.words))
+
+
 @routes("POST", "/workflows/{name}/runs", status=201)
 async def run_workflow(call: ApiCall, name: str, body: RunBody) -> TaskModel:
     """Run a saved workflow as a task in your own chat"""
@@ -387,6 +487,10 @@ async def run_workflow(call: ApiCall, name: str, body: RunBody) -> TaskModel:
     )
     task, _ = await start_workflow(command, submission, inputs.values, source=call.source)
     return TaskModel.model_validate(task)
+
+
+def _fields_of(model: type[ApiModel], data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: data[name] for name in model.model_fields}
 
 
 def _models(found: Sequence[Diagnostic], words: TextCatalog) -> list[DiagnosticModel]:

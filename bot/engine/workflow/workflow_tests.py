@@ -32,7 +32,12 @@ from storage.records.dry_runs import (
     WorkflowTestReport,
 )
 from storage.records.people import Language
-from storage.records.workflows import Diagnostic, WorkflowInputValue
+from storage.records.workflows import (
+    Diagnostic,
+    WorkflowInputValue,
+    WorkflowRefusalReason,
+    WorkflowRefused,
+)
 
 _MAX_CASES = 200
 _MAX_SHOWN = 300
@@ -61,8 +66,8 @@ class _TestCase:
 
 
 class DryRunService:
-    """Satisfies `handlers.ports_workers.DryRunPort`. `get_world` says where workflows would run, in
-    texts of that language."""
+    """Satisfies `handlers.ports_workflows.DryRunPort`. `get_world` says where workflows would run,
+    in texts of that language."""
 
     def __init__(
         self, library: WorkflowLibrary, get_world: Callable[[Language], Awaitable[DryRunWorld]]
@@ -74,13 +79,24 @@ class DryRunService:
         self,
         name: str,
         values: Mapping[str, WorkflowInputValue],
-        outputs: Mapping[str, Any],
-        decisions: Mapping[str, bool],
+        given: str,
         language: Language,
     ) -> WorkflowDryRun:
         entry, workflow = await asyncio.to_thread(self._library.open_workflow, name)
-        given = GivenResults(outputs=outputs, decisions=decisions)
-        return await self.run_workflow(entry.name, workflow, values, given, language)
+        issues: Sequence[ValidationIssue]
+        try:
+            results = await asyncio.to_thread(_parse_given, given, workflow)
+            return await self.run_workflow(entry.name, workflow, values, results, language)
+        except InvalidGraph as error:
+            issues = error.issues
+        except OutputMisfit as error:
+            issues = [
+                ValidationIssue(
+                    key="bad_output", field=f"outputs.{error.path}", facts={"why": error.why}
+                )
+            ]
+        errors = await asyncio.to_thread(to_diagnostics, issues, given)
+        raise WorkflowRefused(WorkflowRefusalReason.BROKEN, entry.name, errors=errors)
 
     async def run_workflow(
         self,
@@ -145,6 +161,13 @@ def _run_once(
 
 
 # --- reading
+
+
+def _parse_given(text: str, workflow: Workflow) -> GivenResults:
+    # Imported on first use, with the parser.
+    from bot.engine.workflow.serialization.reader import parse_text
+
+    return read_given(parse_text(text), workflow) if text.strip() else GivenResults()
 
 
 def read_given(data: Any, workflow: Workflow) -> GivenResults:

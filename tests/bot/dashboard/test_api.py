@@ -471,6 +471,11 @@ async def test_workflows_are_validated_saved_run_and_deleted(world: DashboardWor
     ]
     source = (await olga.get(f"{path}/source")).json()
     missing = await ann.post(f"{path}/runs", json={})
+    dry = await ann.post(f"{path}/dry-run", json={"inputs": {"who": "Bob"}})
+    misfit = await ann.post(
+        f"{path}/dry-run", json={"inputs": {"who": "Bob"}, "given": "nobody: x"}
+    )
+    untested = await ann.post(f"{path}/tests")
     key = {"idempotency-key": "k"}
     runs = [
         await ann.post(f"{path}/runs", json={"inputs": {"who": "Bob"}}, headers=key)
@@ -495,6 +500,10 @@ async def test_workflows_are_validated_saved_run_and_deleted(world: DashboardWor
         assert check_problem(each, 409)["type"].endswith(("-changed", "-conflict"))
     assert (source["text"], source["hash"]) == (other, changed.json()["hash"])
     check_problem(missing, 422)
+    assert (dry.status_code, dry.json()["end"]) == (200, "completed"), dry.text
+    assert "Bob" in dry.json()["nodes"][1]["prompt"]
+    for each in (misfit, untested):
+        assert each.json()["type"].startswith("urn:shiftboss:problem:"), each.text
     assert runs[0].status_code == 201, runs[0].text
     assert runs[0].json()["id"] == runs[1].json()["id"]
     assert [each["description"] for each in listed["workflows"]] == ["says good day"]
