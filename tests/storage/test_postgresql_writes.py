@@ -11,7 +11,7 @@ from itertools import repeat
 from typing import Any
 
 import pytest
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from storage import postgresql
 from storage.db import Database, Transaction, retry_until_stored
@@ -135,3 +135,29 @@ async def test_readers_see_one_state_and_may_not_write(postgres_url: str) -> Non
         with pytest.raises(StoreUnavailable, match="read-only"):
             async with db.read() as view:
                 await KeyValueStore(db).write(view, _COUNTER, 9)
+
+
+_REFUSALS = {
+    "the disk is full": ("53100", StoreUnavailable),
+    "too many connections": ("53300", StoreUnavailable),
+    "a deadlock": ("40P01", StoreUnavailable),
+    "a conflict of transactions": ("40001", StoreUnavailable),
+    "a lock was not free in time": ("55P03", StoreUnavailable),
+    "the server stops": ("57P01", StoreUnavailable),
+    "our own mistake": ("23505", IntegrityError),
+}
+
+
+async def test_what_the_server_refuses_for_now_is_unavailable(postgres_url: str) -> None:
+    async with opened(postgres_url, 1) as (db,):
+        for reason, (state, wrong) in _REFUSALS.items():
+            with pytest.raises(wrong, match=reason):
+                await refused(
+                    db, f"DO $$ BEGIN RAISE EXCEPTION '{reason}' USING ERRCODE = '{state}'; END $$"
+                )
+            await KeyValueStore(db).put("next", reason)
+
+
+async def refused(db: Database, statement: str) -> None:
+    async with db.write() as tx:
+        await tx.exec_driver_sql(statement)
