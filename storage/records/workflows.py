@@ -193,8 +193,8 @@ class ImportItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportNeed:
-    """What a step asks for when it runs: `kind` is people, persona, files or call; `detail` is a
-    name, a path, or the call itself."""
+    """What a step asks for when it runs: `kind` is people, limit (a person at the limit of a loop),
+    persona, files or call; `detail` is a name, a path, or the call itself."""
 
     workflow: str
     step: str
