@@ -59,7 +59,11 @@ def telegram(world: ModelWorld) -> Channel:
         await chat.wait_for(lambda m: m.from_bot and all(each in m.text for each in parts))
 
     async def asks(part: str) -> None:
-        await chat.wait_for(lambda m: part in m.text and any("Approve" in b for b in m.buttons))
+        await chat.wait_for(
+            lambda m: (
+                part in m.text and any(word in b for b in m.buttons for word in ("Approve", "Once"))
+            )
+        )
 
     return Channel(say=say, wait=wait, asks=asks)
 
@@ -80,7 +84,11 @@ def feishu(world: ModelWorld) -> Channel:
         await chat.wait_for(lambda m: shows(m, *parts))
 
     async def asks(part: str) -> None:
-        await chat.wait_for(lambda m: shows(m, part) and any("Approve" in b for b in m.buttons))
+        await chat.wait_for(
+            lambda m: (
+                shows(m, part) and any(word in b for b in m.buttons for word in ("Approve", "Once"))
+            )
+        )
 
     return Channel(say=say, wait=wait, asks=asks)
 
@@ -198,8 +206,8 @@ async def use(world: ModelWorld, channel: Channel, name: str) -> None:
     await channel.wait(f"Workflow {name}, version 2")
     for step in case["expect"]["path"]:
         node = workflow.nodes_by_id[step.rpartition("/")[2].partition("#")[0]]
-        if node.type == "human":
-            await channel.asks(longest_words(node.title))
+        if node.type in {"human", "command"}:
+            await channel.asks("cp --" if node.type == "command" else longest_words(node.title))
             await channel.say("/approve")
     await channel.wait("Task finished", item.workflow.title)
 
