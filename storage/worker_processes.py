@@ -121,3 +121,23 @@ class WorkerProcessRepo:
     async def find(self, process_id: str) -> WorkerProcess | None:
         query = sa.select(workers).where(_W.id == process_id)
         return record_from(WorkerProcess, await self._db.fetch_one(query))
+
+
+# --- the tables of Procrastinate, if the store has them
+
+_HAS_TICKETS = sa.text("SELECT to_regclass('procrastinate_jobs') IS NOT NULL")
+# Its own query for stalled jobs forgets those whose worker it has forgotten.
+_DROP_ORPHANS = sa.text(
+    "DELETE FROM procrastinate_jobs WHERE queue_name = 'shiftboss' AND status = 'doing'"
+    " AND (worker_id IS NULL OR worker_id IN (SELECT id FROM procrastinate_workers"
+    " WHERE last_heartbeat < now() - interval '10 seconds'))"
+)
+
+
+async def has_ticket_tables(tx: Transaction) -> bool:
+    return bool(await tx.scalar(_HAS_TICKETS))
+
+
+async def drop_orphaned_tickets(tx: Transaction) -> None:
+    """Remove tickets that dead workers of Procrastinate hold."""
+    await tx.execute(_DROP_ORPHANS)

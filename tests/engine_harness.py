@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import sqlite3
 import tempfile
@@ -356,11 +357,12 @@ class WatchedDatabase(Database):
         self.commits = ChangeSignal()
         self._glances: Any = None
         self._glance = ""
+        self.url = ""
 
     @classmethod
     async def open(cls, url: str, stack: AsyncExitStack) -> Self:
         made = await super().open(url, stack)
-        mark = "?"
+        made.url, mark = url, "?"
         if made.dialect == "sqlite":
             path = url.removeprefix("sqlite:///")
             made._glances = sqlite3.connect(f"{Path(path).as_uri()}?mode=ro", uri=True)
@@ -617,7 +619,7 @@ async def run_engine(
 
 
 async def _shared_dispatcher(
-    db: Database, owner: str, slots: int
+    db: WatchedDatabase, owner: str, slots: int
 ) -> Callable[..., LocalDispatcher]:
     """That of a process that has just found all others dead."""
     processes = WorkerProcessRepo(db)
@@ -637,12 +639,17 @@ async def _shared_dispatcher(
                 seen_at=START,
             ),
         )
-    return partial(
-        SharedDispatcher,
-        processes=processes,
-        projects=frozenset(),
-        has_folder=lambda _folder: True,
-    )
+    shared: dict[str, Any] = {
+        "processes": processes,
+        "projects": frozenset(),
+        "has_folder": lambda _folder: True,
+    }
+    if os.environ.get("SHIFTBOSS_TEST_DISPATCHER") != "procrastinate":
+        return partial(SharedDispatcher, **shared)
+    # Loaded only for the thorough run of the contracts on it.
+    from bot.engine.tasks.procrastinate_dispatch import ProcrastinateDispatcher
+
+    return partial(ProcrastinateDispatcher, url=db.url, **shared)
 
 
 async def _stop(loop: asyncio.Task[None]) -> None:

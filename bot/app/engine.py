@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import cached_property, partial
+from typing import Any
 
 from bot.app.conversation_archive import (
     ConversationArchive,
@@ -75,7 +76,6 @@ from bot.engine.workspaces.task_workspaces import TaskArtifacts
 from bot.transports.outbox import OutboxCourier
 from bot.transports.ports import Clock
 from handlers.approvals import ApprovalCards
-from storage.db import Transaction
 from storage.heartbeat import HeartbeatRepo
 from storage.records.messages import InboxRow
 from storage.records.tasks import ResultForm, Task, TaskEvent, TaskId
@@ -338,14 +338,7 @@ class Engine:
         settings, runner = self.settings, self._runner
         kind: Callable[..., LocalDispatcher] = LocalDispatcher
         if self.store.db.dialect != "sqlite":
-            from bot.engine.tasks.shared_dispatch import SharedDispatcher
-
-            kind = partial(
-                SharedDispatcher,
-                processes=self.processes,
-                projects=self.plan.projects,
-                has_folder=os.path.isdir,
-            )
+            kind = self._shared_dispatcher()
         return kind(
             store=self.store.work,
             run=runner.run,
@@ -362,9 +355,20 @@ class Engine:
             on_next_wake=lambda: self._timer.wake(LocalDispatcher.name),
         )
 
-    async def recover_from_dead(self, tx: Transaction) -> None:
-        """Queue the tasks of processes that have died."""
-        await self.dispatcher.recover_from_dead(tx)
+    def _shared_dispatcher(self) -> Callable[..., LocalDispatcher]:
+        """Loaded only where processes share the store."""
+        shared: dict[str, Any] = {
+            "processes": self.processes,
+            "projects": self.plan.projects,
+            "has_folder": os.path.isdir,
+        }
+        if self.settings.dispatcher == "procrastinate":
+            from bot.engine.tasks.procrastinate_dispatch import ProcrastinateDispatcher
+
+            return partial(ProcrastinateDispatcher, url=self.settings.database, **shared)
+        from bot.engine.tasks.shared_dispatch import SharedDispatcher
+
+        return partial(SharedDispatcher, **shared)
 
     def on_store_change(self, table: str, task: TaskId) -> None:
         """Another process may have written to this table."""
@@ -378,8 +382,6 @@ class Engine:
             case "approvals":
                 self._timer.wake(ApprovalExpirer.name)
                 self.on_decided()
-            case _:
-                pass
 
     def on_unknown_change(self) -> None:
         """Other processes may have written anything."""

@@ -102,7 +102,7 @@ def _build_membership(core: Container) -> ProcessMembership:
             seen_at=now,
         ),
         describe=describe,
-        recover=engine.recover_from_dead,
+        recover=engine.dispatcher.recover_from_dead,
         now=clock.now,
         sleep=clock.sleep,
     )

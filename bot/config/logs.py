@@ -18,6 +18,7 @@ NOISY_LOGGERS = (
     "httpx",
     "httpx2",
     "httpcore",
+    "procrastinate",
     "telegram",
     "websockets",
     "uvicorn",

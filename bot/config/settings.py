@@ -169,9 +169,8 @@ def _check_model(name: str) -> str:
         and name not in {"offline", "auto"}
         and not (backend in {"anthropic", "openai", "acp"} and model)
     ):
-        raise ValueError(
-            f"{name!r} is not of the form anthropic:<model>, openai:<model>, acp:<name> or offline"
-        )
+        form = "anthropic:<model>, openai:<model>, acp:<name> or offline"
+        raise ValueError(f"{name!r} is not of the form {form}")
     return name
 
 
@@ -284,6 +283,7 @@ class Settings(BaseSettings):
     stop_grace_seconds: float = Field(
         default=10, ge=0, le=600, alias="SHIFTBOSS_STOP_GRACE_SECONDS"
     )
+    dispatcher: Literal["store", "procrastinate"] = Field("store", alias="SHIFTBOSS_DISPATCHER")
     approval_hours: float = Field(default=168, gt=0, alias="SHIFTBOSS_APPROVAL_HOURS")
     risk_words: str = Field(default=RISK_WORDS, alias="SHIFTBOSS_RISK_WORDS")
     tools_security: Literal["deny", "allowlist", "full"] = Field(
