@@ -185,7 +185,14 @@ def _explain_storage(  # noqa: C901, PLR0911, PLR0912 - one answer for each kind
             return _catalog_explanation(
                 words, "store_mismatch", {"expected": expected, "found": found}
             )
-        case errors.BackupFailed() | errors.RestoreRefused() | errors.BadBackup():
+        case errors.StoreTooOld():
+            return _catalog_explanation(words, "store_too_old")
+        case (
+            errors.BackupFailed()
+            | errors.RestoreRefused()
+            | errors.BadBackup()
+            | errors.MoveRefused()
+        ):
             return _catalog_explanation(words, "backup", {"reason": str(error)})
         case errors.StoreUnavailable():
             log.error("store unavailable, incident=%s", incident, exc_info=error)

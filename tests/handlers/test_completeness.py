@@ -157,6 +157,8 @@ EXAMPLES: dict[type, Action] = {
 ERRORS: list[StorageError] = [
     errors.StoreUnavailable("disk full"),
     errors.StoreTooNew("9999"),
+    errors.StoreTooOld("0003"),
+    errors.MoveRefused("the store is there already"),
     errors.StoreMismatch("the database with store id ab12", "no file shiftboss.db"),
     errors.BackupFailed("disk full"),
     errors.RestoreRefused("the folder is not empty"),
