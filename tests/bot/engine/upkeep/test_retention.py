@@ -291,6 +291,7 @@ GROWS_WITH_SETTING = {
     "conversations_days": {"summaries", "summary_sources", "context_items"},
     "records_days": {
         *("events", "commands", "tool_calls", "helpers", "pairings", "firings", "schedules"),
+        "trigger_firings",
         *("incidents", "self_check_runs"),
         *("heartbeat_runs", "evolution_signals", "prompt_versions"),
     },
@@ -298,11 +299,11 @@ GROWS_WITH_SETTING = {
 }
 BOUNDED = {
     "people and what they configured": {
-        *("people", "identities", "account_links", "chats", "skills", "tool_grants")
+        *("people", "identities", "account_links", "chats", "skills", "tool_grants", "triggers")
     },
     "the history, some kB a task": {
         *("tasks", "task_logs", "task_graphs", "node_runs", "node_attempts", "sessions"),
-        "attempt_versions",
+        *("attempt_versions", "discarded_runs"),
     },
     "who allowed what": {"approvals"},
     "money": {"usage", "pending_model_calls", "budget_grants"},
