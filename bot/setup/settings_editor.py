@@ -60,11 +60,12 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "channels": (
         *("owners", "telegram_bot_token", "telegram_base_url", "feishu_app_id"),
         *("feishu_app_secret", "feishu_domain", "lark_domain", "feishu_monthly_quota"),
-        "bitable_poll_seconds",
+        *("bitable_poll_seconds", "results"),
     ),
     "web": ("web_host", "web_port", "web_token", "web_url"),
     "data": (
-        *("home", "database_url", "retention", "backup_dir", "backup_hours", "backup_keep"),
+        *("home", "database_url", "dispatcher", "retention", "backup_dir", "backup_hours"),
+        "backup_keep",
         *("log_level", "log_format", "log_megabytes", "log_files"),
         *("otlp_endpoint", "otlp_headers"),
     ),

@@ -171,6 +171,8 @@ class FeishuDocuments:
             raise _DocumentGivenUp("render.feishu.document_too_long") from error
         except FileUnsendable as error:
             raise _DocumentGivenUp("render.feishu.document_refused") from error
+        if not data.strip():
+            raise _DocumentGivenUp("render.feishu.document_empty")
         # Images would need an upload each; their links stay.
         return _IMAGE.sub(r"\1", data.decode("utf-8", "replace"))
 
@@ -209,9 +211,10 @@ class FeishuDocuments:
     ) -> PublishedDocument:
         body = {"content_type": "markdown", "content": markdown}
         converted = await self._call("POST", f"{_DOCUMENTS}/blocks/convert", body=body)
-        top = [str(each) for each in _required(converted, "first_level_block_ids")]
+        # Some texts convert to nothing; the list is then empty or left out.
+        top = [str(each) for each in converted.get("first_level_block_ids") or ()]
         if not top:
-            raise _DocumentGivenUp("render.feishu.document_refused")
+            raise _DocumentGivenUp("render.feishu.document_empty")
         blocks = {str(each["block_id"]): each for each in _required(converted, "blocks")}
         if document.filled:
             # The answer to the last part may have been lost.

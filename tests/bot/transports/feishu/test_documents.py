@@ -128,7 +128,8 @@ async def test_short_limits_and_outages_are_waited_for(publisher: Publisher) -> 
         ("refusal", "refused"),
         ("huge", "too_long"),
         ("table", "too_long"),
-        ("empty", "refused"),
+        ("blank", "empty"),
+        ("nothing", "empty"),
         ("nobody", "no_reader"),
         ("quota", "quota"),
     ],
@@ -153,8 +154,11 @@ async def test_what_cannot_be_a_document_says_why(
             file.write_text("long " * 300_000)
         case "table":
             file.write_text("| a |\n|---|\n" + "| 1 |\n" * 600)
-        case "empty":
-            file.write_text("")
+        case "blank":
+            file.write_text("\n\n")
+        case "nothing":
+            answer = b'{"code": 0, "data": {"first_level_block_ids": [], "blocks": []}}'
+            fs.inject_fault("POST", "convert$", raw=answer)
         case "nobody":
             publisher.readers = ()
         case "quota":
