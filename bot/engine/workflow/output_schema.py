@@ -287,9 +287,13 @@ def check_output(
 
 def describe_field(field: OutputField) -> str:
     """Its name, and what it may be."""
-    shown = field.options[:_MAX_NAMED]
-    more = " | …" if len(field.options) > len(shown) else ""
-    return f"{field.name} ({' | '.join(shown) + more or field.kind.value})"
+    return describe_choice(field.name, field.options, field.kind.value)
+
+
+def describe_choice(name: str, options: Sequence[str], kind: str) -> str:
+    shown = options[:_MAX_NAMED]
+    more = " | …" if len(options) > len(shown) else ""
+    return f"{name} ({' | '.join(shown) + more or kind})"
 
 
 def _given(sources: Sequence[Mapping[str, Any]], name: str) -> Iterator[Any]:

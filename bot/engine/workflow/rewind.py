@@ -22,6 +22,8 @@ from bot.engine.workflow.definition import (
     WorkflowTopology,
     reachable,
 )
+from bot.engine.workflow.field_reader import MAX_TEXT
+from bot.engine.workflow.input_fields import convert_input
 from bot.engine.workflow.node_runs import (
     BACK_EDGE_PREFIX,
     EXHAUSTED_EDGE_KEY,
@@ -43,7 +45,12 @@ from bot.engine.workflow.node_runs import (
     parse_activation,
     scope_of,
 )
-from bot.engine.workflow.output_schema import OutputField, OutputKind, convert_value, describe_field
+from bot.engine.workflow.output_schema import (
+    OutputField,
+    convert_value,
+    describe_choice,
+    describe_field,
+)
 from bot.engine.workflow.scheduler import WorkflowScheduler
 from storage.records.tasks import NodeRun, NodeStatus, RerunChanges, RerunRefused, TaskId
 
@@ -51,12 +58,6 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 _MAX_NAMES = 12
 _MAX_SHOWN = 60
 _MAX_MOVES = 1_000
-_INPUT_KINDS = {
-    "text": OutputKind.STRING,
-    "number": OutputKind.NUMBER,
-    "bool": OutputKind.BOOLEAN,
-    "choice": OutputKind.STRING,
-}
 
 SchedulerFactory = Callable[[Workflow, Mapping[str, NodeRun]], WorkflowScheduler]
 
@@ -441,8 +442,12 @@ def _read_inputs(workflow: Workflow, given: Mapping[str, str]) -> Mapping[str, J
         if name not in known:
             raise RerunRefused("unknown_input", name=name, names=_names(known))
         each = known[name]
-        kind = _INPUT_KINDS[each.kind]
-        read[name] = _parse_value(OutputField(name=name, kind=kind, options=each.options), text)
+        value = convert_input(each, text) if len(text) <= MAX_TEXT else None
+        if value is None:
+            kind = "2026-11-27" if each.kind == "date" else each.kind
+            wanted = describe_choice(name, each.options, kind)
+            raise RerunRefused("bad_value", text=text[:_MAX_SHOWN], wanted=wanted)
+        read[name] = value
     return read
 
 

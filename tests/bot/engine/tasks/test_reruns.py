@@ -83,7 +83,9 @@ async def test_a_dead_end_is_tried_again_with_its_rounds_afresh(tmp_path: Path) 
 async def test_a_run_from_a_node_keeps_the_rest_and_asks_again(tmp_path: Path) -> None:
     backend = PacedBackend()
     backend.answers["review"] = _said("good: true")
-    plan = _review(2, inputs=(InputDefinition(name="topic"),))
+    plan = _review(
+        2, inputs=(InputDefinition(name="topic"), InputDefinition(name="day", kind="date"))
+    )
     async with workflow_world(tmp_path, backend) as here:
         tasks = here.engine.tasks
         made = await here.engine.run_workflow(plan)
@@ -96,6 +98,7 @@ async def test_a_run_from_a_node_keeps_the_rest_and_asks_again(tmp_path: Path) -
             ("nothing", NO_CHANGES, "unknown_node"),
             ("fix", NO_CHANGES, "not_reached"),
             ("review", RerunChanges(inputs={"size": "1"}), "unknown_input"),
+            ("review", RerunChanges(inputs={"day": "soon"}), "bad_value"),
             ("review", RerunChanges(outputs={"fix": {"good": "1"}}), "no_output"),
         ):
             with pytest.raises(RerunRefused) as refused:
@@ -103,7 +106,8 @@ async def test_a_run_from_a_node_keeps_the_rest_and_asks_again(tmp_path: Path) -
             assert refused.value.key == why
         assert await here.reload(done) == done
 
-        changes = RerunChanges(inputs={"topic": "cats"}, outputs={"write": {"result": "mine"}})
+        inputs = {"topic": "cats", "day": "2026-11-27"}
+        changes = RerunChanges(inputs=inputs, outputs={"write": {"result": "mine"}})
         for _ in range(2):
             await tasks.rerun(done, "review", changes, by=BOSS, source="r:1")
         request = await here.wait_for_request(done, "send")
@@ -120,7 +124,7 @@ async def test_a_run_from_a_node_keeps_the_rest_and_asks_again(tmp_path: Path) -
     assert again["review"].attempt == 2
     assert graph is not None
     assert (graph.version, graph.reason, graph.author) == (2, "rerun", BOSS.id)
-    assert graph.body["values"] == {"topic": "cats"}
+    assert graph.body["values"] == inputs
     assert {run.path: run for run in discarded} == {
         path: run for path, run in before.items() if path != "write"
     }
