@@ -54,8 +54,8 @@ async def insert_subworkflows(
     open_file: Callable[[str], Workflow],
     read_version: Callable[[str, int], Awaitable[str | None]] | None,
 ) -> Workflow:
-    """Like `expand`. `open_file` blocks and raises WorkflowRefused; `read_version` returns the text
-    of a version, and None if there is none."""
+    """Like `expand`. `open_file` blocks and raises WorkflowRefused and InvalidGraph; `read_version`
+    returns the text of a version, and None if there is none."""
     if not uses_subworkflows(workflow):
         return workflow
     texts: dict[tuple[str, int], str | None] = {}
@@ -81,6 +81,9 @@ def _open_or_unknown(name: str, open_file: Callable[[str], Workflow]) -> Workflo
     except WorkflowRefused as error:
         is_unknown = error.reason is WorkflowRefusalReason.UNKNOWN
         raise UnknownSubworkflow("unknown_workflow" if is_unknown else "broken_workflow") from error
+    except InvalidGraph as error:
+        # Its issues are of another text than that of the node which runs it.
+        raise UnknownSubworkflow("broken_workflow") from error
 
 
 def _parse_version(text: str | None) -> Workflow:
@@ -97,7 +100,7 @@ def _parse_version(text: str | None) -> Workflow:
 
 def uses_subworkflows(workflow: Workflow) -> bool:
     """Whether nodes of named workflows have yet to be put into it."""
-    return any(_missing(node) is not None for node in workflow.nodes)
+    return any(_unexpanded_config(node) is not None for node in workflow.nodes)
 
 
 def expand(workflow: Workflow, open_workflow: OpenWorkflow, *, name: str = "") -> Workflow:
@@ -141,7 +144,7 @@ class _Expansion:
         nodes, edges = list(workflow.nodes), list(workflow.edges)
         parallel = workflow.parallel
         for at, node in enumerate(workflow.nodes):
-            config = _missing(node)
+            config = _unexpanded_config(node)
             inner = None if config is None else self._find(node, config, around)
             if config is None or inner is None:
                 continue
@@ -187,17 +190,17 @@ class _Expansion:
         if self._nodes > MAX_NODES or self._edges > MAX_EDGES:
             self._add("too_large", node, nodes=MAX_NODES, edges=MAX_EDGES)
             return None
-        given = tuple(_input_issues(config, inner.inputs))
-        for key, field in given:
+        issues = tuple(_input_issues(config, inner.inputs))
+        for key, field in issues:
             self._add(key, node, name=field, workflow=name)
-        return None if given else self.expand(inner, (*around, name))
+        return None if issues else self.expand(inner, (*around, name))
 
     def _add(self, key: str, node: WorkflowNode, **facts: object) -> None:
         field = f"{_FIELD}.workflow"
         self.issues.append(ValidationIssue(key=key, where=node.id, field=field, facts=facts))
 
 
-def _missing(node: WorkflowNode) -> SubworkflowConfig | None:
+def _unexpanded_config(node: WorkflowNode) -> SubworkflowConfig | None:
     """The settings of a node whose workflow has yet to be put in; None for all others."""
     config = node.config
     return config if isinstance(config, SubworkflowConfig) and not config.body else None

@@ -178,11 +178,13 @@ class WorkflowExchange:
 
     async def export(self, name: str, *, with_dependencies: bool = False) -> WorkflowExport:
         entry, workflow = await asyncio.to_thread(self.library.open_workflow, name)
-        parsed, texts = {entry.name: workflow}, dict[str, str]()
+        # By the name that is written in the node, whatever the case of the file's: so the document
+        # is complete in itself.
+        parsed, files, texts = {entry.name: workflow}, {entry.name: entry.name}, dict[str, str]()
         waiting = [entry.name]
         while waiting:
             each = waiting.pop(0)
-            texts[each] = written_text((await self.library.read_source(each)).text)
+            texts[each] = written_text((await self.library.read_source(files[each])).text)
             if with_dependencies:
                 for inner in _subworkflows(parsed[each]):
                     if inner in parsed or len(parsed) >= _MAX_WORKFLOWS:
@@ -192,13 +194,12 @@ class WorkflowExchange:
                         found, parsed[inner] = await asyncio.to_thread(
                             self.library.open_workflow, inner
                         )
+                        files[inner] = found.name
                         waiting.append(inner)
-                        if found.name != inner:
-                            raise WorkflowRefused(WorkflowRefusalReason.UNKNOWN, inner)
         tests = {
             each: written_text(text)
             for each in texts
-            if (text := await asyncio.to_thread(self.library.read_tests, each))
+            if (text := await asyncio.to_thread(self.library.read_tests, files[each]))
         }
         personas = sorted({node.persona for one in parsed.values() for node in one.nodes} - {""})
         known = await self.get_personas()

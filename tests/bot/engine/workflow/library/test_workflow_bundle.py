@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,24 @@ async def test_what_it_runs_is_named_if_it_is_not_there(world: HistoryWorld) -> 
     plan = await world.exchange.plan_import(document)
 
     assert (plan.is_broken, plan.missing_workflows) == (False, ("note",))
+
+
+async def test_a_broken_workflow_is_told_where_it_is_and_where_it_is_run(
+    world: HistoryWorld,
+) -> None:
+    outer = OUTER.replace("workflow: note", "workflow: Note")
+    world.file.with_name("outer.yaml").write_text(outer, encoding="utf-8")
+    await world.save("one")
+    whole = (await world.exchange.export("outer", with_dependencies=True)).text
+    bundle = read_bundle(whole)
+    broken = {**bundle.workflows, "Note": "name: x\nnodes: [{id: a, type: no}]\n"}
+
+    plan = await world.exchange.plan_import(write_bundle(replace(bundle, workflows=broken)))
+
+    assert {each.name: [(e.code, e.location) for e in each.errors] for each in plan.items} == {
+        "outer": [("broken_workflow", "sub")],
+        "Note": [("unknown_type", "a")],
+    }
 
 
 def document(**changes: object) -> str:
