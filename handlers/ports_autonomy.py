@@ -313,6 +313,10 @@ class TriggerView:
     last: TriggerFiring | None
 
 
+MAX_HOOK_BYTES = 256_000
+"""Of the body of a web request that starts a workflow."""
+
+
 @dataclass(frozen=True, slots=True)
 class HookAnswer:
     """The HTTP status for a web request, with the task that it has started."""

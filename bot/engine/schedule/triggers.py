@@ -15,7 +15,7 @@ import stat
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from bot.engine.workflow.named_workflows import WorkflowLibrary
 from bot.engine.workflow.validation import validate_workflow
 from cards import formats
 from handlers.errors import UserError
-from handlers.ports_autonomy import HookAnswer, TriggerEvent, TriggerView
+from handlers.ports_autonomy import MAX_HOOK_BYTES, HookAnswer, TriggerEvent, TriggerView
 from handlers.workflow_inputs import parse_inputs
 from storage.db import Database
 from storage.people import PeopleRepo
@@ -41,7 +41,6 @@ from storage.triggers import TriggerRepo
 log = logging.getLogger(__name__)
 
 MAX_TRIGGERS = 100
-MAX_HOOK_BYTES = 256_000
 HOOKS_PER_MINUTE = 30
 _POLL_SECONDS = 10.0
 _MINUTE = 60
@@ -74,6 +73,10 @@ def match_pattern(pattern: str, text: str) -> Mapping[str, str] | None:
         elif not is_hole and word.casefold() != words[n].casefold():
             return None
     return found if len(wanted) == len(words) else None
+
+
+class UnfitEvent(Exception):
+    """The workflow cannot start with what an event brings; the text says why."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -129,16 +132,15 @@ class TriggerService:
         if len(await self.triggers.list_all()) >= MAX_TRIGGERS:
             raise UserError("too_many_triggers", most=MAX_TRIGGERS)
         self._check_inputs(workflow, new)
-        token, changes = "", dict[str, Any](workflow=workflow.name)
+        token, made = "", replace(new, workflow=workflow.name)
         if new.kind is TriggerKind.FILE:
             folder, seen = await asyncio.to_thread(_watch, new.folder)
-            changes |= {"folder": folder, "seen": seen}
+            made = replace(made, folder=folder, seen=seen)
         elif new.kind is TriggerKind.WEBHOOK:
             token = secrets.token_urlsafe(32)
-            changes |= {"token_hash": hash_token(token)}
+            made = replace(made, token_hash=hash_token(token))
         elif not new.pattern.split():
             raise UserError("trigger_pattern")
-        made = NewTrigger(**{**_fields(new), **changes})
         async with self.db.write() as tx:
             trigger = await self.triggers.add(tx, made, id_=self.new_id(), now=self.now())
         self._changed.set()
@@ -222,7 +224,11 @@ class TriggerService:
     async def look_for_files(self, trigger: Trigger) -> None:
         """Fire once for each file that has come since. Raises OSError."""
         settled = self.now().timestamp() - _SETTLED_SECONDS
-        there = await asyncio.to_thread(_list_files, trigger.folder, settled)
+        try:
+            there = await asyncio.to_thread(_list_files, trigger.folder, settled)
+        except _TooManyFiles as error:
+            await self._note_too_many(trigger, str(error))
+            return
         for key in sorted(await self.triggers.find_unfired(trigger, there)):
             file, size = there[key], 0
             try:
@@ -236,6 +242,19 @@ class TriggerService:
             values = {"file": Path(copy).name, "name": file, "size": size}
             await self._fire(trigger, TriggerEvent(key=key, values=values, files=(copy,)))
 
+    async def _note_too_many(self, trigger: Trigger, why: str) -> None:
+        """Once a day, where people see what the trigger has done."""
+        now = self.now()
+        key = _digest(f"too many files:{now.date()}")
+        if await self.triggers.find_firing(trigger, key) is not None:
+            return
+        async with self.db.write() as tx:
+            if await self.triggers.get(trigger.id, tx=tx) is None:
+                return
+            if await self.triggers.claim(tx, trigger, key, now=now):
+                await self.triggers.settle(tx, trigger, key, task=None, note=why)
+        log.warning("trigger %s starts nothing: %s", trigger.id, why)
+
     async def _fire(
         self, trigger: Trigger, event: TriggerEvent, *, by: Person | None = None
     ) -> TriggerFiring | None:
@@ -248,8 +267,8 @@ class TriggerService:
             prepared = await self._prepare(trigger, event, by)
         except WorkflowRefused as error:
             refusal = f"{error.name}: {error.reason.value} {error.detail}".strip()
-        except UserError as error:
-            refusal = str(error.facts.get("problems", ""))
+        except UnfitEvent as error:
+            refusal = str(error)
         refusal = formats.single_line(refusal, 300)
         now = self.now()
         async with self.db.write() as tx:
@@ -273,7 +292,7 @@ class TriggerService:
     async def _prepare(
         self, trigger: Trigger, event: TriggerEvent, by: Person | None
     ) -> tuple[NewTask, Any]:
-        """Raises WorkflowRefused and UserError."""
+        """Raises WorkflowRefused and UnfitEvent."""
         named = await self.workflows.find(trigger.workflow)
         texts = {each.name: _as_text(event.values.get(each.name)) for each in named.inputs}
         texts = {name: text for name, text in texts.items() if text} | dict(trigger.inputs)
@@ -281,7 +300,7 @@ class TriggerService:
         if not parsed.is_complete:
             wrong = [each.input.name for each in parsed.invalid]
             wrong += [each.name for each in parsed.missing] + list(parsed.unknown)
-            raise UserError("trigger_refused", id=trigger.id, problems=", ".join(wrong))
+            raise UnfitEvent(", ".join(wrong))
         ready = await self.workflows.prepare_run(named.name, parsed.values)
         workflow = validate_workflow(load_workflow(ready.body))
         new = NewTask(
@@ -319,10 +338,6 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _fields(new: NewTrigger) -> dict[str, Any]:
-    return {name: getattr(new, name) for name in NewTrigger.__dataclass_fields__}
-
-
 def _may_send(trigger: Trigger, by: Person) -> bool:
     match trigger.sender:
         case "":
@@ -358,14 +373,26 @@ def _watch(folder: str) -> tuple[str, tuple[str, ...]]:
             raise UserError("trigger_folder", folder=formats.single_line(folder, 80))
         real = str(path.resolve(strict=True))
         return real, tuple(_list_files(real, float("inf")))
+    except _TooManyFiles as error:
+        shown = formats.single_line(folder, 80)
+        raise UserError("trigger_crowded", folder=shown, most=_MAX_FILES) from error
     except OSError as error:
         shown = formats.single_line(folder, 80)
         raise UserError("trigger_folder", folder=shown) from error
 
 
+class _TooManyFiles(Exception):
+    """The folder has more files than are looked at: some of them, in no order, would leave out new
+    ones."""
+
+    def __init__(self) -> None:
+        super().__init__(f"more than {_MAX_FILES} files in the folder; none of them starts a task")
+
+
 def _list_files(folder: str, settled: float) -> dict[str, str]:
     """The names of the files in it that were not written to since, by key: a replaced file is a new
-    one. Links, folders and hidden files do not count. Blocking. Raises OSError."""
+    one. Links, folders and hidden files do not count. Blocking. Raises OSError and
+    _TooManyFiles."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     found: dict[str, str] = {}
     try:
@@ -376,8 +403,8 @@ def _list_files(folder: str, settled: float) -> dict[str, str]:
                 info = entry.stat(follow_symlinks=False)
                 if stat.S_ISREG(info.st_mode) and info.st_mtime <= settled:
                     found[_digest(f"{entry.name}:{info.st_ino}")] = entry.name
-                if len(found) >= _MAX_FILES:
-                    break
+                if len(found) > _MAX_FILES:
+                    raise _TooManyFiles
     finally:
         os.close(handle)
     return found

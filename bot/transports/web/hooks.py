@@ -11,8 +11,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from handlers.ports_autonomy import MAX_HOOK_BYTES
+
 HOOKS_PATH = "/hooks"
-_MAX_BYTES = 256_000
 _MAX_TOKEN = 100
 _SECONDS = 10.0
 _KEY_HEADERS = ("idempotency-key", "x-github-delivery", "x-gitlab-event-uuid", "webhook-id")
@@ -25,7 +26,7 @@ _ERRORS = {
     400: "the body is not what its type says",
     404: "no such address",
     408: "the body came too slowly",
-    413: f"at most {_MAX_BYTES} bytes",
+    413: f"at most {MAX_HOOK_BYTES} bytes",
     415: "only application/json, text/plain and application/x-www-form-urlencoded",
     422: "the workflow cannot start with this",
     429: "too many requests: try again in a minute",
@@ -73,12 +74,12 @@ def hook_route(receive: HookReceiver) -> Route:
 
 async def _read_body(request: Request) -> bytes | None:
     """None if it is too large; the rest is not read then."""
-    if int(request.headers.get("content-length") or 0) > _MAX_BYTES:
+    if int(request.headers.get("content-length") or 0) > MAX_HOOK_BYTES:
         return None
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > _MAX_BYTES:
+        if len(body) > MAX_HOOK_BYTES:
             return None
     return bytes(body)
 

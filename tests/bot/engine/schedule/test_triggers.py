@@ -153,6 +153,34 @@ async def test_a_new_file_starts_one_task_with_the_file(tmp_path: Path) -> None:
         assert (home / copy).read_text() == "new"
 
 
+async def test_a_folder_with_too_many_files_starts_nothing_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.engine.schedule.triggers._MAX_FILES", 2)
+    home, folder = tmp_path / "home", tmp_path / "in"
+    home.mkdir()
+    folder.mkdir()
+    async with trigger_world(home) as world:
+        how = {"folder": str(folder), "inputs": {"topic": "f"}}
+        trigger, _ = await world.add(TriggerKind.FILE, **how)
+        for name in ("a", "b", "c"):
+            (folder / name).write_text(name)
+            os.utime(folder / name, (0, 0))
+        with pytest.raises(UserError) as refused:
+            await world.add(TriggerKind.FILE, folder=str(folder))
+        for _ in range(2):
+            await world.service.look_for_files(trigger)
+        (view,) = await world.service.list()
+        assert await world.titles() == []
+        (folder / "c").unlink()
+        await world.service.look_for_files(trigger)
+
+        assert refused.value.key == "trigger_crowded"
+        assert view.last is not None
+        assert "more than 2 files" in view.last.note
+        assert len(await world.titles()) == 2
+
+
 @pytest.mark.parametrize("nth", [1, 2])
 async def test_a_file_starts_one_task_whenever_death_comes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int
