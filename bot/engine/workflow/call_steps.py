@@ -12,6 +12,7 @@ import io
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from bot.engine.agent.worker_context import AuthorizerFactory, PersonaSource
 from bot.engine.llm import workspace_files as folder
 from bot.engine.llm.tool_calls import (
     ERROR_PREFIX,
-    READ_ONLY_KINDS,
     CallKind,
     CallVerdict,
     ToolCall,
@@ -233,7 +233,7 @@ class CallSteps:
             return CallResult(error=f"{path[: folder.MAX_SHOWN]!r} is a link to a protected file")
         try:
             text = self.mask(folder.read_text(workspace, path, limit=_MAX_READ_BYTES))
-            value = _parse_text(text.removeprefix("\ufeff"), config.format)
+            value, is_truncated = _parse_text(text.removeprefix("\ufeff"), config.format)
         except folder.PathRefused as error:
             return CallResult(error=str(error))
         except (ValueError, csv.Error, RecursionError) as error:
@@ -241,7 +241,7 @@ class CallSteps:
         if len(json.dumps(value, ensure_ascii=False)) > _MAX_VALUE_CHARS:
             most = f"{_MAX_VALUE_CHARS} characters as a value"
             return CallResult(error=f"{path[: folder.MAX_SHOWN]!r} has more than {most}")
-        values = {"value": value, "path": path, "size": len(text)}
+        values = {"value": value, "path": path, "size": len(text), "truncated": is_truncated}
         return CallResult(values=values, summary=text[:_MAX_TEXT])
 
 
@@ -255,11 +255,6 @@ async def _write(node: WorkflowNode, workspace: Path) -> CallResult:
     if said.startswith(ERROR_PREFIX):
         return CallResult(error=said.removeprefix(ERROR_PREFIX))
     return CallResult(values={"path": path, "size": len(content)}, summary=path, files=(path,))
-
-
-def may_change_something(node: WorkflowNode) -> bool:
-    """Whether the call of a step may have an effect outside the task."""
-    return _call_kind(node) not in READ_ONLY_KINDS | {CallKind.EDIT}
 
 
 def _call_kind(node: WorkflowNode) -> CallKind:
@@ -290,18 +285,21 @@ def _parse_json(text: str) -> Any:
     return value if len(text) <= _MAX_VALUE_CHARS // 8 else None
 
 
-def _parse_text(text: str, format_: str) -> Any:
-    """Raises ValueError, csv.Error or RecursionError."""
+def _parse_text(text: str, format_: str) -> tuple[Any, bool]:
+    """The value, and whether lines or rows were left out. Raises ValueError, csv.Error or
+    RecursionError."""
     match format_:
         case "json":
-            return json.loads(text, parse_constant=lambda _: None)
+            return json.loads(text, parse_constant=lambda _: None), False
         case "lines":
-            return text.splitlines()[:_MAX_ROWS]
+            lines = text.splitlines()
+            return lines[:_MAX_ROWS], len(lines) > _MAX_ROWS
         case "csv":
             rows = csv.DictReader(io.StringIO(text))
-            return [
+            found = [
                 {str(name): value for name, value in row.items() if name is not None}
-                for _, row in zip(range(_MAX_ROWS), rows, strict=False)
+                for row in islice(rows, _MAX_ROWS)
             ]
+            return found, next(rows, None) is not None
         case _:
-            return text
+            return text, False

@@ -63,10 +63,13 @@ async def live_to_the_end(here: WorkflowWorld, plan: Workflow, project: str) -> 
 async def test_calls_give_typed_results_that_later_steps_use(tmp_path: Path) -> None:
     evil = 'a";touch pwned;$(touch pwned)\n'
     quoted = evil.replace('"', '""')
-    project = make_project(tmp_path, {"data.csv": f'name,n\nsmith,1\n"{quoted}",2\n'}, {})
+    files = {"data.csv": f'name,n\nsmith,1\n"{quoted}",2\n', "long.csv": "n\n" + "1\n" * 5_001}
+    project = make_project(tmp_path, files, {})
     async with recording_site() as site:
         plan = workflow_of(
             "id: table, type: readfile, path: data.csv, format: csv",
+            "id: rows, type: readfile, path: long.csv, format: csv",
+            "id: lines, type: readfile, path: long.csv, format: lines",
             f"id: ask, type: http, url: '{site.url}/rates?q={{{{outputs.table.value[0].name}}}}'",
             f"id: tell, type: http, url: '{site.url}/new', method: post, body: "
             "{rate: '{{outputs.ask.json.rate}}', of: ['{{outputs.table.value[1].name}}']}",
@@ -88,6 +91,9 @@ async def test_calls_give_typed_results_that_later_steps_use(tmp_path: Path) -> 
     assert view.task.status is TaskStatus.COMPLETED, view.task.status_reason
     sent = json.dumps({"rate": 7, "of": [evil]})
     assert site.requests == ["GET /rates?q=smith", f"POST /new {sent}"]
+    cut = {name: values[name]["truncated"] for name in ("table", "rows", "lines")}
+    assert cut == {"table": False, "rows": True, "lines": True}
+    assert len(values["rows"]["value"]) == len(values["lines"]["value"]) == 5_000
     assert values["ask"]["status"] == 200
     assert values["ask"]["json"] == {"rate": 7, "key": "••••"}
     assert values["ask"]["headers"].keys() == {"content-type", "content-length", "etag"}
