@@ -28,7 +28,7 @@ from bot.app.parts import (
 from bot.app.repositories import RepositorySet
 from bot.app.schedule import build_schedule, heartbeat_hours
 from bot.app.tracing import build_span_recorder, build_span_services, build_trace_cards
-from bot.app.work_rules import build_dry_runs, build_step_limits, build_work_rules
+from bot.app.work_rules import build_dry_runs, build_step_limits, build_work_rules, session_limit
 from bot.app.workers import build_context_builder, build_worker_services
 from bot.config.settings import Settings
 from bot.engine.agent.budget import SpendingBudget
@@ -70,8 +70,8 @@ from bot.engine.workflow.runner import TaskRunner
 from bot.engine.workflow.step_approvals import (
     CapExtensionRequester,
 )
-from bot.engine.workflow.step_executor import MAX_CONTEXT_TOKENS, RunnerDeps
-from bot.engine.workflow.workflow_tests import DryRunService
+from bot.engine.workflow.step_executor import RunnerDeps
+from bot.engine.workflow.workflow_cases import DryRunService
 from bot.engine.workspaces.task_workspaces import TaskArtifacts
 from bot.transports.outbox import OutboxCourier
 from bot.transports.ports import Clock
@@ -311,8 +311,7 @@ class Engine:
             ),
             attach_images=self._captioner.attach_pictures,
             limits=build_step_limits(settings),
-            # The model receives less; this limit includes the surrounding text.
-            max_context_tokens=max(MAX_CONTEXT_TOKENS, settings.memory.context_tokens * 6 // 5),
+            max_context_tokens=session_limit(settings),
         )
         return TaskRunner(deps)
 

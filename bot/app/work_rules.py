@@ -17,10 +17,11 @@ from bot.engine.permissions.policy import AskMode, PolicyLevels, RulePolicy, Sec
 from bot.engine.permissions.requests import DecisionSignal
 from bot.engine.permissions.service import PermissionService
 from bot.engine.tasks.approvals import ApprovalCardPublisher
-from bot.engine.workflow.dry_run import DryRunWorld
+from bot.engine.workflow.dry_run import DryRunConditions
 from bot.engine.workflow.named_workflows import WorkflowLibrary
 from bot.engine.workflow.step_approvals import StepApprovalRequester, parse_risk_words
-from bot.engine.workflow.workflow_tests import DryRunService
+from bot.engine.workflow.step_executor import MAX_CONTEXT_TOKENS
+from bot.engine.workflow.workflow_cases import DryRunService
 from bot.transports.ports import Clock
 from cards.catalog import catalog_for
 from storage.records.approvals import Approval
@@ -130,6 +131,12 @@ def build_step_limits(settings: Settings) -> RunLimits:
     )
 
 
+def session_limit(settings: Settings) -> int:
+    """The tokens at which a worker's session is replaced: those that a model receives, with the
+    surrounding text."""
+    return max(MAX_CONTEXT_TOKENS, settings.memory.context_tokens * 6 // 5)
+
+
 def build_dry_runs(
     settings: Settings,
     clock: Clock,
@@ -137,13 +144,15 @@ def build_dry_runs(
     rules: WorkRules,
     library: WorkflowLibrary,
 ) -> DryRunService:
-    async def get_world(language: Language) -> DryRunWorld:
+    async def get_conditions(language: Language) -> DryRunConditions:
         chosen = workers.models.default
         prices = load_prices(settings.home / PRICES_FILE, workers.models.base_urls)
-        return DryRunWorld(
+        return DryRunConditions(
             words=catalog_for(language),
             now=clock.now(),
             zone=settings.zone,
+            max_context_tokens=session_limit(settings),
+            approval_lifetime=settings.approval_lifetime,
             limits=build_step_limits(settings),
             personas=await workers.personas.get_all(),
             risk_words=rules.step_approvals.rules.words,
@@ -151,4 +160,4 @@ def build_dry_runs(
             price=partial(prices.max_cost, chosen.backend, chosen.model),
         )
 
-    return DryRunService(library, get_world)
+    return DryRunService(library, get_conditions)

@@ -42,6 +42,15 @@ _MAX_SCOPE_LENGTH = 10_000_000
 SourceArgument = Annotated[
     str, typer.Argument(metavar="NAME|FILE", help="The name of a saved workflow, or a file.")
 ]
+InputsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        "-i",
+        metavar="NAME=VALUE",
+        help="A value for one of its inputs; repeat for more.",
+    ),
+]
 
 
 @cli.command("list")
@@ -144,15 +153,7 @@ def show(source: SourceArgument, as_json: JsonOption = False) -> None:
 @cli.command("run")
 def run(
     source: SourceArgument,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input",
-            "-i",
-            metavar="NAME=VALUE",
-            help="A value for one of its inputs; repeat for more.",
-        ),
-    ] = None,
+    inputs: InputsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a workflow to its end and print nodes, outputs and spans.
@@ -290,17 +291,6 @@ add_chat_command(
 )
 
 
-InputsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--input",
-        "-i",
-        metavar="NAME=VALUE",
-        help="A value for one of its inputs; repeat for more.",
-    ),
-]
-
-
 @cli.command("dry-run")
 def dry_run(
     source: SourceArgument,
@@ -323,7 +313,7 @@ def dry_run(
     Asks no model and stores nothing. Status 1 if the run would fail, 3 if a condition stays open.
     """
     with report_start_failures(as_json=as_json):
-        from bot.cli.workflow_tests import run_dry
+        from bot.cli.workflow_cases import run_dry
         from bot.config.settings import load_settings
         from cards.catalog import catalog_for
         from cards.views.dry_runs import dry_run_data, dry_run_lines
@@ -351,7 +341,7 @@ def run_cases(
 
     Status 1 if a case fails or can't be read, 2 if there are none."""
     with report_start_failures(as_json=as_json):
-        from bot.cli.workflow_tests import run_tests
+        from bot.cli.workflow_cases import run_tests
         from bot.config.settings import load_settings
         from cards.catalog import catalog_for
         from cards.views.dry_runs import case_lines, cases_data

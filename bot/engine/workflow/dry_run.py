@@ -56,7 +56,6 @@ MAX_ACTIVATIONS = 5_000
 """Activations of nodes in one dry run."""
 
 _TASK = TaskId("dry-run")
-_MAX_CONTEXT_TOKENS = 120_000
 _APPROVED_BY = PersonId("dry-run")
 
 
@@ -90,13 +89,16 @@ class GivenResults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DryRunWorld:
+class DryRunConditions:
     """Where it would run. `price` gives the most that so many input and output tokens cost; without
-    it, only tokens are told. `risk_words` make a step ask first."""
+    it, only tokens are told. `risk_words` make a step ask first. `max_context_tokens` is the length
+    at which a worker's session is replaced."""
 
     words: TextCatalog
     now: datetime
     zone: ZoneInfo
+    max_context_tokens: int
+    approval_lifetime: timedelta
     limits: RunLimits = field(default_factory=RunLimits)
     personas: Mapping[str, Persona] = field(default_factory=lambda: BUILT_IN_PERSONAS)
     risk_words: Sequence[str] = ()
@@ -110,29 +112,29 @@ def dry_run(
     workflow: Workflow,
     prepared: PreparedWorkflow,
     given: GivenResults,
-    world: DryRunWorld,
+    conditions: DryRunConditions,
 ) -> WorkflowDryRun:
     """Blocking. `workflow` has its input values, `prepared` the task's words. Raises
     OutputMisfit."""
-    return DryRun(workflow, _make_task(prepared, world), given, world).run(name)
+    return DryRun(workflow, _make_task(prepared, conditions), given, conditions).run(name)
 
 
 class DryRun:
     """Takes the place of the store and of the people for `transition`, and that of the workers."""
 
     def __init__(
-        self, workflow: Workflow, task: Task, given: GivenResults, world: DryRunWorld
+        self, workflow: Workflow, task: Task, given: GivenResults, conditions: DryRunConditions
     ) -> None:
         self._given = given
-        self._world = world
-        self._now = world.now
-        self._rules = StepApprovalRules(world.risk_words)
+        self._conditions = conditions
+        self._now = conditions.now
+        self._rules = StepApprovalRules(conditions.risk_words)
         self._memory = LeaseMemory()
         self.state = TaskRunState(
             task=task,
             runs={},
-            zone=world.zone,
-            text=world.words,
+            zone=conditions.zone,
+            text=conditions.words,
             workflow=workflow,
             plan_version=1,
             # Whoever asks sees which outputs have no value; the log is for real runs.
@@ -227,7 +229,7 @@ class DryRun:
             decided_at=None,
             reason="",
             created_at=self._now,
-            expires_at=self._now + timedelta(days=7),
+            expires_at=self._now + self._conditions.approval_lifetime,
         )
         self._approvals[approval.id] = approval
         activation = parse_activation(node.id)
@@ -262,7 +264,7 @@ class DryRun:
         if step.node.role is NodeRole.TASK:
             prompt = self._prompt(step)
             persona = self._persona(step.node)
-            rules = prompts.step_system(self._world.words.language)
+            rules = prompts.step_system(self._conditions.words.language)
             system = "\n\n".join(filter(None, (persona.system_text, rules)))
             cost = self._cost(step.node, f"{system}\n{prompt}", persona)
             described = replace(described, prompt=prompt, system=system, cost=cost)
@@ -372,18 +374,18 @@ class DryRun:
     def _persona(self, node: WorkflowNode) -> Persona:
         name = node.persona.strip().casefold()
         default = next(iter(BUILT_IN_PERSONAS.values()))
-        return self._world.personas.get(name, default)
+        return self._conditions.personas.get(name, default)
 
     def _cost(self, node: WorkflowNode, told: str, persona: Persona) -> CostBounds:
-        limits = node.limits.apply(persona.limits.apply(self._world.limits))
+        limits = node.limits.apply(persona.limits.apply(self._conditions.limits))
         least = estimate_tokens(told)
-        most = max(least, limits.turns * _MAX_CONTEXT_TOKENS)
+        most = max(least, limits.turns * self._conditions.max_context_tokens)
         return CostBounds(
             least_input=least,
             most_input=most,
             most_output=limits.output_tokens,
-            least=self._world.price(least, 0),
-            most=self._world.price(most, limits.output_tokens),
+            least=self._conditions.price(least, 0),
+            most=self._conditions.price(most, limits.output_tokens),
         )
 
     def _note(self, run: NodeRun) -> None:
@@ -465,7 +467,7 @@ class DryRun:
             outputs=outputs,
             missing_outputs=missing,
             cost=sum(costs[1:], costs[0]) if costs else None,
-            model=self._world.model,
+            model=self._conditions.model,
         )
 
 
@@ -475,7 +477,7 @@ _ENDS = {
 }
 
 
-def _make_task(prepared: PreparedWorkflow, world: DryRunWorld) -> Task:
+def _make_task(prepared: PreparedWorkflow, conditions: DryRunConditions) -> Task:
     return Task(
         id=_TASK,
         title=prepared.title,
@@ -488,7 +490,7 @@ def _make_task(prepared: PreparedWorkflow, world: DryRunWorld) -> Task:
         chat_id=ChatId(""),
         reply_to="",
         created_by=_APPROVED_BY,
-        project_dir=world.project,
+        project_dir=conditions.project,
         model="",
         backend="",
         files=(),
@@ -497,7 +499,7 @@ def _make_task(prepared: PreparedWorkflow, world: DryRunWorld) -> Task:
         failures_in_row=0,
         replans=0,
         summary="",
-        created_at=world.now,
-        started_at=world.now,
+        created_at=conditions.now,
+        started_at=conditions.now,
         ended_at=None,
     )

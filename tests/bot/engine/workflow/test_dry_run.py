@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -17,7 +18,7 @@ from bot.engine.llm.backend import RunPurpose
 from bot.engine.workflow.definition import Workflow
 from bot.engine.workflow.dry_run import (
     DryRun,
-    DryRunWorld,
+    DryRunConditions,
     GivenResults,
     OutputMisfit,
     dry_run,
@@ -36,10 +37,12 @@ from tests.bot.engine.workflow.scheduler_simulator import START
 from tests.bot.engine.workflow.transition_simulator import TransitionSimulator, make_task
 
 _law = settings(phases=[Phase.generate])
-WORLD = DryRunWorld(
+CONDITIONS = DryRunConditions(
     words=catalog_for(Language.ENGLISH),
     now=START,
     zone=ZoneInfo("Asia/Shanghai"),
+    max_context_tokens=120_000,
+    approval_lifetime=timedelta(days=7),
     risk_words=("deploy",),
 )
 NOTE = """\
@@ -92,7 +95,7 @@ def test_a_dry_run_takes_the_path_of_a_real_one(workflow: Workflow, seed: int) -
     assume(all(node.spec.answer_timeout(node.settings) is None for node in workflow.nodes))
     real = TransitionSimulator(workflow, work=by_path, seed=seed, crashes=0.2)
     tasks = {node.id: node for node in workflow.nodes if node.role is NodeRole.TASK}
-    dry = PathLabels(workflow, make_task(), ResultsByPath(outputs=tasks), WORLD)
+    dry = PathLabels(workflow, make_task(), ResultsByPath(outputs=tasks), CONDITIONS)
 
     end = real.run(4_000)
     found = dry.run("w")
@@ -107,7 +110,7 @@ def run_note(outputs: Mapping[str, Any], **decisions: bool) -> WorkflowDryRun:
     values = {"topic": "otters"}
     prepared = prepare_run("note", workflow, values)
     given_ = GivenResults(outputs=outputs, decisions=decisions)
-    return dry_run("note", replace(workflow, values=values), prepared, given_, WORLD)
+    return dry_run("note", replace(workflow, values=values), prepared, given_, CONDITIONS)
 
 
 def test_given_outputs_choose_the_edges_and_reach_the_prompts() -> None:
@@ -186,6 +189,6 @@ async def test_a_worker_is_told_what_the_dry_run_says(tmp_path: Path) -> None:
             for run in (await here.runs(task)).values()
             if "summary" in run.output
         }
-    dry = DryRun(workflow, task, GivenResults(outputs=outputs), WORLD).run("w")
+    dry = DryRun(workflow, task, GivenResults(outputs=outputs), CONDITIONS).run("w")
 
     assert [each.prompt for each in dry.nodes if each.prompt] == [each.prompt for each in real]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -14,7 +14,7 @@ import pytest
 from bot.engine.workers.personas import BUILT_IN_PERSONAS
 from bot.engine.workflow.definition import Workflow, WorkflowNode
 from bot.engine.workflow.diagnostics import KnownWorkers, find_warnings
-from bot.engine.workflow.dry_run import DryRunWorld, GivenResults, dry_run
+from bot.engine.workflow.dry_run import DryRunConditions, GivenResults, dry_run
 from bot.engine.workflow.named_workflows import parse_workflow_text, prepare_run
 from bot.engine.workflow.serialization.data_parser import parse_yaml
 from bot.engine.workflow.workflow_bundle import list_gallery, read_bundle
@@ -62,8 +62,12 @@ def test_all_are_there_in_both_languages_without_a_warning() -> None:
 @pytest.mark.parametrize("language", Language)
 def test_every_test_case_takes_the_way_that_it_expects(language: Language) -> None:
     zone = ZoneInfo("Asia/Shanghai")
-    world = DryRunWorld(
-        words=catalog_for(language), now=datetime(2026, 3, 4, tzinfo=UTC), zone=zone
+    conditions = DryRunConditions(
+        words=catalog_for(language),
+        now=datetime(2026, 3, 4, tzinfo=UTC),
+        zone=zone,
+        max_context_tokens=120_000,
+        approval_lifetime=timedelta(days=7),
     )
     for item in list_gallery(language):
         name, workflow = item.workflow.name, parse_workflow_text(item.text)
@@ -76,7 +80,7 @@ def test_every_test_case_takes_the_way_that_it_expects(language: Language) -> No
                 prepare_run(name, workflow, values),
             )
 
-            run = dry_run(name, replace(workflow, values=values), prepared, given, world)
+            run = dry_run(name, replace(workflow, values=values), prepared, given, conditions)
 
             expected, place = case["expect"], (name, case["name"])
             assert (place, run.end, run.not_given) == (place, expected["status"], ()), run.reason

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bot.app.work_rules import build_step_limits
+from bot.app.work_rules import build_step_limits, session_limit
 from bot.cli.failures import fail
 from bot.cli.workflow_sources import (
     fail_invalid,
@@ -22,12 +22,12 @@ from bot.config.settings import Settings
 from bot.engine.agent.pricing import PRICES_FILE, load_prices
 from bot.engine.workers.personas import PersonaLibrary
 from bot.engine.workflow.diagnostics import to_diagnostics
-from bot.engine.workflow.dry_run import DryRunWorld, OutputMisfit
+from bot.engine.workflow.dry_run import DryRunConditions, OutputMisfit
 from bot.engine.workflow.field_reader import InvalidGraph
 from bot.engine.workflow.serialization.reader import parse_text
 from bot.engine.workflow.step_approvals import parse_risk_words
+from bot.engine.workflow.workflow_cases import DryRunService, read_given
 from bot.engine.workflow.workflow_files import find_tests, tested_name
-from bot.engine.workflow.workflow_tests import DryRunService, read_given
 from cards.catalog import catalog_for
 from storage.records.dry_runs import WorkflowDryRun, WorkflowTestReport
 from storage.records.people import Language
@@ -37,13 +37,15 @@ from storage.records.workflows import WorkflowRefusalReason, WorkflowRefused
 def build_service(settings: Settings) -> DryRunService:
     """One of its own, in this process."""
 
-    async def get_world(language: Language) -> DryRunWorld:
+    async def get_conditions(language: Language) -> DryRunConditions:
         backend, _, model = settings.model.partition(":")
         prices = load_prices(settings.home / PRICES_FILE, {})
-        return DryRunWorld(
+        return DryRunConditions(
             words=catalog_for(language),
             now=datetime.now(UTC),
             zone=settings.zone,
+            max_context_tokens=session_limit(settings),
+            approval_lifetime=settings.approval_lifetime,
             limits=build_step_limits(settings),
             personas=await PersonaLibrary(settings.home).get_all(),
             risk_words=parse_risk_words(settings.risk_words),
@@ -51,7 +53,7 @@ def build_service(settings: Settings) -> DryRunService:
             price=lambda read, written: prices.max_cost(backend, model, read, written),
         )
 
-    return DryRunService(open_library(), get_world)
+    return DryRunService(open_library(), get_conditions)
 
 
 def run_dry(

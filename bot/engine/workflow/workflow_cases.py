@@ -10,7 +10,7 @@ from typing import Any
 
 from bot.engine.workflow.definition import Workflow
 from bot.engine.workflow.diagnostics import to_diagnostics
-from bot.engine.workflow.dry_run import DryRunWorld, GivenResults, OutputMisfit, dry_run
+from bot.engine.workflow.dry_run import DryRunConditions, GivenResults, OutputMisfit, dry_run
 from bot.engine.workflow.expressions.operations import value_as_text
 from bot.engine.workflow.field_reader import (
     FieldReader,
@@ -66,14 +66,16 @@ class _TestCase:
 
 
 class DryRunService:
-    """Satisfies `handlers.ports_workflows.DryRunPort`. `get_world` says where workflows would run,
-    in texts of that language."""
+    """Satisfies `handlers.ports_workflows.DryRunPort`. `get_conditions` says where workflows
+    would run, in texts of that language."""
 
     def __init__(
-        self, library: WorkflowLibrary, get_world: Callable[[Language], Awaitable[DryRunWorld]]
+        self,
+        library: WorkflowLibrary,
+        get_conditions: Callable[[Language], Awaitable[DryRunConditions]],
     ) -> None:
         self._library = library
-        self._get_world = get_world
+        self._get_conditions = get_conditions
 
     async def dry_run(
         self,
@@ -108,8 +110,8 @@ class DryRunService:
     ) -> WorkflowDryRun:
         """Raises OutputMisfit, and WorkflowRefused for a workflow that it runs."""
         whole = await self._library.insert_subworkflows(name, workflow)
-        world = await self._get_world(language)
-        return await asyncio.to_thread(_run_once, name, whole, values, given, world)
+        conditions = await self._get_conditions(language)
+        return await asyncio.to_thread(_run_once, name, whole, values, given, conditions)
 
     async def test(self, name: str, language: Language) -> WorkflowTestReport:
         """Run the test cases of a saved workflow. Raises WorkflowRefused."""
@@ -153,11 +155,11 @@ def _run_once(
     workflow: Workflow,
     values: Mapping[str, Any],
     given: GivenResults,
-    world: DryRunWorld,
+    conditions: DryRunConditions,
 ) -> WorkflowDryRun:
     prepared = prepare_run(name, workflow, values)
     known = {each.name: values.get(each.name, each.default) for each in workflow.inputs}
-    return dry_run(name, replace(workflow, values=known), prepared, given, world)
+    return dry_run(name, replace(workflow, values=known), prepared, given, conditions)
 
 
 # --- reading
