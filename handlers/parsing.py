@@ -1,4 +1,4 @@
-"""Parses messages, directives, approval replies and task arguments. Pure; never raises."""
+"""Parses messages, directives, approval replies and task arguments. Pure."""
 
 from __future__ import annotations
 

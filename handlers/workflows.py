@@ -277,7 +277,7 @@ async def save_command(request: Request, rest: str) -> Reply:
     """Save a workflow from text, from a file sent along, or from a finished task's plan."""
     request.require_owner()
     before = parse_flags(rest, bare=("replace",), valued=("reason",))
-    name, more = split_first_word(before.text)
+    name, more = split_name_and_text(before.text)
     after = parse_flags(more, bare=("replace",), valued=("reason",))
     if not name:
         raise UsageError("workflow")
@@ -323,7 +323,7 @@ async def validate_command(request: Request, rest: str) -> Reply:
 async def delete_command(request: Request, rest: str) -> Reply:
     """Delete a workflow, after confirmation unless the command includes it."""
     request.require_owner()
-    name, sure = split_first_word(rest)
+    name, sure = split_name_and_text(rest)
     if not name:
         raise UsageError("workflow")
     catalog = await request.services.workflows.list_workflows()
@@ -359,8 +359,8 @@ def suggest_name(task: Task) -> str:
     return plain[:_MAX_NAME_LENGTH].strip("-") or task.id
 
 
-def split_first_word(text: str) -> tuple[str, str]:
-    """The first word, and the rest with its line breaks."""
+def split_name_and_text(text: str) -> tuple[str, str]:
+    """The first word, and the rest with its line breaks and the indentation of its first line."""
     first, *rest = text.strip().split(maxsplit=1) or [""]
     after = text.strip()[len(first) :] if rest else ""
     return first, after.strip(" \t").strip("\r\n")
@@ -457,7 +457,7 @@ async def _perform_press(  # noqa: PLR0911 - one line for each action of the clo
 
 
 async def _dispatch_subcommand(request: Request) -> Reply:
-    first, rest = split_first_word(request.args)
+    first, rest = split_name_and_text(request.args)
     subcommand = _SUBCOMMANDS.get(first.casefold() or "list")
     # A name alone means running it.
     return await (subcommand(request, rest) if subcommand else run_workflow(request, first, rest))
@@ -473,11 +473,11 @@ async def _list_workflows(request: Request, _rest: str) -> Reply:
 
 
 async def _run_subcommand(request: Request, rest: str) -> Reply:
-    return await run_workflow(request, *split_first_word(rest))
+    return await run_workflow(request, *split_name_and_text(rest))
 
 
 async def _show_workflow(request: Request, rest: str) -> Reply:
-    name, _ = split_first_word(rest)
+    name, _ = split_name_and_text(rest)
     if not name:
         raise UsageError("workflow")
     workflow = await request.services.workflows.find(name)

@@ -128,7 +128,7 @@ def check_paths(rules: PermissionRules, tool: str, paths: Sequence[str]) -> Poli
 
 
 def check_path(rules: PermissionRules, tool: str, path: str) -> PolicyFinding:
-    """Check a path in the form of `call_classifier.relative_path`."""
+    """Check a path in the form of `rules.relative_path`."""
     changes = tool in {"write", "edit"}
     names = ("write", "edit") if changes else _READ_RULE_TOOLS.get(tool, (tool,))
     said = [one for name in names if (one := find_restriction(rules, name, (path, f"./{path}")))]

@@ -40,7 +40,7 @@ class KnownWorkers:
     skills: AbstractSet[str] | None = None
 
 
-NOBODY_LOOKED = KnownWorkers()
+NO_KNOWN_WORKERS = KnownWorkers()
 
 
 def to_diagnostics(
@@ -75,7 +75,7 @@ def to_diagnostics(
 
 
 def find_warnings(
-    workflow: Workflow, text: str, workers: KnownWorkers = NOBODY_LOOKED, *, file: str = ""
+    workflow: Workflow, text: str, workers: KnownWorkers = NO_KNOWN_WORKERS, *, file: str = ""
 ) -> tuple[Diagnostic, ...]:
     """About a valid workflow. Blocking."""
     issues = (
@@ -176,20 +176,17 @@ def _untaken_edges(workflow: Workflow) -> Iterator[WorkflowEdge]:
             continue
         source = known.get(edge.source)
         takes_first = source is not None and source.spec.edge_rule is EdgeRule.FIRST_HOLDING
-        if _is_constant(condition) is False or (takes_first and (edge.source, condition) in seen):
+        if _is_literally_false(condition) or (takes_first and (edge.source, condition) in seen):
             yield edge
         seen.add((edge.source, condition))
 
 
-def _is_constant(condition: str) -> bool | None:
-    """The value of a condition that needs no name; None if it needs one."""
+def _is_literally_false(condition: str) -> bool:
     try:
         tree: ExpressionNode = syntax_tree(condition)
     except ExpressionError:
-        return None
-    if tree.op is ExpressionOp.NAME and tree.value in {"false", "False"}:
         return False
-    return None
+    return tree.op is ExpressionOp.NAME and tree.value in {"false", "False"}
 
 
 def _repeated_cases(where: str, config: SwitchConfig) -> Iterator[ValidationIssue]:

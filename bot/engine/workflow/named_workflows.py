@@ -16,7 +16,7 @@ from pydantic import JsonValue
 
 from bot.engine.workflow.definition import Workflow, dump_workflow, load_workflow
 from bot.engine.workflow.diagnostics import (
-    NOBODY_LOOKED,
+    NO_KNOWN_WORKERS,
     KnownWorkers,
     find_warnings,
     to_diagnostics,
@@ -197,7 +197,7 @@ class WorkflowLibrary:
         list_workers: Callable[[], Awaitable[KnownWorkers]] | None = None,
     ) -> None:
         self._list_workers = list_workers
-        self._known_workers = NOBODY_LOOKED
+        self._known_workers = NO_KNOWN_WORKERS
         self._home = home
         self._folder = home / FOLDER
         self._graphs = graphs
@@ -535,7 +535,7 @@ def workflow_to_yaml(workflow: Workflow) -> str:
 
 
 def _parse_or_errors(
-    read: Callable[[], str], workers: KnownWorkers = NOBODY_LOOKED, *, file: str = ""
+    read: Callable[[], str], workers: KnownWorkers = NO_KNOWN_WORKERS, *, file: str = ""
 ) -> _ReadWorkflow:
     text = ""
     try:

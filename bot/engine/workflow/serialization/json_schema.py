@@ -103,6 +103,7 @@ class _SchemaReader(FieldReader):
         each = _SchemaReader()
         yield each
         items = {"type": "array", "items": each.schema}
+        # With `plain` any value may stand there; the first two are for completion in editors.
         by_name = each.schema if not plain else {"anyOf": [each.schema, {"type": _SCALAR}, {}]}
         by_key = {"type": "object", "additionalProperties": by_name}
         self._note(names, {"anyOf": [items, by_key, {"type": "null"}]})
@@ -219,15 +220,12 @@ def _type_schema() -> dict[str, Any]:
 
 
 def _kind_schema(spec: NodeTypeSpec[Any]) -> dict[str, Any]:
-    """The settings of a type, in their block or directly in the node."""
+    """The settings of a type that has any, in their block or directly in the node."""
     block = _SchemaReader()
     spec.read(block)
-    given: dict[str, Any] = {
-        "anyOf": [{**block.schema, "description": cleandoc(spec.config.__doc__ or "")}]
-        if spec.config is not None
-        else []
-    }
-    given["anyOf"].append({"type": "null"})
+    assert spec.config is not None
+    documented = {**block.schema, "description": cleandoc(spec.config.__doc__ or "")}
+    given: dict[str, Any] = {"anyOf": [documented, {"type": "null"}]}
     if spec.shorthand:
         kinds = [*_SCALAR, "array"] if spec.shorthand_takes_list else _SCALAR
         given["anyOf"].append({"type": kinds})
