@@ -297,11 +297,12 @@ class SpendingBudget:
 
     def _rates(self, backend: str, model: str, reads: int) -> tuple[Decimal, Decimal] | None:
         """Return the cost of the input and of each output token, in micro-dollars."""
-        read = self.prices.max_cost(backend, model, reads, 0)
-        whole = self.prices.max_cost(backend, model, reads, MICROS_PER_DOLLAR)
-        if read is None or whole is None:
+        rates = self.prices.max_rates(backend, model, reads)
+        if rates is None:
             return None
-        return read * MICROS_PER_DOLLAR, whole - read
+        read, per_million = rates
+        # Dollars for a million tokens are micro-dollars for one.
+        return read * MICROS_PER_DOLLAR, per_million
 
     async def _remaining(self, tx: Transaction, limit: AccountCap, call_id: str) -> SpendingCap:
         """Return what the run may use in total, including its next call.

@@ -79,6 +79,15 @@ class PriceTable:
             backend, model, self.base_urls.get(backend, ""), input_tokens, output_tokens
         )
 
+    def max_rates(
+        self, backend: str, model: str, input_tokens: int
+    ) -> tuple[Decimal, Decimal] | None:
+        """Return the maximum cost of the input, in US dollars, and of a million output tokens after
+        it; None if the price is unknown."""
+        read = self.max_cost(backend, model, input_tokens, 0)
+        whole = self.max_cost(backend, model, input_tokens, _MILLION)
+        return None if read is None or whole is None else (read, whole - read)
+
     def _custom_price(self, backend: str, model: str) -> ModelPrice | None:
         """Exact names take precedence over globs; globs apply in file order."""
         names = (model.lower(), f"{backend}:{model}".lower())
