@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -341,6 +341,35 @@ class FeishuApi:
         if response.is_error or ("json" in kind and not attached):
             _parse_response(response, bytes(data))
         return FeishuDownload(data=bytes(data), content_type=kind)
+
+
+async def call_with_retries(
+    call: Callable[[], Awaitable[dict[str, Any]]],
+    *,
+    delays: Sequence[float],
+    may_retry: Callable[[FeishuError, float], bool],
+    sleep: Callable[[float], Awaitable[None]],
+    jitter: Callable[[], float] = lambda: 0.0,
+) -> dict[str, Any]:
+    """The `data` of the answer. A refused call is repeated once after each of `delays`, in seconds,
+    or after the longer time that the platform names. `may_retry` gets the refusal and this time;
+    `jitter` is the share by which it is longer. Raises what the last `call` raises."""
+    for delay in (*delays, None):
+        try:
+            answer = await call()
+        except FeishuError as error:
+            if delay is None:
+                raise
+            wait = max(error.retry_after, delay)
+            if not may_retry(error, wait):
+                raise
+            wait *= 1 + jitter()
+            log.info("feishu: refused (%d), next try in %.1f s", error.code, wait)
+            await sleep(wait)
+        else:
+            data = answer.get("data")
+            return data if isinstance(data, dict) else {}
+    raise AssertionError("the last try raises")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ from bot.transports.feishu.api import (
     FeishuConnectionError,
     FeishuError,
     FeishuErrorKind,
+    call_with_retries,
     path_segment,
 )
 from bot.transports.feishu.bitable_cells import read_cell, read_person, write_cell
@@ -97,6 +98,10 @@ _BY_FEISHU_KIND = {
 def bitable_error_kind(error: FeishuError) -> BitableErrorKind:
     known = BITABLE_ERRORS.get(error.code)
     return known or _BY_FEISHU_KIND.get(error.kind, BitableErrorKind.OTHER)
+
+
+def _is_busy(error: FeishuError, _wait: float) -> bool:
+    return bitable_error_kind(error) is BitableErrorKind.BUSY or error.code == _SAME_TOKEN_RUNS
 
 
 class _MissingRecord(Exception):
@@ -318,29 +323,28 @@ class FeishuTableService:
     ) -> dict[str, Any]:
         """The `data` of the answer. Calls to one table wait for one another, since the platform
         refuses parallel ones; what it refuses as busy is repeated, as nothing was done."""
-        for pause in (*_DELAYS, None):
+
+        async def call() -> dict[str, Any]:
             if not self._may_call():
                 raise ports.TableQuotaExhausted("what is left of the quota is kept for messages")
-            try:
-                async with self._locks[ref] if ref else _NO_LOCK:
-                    self.calls += 1
-                    answer = await self._api.call(
-                        method, path, body=body, params=params, repeatable=repeatable
-                    )
-            except FeishuConnectionError as error:
-                raise ports.TablePlatformUnreachable(str(error)) from error
-            except FeishuError as error:
-                kind = bitable_error_kind(error)
-                waits = kind is BitableErrorKind.BUSY or error.code == _SAME_TOKEN_RUNS
-                if not waits or pause is None:
-                    raise _translated(error, kind) from error
-                wait = max(error.retry_after, pause) * (1 + self._jitter())
-                log.info("bitable: busy (%d), next try in %.1f s", error.code, wait)
-                await self._sleep(wait)
-            else:
-                data = answer.get("data")
-                return data if isinstance(data, dict) else {}
-        raise AssertionError("the last try raises")
+            async with self._locks[ref] if ref else _NO_LOCK:
+                self.calls += 1
+                return await self._api.call(
+                    method, path, body=body, params=params, repeatable=repeatable
+                )
+
+        try:
+            return await call_with_retries(
+                call,
+                delays=_DELAYS,
+                may_retry=_is_busy,
+                sleep=self._sleep,
+                jitter=self._jitter,
+            )
+        except FeishuConnectionError as error:
+            raise ports.TablePlatformUnreachable(str(error)) from error
+        except FeishuError as error:
+            raise _translated(error, bitable_error_kind(error)) from error
 
     async def _list(self, path: str, ref: TableRef | None = None) -> list[dict[str, Any]]:
         """All items of a list that comes in pages."""

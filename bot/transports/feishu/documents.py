@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ from bot.transports.feishu.api import (
     FeishuApi,
     FeishuError,
     FeishuErrorKind,
+    call_with_retries,
     path_segment,
 )
 from bot.transports.files import FileUnsendable, read_file
@@ -251,21 +253,13 @@ class FeishuDocuments:
         repeatable: bool = True,
     ) -> Mapping[str, Any]:
         """Wait for short limits and outages: the message with the result waits meanwhile."""
-        for pause in (*_DELAYS, None):
-            try:
-                answer = await self.api.call(
-                    method, path, params=params, body=body, repeatable=repeatable
-                )
-            except FeishuError as error:
-                wait = max(error.retry_after, pause or 0.0)
-                unsure = error.kind is FeishuErrorKind.SERVER and not repeatable
-                if error.kind not in _BRIEF or unsure or pause is None or wait > _MAX_WAIT:
-                    raise
-                await self.sleep(wait)
-            else:
-                data = answer.get("data")
-                return data if isinstance(data, Mapping) else {}
-        raise AssertionError("the last try raises")
+        call = partial(self.api.call, method, path, params=params, body=body, repeatable=repeatable)
+
+        def may_retry(error: FeishuError, wait: float) -> bool:
+            unsure = error.kind is FeishuErrorKind.SERVER and not repeatable
+            return error.kind in _BRIEF and not unsure and wait <= _MAX_WAIT
+
+        return await call_with_retries(call, delays=_DELAYS, may_retry=may_retry, sleep=self.sleep)
 
 
 async def share_drive_file(
