@@ -8,7 +8,8 @@ import logging
 import os
 import secrets
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TextIO
@@ -184,14 +185,30 @@ def remove_unfinished_exports(home: Path) -> None:
             os.close(handle)
 
 
-def write_private_file(path: Path, body: bytes) -> None:
-    """Replace a file in one step; it survives a power cut. Readable by its owner only."""
-    partial = path.with_name(f"{path.name}{_PARTIAL}")
-    with open(partial, "wb", opener=open_private) as file:
-        file.write(body)
-    fsync_path(partial)
-    partial.replace(path)
+def write_private_file(path: Path, body: bytes, *, mode: int = 0o600) -> None:
+    """Replace a file in one step; it survives a power cut. By default readable by its owner only.
+    Blocking."""
+    with write_draft(path, body, mode=mode) as draft:
+        draft.replace(path)
     fsync_path(path.parent)
+
+
+@contextmanager
+def write_draft(path: Path, body: bytes, *, mode: int = 0o600) -> Iterator[Path]:
+    """Write what shall stand at `path` into a hidden file beside it, `.NAME.….new`, which survives
+    a power cut. The caller moves it there; what is left of it is deleted, unless the process dies.
+    Blocking."""
+    # Another process may be writing the same file.
+    draft = path.with_name(f".{path.name.lstrip('.')}.{secrets.token_hex(4)}.new")
+    try:
+        with open(draft, "xb", opener=open_private) as file:
+            file.write(body)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        yield draft
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def fsync_path(path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
-from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +12,7 @@ import typer
 
 from bot.cli.failures import fail, report_start_failures
 from cards.catalog import catalog_for
+from storage.data_directory import write_private_file
 from storage.records.people import Language
 
 _MENTION = re.compile(r"\bshiftboss\s+task\b")
@@ -123,18 +122,7 @@ def _append_rules(text: str, rules: str) -> str:
 
 def _replace_file(path: Path, text: str) -> None:
     mode = path.stat().st_mode & 0o777 if path.exists() else _NEW_MODE
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(text.encode("utf-8"))
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(mode)
-        Path(name).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise
+    write_private_file(path, text.encode(), mode=mode)
 
 
 class ContextFilesFailure(Exception):

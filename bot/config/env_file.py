@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 
 from dotenv.parser import parse_stream
 
-from storage.data_directory import fsync_path
+from storage.data_directory import fsync_path, write_draft
 
-_PRIVATE_MODE = 0o600
 _PLAIN = re.compile(r"[\w.:/@,+-]*", re.ASCII)
 
 
@@ -31,27 +27,15 @@ def write_env_file(
     path = path.resolve()  # the target of a link is replaced, not the link
     try:
         before = path.read_text(encoding="utf-8") if path.exists() else ""
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".env.", suffix=".new")
+        with write_draft(path, change_lines(before, changes).encode()) as draft:
+            if check is not None:
+                check(draft)
+            draft.replace(path)
+        fsync_path(path.parent)
     except UnicodeDecodeError as error:
         raise EnvFileError(f"{path} is not UTF-8 text") from error
     except OSError as error:
         raise EnvFileError(f"{path} cannot be written ({error.strerror or error})") from error
-    draft = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(change_lines(before, changes))
-            file.flush()
-            os.fsync(file.fileno())
-        draft.chmod(_PRIVATE_MODE)
-        if check is not None:
-            check(draft)
-        draft.replace(path)
-        fsync_path(path.parent)
-    except OSError as error:
-        raise EnvFileError(f"{path} cannot be written ({error.strerror or error})") from error
-    finally:
-        with suppress(OSError):
-            draft.unlink()
 
 
 def change_lines(text: str, changes: Mapping[str, str]) -> str:

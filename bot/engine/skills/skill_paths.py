@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 
 from bot.engine.skills.skill_parser import ParsedSkill, SkillRequirements, parse_skill
 from cards.model import FileBlock
+from storage.data_directory import write_private_file
 from storage.file_trees import walk_folders
 from storage.records.skills import (
     InvalidSkill,
@@ -206,9 +207,7 @@ def write_bundle(home: Path, skill: Skill, contents: SkillContents) -> FileBlock
     data = b"".join(_bundle_parts(contents))
     target = home / path
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{os.urandom(4).hex()}.part")
-    temporary.write_bytes(data)
-    temporary.replace(target)
+    write_private_file(target, data)
     return FileBlock(path=path, name=name, size=len(data))
 
 

@@ -9,10 +9,9 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TypeAlias
 
-from storage.data_directory import fsync_path
+from storage.data_directory import fsync_path, write_draft, write_private_file
 from storage.records.workflows import Diagnostic, DiagnosticSeverity
 
 SUFFIXES = (".yaml", ".yml", ".json", ".md")
@@ -156,17 +155,10 @@ def write_file(
     if others and not replace:
         raise FileExistsError(others[0])
     data = written_text(text).encode()
-    with NamedTemporaryFile(dir=folder, prefix=f".{name}.", suffix=".new", delete=False) as opened:
-        new = Path(opened.name)
-        try:
-            opened.write(data)
-            opened.flush()
-            os.fsync(opened.fileno())
-            # Somebody's editor may have saved the file while this was written.
-            check()
-            _put_in_place(new, folder / file, data, replace=replace)
-        finally:
-            new.unlink(missing_ok=True)
+    with write_draft(folder / file, data) as draft:
+        # Somebody's editor may have saved the file while this was written.
+        check()
+        _put_in_place(draft, folder / file, data, replace=replace)
     for other in (*(folder / each for each in others), *folder.glob(f".{name}.*.new")):
         other.unlink(missing_ok=True)
     fsync_path(folder)
@@ -181,17 +173,7 @@ def written_text(text: str) -> str:
 def write_text(path: Path, text: str) -> None:
     """Write a file of the folder atomically, replacing any other."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    prefix = f".{path.stem}."
-    with NamedTemporaryFile(dir=path.parent, prefix=prefix, suffix=".new", delete=False) as opened:
-        new = Path(opened.name)
-        try:
-            opened.write(written_text(text).encode())
-            opened.flush()
-            os.fsync(opened.fileno())
-            new.replace(path)
-        finally:
-            new.unlink(missing_ok=True)
-    fsync_path(path.parent)
+    write_private_file(path, written_text(text).encode())
 
 
 def _put_in_place(new: Path, place: Path, data: bytes, *, replace: bool) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hmac
-import os
 import secrets
 from pathlib import Path
+
+from storage.data_directory import write_private_file
 
 _FILE_NAME = "web-token"
 
@@ -17,11 +18,7 @@ def load_or_create_token(home: Path) -> str:
     if known:
         return known
     made = secrets.token_urlsafe(32)
-    draft = path.with_suffix(".new")
-    draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(made)
-    draft.replace(path)
+    write_private_file(path, made.encode())
     return made
 
 

@@ -7,14 +7,15 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from storage.data_directory import write_private_file
 from storage.records.autonomy import HeartbeatTask, TaskFileState
 
 MAX_BYTES = 64 * 1024
 TITLE = "# Heartbeat Tasks"
+_NEW_MODE = 0o600
 
 _CHECKBOX = re.compile(r"^\s*[-*+]\s+\[(?P<mark>[ xX])\](?:\s+(?P<text>.*))?$")
 _BULLET = re.compile(r"^\s*[-*+]\s+(?P<text>\S.*)$")
@@ -133,11 +134,5 @@ def _parse(line: str, number: int) -> HeartbeatTask | None:
 
 
 def _replace(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}.new")
-    try:
-        draft.write_text(text, encoding="utf-8", newline="")
-        with suppress(OSError):
-            draft.chmod(stat.S_IMODE(path.stat().st_mode))
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else _NEW_MODE
+    write_private_file(path, text.encode(), mode=mode)
