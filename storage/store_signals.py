@@ -17,6 +17,11 @@ StoreNotification: TypeAlias = tuple[str, str]
 """The table that has changed, and the task that the change is about, if it is about one."""
 
 
+def connection_string(url: str) -> str:
+    """The store's database as PostgreSQL's own clients take it; it has the password."""
+    return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+
+
 @asynccontextmanager
 async def open_notifications(
     url: str,
@@ -26,10 +31,12 @@ async def open_notifications(
     # Loaded only where the store is on PostgreSQL.
     import psycopg
 
-    plain = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
     try:
         async with await psycopg.AsyncConnection.connect(
-            plain, autocommit=True, connect_timeout=10, application_name="shiftboss-listen"
+            connection_string(url),
+            autocommit=True,
+            connect_timeout=10,
+            application_name="shiftboss-listen",
         ) as connection:
             await connection.execute(f"LISTEN {NOTIFY_CHANNEL}")
 

@@ -14,12 +14,12 @@ from typing import Any
 
 from procrastinate import App, PsycopgConnector
 from procrastinate.exceptions import AlreadyEnqueued, ConnectorException
-from sqlalchemy.engine import make_url
 
 from bot.engine.tasks.shared_dispatch import SharedDispatcher
 from storage.db import STORE_RETRY_SECONDS
 from storage.errors import StoreUnavailable
 from storage.records.tasks import Task
+from storage.store_signals import connection_string
 from storage.task_queue import list_candidate_ids
 from storage.worker_processes import drop_orphaned_tickets, has_ticket_tables
 
@@ -37,8 +37,8 @@ class ProcrastinateDispatcher(SharedDispatcher):
 
     def __init__(self, *, url: str, **rest: Any) -> None:
         super().__init__(**rest)
-        plain = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
-        self._app = App(connector=PsycopgConnector(conninfo=plain, min_size=1, max_size=4))
+        conninfo = connection_string(url)
+        self._app = App(connector=PsycopgConnector(conninfo=conninfo, min_size=1, max_size=4))
         self._app.task(name=_TASK, queue=_QUEUE)(self._advance)
         self._tasks_wait = asyncio.Event()
 
