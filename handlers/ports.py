@@ -36,7 +36,12 @@ from handlers.ports_workers import (
     TranscriptPort,
     WorkflowPort,
 )
-from handlers.ports_workflows import DryRunPort, WorkflowExchangePort, WorkflowHistoryPort
+from handlers.ports_workflows import (
+    DryRunPort,
+    RunExpressionPort,
+    WorkflowExchangePort,
+    WorkflowHistoryPort,
+)
 from storage.records.approvals import Approval
 from storage.records.messages import CardActionRow, InboxId, ReceivedEvent
 from storage.records.people import (
@@ -541,6 +546,7 @@ class HandlerServices:
     workflows: WorkflowPort
     workflow_history: WorkflowHistoryPort
     dry_runs: DryRunPort
+    run_expressions: RunExpressionPort
     workflow_exchange: WorkflowExchangePort
     schedules: SchedulePort
     triggers: TriggerPort

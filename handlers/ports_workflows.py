@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from storage.records import workflows
-from storage.records.dry_runs import WorkflowDryRun, WorkflowTestReport
+from storage.records.dry_runs import EvaluatedExpression, WorkflowDryRun, WorkflowTestReport
 from storage.records.people import Language, Person
 from storage.records.prompt_versions import WorkflowVersions
+from storage.records.tasks import Task
 
 
 class WorkflowHistoryPort(Protocol):
@@ -95,3 +96,13 @@ class DryRunPort(Protocol):
 
     async def test(self, name: str, language: Language) -> WorkflowTestReport:
         """Run its test cases. NO_TESTS if there are none."""
+
+
+class RunExpressionPort(Protocol):
+    """Expressions in the scopes of stored runs; nothing is changed. Implementations must remove
+    secrets and the engine's own fields from values."""
+
+    async def evaluate(self, task: Task, expression: str, node: str = "") -> EvaluatedExpression:
+        """In the outermost scope as it is, or in that which a node saw when it last began: `node`
+        is its id, title or path. The caller has checked that the person may see the task. Raises
+        RerunRefused for a task without a plan, and for a node that is unknown or has not run."""

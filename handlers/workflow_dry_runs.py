@@ -1,9 +1,19 @@
-"""Handles `/workflow dry-run` and `/workflow test`: workflows without a model, on given outputs."""
+"""Handles `/workflow dry-run` and `/workflow test`, workflows without a model on given outputs, and
+`/workflow eval`, expressions in the scope of a run."""
 
 from __future__ import annotations
 
-from cards.views.dry_runs import cases_card, cases_data, dry_run_card, dry_run_data
+from cards.views.dry_runs import (
+    cases_card,
+    cases_data,
+    dry_run_card,
+    dry_run_data,
+    evaluation_card,
+    evaluation_data,
+)
 from handlers.errors import UsageError, UserError
+from handlers.flags import parse_flags
+from handlers.parsing import find_task
 from handlers.request import Reply, Request
 from handlers.workflow_inputs import parse_inputs, split_named_values
 
@@ -38,3 +48,16 @@ async def test_command(request: Request, rest: str) -> Reply:
     report = await request.services.dry_runs.test(name, request.words.language)
     card = cases_card(report, request.words)
     return Reply(card=card, good=report.has_passed, data=cases_data(report, request.words))
+
+
+async def evaluate_command(request: Request, rest: str) -> Reply:
+    """Evaluate an expression in the scope of a task's run, or of one of its nodes."""
+    flags = parse_flags(rest, valued=("task", "node"))
+    if not flags.text or not flags.options.get("task"):
+        raise UserError("eval_usage")
+    task = await find_task(request, flags.options["task"])
+    found = await request.services.run_expressions.evaluate(
+        task, flags.text, flags.options.get("node", "")
+    )
+    data = evaluation_data(found)
+    return Reply(card=evaluation_card(found, request.words), good=not found.error, data=data)

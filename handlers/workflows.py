@@ -50,7 +50,7 @@ from handlers.parsing import find_task
 from handlers.personas import persona_for_task
 from handlers.projects import resolve_workspace
 from handlers.request import CommandRegistry, Reply, Request
-from handlers.workflow_dry_runs import dry_run_command, test_command
+from handlers.workflow_dry_runs import dry_run_command, evaluate_command, test_command
 from handlers.workflow_exchange import (
     export_command,
     gallery_command,
@@ -494,6 +494,7 @@ _SUBCOMMANDS: Mapping[str, Callable[[Request, str], Awaitable[Reply]]] = {
     **dict.fromkeys(("validate", "check", "检查", "校验"), validate_command),
     **dict.fromkeys(("dry-run", "dryrun", "试运行"), dry_run_command),
     **dict.fromkeys(("test", "tests", "测试"), test_command),
+    **dict.fromkeys(("eval", "求值"), evaluate_command),
     **dict.fromkeys(("delete", "remove", "rm", "删除"), delete_command),
     **dict.fromkeys(("versions", "history", "版本", "历史"), show_versions),
     **dict.fromkeys(("export", "导出"), export_command),

@@ -29,6 +29,7 @@ from bot.engine.permissions.service import StandingPermissionService
 from bot.engine.redaction import SecretMasker
 from bot.engine.tasks.approvals import ApprovalService
 from bot.engine.tasks.system_status import SystemStatusService
+from bot.engine.workflow.stored_scope import StoredRunEvaluator
 from bot.setup.channel_setup import ChannelSetupService
 from bot.setup.feishu_setup import FeishuSetupService
 from bot.setup.model_setup import ModelSetupService
@@ -272,6 +273,9 @@ class Container:
             workflows=engine.evolution.workflows,
             workflow_history=engine.evolution.history,
             dry_runs=engine.dry_runs,
+            run_expressions=StoredRunEvaluator(
+                graphs=store.work.graphs, zone=settings.zone, now=clock.now, mask=mask
+            ),
             workflow_exchange=engine.evolution.exchange,
             schedules=engine.schedule.service,
             triggers=engine.schedule.triggers,

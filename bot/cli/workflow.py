@@ -368,6 +368,7 @@ def schema() -> None:
 @cli.command("eval")
 def evaluate(
     expression: TextArgument,
+    *,
     scope: Annotated[
         str,
         typer.Option(
@@ -385,14 +386,36 @@ def evaluate(
             help="A workflow whose variables, inputs and declared outputs count too.",
         ),
     ] = "",
+    task: Annotated[
+        str, typer.Option("--task", metavar="ID", help="A task: the scope is what its run sees.")
+    ] = "",
+    node: Annotated[
+        str,
+        typer.Option(
+            "--node", help="With --task: a node or its path, for what it saw when it last began."
+        ),
+    ] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Evaluate an expression as in a run; print its value and type.
 
     In the scope, a text under `outputs` is read as a worker's answer."""
+    if task:
+        if source or scope != "{}":
+            fail("--task has its own scope: leave out --scope and -w", as_json=as_json, status=2)
+        flags = (format_flag("--task", task), format_flag("--node", node))
+        line = command_line("workflow eval", *flags, f"-- {expression}")
+        execute(line, as_json=as_json, present=_present_evaluated)
+    elif node:
+        fail("--node needs --task", as_json=as_json, status=2)
+    else:
+        _evaluate_sample(expression, scope, source, as_json=as_json)
+
+
+def _evaluate_sample(expression: str, scope: str, source: str, *, as_json: bool) -> None:
     from bot.config.settings import load_settings
     from bot.engine.workflow.expressions.evaluator import evaluate as work_out
-    from bot.engine.workflow.expressions.operations import ExpressionError
+    from bot.engine.workflow.expressions.operations import ExpressionError, value_type
     from bot.engine.workflow.sample_scope import sample_names
 
     given = _parse_scope(scope, as_json=as_json)
@@ -407,9 +430,13 @@ def evaluate(
         value = work_out(expression, names)
     except ExpressionError as error:
         fail(" ".join(str(error).split()), as_json=as_json)
-    kind = _value_type(value)
+    kind = value_type(value)
     shown = json.dumps(value, ensure_ascii=False, default=str)
     print_result(f"{shown}\n{kind}", {"value": value, "type": kind}, as_json=as_json)
+
+
+def _present_evaluated(data: Any) -> tuple[str, Any]:
+    return f"{json.dumps(data['value'], ensure_ascii=False)}\n{data['type']}", data
 
 
 def _with_subworkflows(name: str, workflow: Any, *, as_json: bool) -> Any:
@@ -464,22 +491,6 @@ def _parse_scope(scope: str, *, as_json: bool) -> dict[str, Any]:
     if not isinstance(names, dict):
         fail('--scope: must be an object, such as {"n": 1}', as_json=as_json, status=2)
     return names
-
-
-def _value_type(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "bool"
-        case int() | float():
-            return "number"
-        case str():
-            return "text"
-        case list() | tuple():
-            return "list"
-        case _:
-            return "object"
 
 
 def _describe_inputs(workflow: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from typing import Any
 
@@ -13,6 +14,7 @@ from storage.records.dry_runs import (
     CostBounds,
     DryRunEnd,
     DryRunNode,
+    EvaluatedExpression,
     WorkflowDryRun,
     WorkflowTestReport,
 )
@@ -131,6 +133,31 @@ def cases_data(report: WorkflowTestReport, words: TextCatalog) -> dict[str, Any]
             for case in report.cases
         ],
     }
+
+
+def evaluation_card(found: EvaluatedExpression, words: TextCatalog) -> model.Card:
+    blocks: list[model.Block] = []
+    if found.error:
+        blocks.append(model.TextBlock(words("workflows.eval.error", why=found.error[:_MAX_LINE])))
+    else:
+        shown = json.dumps(found.value, ensure_ascii=False, indent=2, default=str)
+        blocks.append(model.CodeBlock(formats.truncate(shown, _MAX_PROMPT)))
+        blocks.append(model.TextBlock(words("workflows.eval.type", type=found.type)))
+    if found.names:
+        names = ", ".join(f"`{formats.single_line(each, 60)}`" for each in found.names)
+        blocks.append(model.TextBlock(words("workflows.eval.names", names=names)))
+    if found.path:
+        path = formats.single_line(found.path, 80)
+        blocks.append(model.NoteBlock(words("workflows.eval.at", path=path)))
+    tone = model.CardTone.WARN if found.error else model.CardTone.GOOD
+    return model.titled_card(words("workflows.eval.title"), *blocks, tone=tone)
+
+
+def evaluation_data(found: EvaluatedExpression) -> dict[str, Any]:
+    data: dict[str, Any] = {"path": found.path}
+    if found.error:
+        return {**data, "error": found.error, "names": list(found.names)}
+    return {**data, "value": found.value, "type": found.type}
 
 
 def _end_text(run: WorkflowDryRun, words: TextCatalog) -> str:

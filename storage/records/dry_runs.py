@@ -139,3 +139,16 @@ class WorkflowTestReport:
     @property
     def has_passed(self) -> bool:
         return not self.faults and not any(each.differences for each in self.cases)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluatedExpression:
+    """What an expression gives in a stored run. `path` is the activation whose scope was used,
+    empty for the outermost one. With an `error` there is no value, and `names` are those that could
+    have stood in place of an unknown one."""
+
+    path: str
+    value: Any = None
+    type: str = ""
+    error: str = ""
+    names: tuple[str, ...] = ()

@@ -827,6 +827,7 @@ class FakeServices:
             workflows=self.workflows,
             workflow_history=self.workflows,
             dry_runs=self.workflows,
+            run_expressions=self.workflows,
             workflow_exchange=self.workflows,
             schedules=self.schedules,
             triggers=self.triggers,

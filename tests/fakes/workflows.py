@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from storage.records.dry_runs import DryRunEnd, WorkflowDryRun, WorkflowTestReport
+from storage.records.dry_runs import (
+    DryRunEnd,
+    EvaluatedExpression,
+    WorkflowDryRun,
+    WorkflowTestReport,
+)
 from storage.records.people import Language, Person
 from storage.records.prompt_versions import PromptVersion, WorkflowVersions, text_hash
 from storage.records.tasks import Task
@@ -115,6 +120,11 @@ class FakeWorkflows:
     async def test(self, name: str, language: Language) -> WorkflowTestReport:
         await self.find(name)
         return WorkflowTestReport(name=name, file=f"{name}.test.yaml")
+
+    async def evaluate(self, task: Task, expression: str, node: str = "") -> EvaluatedExpression:
+        if expression == "nothing":
+            return EvaluatedExpression(path=node, error="unknown name", names=("outputs",))
+        return EvaluatedExpression(path=node, value=f"{task.id}: {expression}", type="text")
 
     async def validate(self, text: str) -> NamedWorkflow | InvalidWorkflowFile:
         if "broken" in text:

@@ -364,3 +364,17 @@ async def test_the_button_asks_an_owner_for_a_name_and_keeps_the_plan_under_it()
 )
 def test_a_title_makes_a_name_that_is_safe(title: str, name: str) -> None:
     assert suggest_name(make_task("d0neab", title=title)) == name
+
+
+async def test_an_expression_is_evaluated_in_a_run_for_those_who_may_see_the_task() -> None:
+    at = desk()
+
+    found = await at.send_message("/workflow eval --task k3m --node look outputs.look > 1")
+    unknown = await at.send_message("/workflow eval --task k3m nothing")
+    vague = await at.send_message("/workflow eval outputs.look")
+
+    assert found.data == {"path": "look", "value": "k3m9qa: outputs.look > 1", "type": "text"}
+    assert not unknown.good
+    assert "Names there: outputs" in text_of(unknown)
+    assert "--task ID" in text_of(vague)
+    assert not (await at.send_message("/workflow eval --task zzz 1")).good

@@ -252,6 +252,10 @@ class ScopeGraph:
         """Whether the node's execution chooses the edge."""
         return self.nodes[node].spec.edge_rule is EdgeRule.CHOSEN
 
+    def nodes_behind(self, node: str) -> frozenset[str]:
+        """The nodes that forward edges lead to from it."""
+        return _reachable_from([edge.target for edge in self.outgoing.get(node, ())], self.outgoing)
+
     @property
     def leaf_nodes(self) -> tuple[str, ...]:
         return tuple(each for each in self.nodes if not self.outgoing.get(each))

@@ -8,7 +8,8 @@ passed to a Python interpreter, and attributes of values are not accessible.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -98,6 +99,33 @@ def evaluate(text: str, names: Mapping[str, Any]) -> Any:
         raise BadExpression("the number is too large") from error
     except (TypeError, ValueError, LookupError) as error:
         raise BadExpression("it cannot be evaluated with these values") from error
+
+
+def names_beside_unknown(text: str, names: Mapping[str, Any]) -> Sequence[str]:
+    """The names that are where the expression uses one that isn't; none if it uses no such name."""
+    evaluation = _Evaluation(names)
+    try:
+        nodes = tuple(walk_nodes(syntax_tree(text)))
+    except ExpressionError:
+        return ()
+    for node in nodes:
+        if node.op is ExpressionOp.NAME and node.value not in {*names, *CONSTANTS}:
+            return tuple(names)
+        if node.op is not ExpressionOp.MEMBER:
+            continue
+        with suppress(ExpressionError, TypeError, ValueError, LookupError, ArithmeticError):
+            whole, key = (_evaluate_node(each, evaluation) for each in node.operands)
+            if isinstance(whole, Mapping) and not _has_item(whole, key):
+                return tuple(str(each) for each in whole)
+    return ()
+
+
+def _has_item(whole: Mapping[Any, Any], key: Any) -> bool:
+    try:
+        get_item(whole, key)
+    except (KeyError, TypeError):
+        return False
+    return True
 
 
 def evaluate_condition(text: str, names: Mapping[str, Any], warn: Callable[[str], None]) -> bool:

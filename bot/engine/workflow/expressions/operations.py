@@ -246,6 +246,23 @@ def materialize(value: Any) -> Any:
     return value
 
 
+def value_type(value: object) -> str:
+    """What authors call the type of a value."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "bool"
+        case int() | float():
+            return "number"
+        case str():
+            return "text"
+        case list() | tuple():
+            return "list"
+        case _:
+            return "object"
+
+
 def require_short(value: Any) -> Any:
     if len(value) > MAX_VALUE_SIZE:
         raise BadExpression("the value is too long")
