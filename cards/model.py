@@ -29,6 +29,7 @@ class ChecklistState(StrEnum):
     DONE = "done"
     FAILED = "failed"
     SKIPPED = "skipped"
+    CANCELLED = "cancelled"
 
     @property
     def symbol(self) -> str:
@@ -287,6 +288,7 @@ _STATE_SYMBOLS = {
     ChecklistState.DONE: "✅",
     ChecklistState.FAILED: "❌",
     ChecklistState.SKIPPED: "⏭️",
+    ChecklistState.CANCELLED: "🚫",
 }
 
 _IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".gif", ".webp"}

@@ -32,6 +32,7 @@ _STEP_STATUS = {
     NodeStatus.WAITING: TaskStatus.WAITING,
     NodeStatus.DONE: TaskStatus.COMPLETED,
     NodeStatus.SKIPPED: TaskStatus.CANCELLED,
+    NodeStatus.CANCELLED: TaskStatus.CANCELLED,
     NodeStatus.FAILED: TaskStatus.FAILED,
 }
 

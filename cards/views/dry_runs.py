@@ -24,6 +24,7 @@ _MARKS = {
     NodeStatus.DONE: "✅",
     NodeStatus.FAILED: "❌",
     NodeStatus.SKIPPED: "⏭️",
+    NodeStatus.CANCELLED: "🚫",
     NodeStatus.WAITING: "⏳",
     NodeStatus.RUNNING: "⏳",
     NodeStatus.PENDING: "❌",

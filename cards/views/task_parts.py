@@ -79,6 +79,7 @@ NODE_ICONS = {
     NodeStatus.DONE: "✅",
     NodeStatus.FAILED: "❌",
     NodeStatus.SKIPPED: "⏭️",
+    NodeStatus.CANCELLED: "🚫",
 }
 
 
@@ -438,6 +439,8 @@ def _step_detail(
         return words("graph.made_up_for", why=why)
     if task.status.is_final and not step.status.is_settled:
         return ""
+    if step.status is NodeStatus.CANCELLED:
+        return formats.single_line(step.error, _MAX_DETAIL)
     if step.status is NodeStatus.FAILED and task.status not in FAILED_STATUSES:
         return formats.single_line(strip_offline_note(step.error), _MAX_DETAIL)
     who = persona_label(step.persona, words) if step.persona != task.persona else ""

@@ -58,7 +58,8 @@ class DryRunNode:
 
     `taken` are the nodes behind it to which edges were taken. `prompt` and `system` are what its
     worker would be told. `asks` says that a person decides before it or about it. `is_given` is
-    False for a step without a given output: its result stands in for the real one."""
+    False for a step without a given output: its result stands in for the real one. `has_begun` is
+    False for one that was cancelled before."""
 
     path: str
     label: str
@@ -73,6 +74,7 @@ class DryRunNode:
     error: str = ""
     prompt: str = ""
     system: str = ""
+    has_begun: bool = True
     asks: bool = False
     waits_until: datetime | None = None
     is_given: bool = True
@@ -100,7 +102,7 @@ class WorkflowDryRun:
     @property
     def path(self) -> tuple[str, ...]:
         """The steps in the order of their start."""
-        return tuple(each.label for each in self.nodes if each.is_step)
+        return tuple(each.label for each in self.nodes if each.is_step and each.has_begun)
 
     @property
     def not_given(self) -> tuple[str, ...]:

@@ -135,16 +135,20 @@ class TaskControl(StrEnum):
 
 
 class NodeStatus(StrEnum):
+    """SKIPPED was left out or not reached; CANCELLED was ended without a result, because another
+    branch had arrived first."""
+
     PENDING = "pending"
     RUNNING = "running"
     WAITING = "waiting"
     DONE = "done"
     FAILED = "failed"
     SKIPPED = "skipped"
+    CANCELLED = "cancelled"
 
     @property
     def is_settled(self) -> bool:
-        return self in {NodeStatus.DONE, NodeStatus.SKIPPED}
+        return self in {NodeStatus.DONE, NodeStatus.SKIPPED, NodeStatus.CANCELLED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,6 +60,10 @@ _NODE_STATES = {
     NodeStatus.WAITING: SpanState.WAITING,
     NodeStatus.FAILED: SpanState.FAILED,
 }
+_BAD_ENDS = {
+    NodeStatus.FAILED: SpanState.FAILED,
+    NodeStatus.CANCELLED: SpanState.CUT_OFF,
+}
 _SUBAGENT_STATES = {
     "accepted": SpanState.WAITING,
     "running": SpanState.RUNNING,
@@ -172,8 +176,8 @@ class NodeSpanBuilder:
             if self._task.status.is_final or mine is None:
                 return SpanState.CUT_OFF
             return _NODE_STATES.get(mine.status, SpanState.DONE)
-        if mine is not None and mine.status is NodeStatus.FAILED:
-            return SpanState.FAILED
+        if mine is not None and mine.status in _BAD_ENDS:
+            return _BAD_ENDS[mine.status]
         if not each.error:
             skipped = mine is not None and mine.status is NodeStatus.SKIPPED
             return SpanState.SKIPPED if skipped else SpanState.DONE

@@ -34,7 +34,8 @@ class TaskCheckpoint:
     task is not ours any more.
 
     `approvals` says which steps people are asked about. `on_change` is called after each commit:
-    the notifier looks for new events then."""
+    the notifier looks for new events then. `cancelled_attempts` are those, by path and number, that
+    this lease has started and ended before they had a result."""
 
     def __init__(
         self,
@@ -65,6 +66,7 @@ class TaskCheckpoint:
         self._state: TaskRunState | None = None
         # True if the store has the task as in `_state`, unless another transaction has changed it.
         self._is_task_known = False
+        self.cancelled_attempts: set[tuple[str, int]] = set()
 
     async def commit(self, event: CheckpointEvent, session_id: str = "") -> NextAction:
         """Store the event and what follows from it. Attempts that begin are stored with
@@ -116,6 +118,7 @@ class TaskCheckpoint:
             declined = self._memory.declined_order
             memory = replace(memory, planning_step="", declined_order=declined)
         self._state, self._memory = state, memory
+        self.cancelled_attempts |= {(run.path, run.attempt) for run in outcome.changes.cancelled}
         self._is_task_known = (
             isinstance(outcome.next, events.StepsStarted) and state.last_command_id is not None
         )

@@ -317,6 +317,17 @@ def reply_of(event: CheckpointEvent) -> ModelReply | None:
             return None
 
 
+def attempt_of(event: CheckpointEvent) -> NodeRun | None:
+    """The run of the attempt whose end or rest the event tells; None for any other event."""
+    match event:
+        case StepEnded(run=run) | BudgetReached(run=run):
+            return run
+        case StepSuspended(step=step):
+            return step.run
+        case _:
+            return None
+
+
 @dataclass(frozen=True, slots=True)
 class RequestBudget:
     """Asks people to extend a cap: Approval."""

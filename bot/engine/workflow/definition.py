@@ -18,6 +18,7 @@ from pydantic import GetCoreSchemaHandler, JsonValue, TypeAdapter, ValidationErr
 from pydantic_core import CoreSchema
 
 from bot.engine.llm.backend import NO_OVERRIDES, LimitOverrides
+from bot.engine.workflow.dominators import VIRTUAL_ROOT, DominatorTree, topological_order
 from bot.engine.workflow.field_reader import InvalidGraph, ValidationIssue
 from bot.engine.workflow.input_fields import InputDefinition
 from bot.engine.workflow.nodes.contract import (
@@ -211,7 +212,8 @@ EdgesByNode: TypeAlias = Mapping[str, tuple[WorkflowEdge, ...]]
 class ScopeGraph:
     """One scope. `incoming` and `outgoing` hold forward edges only. `back_edges` maps names to
     edges that lead back; `back_regions` holds the nodes that each of them restarts. `bounded_edges`
-    lead forward and carry the bound of a cycle."""
+    lead forward and carry the bound of a cycle. `cancelling_joins` holds, by join, the nodes of
+    the branches that it ends when it starts."""
 
     nodes: Mapping[str, WorkflowNode]
     node_order: Mapping[str, int]
@@ -223,6 +225,7 @@ class ScopeGraph:
     end_nodes: tuple[str, ...]
     edge_positions: Mapping[str, int]
     bounded_edges: Mapping[str, WorkflowEdge]
+    cancelling_joins: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @property
     def limited_edges(self) -> tuple[str, ...]:
@@ -307,7 +310,40 @@ def _build_scope_graph(nodes: list[WorkflowNode], edges: list[WorkflowEdge]) -> 
         end_nodes=tuple(node.id for node in nodes if node.role is NodeRole.END),
         edge_positions={edge.name: n for n, edge in enumerate(edges)},
         bounded_edges={edge.name: edge for edge in bounded},
+        cancelling_joins={
+            node.id: branches
+            for node in nodes
+            if cancels_others(node) and (branches := find_branches(nodes, forward, node.id)[1])
+        },
     )
+
+
+def cancels_others(node: WorkflowNode) -> bool:
+    """Whether it is a join that ends the branches that have not arrived."""
+    return node.role is NodeRole.JOIN and node.spec.cancels_others(node.settings)
+
+
+def find_branches(
+    nodes: Sequence[WorkflowNode], edges: Iterable[WorkflowEdge], join: str
+) -> tuple[str, frozenset[str]]:
+    """The `parallel` node at which all branches that meet in a join have parted, and the nodes of
+    those branches; both empty if there is no such node. The edges lead forward."""
+    known = {node.id: node for node in nodes}
+    sources: dict[str, list[str]] = {name: [] for name in known}
+    targets: dict[str, list[str]] = {name: [] for name in known}
+    for edge in edges:
+        if edge.source in known and edge.target in known:
+            targets[edge.source].append(edge.target)
+            sources[edge.target].append(edge.source)
+    order = topological_order(sources, targets)
+    parted = DominatorTree(order, sources).immediate_dominator.get(join, VIRTUAL_ROOT)
+    if parted == VIRTUAL_ROOT or known[parted].role is not NodeRole.FORK:
+        return "", frozenset()
+    before, behind = (
+        reachable([join], sources.__getitem__),
+        reachable([parted], targets.__getitem__),
+    )
+    return parted, (before & behind) - {parted, join}
 
 
 def _with_bound(
@@ -467,6 +503,8 @@ def dump_workflow(workflow: Workflow) -> dict[str, Any]:
             del node["own_session"]
         if node["config"] is not None and node["config"].get("form") == []:
             del node["config"]["form"]
+        if node["config"] is not None and node["config"].get("cancel_others") is False:
+            del node["config"]["cancel_others"]
     if dumped["source"] is None:
         del dumped["source"]
     return dumped

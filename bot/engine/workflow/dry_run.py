@@ -173,6 +173,8 @@ class DryRun:
         self._memory = outcome.memory
         for run in outcome.changes.runs.values():
             self._note(run)
+        for run in outcome.changes.cancelled:
+            del self._running[run.path]
         if isinstance(outcome.next, events.StepsStarted):
             for step in outcome.next.steps:
                 self._begin(step)
@@ -424,6 +426,7 @@ class DryRun:
             taken=self._taken(node.id, run),
             output={key: value for key, value in run.output.items() if not key.startswith("@")},
             error=run.error,
+            has_begun=run.status is not NodeStatus.CANCELLED or run.started_at is not None,
             asks=asks,
             waits_until=run.wake_at,
         )

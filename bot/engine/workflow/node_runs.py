@@ -361,8 +361,15 @@ def is_unreached(run: NodeRun) -> bool:
     return bool(run.output.get(_UNREACHED_KEY))
 
 
+def is_left_out(run: NodeRun) -> bool:
+    """Whether no branch has reached it, or its branch was cancelled."""
+    return is_unreached(run) or run.status is NodeStatus.CANCELLED
+
+
 def taken_edges(run: NodeRun) -> frozenset[str] | None:
     """None where every edge without a condition was taken."""
+    if run.status is NodeStatus.CANCELLED:
+        return frozenset()
     names = run.output.get(TAKEN_EDGES_KEY)
     return None if names is None else frozenset(names)
 
@@ -382,7 +389,7 @@ def node_output(run: NodeRun) -> Mapping[str, Any]:
 
 
 def is_finished(run: NodeRun | None) -> bool:
-    return run is not None and run.status in {NodeStatus.DONE, NodeStatus.SKIPPED}
+    return run is not None and run.status.is_settled
 
 
 def is_done(run: NodeRun | None) -> bool:

@@ -19,7 +19,7 @@ from bot.engine.workflow.expressions.evaluator import escape_placeholders, refer
 from bot.engine.workflow.node_runs import (
     ActivationPath,
     enclosing_round,
-    is_unreached,
+    is_left_out,
     parse_activation,
     taken_edges,
 )
@@ -257,9 +257,9 @@ def is_chain(workflow: Workflow) -> bool:
 
 def merge_with_finished(old: Workflow, runs: Mapping[str, NodeRun], new: Workflow) -> Workflow:
     """Replace the rest of a plan: settled nodes stay first, then pending steps that people added,
-    then the new plan with unused ids. Unreached branches are dropped."""
+    then the new plan with unused ids. Branches that were not reached, or cancelled, are dropped."""
     over = [node for node in old.nodes if _status_at(runs, node.id).is_settled]
-    settled = [node for node in over if not is_unreached(runs[node.id])]
+    settled = [node for node in over if not is_left_out(runs[node.id])]
     given = pending_injected_nodes(old, runs)
     kept = {name: text for name, text in old.outputs.items() if _refers_only_to(text, settled)}
     new = replace(

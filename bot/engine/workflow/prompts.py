@@ -13,7 +13,7 @@ from bot.engine.workflow.expressions.operations import value_as_text
 from bot.engine.workflow.node_runs import (
     UNFINISHED_ROUNDS_KEY,
     VALUES_KEY,
-    is_unreached,
+    is_left_out,
     parse_activation,
     public_value,
 )
@@ -285,7 +285,7 @@ def _step_list(plan: _PlanOutline, runs: Mapping[str, NodeRun], current: str) ->
         mark = "○" if run is None else _STATUS_MARKS.get(run.status, "○")
         if node.id == current:
             mark = "📍"
-        elif run is not None and is_unreached(run):
+        elif run is not None and is_left_out(run):
             mark = "–"
         title = replace_placeholders(node.title, lambda _hole, _expression: "…")
         return f"{'  ' * plan.depth(node.id)}{mark} {title}"

@@ -216,3 +216,12 @@ def format_messages(messages: Sequence[str]) -> list[str]:
     helpers = [text for text in messages if isinstance(text, SubagentReport)]
     parts = ["New messages from the Boss: " + "\n".join(people)] if people else []
     return [*parts, render_reports(helpers)] if helpers else parts
+
+
+_MAX_TITLE = 200
+
+
+def reports_title(messages: Sequence[str]) -> str:
+    """The title of the step that uses the subagents' reports."""
+    labels = [text.label for text in messages if isinstance(text, SubagentReport)]
+    return f"🤝 {', '.join(labels)}"[:_MAX_TITLE]

@@ -40,7 +40,7 @@ from bot.engine.workflow.node_runs import (
     fresh_limit_path,
     is_done,
     is_finished,
-    is_unreached,
+    is_left_out,
     noted_path,
     parse_activation,
     scope_of,
@@ -176,7 +176,7 @@ def find_activation(
     wanted = wanted.strip()
     place = parse_activation(wanted)
     if place is not None and wanted in runs and place.node in topology.nodes:
-        if is_unreached(runs[wanted]):
+        if is_left_out(runs[wanted]):
             raise RerunRefused("not_reached", name=wanted)
         return place
     node = _find_node(topology, wanted)
@@ -185,7 +185,7 @@ def find_activation(
         for path, run in runs.items()
         if (each := parse_activation(path)) is not None
         and each.node == node.id
-        and not is_unreached(run)
+        and not is_left_out(run)
     ]
     if not tried:
         raise RerunRefused("not_reached", name=node.title or node.id)
@@ -514,7 +514,7 @@ def _last_finished(runs: Mapping[str, NodeRun], node: str) -> str:
         run
         for path, run in runs.items()
         if is_finished(run)
-        and not is_unreached(run)
+        and not is_left_out(run)
         and (place := parse_activation(path)) is not None
         and place.node == node
     ]

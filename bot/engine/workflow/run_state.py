@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -13,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 from bot.engine.workflow.checkpoint_events import StepEnded
 from bot.engine.workflow.definition import Workflow, dump_workflow, load_workflow
+from bot.engine.workflow.expressions.evaluator import replace_placeholders
 from bot.engine.workflow.node_runs import SOUND_FILES_KEY, VALUE_FILES_KEY, attempts_before
 from bot.engine.workflow.plan import linear_workflow
 from bot.engine.workflow.scheduler import WorkflowScheduler
@@ -38,6 +40,7 @@ log = logging.getLogger(__name__)
 _TASK_FIELDS = frozenset(each.name for each in fields(Task))
 _MAX_LINE = 300
 _MAX_NOTE = 100
+_MAX_NAMES = 10
 MAX_NOTES: Mapping[LogKind, int] = {
     LogKind.FINDING: 5,
     LogKind.DECISION: 3,
@@ -142,13 +145,15 @@ class ChangeSet:
 
     Of each node only its last run is stored, and the task is updated once. `started` has runs
     whose attempt begins, with the model session that it will pay for; `ended` those whose attempt
-    is over, with its error and the time. Every time is `now`."""
+    is over, with its error and the time; `cancelled` those of them whose worker has to be stopped.
+    Every time is `now`."""
 
     def __init__(self, state: TaskRunState, now: datetime) -> None:
         self.plans: list[TaskGraph] = []
         self.runs: dict[str, NodeRun] = {}
         self.started: list[tuple[NodeRun, str]] = []
         self.ended: list[NodeRun] = []
+        self.cancelled: list[NodeRun] = []
         self.events: list[tuple[EventKind, str]] = []
         self.logs: list[NewLog] = []
         self.task = TaskChanges()
@@ -165,6 +170,22 @@ class ChangeSet:
         for run in runs:
             self._state.runs[run.path] = run
             self.runs[run.path] = run
+
+    def cancel_attempts(self, runs: Sequence[NodeRun], running: AbstractSet[str]) -> None:
+        """Close the attempts of cancelled runs that were running until now, and say which steps
+        were ended before they had a result."""
+        attempts = [run for run in runs if run.path in running]
+        self.ended += attempts
+        self.cancelled += attempts
+        nodes = [self._state.scheduler.node_at(run.path) for run in runs if run.started_at]
+        if titles := [
+            replace_placeholders(node.title, lambda _hole, _expression: "…")
+            for node in nodes
+            if node.role.is_counted
+        ]:
+            names = ", ".join(titles[:_MAX_NAMES]) + ", …" * (len(titles) > _MAX_NAMES)
+            text = self._state.text("workflow.cancelled_steps", names=names, why=runs[0].error)
+            self.add_event(EventKind.NOTE, text)
 
     def start_attempt(self, path: str, session_id: str) -> NodeRun:
         """Mark a node running under its next attempt."""

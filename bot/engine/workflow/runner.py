@@ -6,13 +6,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from types import MappingProxyType, TracebackType
-from typing import Any, Generic, Self, TypeVar, assert_never
+from types import MappingProxyType
+from typing import TypeVar, assert_never
 
 from bot.engine.agent.model_calls import ModelReply, ModelRequest
 from bot.engine.agent.prompt_versions import TaskAttempt
@@ -33,6 +32,7 @@ from bot.engine.workflow.checkpoint_events import (
     StartedStep,
     StepsStarted,
 )
+from bot.engine.workflow.concurrent_work import ConcurrentWork
 from bot.engine.workflow.definition import RetryPolicy, Workflow
 from bot.engine.workflow.error_policy import (
     FailureHistory,
@@ -65,58 +65,6 @@ from storage.db import retry_until_stored
 from storage.errors import LostLease
 from storage.records.people import Language
 from storage.records.tasks import NodeRun, NodeStatus, Task, TaskId, TaskLease, TaskStatus
-
-_Result = TypeVar("_Result")
-
-
-class ConcurrentWork(Generic[_Result]):
-    """Coroutines that run at the same time; their results are taken one by one. Leaving the context
-    cancels those that still run, and waits for them."""
-
-    def __init__(self) -> None:
-        self._running: set[asyncio.Task[_Result]] = set()
-
-    def __bool__(self) -> bool:
-        return bool(self._running)
-
-    def start(self, coroutine: Coroutine[Any, Any, _Result], name: str) -> None:
-        self._running.add(asyncio.create_task(coroutine, name=name))
-
-    async def next_result(
-        self, *, seconds: float | None, signal: asyncio.Event | None
-    ) -> list[_Result]:
-        """The result of the first that ends, or its exception; nothing if the time is over or the
-        signal is set before."""
-        waiting: set[asyncio.Task[Any]] = set(self._running)
-        signalled = None if signal is None else asyncio.create_task(signal.wait(), name="signal")
-        if signalled is not None:
-            waiting.add(signalled)
-        try:
-            await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            if signalled is not None:
-                signalled.cancel()
-        ended = next((work for work in self._running if work.done()), None)
-        if ended is None:
-            return []
-        self._running.remove(ended)
-        return [ended.result()]
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for work in self._running:
-            work.cancel()
-        if self._running:
-            with suppress(asyncio.CancelledError):
-                await asyncio.gather(*self._running, return_exceptions=True)
-
 
 log = logging.getLogger(__name__)
 
@@ -198,8 +146,10 @@ class _TaskRun:
 
     async def _run_steps(self, following: NextAction) -> None:
         """Do steps, several at once where the workflow allows it, until the slot is given back."""
+        cancelled = self._checkpoint.cancelled_attempts
         async with ConcurrentWork[NextAction]() as branches:
             while following is not None:
+                await branches.cancel(cancelled)
                 match following:
                     case PlanningStarted():
                         following = await self._make_plan(following)
@@ -209,7 +159,11 @@ class _TaskRun:
                         following = await self._check_files(following)
                     case StepsStarted():
                         for step in following.steps:
-                            branches.start(self._run_step(step), f"step {step.node.id}")
+                            attempt = (step.run.path, step.run.attempt)
+                            # The commit that cancelled it may be newer than this answer.
+                            if attempt not in cancelled:
+                                name = f"step {step.node.id}"
+                                branches.start(self._run_step(step), name, attempt)
                         following = await self._next_action(branches, following)
                     case never:
                         assert_never(never)

@@ -35,6 +35,7 @@ from bot.engine.workflow.node_runs import (
     node_output,
     parse_activation,
     public_value,
+    questioned_path,
     scope_of,
     unreached_output,
 )
@@ -404,12 +405,54 @@ class WorkflowScheduler(SchedulerState):
                     next_node=to,
                 )
                 done = replace(done, output={**output, **noted})
+                if node.role is NodeRole.JOIN:
+                    return (*self._record_runs(done), *self._cancel_branches(activation, now))
                 if not variables:
                     return self._record_runs(done)
                 scope = activation.scope
                 known = {**self.context(scope, now).names["variables"], **variables}
                 path = self.variables_path(scope)
                 return self._record_runs(done, self._make_note_run(path, known, now))
+
+    def _cancel_branches(self, join: ActivationPath, now: datetime) -> Iterator[NodeRun]:
+        """End what has not arrived at a join that cancels the others."""
+        state = self._scopes[join.scope]
+        if names := state.unfinished_branch_nodes(join.node):
+            why = self._text("workflow.cancelled_for", name=state.graph.nodes[join.node].title)
+            for name in names:
+                yield from self._cancel(state.activation(name), why, now)
+
+    def _cancel(self, activation: ActivationPath, why: str, now: datetime) -> Iterator[NodeRun]:
+        """End an activation and what has begun in its rounds, those first."""
+        has_rounds = bool(self.topology.nodes[activation.node].body)
+        inside = f"{activation.path}["
+        for scope in [each for each in self._scopes if has_rounds and each.startswith(inside)]:
+            for name, run in tuple(self._scopes[scope].runs.items()):
+                if not is_finished(run):
+                    place = self._scopes[scope].activation(name)
+                    yield from self._record_runs(self._cancelled_run(place, why, now))
+            del self._scopes[scope]
+            self._loops.pop(scope, None)
+            self._waiting.pop(scope, None)
+            self._limit_questions.pop(scope, None)
+        self._limit_questions[activation.scope].pop(activation.path, None)
+        yield from self._record_runs(self._cancelled_run(activation, why, now))
+
+    def _cancelled_run(self, activation: ActivationPath, why: str, now: datetime) -> NodeRun:
+        run = self._make_run(activation, NodeStatus.CANCELLED, now, {})
+        begun = self._runs.get(activation.path)
+        return replace(run, error=why, started_at=begun.started_at if begun else None)
+
+    def is_closed(self, path: str) -> bool:
+        """Whether a step, or what a question is about, is in a branch where nothing goes on."""
+        place = parse_activation(questioned_path(path) or path)
+        while place is not None:
+            state = self._scopes.get(place.scope)
+            if state is not None and state.is_closed(place.node):
+                return True
+            above = enclosing_round(place.scope)
+            place = None if above is None else parse_activation(above[0])
+        return False
 
     def _record_runs(self, *runs: NodeRun) -> _Runs:
         for run in runs:

@@ -4,10 +4,10 @@ and the session lanes of steps."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
@@ -20,6 +20,7 @@ from bot.engine.workflow.definition import (
     WorkflowTopology,
     may_ask_people,
 )
+from bot.engine.workflow.dominators import VIRTUAL_ROOT, DominatorTree, topological_order
 from bot.engine.workflow.expressions.evaluator import NOW_NAME
 from bot.engine.workflow.node_runs import (
     EXHAUSTED_EDGE_KEY,
@@ -49,48 +50,6 @@ from storage.records.tasks import NodeRun, NodeStatus, TaskId
 
 # --- session lanes: steps that can never run at the same time share a session
 # A lane continues after a fork where all its branches meet again: a question of dominators.
-
-VIRTUAL_ROOT = ""
-"""The parent of every node without a source; no node of the graph."""
-
-
-class DominatorTree:
-    """The dominator tree of an acyclic graph: the parent of a node is the nearest node that every
-    path to it passes. `sources` names the direct predecessors of each node. Jump pointers keep the
-    whole in n log n."""
-
-    def __init__(
-        self, topological_order: Sequence[str], sources: Mapping[str, Sequence[str]]
-    ) -> None:
-        self._depth = {VIRTUAL_ROOT: 0}
-        self._jump = {VIRTUAL_ROOT: VIRTUAL_ROOT}
-        self.immediate_dominator = {VIRTUAL_ROOT: VIRTUAL_ROOT}
-        for node in topological_order:
-            self._attach(node, self.common_dominator(sources.get(node) or [VIRTUAL_ROOT]))
-
-    def common_dominator(self, nodes: Iterable[str]) -> str:
-        """The nearest node that every path to any of them passes; it may be one of them."""
-        return reduce(self._common_of_two, nodes)
-
-    def _attach(self, node: str, above: str) -> None:
-        far = self._jump[above]
-        depth = self._depth
-        is_even = depth[above] - depth[far] == depth[far] - depth[self._jump[far]]
-        self._jump[node] = self._jump[far] if is_even else above
-        self.immediate_dominator[node] = above
-        depth[node] = depth[above] + 1
-
-    def _common_of_two(self, one: str, other: str) -> str:
-        depth, far, above = self._depth, self._jump, self.immediate_dominator
-        if depth[one] < depth[other]:
-            one, other = other, one
-        while depth[one] > depth[other]:
-            one = far[one] if depth[far[one]] >= depth[other] else above[one]
-        while one != other:
-            up = far if far[one] != far[other] else above
-            one, other = up[one], up[other]
-        return one
-
 
 MAIN_LANE = ""
 """The lane of the task's own session."""
@@ -140,7 +99,7 @@ def _lanes_in_graph(graph: ScopeGraph, first: str) -> Mapping[str, str]:
     others may still be running."""
     sources = {node: [edge.source for edge in graph.incoming.get(node, ())] for node in graph.nodes}
     targets = {node: [edge.target for edge in graph.outgoing.get(node, ())] for node in graph.nodes}
-    order = _topological_order(sources, targets)
+    order = topological_order(sources, targets)
     parted, met = DominatorTree(order, sources), DominatorTree(order[::-1], targets)
     begins = [node for node in order if not sources[node]]
     lanes = {VIRTUAL_ROOT: first}
@@ -173,19 +132,6 @@ def _splits(graph: ScopeGraph, node: str) -> bool:
         or others > 1
         or (rule is EdgeRule.ALL_HOLDING and len(behind) - others > 1)
     )
-
-
-def _topological_order(
-    sources: Mapping[str, Sequence[str]], targets: Mapping[str, Sequence[str]]
-) -> Sequence[str]:
-    left = {node: len(each) for node, each in sources.items()}
-    order = [node for node, n in left.items() if not n]
-    for node in order:
-        for target in targets[node]:
-            left[target] -= 1
-            if not left[target]:
-                order.append(target)
-    return order
 
 
 # --- one task's state, and the names that expressions see in each scope

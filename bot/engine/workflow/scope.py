@@ -5,7 +5,7 @@ scope see."""
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +15,9 @@ from bot.engine.workflow.node_runs import (
     EXHAUSTED_EDGE_KEY,
     UNDECIDED_KEY,
     ActivationPath,
+    is_done,
     is_finished,
+    is_left_out,
     is_unreached,
     node_output,
     taken_edges,
@@ -60,6 +62,10 @@ class ScopeState:
         self.dead_end_runs: dict[str, NodeRun] = {}
         self.undecided_runs: dict[str, NodeRun] = {}
         self.edge_counts: Counter[str] = Counter()
+        self._joins_over: dict[str, list[str]] = defaultdict(list)
+        for join, branches in graph.cancelling_joins.items():
+            for node in branches:
+                self._joins_over[node].append(join)
         for node in graph.nodes:
             self._evaluate_readiness(node)
 
@@ -76,6 +82,19 @@ class ScopeState:
         if is_finished(run) and (not is_finished(before) or is_halted):
             self._finished_count += not is_finished(before)
             self._propagate(node, run)
+
+    def is_closed(self, node: str) -> bool:
+        """Whether its branch was cancelled, or is the one that arrived: nothing in it goes on."""
+        return any(is_done(self.runs.get(join)) for join in self._joins_over.get(node, ()))
+
+    def unfinished_branch_nodes(self, join: str) -> tuple[str, ...]:
+        """The nodes that a join ends, in the order of the plan."""
+        branches = self.graph.cancelling_joins.get(join, frozenset())
+        return tuple(
+            each
+            for each in (self._node_ids if branches else ())
+            if each in branches and not is_finished(self.runs.get(each))
+        )
 
     def count_bounded_edges(self, run: NodeRun) -> None:
         """Count the bounded forward edges that a run, of this round or an earlier one, took."""
@@ -161,9 +180,9 @@ class ScopeState:
         for node in reversed(self._node_ids):
             run = self.runs.get(node)
             behind = (self.runs.get(edge.target) for edge in self.graph.outgoing.get(node, ()))
-            if run is None or not is_finished(run) or is_unreached(run):
+            if run is None or not is_finished(run) or is_left_out(run):
                 continue
-            if all(each is not None and is_unreached(each) for each in behind):
+            if all(each is not None and is_left_out(each) for each in behind):
                 return run
         return None
 
@@ -205,35 +224,47 @@ class ScopeState:
                 self.failed_runs[node] = run
             case NodeStatus.PENDING:
                 self._evaluate_readiness(node)
-            case NodeStatus.DONE | NodeStatus.SKIPPED:
+            case NodeStatus.DONE | NodeStatus.SKIPPED | NodeStatus.CANCELLED:
                 pass
 
     def _propagate(self, node: str, run: NodeRun) -> None:
         self.exhausted_runs.pop(node, None)
         self.undecided_runs.pop(node, None)
-        if EXHAUSTED_EDGE_KEY in run.output:
+        is_closed = self.is_closed(node)
+        if EXHAUSTED_EDGE_KEY in run.output and not is_closed:
             self.exhausted_runs[node] = run
             return
-        if UNDECIDED_KEY in run.output:
+        if UNDECIDED_KEY in run.output and not is_closed:
             self.undecided_runs[node] = run
             return
+        if is_done(run):
+            for each in self.graph.cancelling_joins.get(node, ()):
+                self._close_node(each)
         chosen = taken_edges(run)
         self.count_bounded_edges(run)
         returning = [
             edge
             for edge in self.graph.outgoing_back_edges.get(node, ())
-            if chosen and edge.name in chosen
+            if chosen and edge.name in chosen and not is_closed
         ]
         if returning:
             self._pending_back_edges.update({edge.name: edge for edge in returning})
             return
         is_end = not self.graph.outgoing.get(node) and not self.graph.chooses_target(node)
-        if chosen is not None and not chosen and not is_end:
+        is_cancelled = is_closed or run.status is NodeStatus.CANCELLED
+        if chosen is not None and not chosen and not is_end and not is_cancelled:
             self.dead_end_runs[node] = run
         for edge in self.graph.outgoing.get(node, ()):
             self._open_inputs[edge.target] -= 1
             self._arrived_inputs[edge.target] += _is_edge_taken(edge, run)
             self._evaluate_readiness(edge.target)
+
+    def _close_node(self, node: str) -> None:
+        """Nothing of a branch that is closed goes back, stops the plan or asks people."""
+        for halted in (self.exhausted_runs, self.dead_end_runs, self.undecided_runs):
+            halted.pop(node, None)
+        for edge in self.graph.outgoing_back_edges.get(node, ()):
+            self._pending_back_edges.pop(edge.name, None)
 
     def _recount_inputs(self, node: str, region: Iterable[str]) -> None:
         """Edges from outside the region keep their result; those from inside are open again."""

@@ -47,6 +47,7 @@ from storage.records.task_logs import LogKind
 from storage.records.tasks import (
     SUBAGENTS_RUNNING_REASON,
     EventKind,
+    NodeRun,
     NodeStatus,
     TaskControl,
     TaskPhase,
@@ -60,8 +61,6 @@ MAX_FREE_RUNS = 500
 STOP_KEY = "@stop"
 """In the output of a step that failed while others ran: the status and the reason with which its
 task ends after them."""
-
-_MAX_TITLE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +114,9 @@ class _Transition:
     def apply(  # noqa: C901, PLR0911, PLR0912 - one arm per event
         self, event: events.CheckpointEvent
     ) -> Deciding[NextAction]:
+        if self._is_cancelled(events.attempt_of(event)):
+            # Its runner may have been told to stop, and never get this answer: nothing starts here.
+            return self._steps_started(soon=self._scheduler.has_pending_moves)
         match event:
             case events.PlanningBegun():
                 return self._begin_planning()
@@ -156,6 +158,15 @@ class _Transition:
             case never:
                 assert_never(never)
         return (yield from self._advance())
+
+    def _is_cancelled(self, attempt: NodeRun | None) -> bool:
+        run = None if attempt is None else self._state.runs.get(attempt.path)
+        return (
+            run is not None
+            and attempt is not None
+            and run.status is NodeStatus.CANCELLED
+            and run.attempt == attempt.attempt
+        )
 
     def _begin_planning(self) -> NextAction:
         self.changes.update_task(phase=TaskPhase.PLANNING)
@@ -255,8 +266,12 @@ class _Transition:
 
     def _settle(self) -> Deciding[None]:
         """Make the moves that cost nothing, and withdraw the requests of steps that are over."""
+        running = set(self._scheduler.running_paths)
         made = self._scheduler.advance(self._now, MAX_FREE_RUNS)
         self.changes.put_advanced(made)
+        if cancelled := [run for run in made if run.status is NodeStatus.CANCELLED]:
+            self.changes.cancel_attempts(cancelled, running)
+            yield step_approvals.WithdrawRequests("approval.gone_on", self._scheduler.is_closed)
         over = [run for run in made if self._scheduler.is_settled_human_step(run)]
         counted = {run.path for run in over if run.output.get("auto")}
         for paths, key in (
@@ -327,7 +342,7 @@ class _Transition:
                 self.changes.wait([], reason=SUBAGENTS_RUNNING_REASON)
                 return None
         if unheard:
-            titles = [f"💬 {text}" for text in people] or [_reports_title(unheard)]
+            titles = [f"💬 {text}" for text in people] or [report_delivery.reports_title(unheard)]
             plan = insert_steps(self._state.workflow, runs, titles)
             self.changes.add_plan(plan, "inject", str(task.created_by))
             self.changes.add_event(EventKind.INJECTED, " → ".join(titles))
@@ -580,9 +595,3 @@ class _Transition:
             wake_at=self._now if soon else self._state.next_wake_at,
             wakes_on_signal=flow.workflow.parallel > 1 or flow.may_ask_people,
         )
-
-
-def _reports_title(messages: Sequence[str]) -> str:
-    """The title of the step that uses the subagents' reports."""
-    labels = [text.label for text in messages if isinstance(text, SubagentReport)]
-    return f"🤝 {', '.join(labels)}"[:_MAX_TITLE]

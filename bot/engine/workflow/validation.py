@@ -27,6 +27,8 @@ from bot.engine.workflow.definition import (
     WorkflowEdge,
     WorkflowNode,
     WorkflowTopology,
+    cancels_others,
+    find_branches,
     find_cycles,
     reachable,
 )
@@ -451,6 +453,27 @@ def find_authoring_mistakes(workflow: Workflow) -> Iterator[ValidationIssue]:
                 yield replace(fault, where=node.id, field=f"{node.type}.{fault.field}")
         if _UNSAFE_PERSONA.search(node.persona):
             yield ValidationIssue(key="bad_persona", where=node.id, field="persona")
+    if any(cancels_others(node) for node in workflow.nodes):
+        for graph in WorkflowTopology(workflow).scope_graphs.values():
+            for node in filter(cancels_others, graph.nodes.values()):
+                yield from _check_cancelled_branches(graph, node.id)
+
+
+def _check_cancelled_branches(graph: ScopeGraph, join: str) -> Iterator[ValidationIssue]:
+    """Branches that a join cancels begin at one `parallel` node and end at the join."""
+    nodes = tuple(graph.nodes.values())
+    edges = [edge for each in graph.nodes for edge in graph.edges_from(each)]
+    forward = (edge for each in graph.nodes for edge in graph.outgoing.get(each, ()))
+    fork, branches = find_branches(nodes, forward, join)
+    if not branches:
+        yield ValidationIssue(key="no_common_fork", where=join, field="join.cancelOthers")
+        return
+    for edge in edges:
+        facts = {"source": edge.source, "target": edge.target, "fork": fork}
+        if edge.source in branches and edge.target not in {*branches, join}:
+            yield ValidationIssue(key="edge_leaves_branch", where=edge.name, facts=facts)
+        elif edge.target in branches and edge.source not in {*branches, fork}:
+            yield ValidationIssue(key="edge_enters_branch", where=edge.name, facts=facts)
 
 
 class _OutputChecker:

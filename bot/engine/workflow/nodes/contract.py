@@ -334,6 +334,10 @@ class NodeTypeSpec(Generic[C]):
         be."""
         return None
 
+    def cancels_others(self, settings: C) -> bool:
+        """Whether it ends the branches that have not arrived when it starts."""
+        return False
+
     def enter(self, node: NodeInput[C], context: EvaluationContext) -> NodeEffect:
         """Execute the node. Steps for workers are executed elsewhere."""
         return NodeDone()

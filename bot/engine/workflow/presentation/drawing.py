@@ -410,12 +410,14 @@ _MARK_COLOURS = {
     NodeMark.FAILED: "#c0392b",
     NodeMark.RUNNING: "#2f6fb2",
     NodeMark.WAITING: "#b7791f",
+    NodeMark.CANCELLED: "#82878d",
 }
 _BADGES = {
     NodeMark.DONE: "M-3.5 0 -1 2.8 3.5 -2.6",
     NodeMark.FAILED: "M-2.6 -2.6 2.6 2.6M2.6 -2.6 -2.6 2.6",
     NodeMark.RUNNING: "M-1.8 -3 2.8 0 -1.8 3z",
     NodeMark.WAITING: "M0 -3.2V0L2.4 1.6",
+    NodeMark.CANCELLED: "M-3.2 0H3.2",
 }
 
 

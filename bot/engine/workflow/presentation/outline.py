@@ -339,7 +339,7 @@ class WorkflowOutline:
         if not node.body:
             return StepCount()
         size = self._plan.size(node.id)
-        if run is not None and run.status is NodeStatus.SKIPPED:
+        if run is not None and run.status in {NodeStatus.SKIPPED, NodeStatus.CANCELLED}:
             return StepCount() if before else StepCount(size, size)
         opened = self._current.stored.opened_rounds(place.path)
         count = sum((self._round(node, place.round_scope(n)) for n in range(opened)), StepCount())
@@ -395,11 +395,13 @@ def _status(node: WorkflowNode, run: NodeRun | None, *, asked: bool) -> NodeStat
 
 
 def _with_run(step: TaskStep, run: NodeRun) -> TaskStep:
+    # The error of an earlier attempt is hidden once the step is finished.
+    is_told = "error" in run.output or run.status is NodeStatus.CANCELLED
+    is_error_shown = is_told or not is_finished(run)
     return replace(
         step,
         summary=str(run.output.get("summary", "")),
-        # The error of an earlier attempt is hidden once the step is finished.
-        error=run.error if not is_finished(run) or "error" in run.output else "",
+        error=run.error if is_error_shown else "",
         files=tuple(run.output.get("files", ())),
         files_left_out=tuple(run.output.get("left_out", ())),
         started_at=run.started_at,

@@ -26,6 +26,7 @@ class NodeMark(StrEnum):
     FAILED = "failed"
     WAITING = "waiting"
     DONE = "done"
+    CANCELLED = "cancelled"
     UNREACHED = "unreached"
 
     @property
@@ -49,6 +50,7 @@ _MARKS = {
     NodeStatus.DONE: NodeMark.DONE,
     NodeStatus.SKIPPED: NodeMark.DONE,
     NodeStatus.FAILED: NodeMark.FAILED,
+    NodeStatus.CANCELLED: NodeMark.CANCELLED,
 }
 
 
@@ -68,7 +70,7 @@ def mark_run(topology: WorkflowTopology, runs: Mapping[str, NodeRun]) -> RunMark
             continue
         known = nodes.get(place.node, mark)
         nodes[place.node] = min(known, mark, key=lambda each: each.rank)
-        if mark is NodeMark.UNREACHED:
+        if mark is NodeMark.UNREACHED or (mark is NodeMark.CANCELLED and not run.started_at):
             continue
         visits[place.node] += 1
         if is_finished(run):

@@ -486,6 +486,33 @@ nodes:
   - {id: j, type: join, mode: n, n: ‹too_many_waited:3›3}
 edges: [{from: a, to: j}, {from: b, to: j}]
 =====
+name: W
+nodes:
+  - {id: a, name: A}
+  - {id: b, name: B}
+  - {id: j, type: join, mode: any, cancelOthers: ‹no_common_fork:true›true}
+  - {id: k, type: join, cancelOthers: ‹nothing_to_cancel:true›true}
+edges: [{from: a, to: j}, {from: b, to: j}, {from: j, to: k}]
+=====
+name: W
+nodes:
+  - {id: first, name: First}
+  - {id: fork, type: parallel}
+  - {id: a, name: A}
+  - {id: b, name: B}
+  - {id: j, type: join, mode: any, cancelOthers: true}
+  - {id: note, name: Note}
+  - {id: last, name: Last}
+edges:
+  - {from: first, to: fork}
+  - {from: fork, to: a}
+  - {from: fork, to: b}
+  - {from: a, to: j}
+  - {from: b, to: j}
+  - ‹edge_leaves_branch›{from: b, to: note}
+  - {from: j, to: last}
+  - ‹edge_enters_branch›{from: last, to: a, maxLoops: 2, condition: loopCount < 1}
+=====
 # W
 ## Tasks
 ### 1. A

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from bot.engine.llm.answer_schemas import StepAnswer
 from bot.engine.llm.backend import RunPurpose
+from bot.engine.workflow import checkpoint_events as events
 from bot.engine.workflow.definition import Workflow
 from bot.engine.workflow.dry_run import (
     DryRun,
@@ -161,6 +162,75 @@ def test_an_answer_decides_what_is_open_and_a_wrong_output_is_told() -> None:
     assert run_note({}, **{"outputs.review.approved": True}).end is DryRunEnd.COMPLETED
     with pytest.raises(OutputMisfit, match="approved"):
         run_note({"review": {"approved": "perhaps"}})
+
+
+RACE = """\
+name: Race
+nodes:
+  - {id: fork, type: parallel}
+  - {id: check, name: Check}
+  - {id: write, name: Write}
+  - {id: side, type: human, name: Side}
+  - {id: review, name: Review, output: {good: bool}}
+  - {id: one, name: One}
+  - {id: two, name: Two}
+  - {id: late, name: Late}
+  - {id: never, name: Never}
+  - {id: meet, type: join, join: any, cancelOthers: true}
+  - {id: last, name: Last}
+edges:
+  - {from: fork, to: check}
+  - {from: fork, to: write}
+  - {from: fork, to: one}
+  - {from: fork, to: late}
+  - {from: check, to: meet, condition: outputs.check.approved}
+  - {from: write, to: review}
+  - {from: write, to: side}
+  - {from: side, to: meet}
+  - {from: review, to: write, condition: not outputs.review.good, maxLoops: 3}
+  - {from: review, to: meet}
+  - {from: late, to: never}
+  - {from: never, to: meet}
+  - {from: one, to: two}
+  - {from: two, to: meet}
+  - {from: meet, to: last}
+settings: {maxParallel: 2}
+"""
+
+
+class LateResults(DryRun):
+    """Cancelled steps bring a result all the same."""
+
+    def _commit(self, event: events.CheckpointEvent) -> events.NextAction:
+        before = dict(self._running)
+        action = super()._commit(event)
+        for path, step in before.items():
+            if self.state.runs[path].status is NodeStatus.CANCELLED:
+                done = replace(step.run, status=NodeStatus.DONE, ended_at=self._now)
+                late = super()._commit(events.StepEnded(run=done, title="", reply=None))
+                assert isinstance(late, events.StepsStarted)
+                assert not late.steps
+        return action
+
+
+def test_what_a_join_cancels_asks_nobody_and_takes_no_late_result() -> None:
+    """When `two` arrives, `check` has left a condition open, `review` wants another round, `side`
+    is asked, `late` runs and `never` has not begun."""
+    prepared = prepare_run("race", parse_workflow_text(RACE), {})
+    outputs = {"check": "Perhaps.", "review": {"good": False}}
+    dry = LateResults(
+        parse_workflow_text(RACE), make_task(), GivenResults(outputs=outputs), CONDITIONS
+    )
+
+    found = dry.run(prepared.title)
+
+    by = {each.label: each for each in found.nodes}
+    assert found.end is DryRunEnd.COMPLETED, found
+    cancelled = {name for name, each in by.items() if each.status is NodeStatus.CANCELLED}
+    assert cancelled == {"side", "late", "never"}
+    assert "late" in found.path
+    assert not {"never", "write#2"} & {*found.path}
+    assert found.path[-1] == "last"
 
 
 async def test_a_worker_is_told_what_the_dry_run_says(tmp_path: Path) -> None:
