@@ -14,12 +14,14 @@ from bot.dashboard.pages.layout import render_page
 from bot.dashboard.request import DashboardRequest, form_source, form_text, new_source
 from cards import formats
 from cards.actions import SubmitWorkflowInputs
+from cards.model import Card
 from cards.render.web import render
 from cards.views.diagnostics import MAX_DIAGNOSTICS, diagnostic_text, in_text_order
+from cards.views.dry_runs import cases_card, dry_run_card
 from cards.views.prompts import prompt_diff_card
 from cards.views.task_parts import STATUS_ICONS, priority_label
 from cards.views.workflow_versions import can_roll_back, version_summary
-from cards.views.workflows import input_line, input_value_label
+from cards.views.workflows import input_line, input_value_label, invalid_workflow_card
 from handlers.errors import UserError
 from handlers.workflow_inputs import WorkflowInputValues, parse_inputs
 from handlers.workflow_versions import (
@@ -95,12 +97,17 @@ async def show_workflow(request: DashboardRequest) -> Response:
 
 
 async def change_workflow(request: DashboardRequest) -> Response:
-    """Runs it or deletes it."""
+    """Runs it, dry-runs it, runs its test cases or deletes it."""
     name, form = request.http.path_params["name"], await request.form()
     command = request.command(form_source(form))
     match form_text(form, "order"):
         case "run":
             return await _run(request, name, form)
+        case "dry-run":
+            return await _dry_run(request, name, form)
+        case "test":
+            report = await request.services.dry_runs.test(name, request.words.language)
+            return await _workflow_page(request, tried=cases_card(report, request.words))
         case "delete" if form_text(form, "sure"):
             await remove_workflow(command, name, based_on=form_text(form, "hash") or "?")
             return RedirectResponse(PATH, status_code=303)
@@ -235,13 +242,41 @@ async def _run(request: DashboardRequest, name: str, form: FormData) -> Response
     return RedirectResponse(f"/dashboard/tasks/{task.id}", status_code=303)
 
 
+async def _dry_run(request: DashboardRequest, name: str, form: FormData) -> Response:
+    workflow, given = await request.services.workflows.find(name), read_text(form, "given")
+    texts = {each.name: form_text(form, _FIELD + each.name) for each in workflow.inputs}
+    inputs = parse_inputs(workflow.inputs, {key: text for key, text in texts.items() if text})
+    if not inputs.is_complete:
+        return await _workflow_page(
+            request, filled=texts, refused=inputs, given=given, is_trial=True
+        )
+    try:
+        run = await request.services.dry_runs.dry_run(
+            workflow.name, inputs.values, given[:MAX_TEXT], request.words.language
+        )
+    except WorkflowRefused as refused:
+        if refused.reason is not WorkflowRefusalReason.BROKEN:
+            raise
+        card, status = invalid_workflow_card(workflow.name, refused.errors, request.words), 422
+    else:
+        card, status = dry_run_card(run, request.words), 200
+    page = await _workflow_page(request, filled=texts, given=given, tried=card)
+    page.status_code = status
+    return page
+
+
 async def _workflow_page(
     request: DashboardRequest,
     *,
     filled: Mapping[str, str] | None = None,
     refused: WorkflowInputValues | None = None,
+    given: str = "",
+    tried: Card | None = None,
+    is_trial: bool = False,
 ) -> Response:
-    """`filled` are inputs that were `refused`."""
+    """`filled` are inputs, `given` the outputs that a dry run was given. `refused` inputs were
+    to be
+    run, or to be tried if `is_trial`. `tried` is what a trial has shown."""
     words = request.words
     source = await _read(request, request.http.path_params["name"])
     judged = await _judge(request, source.text)
@@ -266,6 +301,9 @@ async def _workflow_page(
         about=formats.truncate(workflow.description if workflow else "", _MAX_DESCRIPTION),
         fields=[_field(each, (filled or {}).get(each.name, ""), request) for each in inputs],
         problems=problems,
+        is_trial=is_trial or tried is not None,
+        given=given,
+        tried=render(tried, words).html if tried is not None else "",
         runs=[_run_row(each, request) for each in runs],
         priorities=[(each.value, priority_label(each, words)) for each in TaskPriority],
         chosen=TaskPriority.IMPORTANT.value,
@@ -412,8 +450,8 @@ async def _read(request: DashboardRequest, name: str) -> WorkflowSource:
     return await request.services.workflows.read_source(name)
 
 
-def read_text(form: FormData) -> str:
+def read_text(form: FormData, field: str = "text") -> str:
     """As it was typed, with plain line ends: what is not allowed in it is told, not dropped."""
-    value = form.get("text", "")
+    value = form.get(field, "")
     text = value if isinstance(value, str) else ""
     return text.replace("\r\n", "\n").replace("\r", "\n")

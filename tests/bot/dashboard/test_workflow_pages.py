@@ -128,7 +128,7 @@ async def test_inputs_are_asked_for_by_type_and_a_form_runs_once(
     ]
     assert [len(seen[name].get("note", ())) for name in ("newest", "foreign")] == [1, 0]
     assert '<input type="number"' in page.text
-    assert page.text.count("<select") == 3
+    assert page.text.count("<select") == 5  # two stand in the form of dry runs too
     assert wrong.status_code == 422
     assert "&lt;b&gt;kept" in wrong.text
     assert "must be a number" in wrong.text
@@ -219,6 +219,29 @@ async def test_the_check_while_typing_is_bounded(world: DashboardWorld, folder: 
         assert len(answer.content) < 20_000
     assert len((await check(wide)).content) < 250_000
     assert (await check("x" * 3_000_000)).status_code == 413
+
+
+async def test_a_workflow_is_tried_without_a_model(world: DashboardWorld, folder: Path) -> None:
+    cases = "cases:\n  - {name: short, inputs: {topic: cats, tone: dry}, expect: {path: [check]}}\n"
+    (folder / "note.test.yaml").write_text(cases, encoding="utf-8")
+    browser = await world.browser("olga")
+    page = f"{PAGE}/note"
+    form = {"order": "dry-run", "in.topic": "<b>cats</b>", "in.tone": "dry"}
+
+    tried = await browser.post(page, data={**form, "given": "write: done\n"})
+    missing = await browser.post(page, data={"order": "dry-run", "given": "write: done"})
+    broken = await browser.post(page, data={**form, "given": "wirte: 1"})
+    tested = await browser.post(page, data={"order": "test"})
+
+    assert tried.status_code == 200
+    assert find_faults(tried.text) == []
+    assert "Write on &lt;b&gt;cats&lt;/b&gt;" in tried.text
+    assert "<b>cats" not in tried.text
+    assert "write: done" in tried.text
+    assert (missing.status_code, broken.status_code) == (422, 422)
+    assert "write: done" in missing.text
+    assert "wirte" in broken.text
+    assert "❌ short" in tested.text
 
 
 async def test_a_workflow_is_deleted_after_a_yes_and_only_as_it_was_seen(
