@@ -253,11 +253,11 @@ def input_problems(
         words("workflows.unknown_input", name=formats.single_line(name, _MAX_SHOWN), names=names)
         for name in parsed.unknown
     ]
-    return [*unknown, *(_problem_text(request, each) for each in parsed.invalid)]
+    return [*unknown, *(invalid_input_text(each, words) for each in parsed.invalid)]
 
 
-def _problem_text(request: Request, invalid: InvalidWorkflowInput) -> str:
-    return request.words(
+def invalid_input_text(invalid: InvalidWorkflowInput, words: TextCatalog) -> str:
+    return words(
         f"workflows.wrong.{invalid.key}",
         label=formats.single_line(invalid.input.label, _MAX_SHOWN),
         text=formats.single_line(invalid.text, _MAX_SHOWN),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.responses import RedirectResponse, Response
 
 from bot.dashboard.api.approvals import find_approval
+from bot.dashboard.pages.input_fields import field_rows, field_texts
 from bot.dashboard.pages.layout import render_page
 from bot.dashboard.request import DashboardRequest, form_source, form_text, new_source
 from cards import formats
@@ -17,12 +18,16 @@ from cards.views.approvals import (
     approval_card,
     decided_text,
     decision_buttons,
+    form_of,
     question_options,
 )
-from handlers.approvals import check_may_decide, settle_approval
+from handlers.approvals import already_settled_reply, check_may_decide, settle_approval
 from handlers.errors import UserError
+from handlers.workflow_inputs import WorkflowInputValues, parse_inputs
+from storage.errors import WrongState
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.people import PersonId
+from storage.records.tasks import TaskId
 
 PATH = "/dashboard/approvals"
 _MAX_LISTED = 100
@@ -30,6 +35,7 @@ _MAX_SETTLED = 20
 _MAX_SHOWN_BYTES = 12_000
 """Of all cards in the list; further requests are only named there."""
 _MAX_TITLE = 120
+_MAX_AT_TASK = 10
 
 
 async def show_approvals(request: DashboardRequest) -> Response:
@@ -65,11 +71,17 @@ async def show_approvals(request: DashboardRequest) -> Response:
 async def show_approval(request: DashboardRequest) -> Response:
     approval = await find_approval(request, request.http.path_params["approval_id"])
     return render_page(
-        request, "approval", each=await _facts(approval, request), new_source=new_source()
+        request,
+        "approval",
+        each=await _facts(approval, request),
+        notice="",
+        new_source=new_source(),
     )
 
 
 async def decide(request: DashboardRequest) -> Response:
+    """Values that don't fit their fields, and decisions that come too late, are told on the
+    request's page."""
     form = await request.form()
     approval = await find_approval(request, request.http.path_params["approval_id"])
     command, decision, reason = request.command(form_source(form)), form_text(form, "decision"), ""
@@ -85,8 +97,48 @@ async def decide(request: DashboardRequest) -> Response:
         approve, scope = decision != "reject", decision.partition(":")[2]
         reason = form_text(form, "reason")
     await check_may_decide(command, approval.id, scope)
-    await settle_approval(command, approval, approve=approve, reason=reason, scope=scope)
-    return RedirectResponse(PATH, status_code=303)
+    values = None
+    if approve and (fields := form_of(approval)):
+        texts = field_texts(form, fields)
+        parsed = parse_inputs(fields, texts)
+        if approval.state is ApprovalState.WAITING and not parsed.is_complete:
+            return await _refuse(approval, request, 422, filled=texts, refused=parsed)
+        values = parsed.values
+    try:
+        await settle_approval(
+            command, approval, approve=approve, reason=reason, scope=scope, values=values
+        )
+    except WrongState:
+        late = await already_settled_reply(command, approval.id)
+        settled = await request.services.approvals.find(approval.id)
+        return await _refuse(settled, request, 409, notice=late.toast)
+    at_task = bool(form_text(form, "at_task")) and approval.task_id
+    path = f"/dashboard/tasks/{approval.task_id}" if at_task else PATH
+    return RedirectResponse(path, status_code=303)
+
+
+async def waiting_for_task(request: DashboardRequest, task_id: TaskId) -> Sequence[dict[str, Any]]:
+    """What waits for the reader's decision at this task, for `decision.html`."""
+    waiting = await request.services.approvals.list_waiting(by=request.person, chat=None)
+    own = [each for each in waiting if each.task_id == task_id][:_MAX_AT_TASK]
+    return [await _facts(each, request) | {"at_task": True} for each in own]
+
+
+async def _refuse(
+    approval: Approval,
+    request: DashboardRequest,
+    status: int,
+    *,
+    notice: str = "",
+    filled: Mapping[str, str] | None = None,
+    refused: WorkflowInputValues | None = None,
+) -> Response:
+    facts = await _facts(approval, request)
+    if refused is not None:
+        facts["fields"] = field_rows(form_of(approval), request.words, filled, refused)
+    page = render_page(request, "approval", each=facts, notice=notice, new_source=new_source())
+    page.status_code = status
+    return page
 
 
 async def _facts(approval: Approval, request: DashboardRequest) -> dict[str, Any]:
@@ -109,6 +161,7 @@ async def _facts(approval: Approval, request: DashboardRequest) -> dict[str, Any
         "card": render(card, words).html,
         "options": question_options(approval) if asks and waits else (),
         "asks": asks,
+        "fields": field_rows(form_of(approval), words) if waits else (),
         "buttons": [
             {"value": _value(each), "label": each[0]}
             for each in buttons
@@ -142,6 +195,7 @@ def _row(approval: Approval, request: DashboardRequest) -> dict[str, Any]:
         "task_id": approval.task_id,
         "created_at": approval.created_at,
         "card": "",
+        "at_task": False,
     }
 
 

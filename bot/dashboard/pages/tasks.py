@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 from starlette.datastructures import FormData
 from starlette.responses import FileResponse, RedirectResponse, Response
 
+from bot.dashboard.pages.approvals import waiting_for_task
 from bot.dashboard.pages.layout import render_page
 from bot.dashboard.request import DashboardRequest, form_source, form_text, new_source
 from cards import formats
@@ -132,6 +133,7 @@ async def show_task(request: DashboardRequest) -> Response:
         status=status_label(view.task.status, words),
         priority=priority_label(view.task.priority, words),
         card=render(card, words).html,
+        waiting=await waiting_for_task(request, task.id),
         instruction=formats.truncate(view.task.instruction, _MAX_INSTRUCTION),
         actions=_actions(view),
         workflow_name=suggest_name(task) if is_worth_saving(view) else "",

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from starlette.datastructures import FormData
 from starlette.responses import RedirectResponse, Response
 
+from bot.dashboard.pages.input_fields import field_rows, field_texts
 from bot.dashboard.pages.layout import render_page
 from bot.dashboard.request import DashboardRequest, form_source, form_text, new_source
 from cards import formats
@@ -21,7 +22,7 @@ from cards.views.dry_runs import cases_card, dry_run_card
 from cards.views.prompts import prompt_diff_card
 from cards.views.task_parts import STATUS_ICONS, priority_label
 from cards.views.workflow_versions import can_roll_back, version_summary
-from cards.views.workflows import input_line, input_value_label, invalid_workflow_card
+from cards.views.workflows import invalid_workflow_card
 from handlers.errors import UserError
 from handlers.workflow_inputs import WorkflowInputValues, parse_inputs
 from handlers.workflow_versions import (
@@ -31,7 +32,6 @@ from handlers.workflow_versions import (
     store_workflow,
 )
 from handlers.workflows import (
-    input_problems,
     refusal_error,
     remove_workflow,
     start_workflow,
@@ -43,7 +43,6 @@ from storage.records.workflows import (
     InvalidWorkflowFile,
     NamedWorkflow,
     WorkflowCheck,
-    WorkflowInput,
     WorkflowRefusalReason,
     WorkflowRefused,
     WorkflowSource,
@@ -62,9 +61,6 @@ _RUNS = 20
 _MAX_TITLE = 120
 _MAX_ABOUT = 240
 _MAX_DESCRIPTION = 2_000
-_FIELD = "in."
-"""Begins the name of a form's field for an input."""
-_LONG_LINE = 200
 _VERSIONS = 5
 _VIA = "page"
 
@@ -225,8 +221,8 @@ async def _refuse(
 
 async def _run(request: DashboardRequest, name: str, form: FormData) -> Response:
     workflow = await request.services.workflows.find(name)
-    texts = {each.name: form_text(form, _FIELD + each.name) for each in workflow.inputs}
-    inputs = parse_inputs(workflow.inputs, {key: text for key, text in texts.items() if text})
+    texts = field_texts(form, workflow.inputs)
+    inputs = parse_inputs(workflow.inputs, texts)
     if not inputs.is_complete:
         return await _workflow_page(request, filled=texts, refused=inputs)
     # Back, other values and Run again is another run; the same form twice is not.
@@ -244,8 +240,8 @@ async def _run(request: DashboardRequest, name: str, form: FormData) -> Response
 
 async def _dry_run(request: DashboardRequest, name: str, form: FormData) -> Response:
     workflow, given = await request.services.workflows.find(name), read_text(form, "given")
-    texts = {each.name: form_text(form, _FIELD + each.name) for each in workflow.inputs}
-    inputs = parse_inputs(workflow.inputs, {key: text for key, text in texts.items() if text})
+    texts = field_texts(form, workflow.inputs)
+    inputs = parse_inputs(workflow.inputs, texts)
     if not inputs.is_complete:
         return await _workflow_page(
             request, filled=texts, refused=inputs, given=given, is_trial=True
@@ -275,20 +271,12 @@ async def _workflow_page(
     is_trial: bool = False,
 ) -> Response:
     """`filled` are inputs, `given` the outputs that a dry run was given. `refused` inputs were
-    to be
-    run, or to be tried if `is_trial`. `tried` is what a trial has shown."""
+    to be run, or to be tried if `is_trial`. `tried` is what a trial has shown."""
     words = request.words
     source = await _read(request, request.http.path_params["name"])
     judged = await _judge(request, source.text)
     workflow: NamedWorkflow | None = judged["workflow"]
     inputs = workflow.inputs if workflow else ()
-    problems: list[str] = []
-    if refused is not None:
-        problems = input_problems(request.command(), inputs, refused)
-        problems += [
-            words("dashboard.workflow.missing", name=formats.single_line(each.label, _MAX_TITLE))
-            for each in refused.missing
-        ]
     history = await request.services.workflow_history.list_versions(source.name)
     runs = (await _list_runs(request, [source.name], _RUNS)).get(source.name, ())
     page = render_page(
@@ -299,8 +287,8 @@ async def _workflow_page(
         title_text=formats.single_line(workflow.title if workflow else "", _MAX_TITLE)
         or source.name,
         about=formats.truncate(workflow.description if workflow else "", _MAX_DESCRIPTION),
-        fields=[_field(each, (filled or {}).get(each.name, ""), request) for each in inputs],
-        problems=problems,
+        fields=field_rows(inputs, words, filled, None if is_trial else refused),
+        trial_fields=field_rows(inputs, words, filled, refused if is_trial else None),
         is_trial=is_trial or tried is not None,
         given=given,
         tried=render(tried, words).html if tried is not None else "",
@@ -311,7 +299,7 @@ async def _workflow_page(
         version_count=len(history.versions),
         new_source=new_source(),
     )
-    page.status_code = 422 if problems else 200
+    page.status_code = 200 if refused is None else 422
     return page
 
 
@@ -410,21 +398,6 @@ def _run_row(task: Task, request: DashboardRequest) -> dict[str, Any]:
         "title": formats.single_line(task.title, _MAX_TITLE),
         "status": f"{STATUS_ICONS[task.status]} {request.words(f'status.{task.status}')}",
         "created_at": task.created_at,
-    }
-
-
-def _field(each: WorkflowInput, filled: str, request: DashboardRequest) -> dict[str, Any]:
-    default = "" if each.default is None else str(input_value_label(each.default, request.words))
-    return {
-        "name": _FIELD + each.name,
-        "label": formats.single_line(each.label, _MAX_TITLE),
-        "kind": each.kind,
-        "hint": input_line(each, request.words),
-        "is_long": each.kind == "text" and len(default) > _LONG_LINE,
-        "options": each.options,
-        "required": each.must_be_given,
-        "placeholder": formats.truncate(default, _MAX_DESCRIPTION),
-        "value": filled,
     }
 
 

@@ -65,7 +65,9 @@ function content(part) {
 // What somebody is using is left alone.
 function isBusy(part) {
   const typed = [...part.querySelectorAll("textarea, input:not([type=hidden])")];
-  return part.contains(document.activeElement) || typed.some((each) => each.value !== each.defaultValue);
+  const chosen = [...part.querySelectorAll("select")].some((each) =>
+    each.selectedIndex !== Math.max(0, [...each.options].findLastIndex((one) => one.defaultSelected)));
+  return chosen || part.contains(document.activeElement) || typed.some((each) => each.value !== each.defaultValue);
 }
 
 document.addEventListener("visibilitychange", () => {

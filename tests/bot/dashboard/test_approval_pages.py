@@ -13,6 +13,7 @@ from storage.approvals import NewApproval, add_approval
 from storage.ids import IdGenerator
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.people import PersonId
+from tests.bot.dashboard.accessibility import find_faults
 from tests.bot.dashboard.test_task_pages import HOSTILE
 from tests.bot.dashboard.world import DashboardWorld
 
@@ -144,3 +145,59 @@ async def test_a_form_of_ten_megabytes_is_refused(world: DashboardWorld) -> None
 
     assert refused.status_code == 413
     assert (await find(world, asked)).state is ApprovalState.WAITING
+
+
+FORM = [
+    {"name": "amount", "title": "How much? <b>", "type": "number"},
+    {"name": "day", "type": "date", "required": False},
+    {"name": "to", "type": "choice", "options": ["Ann", "Bo"], "default": "Ann"},
+    {"name": "now", "type": "bool", "default": True},
+    {"name": "note", "type": "text"},
+]
+
+
+async def test_a_form_is_told_at_its_fields_what_is_wrong_and_the_first_one_counts(
+    world: DashboardWorld,
+) -> None:
+    asked, no = [
+        await ask(world, ApprovalKind.HUMAN, payload={"form": FORM}, title="Pay") for _ in range(2)
+    ]
+    browser = await world.browser("olga")
+    shown = [await browser.get(each) for each in (PAGE, f"{PAGE}/{asked.id}")]
+    wrong_form = {
+        "in.amount": "much",
+        "in.day": "2026-02-30",
+        "in.to": "Eve",
+        "decision": "approve",
+    }
+
+    wrong = await browser.post(f"{PAGE}/{asked.id}", data=wrong_form)
+    assert (await find(world, asked)).state is ApprovalState.WAITING
+    given = {"in.amount": "5", "in.day": "2026-03-01", "in.now": "no", "in.note": "for Bo"}
+    right, again = [
+        await browser.post(
+            f"{PAGE}/{asked.id}", data={**given, "decision": "approve", "source": "s1"}
+        )
+        for _ in range(2)
+    ]
+    late = await browser.post(f"{PAGE}/{asked.id}", data={**wrong_form, "source": "s2"})
+    rejected = await browser.post(
+        f"{PAGE}/{no.id}", data={"decision": "reject", "reason": "not now"}
+    )
+
+    for page in shown:
+        assert page.text.count('type="date" name="in.day"') in {1, 2}
+        assert "How much? &lt;b&gt;" in page.text
+    told = re.findall(r'id="\w+-(\d)" role="alert"', wrong.text)
+    assert (wrong.status_code, told) == (422, ["1", "2", "3", "5"])
+    assert "not <code>much</code>" in wrong.text
+    assert wrong.text.count('aria-invalid="true"') == 4
+    codes = [each.status_code for each in (right, again, late, rejected)]
+    assert codes == [303, 303, 409, 303]
+    assert "Olga decided first" in late.text
+    assert 'name="in.amount"' not in late.text
+    values = (await find(world, asked)).payload["values"]
+    assert values == {"amount": 5, "day": "2026-03-01", "now": False, "note": "for Bo"}
+    assert (await find(world, no)).reason == "not now"
+    for each in (*shown, wrong, late):
+        assert find_faults(each.text) == []
