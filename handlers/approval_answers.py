@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cards.actions import SubmitApprovalForm
+from cards.catalog import TextCatalog
+from cards.model import FormBlock
 from cards.views.approvals import form_of, question_options
+from cards.views.workflows import input_field
 from handlers.errors import UserError
+from handlers.parsing import parse_form_reply
 from handlers.request import Request
 from handlers.workflow_inputs import parse_inputs
 from handlers.workflows import input_problems
@@ -38,6 +43,19 @@ def resolve_answer(approval: Approval, text: str) -> str:
     if number.isdecimal() and 0 < int(number) <= len(options):
         return options[int(number) - 1]
     return text.strip()
+
+
+def is_meant_for_form(approval: Approval, text: str, words: TextCatalog) -> bool:
+    """Whether a reply to the request's card names a field of its form, or gives all it needs."""
+    if not (fields := form_of(approval)):
+        return False
+    action = SubmitApprovalForm(approval_id=approval.id)
+    block = FormBlock(
+        fields=tuple(input_field(each, words) for each in fields), submit="", action=action
+    )
+    given = parse_form_reply(block, text)
+    names_one = any(value != text.strip() for value in given.values())
+    return names_one or all(each.name in given for each in fields if each.must_be_given)
 
 
 def parse_form(

@@ -24,7 +24,12 @@ from cards.views.approvals import (
 from cards.views.people import paired_card, pairing_refused_card
 from cards.views.tools import calls_card, calls_data, grants_card, grants_data
 from handlers.account_link_notices import link_notifier
-from handlers.approval_answers import ALWAYS_SCOPE, parse_form, parse_scope, resolve_answer
+from handlers.approval_answers import (
+    ALWAYS_SCOPE,
+    parse_form,
+    parse_scope,
+    resolve_answer,
+)
 from handlers.errors import ActionForbidden, BackendFailure, UsageError, UserError
 from handlers.language import language_of_chat
 from handlers.middleware import MAX_TOAST

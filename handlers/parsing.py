@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from cards import formats
+from cards.model import FormBlock, FormField, FormFieldKind
 from handlers.errors import UsageError, UserError
 from handlers.request import CommandRegistry, CommandSpec, Request
 from storage.records.system import ModelChoice
@@ -194,3 +195,35 @@ def split_steps(text: str, limit: int = _MAX_STEPS) -> tuple[str, ...]:
     """Titles, one per line or separated by arrows."""
     titles = (part.strip()[:_MAX_STEP_TITLE] for part in _STEP_SEPARATOR.split(text))
     return tuple(title for title in titles if title)[:limit]
+
+
+_LABELLED_LINE = re.compile(r"\s*([^:：]{1,60})[:：](.*)")
+
+
+def parse_form_reply(form: FormBlock, text: str) -> dict[str, str]:
+    """Parse a typed answer to a form: `label: value` lines, other text for the first text field,
+    and a leading `-p` for the priority."""
+    fields = {name.casefold(): each for each in form.fields for name in (each.name, each.label)}
+    word, text = split_priority_flag(text.strip())
+    values: dict[str, str] = {"priority": word} if word and "priority" in fields else {}
+    rest: list[str] = []
+    for row in text.splitlines():
+        labelled_line = _LABELLED_LINE.fullmatch(row)
+        field = fields.get(labelled_line[1].strip().casefold()) if labelled_line else None
+        if labelled_line is None or field is None or field.name in values:
+            rest.append(row)
+        else:
+            values[field.name] = _option_value(field, labelled_line[2].strip())
+    free = [each.name for each in form.fields if each.field is not FormFieldKind.CHOICE]
+    unfilled = [name for name in free if name not in values]
+    if unfilled and rest:
+        values[unfilled[0]] = "\n".join(rest).strip()
+    return values
+
+
+def _option_value(field: FormField, text: str) -> str:
+    choice = text.casefold()
+    for option in field.options:
+        if choice in {option.value.casefold(), option.label.casefold()}:
+            return option.value
+    return text

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 
 from cards.courier import Courier
-from cards.model import Card, FormBlock
+from cards.model import Card
 from handlers.ports_autonomy import (
     DoctorPort,
     DrivePort,
@@ -477,9 +477,9 @@ class ButtonPort(Protocol):
 class CardPort(Protocol):
     """Sent cards, as stored in the outbox."""
 
-    async def get_form(self, chat_id: ChatId, message_id: str) -> FormBlock | None:
-        """The form on the card shown by this platform message, with its token, if any: where forms
-        are not supported, people reply to the card."""
+    async def find_shown(self, chat_id: ChatId, message_id: str) -> tuple[str, Card] | None:
+        """The card that this platform message shows, with tokens, and its key: where forms are not
+        supported, people reply to the card."""
 
     async def get_card(self, key: str) -> Card | None:
         """The newest revision of a card, with tokens."""

@@ -16,7 +16,7 @@ from cards.catalog import TextCatalog, catalog_for
 from cards.courier import CardRef
 from cards.formats import is_blank
 from cards.memory_actions import ChooseMemory, MemoryAction
-from cards.model import FormBlock, FormField, FormFieldKind, SelectBlock
+from cards.model import FormBlock, SelectBlock
 from handlers import (
     account_links,
     approvals,
@@ -34,6 +34,7 @@ from handlers import (
     triggers,
     workflows,
 )
+from handlers.approval_answers import is_meant_for_form
 from handlers.chat import WaitingMessages
 from handlers.command_table import COMMANDS, refuse_misspelt
 from handlers.errors import UserError
@@ -51,8 +52,8 @@ from handlers.parsing import (
     MessageDirectives,
     find_task,
     parse_approval_reply,
+    parse_form_reply,
     parse_message,
-    split_priority_flag,
 )
 from handlers.ports import Clock, HandlerServices, InterruptedMessage, PressRefusal
 from handlers.request import Reply, Request, Silence
@@ -71,7 +72,6 @@ from storage.records.tasks import TaskPriority
 # --- presses of buttons, chosen options, submitted forms
 
 _OPTION_INDEX = re.compile(r"#(\d{1,3})")
-_LABELLED_LINE = re.compile(r"\s*([^:：]{1,60})[:：](.*)")
 
 
 async def handle_press(
@@ -108,27 +108,6 @@ async def handle_press(
     return await _perform(request, action, row.card_key, value, form)
 
 
-def parse_form_reply(form: FormBlock, text: str) -> dict[str, str]:
-    """Parse a typed answer to a form: `label: value` lines, other text for the first text field,
-    and a leading `-p` for the priority."""
-    fields = {name.casefold(): each for each in form.fields for name in (each.name, each.label)}
-    word, text = split_priority_flag(text.strip())
-    values: dict[str, str] = {"priority": word} if word and "priority" in fields else {}
-    rest: list[str] = []
-    for row in text.splitlines():
-        labelled_line = _LABELLED_LINE.fullmatch(row)
-        field = fields.get(labelled_line[1].strip().casefold()) if labelled_line else None
-        if labelled_line is None or field is None or field.name in values:
-            rest.append(row)
-        else:
-            values[field.name] = _option_value(field, labelled_line[2].strip())
-    free = [each.name for each in form.fields if each.field is not FormFieldKind.CHOICE]
-    unfilled = [name for name in free if name not in values]
-    if unfilled and rest:
-        values[unfilled[0]] = "\n".join(rest).strip()
-    return values
-
-
 async def submit_form_reply(request: Request, form: FormBlock, inbox_id: InboxId) -> Reply:
     """Handle a reply to a card with a form."""
     values = parse_form_reply(form, request.args)
@@ -139,6 +118,31 @@ async def submit_form_reply(request: Request, form: FormBlock, inbox_id: InboxId
     if reply.card is None and reply.toast:
         return Reply(card=chat.text_card(reply.toast), good=reply.good)
     return reply
+
+
+async def _fill_by_reply(request: Request, reply_to: str, inbox_id: InboxId) -> Reply | None:
+    """Take a reply as what fills in the form of the card that it replies to. None if it has none,
+    and never had the one that the reply is for."""
+    shown = await request.services.cards.find_shown(request.chat.id, reply_to)
+    if shown is None:
+        return None
+    key, card = shown
+    form = next((block for block in card.blocks if isinstance(block, FormBlock)), None)
+    if form is not None:
+        return await submit_form_reply(request, form, inbox_id)
+    return await _refuse_late_form(request, key)
+
+
+async def _refuse_late_form(request: Request, card_key: str) -> Reply | None:
+    """Tell a reply that was to fill in a form that somebody else was first. None for any other."""
+    kind, _, rest = card_key.partition(":")
+    if kind != "approval":
+        return None
+    approval = await request.services.approvals.find(rest.partition(":")[0])
+    if not is_meant_for_form(approval, request.args, request.words):
+        return None
+    late = await approvals.already_settled_reply(request, approval.id)
+    return Reply(card=chat.text_card(late.toast), good=False)
 
 
 _SHOWN_TASK = {actions.ShowTask: tasks.show_task, actions.ShowLogs: tasks.show_task_history}
@@ -284,7 +288,7 @@ async def _refusal_toast(
 def _approval_id_of(row: CardActionRow) -> str:
     """The approval request this button belongs to."""
     match row.action:
-        case {"kind": "decide", "approval_id": str(found_id)}:
+        case {"kind": "decide" | "fill_approval", "approval_id": str(found_id)}:
             return found_id
         case {"kind": "answer", "question_id": str(found_id)}:
             return found_id
@@ -320,14 +324,6 @@ async def _picked_value(request: Request, row: CardActionRow, value: str) -> str
         if isinstance(block, SelectBlock) and block.token == row.token:
             return block.options[int(option_match[1])].value
     raise LookupError(row.token)
-
-
-def _option_value(field: FormField, text: str) -> str:
-    choice = text.casefold()
-    for option in field.options:
-        if choice in {option.value.casefold(), option.label.casefold()}:
-            return option.value
-    return text
 
 
 # --- the router
@@ -516,9 +512,9 @@ class Router:
         if reply is not None:
             return reply
         if incoming.reply_to:
-            form = await self._services.cards.get_form(request.chat.id, incoming.reply_to)
-            if form is not None:
-                return await submit_form_reply(message_request, form, arrival.row.id)
+            filled = await _fill_by_reply(message_request, incoming.reply_to, arrival.row.id)
+            if filled is not None:
+                return filled
         if is_blank(message_request.args) and not message_request.files:
             return Reply(card=chat.text_card(request.words("talk.listening")))
         by_words = await _answer_by_words(message_request, incoming)

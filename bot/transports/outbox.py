@@ -364,11 +364,10 @@ class SentCardService:
     chats: ChatRepo
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
-    async def get_form(self, chat_id: ChatId, message_id: str) -> FormBlock | None:
+    async def find_shown(self, chat_id: ChatId, message_id: str) -> tuple[str, Card] | None:
         row = await self._find_shown(await self.chats.get(chat_id), message_id)
         card = None if row is None else _load_or_none(row.card)
-        blocks = () if card is None else card.blocks
-        return next((block for block in blocks if isinstance(block, FormBlock)), None)
+        return None if row is None or card is None else (row.key, card)
 
     async def _find_shown(self, chat: Chat, message_id: str) -> OutboxRow | None:
         """A reply may arrive before the card's placement is stored."""

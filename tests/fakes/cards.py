@@ -65,10 +65,9 @@ class FakeCardStore:
         }
         return list(found.items())
 
-    async def get_form(self, chat_id: ChatId, message_id: str) -> FormBlock | None:
-        card = self.cards.get(self.shown.get((chat_id, message_id), ""))
-        forms = [block for block in (card.blocks if card else ()) if isinstance(block, FormBlock)]
-        return forms[0] if forms else None
+    async def find_shown(self, chat_id: ChatId, message_id: str) -> tuple[str, Card] | None:
+        key = self.shown.get((chat_id, message_id), "")
+        return (key, self.cards[key]) if key in self.cards else None
 
     async def get_action(self, token: str) -> CardActionRow | None:
         return self.rows.get(token)

@@ -20,7 +20,7 @@ from cards.actions import (
     SubmitMessageForm,
 )
 from cards.model import FormBlock, FormField, SelectBlock
-from handlers.router import parse_form_reply
+from handlers.parsing import parse_form_reply
 from storage.records.messages import IncomingPress, MessageSender
 from storage.records.people import Language, PersonId, PersonRole
 from storage.records.tasks import TaskId, TaskPriority, TaskStatus

@@ -219,8 +219,8 @@ async def test_a_reply_may_be_quicker_than_the_note_of_where_the_form_stands(
 
     cards = SentCardService(room.outbox, room.chats, meanwhile)
 
-    assert await cards.get_form(asked.chat_id, "m7") is not None
-    assert await cards.get_form(asked.chat_id, "m8") is None
+    assert await cards.find_shown(asked.chat_id, "m7") is not None
+    assert await cards.find_shown(asked.chat_id, "m8") is None
 
 
 async def test_a_proposal_leads_to_one_task_and_then_to_none(house: RouterOnStorage) -> None:
