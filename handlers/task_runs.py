@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from dataclasses import asdict
 
+from cards.catalog import TextCatalog
 from cards.json_data import step_data, task_data
 from cards.views.tasks import task_nodes_card
 from cards.views.workflows import run_diff_card
@@ -48,11 +49,15 @@ async def show_run_diff(request: Request) -> Reply:
     try:
         diff = await request.services.workflows.diff_with_run(task)
     except WorkflowRefused as refused:
-        if refused.reason is WorkflowRefusalReason.NO_PLAN:
-            raise UserError("diff_planned", id=task.id) from refused
-        raise refusal_error(refused, request.words) from refused
+        raise run_diff_error(task, refused, request.words) from refused
     card = run_diff_card(task, diff, request.words)
     return Reply(card=card, data={"id": task.id, **asdict(diff)})
+
+
+def run_diff_error(task: Task, refused: WorkflowRefused, words: TextCatalog) -> UserError:
+    if refused.reason is WorkflowRefusalReason.NO_PLAN:
+        return UserError("diff_planned", id=task.id)
+    return refusal_error(refused, words)
 
 
 @run_commands("rerun", aliases=("重跑", "从此重做"), immediate=True)

@@ -16,6 +16,7 @@ from bot.dashboard.pages.layout import render_page
 from bot.dashboard.request import DashboardRequest, form_source, form_text, new_source
 from cards import formats
 from cards.formats import drop_surrogates
+from cards.model import CardTone, error_card
 from cards.render.web import render
 from cards.views.backends import strip_offline_note
 from cards.views.task_card import can_start_anyway, result_files, task_card
@@ -28,15 +29,18 @@ from cards.views.task_parts import (
 )
 from cards.views.tasks import event_line
 from cards.views.traces import span_duration, span_name
+from cards.views.workflows import run_diff_card
 from handlers import tasks as commands
 from handlers.errors import UserError
+from handlers.middleware import explain_error
 from handlers.parsing import MessageDirectives
 from handlers.request import Request
-from handlers.task_runs import rerun_task
+from handlers.task_runs import rerun_task, run_diff_error
 from handlers.workflows import save_task_workflow, suggest_name
 from storage.errors import NotFound
 from storage.records.tasks import Task, TaskId, TaskPriority, TaskStatus, TaskView
 from storage.records.traces import Trace
+from storage.records.workflows import WorkflowRefused
 
 _OPEN = (
     *(TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.WAITING, TaskStatus.PAUSED),
@@ -149,6 +153,8 @@ async def show_task(request: DashboardRequest) -> Response:
             for each in (await services.tasks.list_nodes(task))[:_MAX_NODES]
         ],
         has_plan=bool(view.task.graph_version),
+        has_workflow=view.workflow is not None,
+        changes=await _changes(task, request) if "changes" in request.http.query_params else "",
         events=[event_line(each, words, request.deps.zone) for each in reversed(events)],
         bars=_bars(trace, request),
         spans_left_out=max(0, len(trace.spans) - _MAX_SPANS),
@@ -232,6 +238,18 @@ async def _steer(  # noqa: C901 - one arm per order
             await command.services.tasks.replan(task, text, **command.author)
         case _:
             raise UserError("form_incomplete", fields=command.words("dashboard.task.text"))
+
+
+async def _changes(task: Task, request: DashboardRequest) -> str:
+    """What was changed in the task's workflow since. Comparing takes reading and checking the
+    workflow's file, so it is done when somebody asks."""
+    try:
+        diff = await request.services.workflows.diff_with_run(task)
+    except WorkflowRefused as refused:
+        error = run_diff_error(task, refused, request.words)
+        told = explain_error(error, request.words, "")
+        return render(error_card(told.title, told.hint, tone=CardTone.WARN), request.words).html
+    return render(run_diff_card(task, diff, request.words), request.words).html
 
 
 def _files(view: TaskView) -> Sequence[str]:

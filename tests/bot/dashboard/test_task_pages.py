@@ -9,6 +9,7 @@ import pytest
 
 from bot.dashboard.pages.tasks import _PAGE_SIZE
 from storage.records.tasks import NewTask, Task, TaskPriority, TaskStatus
+from tests.bot.dashboard.accessibility import find_faults
 from tests.bot.dashboard.world import DashboardWorld
 
 PAGE = "/dashboard/tasks"
@@ -108,6 +109,31 @@ async def test_a_task_is_shown_and_steered(world: DashboardWorld) -> None:
     for wrong in ("", "explode", "message"):
         assert await order(wrong) >= 400
     assert await state(world, task) is TaskStatus.PENDING
+
+
+async def test_what_was_changed_in_a_workflow_and_what_waits_stand_on_the_page_of_its_task(
+    world: DashboardWorld,
+) -> None:
+    folder = world.core.settings.home / "workflows"
+    folder.mkdir()
+    (folder / "note.yaml").write_text("name: Note\nnodes: [{id: a, name: Write}]\n")
+    browser = await world.browser("olga")
+    started = await browser.post("/dashboard/workflows/note", data={"order": "run", "source": "s1"})
+    page, planned = started.headers["location"], await create(world, "Water the plants")
+    (folder / "note.yaml").write_text("name: Note\nnodes: [{id: a, name: Write more}]\n")
+
+    shown, changed = await browser.get(page), await browser.get(f"{page}?changes=1")
+    no_workflow = await browser.get(f"{PAGE}/{planned.id}?changes=1")
+    (folder / "note.yaml").unlink()
+    gone = await browser.get(f"{page}?changes=1")
+
+    assert 'href="?changes=1#changes"' in shown.text
+    assert "Write more" not in shown.text
+    assert "Write more" in changed.text
+    assert [each.status_code for each in (no_workflow, gone)] == [200, 200]
+    assert "changes=1" not in no_workflow.text
+    for each in (shown, changed, no_workflow, gone):
+        assert find_faults(each.text) == []
 
 
 async def test_the_plan_is_a_picture_without_scripts(world: DashboardWorld) -> None:
