@@ -97,6 +97,7 @@ def _add_commands(cli: typer.Typer) -> None:
     cli.add_typer(memory.cli, name="memory")
     cli.add_typer(bitable.cli, name="bitable")
     cli.add_typer(top_level.self_cli, name="self")
+    cli.add_typer(top_level.trigger_cli, name="trigger")
     cli.command("mcp")(agents.mcp)
     cli.add_typer(agents.hook_cli, name="hook")
 

@@ -18,11 +18,12 @@ from storage.records.triggers import NewTrigger, Trigger, TriggerKind
 
 commands = CommandRegistry("tasks")
 
-_OWN_FIELDS = {
+OWN_FIELDS: Mapping[TriggerKind, tuple[str, ...]] = {
     TriggerKind.MESSAGE: ("pattern", "by"),
     TriggerKind.FILE: ("folder",),
     TriggerKind.WEBHOOK: (),
 }
+"""The settings of each kind; the others are fixed inputs."""
 
 
 @commands("trigger", aliases=("triggers", "触发器", "触发"), immediate=True)
@@ -53,7 +54,7 @@ def new_trigger(
     request: Request, kind: TriggerKind, workflow: str, values: Mapping[str, str]
 ) -> NewTrigger:
     """A trigger for this chat; what is no setting of its kind is a fixed input."""
-    own = _OWN_FIELDS[kind]
+    own = OWN_FIELDS[kind]
     sender = values.get("by", "").strip() if "by" in own else ""
     return NewTrigger(
         kind=kind,

@@ -1,4 +1,4 @@
-"""Top-level commands such as say, status, doctor, cost, report, prompt, sessions and self."""
+"""Top-level commands such as say, status, doctor, cost, report, prompt, sessions, self, trigger."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from bot.cli.chat_commands import (
     OptionalText,
     TextCommand,
     WordArgument,
+    absolute_path,
     add_chat_command,
     command_line,
     execute,
@@ -307,3 +308,49 @@ add_chat_command(
     optional("goal", _GOAL),
     help="Show or change the goals that Shiftboss pursues by itself.",
 )
+
+
+trigger_cli = typer.Typer(no_args_is_help=True, help=help_text("trigger"))
+
+_TRIGGER_KIND = Annotated[str, typer.Argument(metavar="message|file|webhook")]
+_TRIGGER_ID = Annotated[str, typer.Argument(metavar="ID", help="Its first characters will do.")]
+
+
+@trigger_cli.command("add", cls=TextCommand)
+def add_trigger(
+    kind: _TRIGGER_KIND,
+    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW")],
+    *,
+    pattern: Annotated[
+        str, typer.Option("--pattern", help="Words of the message, as in: deploy {service}.")
+    ] = "",
+    by: Annotated[
+        str, typer.Option("--by", help="From whom: owner or a name; by default anyone.")
+    ] = "",
+    folder: Annotated[str, typer.Option("--folder", help="The folder to watch.")] = "",
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", metavar="NAME=VALUE", help="A fixed input.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Add a trigger. The address of a webhook is printed only now."""
+    given = {"pattern": pattern, "by": by, "folder": absolute_path(folder) if folder else ""}
+    for each in inputs or ():
+        name, is_pair, value = each.partition("=")
+        if not is_pair or not name.isidentifier():
+            fail(f"{each!r} is not NAME=VALUE", as_json=as_json, status=2)
+        given[name] = value
+    parts = (f"{name}={quote_value(text, always=True)}" for name, text in given.items() if text)
+    execute(command_line("trigger add", kind, workflow, *parts), as_json=as_json, needs_worker=True)
+
+
+add_chat_command(trigger_cli, "list", "trigger list", help="List all, with their last events.")
+for _name, _help in (
+    ("on", "Switch a trigger on."),
+    ("off", "Switch a trigger off."),
+    ("remove", "Remove a trigger."),
+    ("token", "Give a webhook another address."),
+):
+    add_chat_command(
+        trigger_cli, _name, f"trigger {_name}", required("trigger", _TRIGGER_ID), help=_help
+    )

@@ -24,6 +24,7 @@ from bot.dashboard.pages import (
     setup_feishu,
     setup_telegram,
     tasks,
+    triggers,
     workflow_exchange,
     workflows,
 )
@@ -99,6 +100,13 @@ PAGES = (
         name="workflow_import",
         show=workflow_exchange.show_import,
         post=workflow_exchange.run_import,
+        in_menu=False,
+    ),
+    Page(
+        path=triggers.PATH,
+        name="triggers",
+        show=triggers.show_triggers,
+        post=triggers.change_triggers,
         in_menu=False,
     ),
     Page(

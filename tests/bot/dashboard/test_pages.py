@@ -33,7 +33,16 @@ async def test_every_page_opens_in_both_languages_within_its_bytes_and_for_every
     world: DashboardWorld,
 ) -> None:
     browser = await world.browser("olga")
-    names = ("note", "note/versions", "bad", "bad/edit", "-/edit", "-/import", "-/gallery")
+    names = (
+        "note",
+        "note/versions",
+        "bad",
+        "bad/edit",
+        "-/edit",
+        "-/import",
+        "-/gallery",
+        "-/triggers",
+    )
     paths = [f"/dashboard/workflows/{each}" for each in (*names, "-/gallery?show=release")]
     paths += [
         "/dashboard/tasks?view=board",
