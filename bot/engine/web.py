@@ -100,7 +100,13 @@ _OK = 200
 
 
 class FetchRefused(Exception):
-    """The page was not fetched; the message is one sentence for the model."""
+    """The page was not fetched; the message is one sentence for the model. For people the frequent
+    ones have a text under `workflow.call`, named `key`, about `site`."""
+
+    def __init__(self, text: str, *, key: str = "", site: str = "") -> None:
+        super().__init__(text)
+        self.key = key
+        self.site = site
 
 
 class HostUnreachable(Exception):
@@ -362,7 +368,8 @@ class WebFetcher:
             async with asyncio.timeout(self._seconds):
                 return await self._follow(url)
         except TimeoutError as error:
-            raise FetchRefused(f"{url.site} took longer than {self._seconds:.0f} s") from error
+            text = f"{url.site} took longer than {self._seconds:.0f} s"
+            raise FetchRefused(text, key="slow", site=url.site) from error
 
     async def send(
         self,
@@ -379,7 +386,8 @@ class WebFetcher:
                 addresses = await self.resolve_addresses(url)
                 return await self._fetch_once(url, addresses, headers, body, method)
         except TimeoutError as error:
-            raise FetchRefused(f"{url.site} took longer than {self._seconds:.0f} s") from error
+            text = f"{url.site} took longer than {self._seconds:.0f} s"
+            raise FetchRefused(text, key="slow", site=url.site) from error
 
     async def _follow(self, url: WebUrl) -> WebPage:
         for _ in range(MAX_REDIRECTS + 1):
@@ -401,10 +409,12 @@ class WebFetcher:
             found = await self._resolve(url.host, url.effective_port)
             addresses = [parse_address(each) for each in found]
         except (gaierror, UnicodeError, ValueError) as error:
-            raise FetchRefused(f"{url.host} cannot be found") from error
+            text = f"{url.host} cannot be found"
+            raise FetchRefused(text, key="not_found", site=url.host) from error
         allowed = self._private_hosts.allows
         if not addresses or not all(is_public(one) or allowed(url.host, one) for one in addresses):
-            raise FetchRefused(f"{url.host} is not on the open internet")
+            text = f"{url.host} is not on the open internet"
+            raise FetchRefused(text, key="not_public", site=url.host)
         return [str(one) for one in addresses][:_MAX_ADDRESSES]
 
     async def _fetch_once(
@@ -419,7 +429,7 @@ class WebFetcher:
         for address in addresses:
             with suppress(HostUnreachable):
                 return await page_from(url, address, headers, body, method)
-        raise FetchRefused(f"{url.site} does not answer")
+        raise FetchRefused(f"{url.site} does not answer", key="no_answer", site=url.site)
 
 
 def _load_http_client() -> RequestPage:

@@ -31,7 +31,6 @@ from bot.engine.sandbox.process_runner import ExitCause
 from bot.engine.tools.file_editing import write_tool
 from bot.engine.tools.file_reading import is_link_to_protected
 from bot.engine.tools.shell_exec import (
-    STOP_REASONS,
     CommandShell,
     ShellRefused,
     run_in_shell,
@@ -123,7 +122,7 @@ class CallSteps:
             why = await self._refusal(task, spec.step_path, words) or decision.text
             return CallResult(error=words("workflow.call_refused", why=why))
         changed = "" if decision.check_again is None else await decision.check_again()
-        result = CallResult(error=changed) if changed else await self._execute(node, spec)
+        result = CallResult(error=changed) if changed else await self._execute(node, spec, words)
         outcome = f"{ERROR_PREFIX}{result.error}" if result.error else result.to_json()
         await permit.record_outcome(call.call_id, succeeded=not result.error, outcome=outcome)
         return result
@@ -152,25 +151,27 @@ class CallSteps:
             return ""
         return refused.answer or describe_reason(refused.why, words)
 
-    async def _execute(self, node: WorkflowNode, spec: WorkerSpec) -> CallResult:
+    async def _execute(
+        self, node: WorkflowNode, spec: WorkerSpec, words: TextCatalog
+    ) -> CallResult:
         match node.config:
             case HttpConfig():
-                return await self._request(node.config)
+                return await self._request(node.config, words)
             case CommandConfig():
                 async with self.shell.lock_for(spec.workspace):
-                    return await self._run(node.config, spec)
+                    return await self._run(node.config, spec, words)
             case ReadFileConfig():
-                return await asyncio.to_thread(self._read, node.config, spec.workspace)
+                return await asyncio.to_thread(self._read, node.config, spec.workspace, words)
             case WriteFileConfig():
                 async with self.shell.lock_for(spec.workspace):
-                    return await _write(node, spec.workspace)
+                    return await _write(node, spec.workspace, words)
             case _:
                 raise TypeError(f"{node.type} calls no tool")
 
-    async def _request(self, config: HttpConfig) -> CallResult:
+    async def _request(self, config: HttpConfig, words: TextCatalog) -> CallResult:
         url = parse_url(config.url)
         if url is None:
-            return CallResult(error=f"{config.url[:100]!r} is not a plain http or https URL")
+            return CallResult(error=words("workflow.call.bad_url", url=config.url[:100]))
         body = config.body.encode() if isinstance(config.body, str) else None
         try:
             if config.method == "get" and not config.headers:
@@ -180,10 +181,11 @@ class CallSteps:
                     url, headers=config.headers, body=body, method=config.method.upper()
                 )
         except FetchRefused as error:
-            return CallResult(error=self.mask(str(error)))
-        return await asyncio.to_thread(self._page_result, page, config)
+            told = words(f"workflow.call.{error.key}", site=error.site) if error.key else str(error)
+            return CallResult(error=self.mask(told))
+        return await asyncio.to_thread(self._page_result, page, config, words)
 
-    def _page_result(self, page: WebPage, config: HttpConfig) -> CallResult:
+    def _page_result(self, page: WebPage, config: HttpConfig, words: TextCatalog) -> CallResult:
         raw = page.body.decode(_charset(page), "replace")
         text = self.mask(raw if "html" not in page.content_type else extract_text(page))
         values = {
@@ -195,10 +197,12 @@ class CallSteps:
             "truncated": page.is_truncated or len(text) > _MAX_TEXT,
         }
         failed = page.status >= _FIRST_FAILED_STATUS and config.fail_on_error
-        error = f"{page.url.site}: status {page.status}" if failed else ""
+        error = ""
+        if failed:
+            error = words("workflow.call.status", site=page.url.site, status=page.status)
         return CallResult(values=values, summary=text[:_MAX_TEXT], error=error)
 
-    async def _run(self, config: CommandConfig, spec: WorkerSpec) -> CallResult:
+    async def _run(self, config: CommandConfig, spec: WorkerSpec, words: TextCatalog) -> CallResult:
         try:
             ended = await run_in_shell(
                 self.shell,
@@ -221,26 +225,29 @@ class CallSteps:
         }
         failure = ""
         if ended.cause is not ExitCause.EXITED:
-            failure = STOP_REASONS[ended.cause].format(seconds=config.seconds)
+            failure = words(f"workflow.call.stopped_{ended.cause}", seconds=config.seconds)
         elif ended.status and config.fail_on_error:
-            failure = f"exit code {ended.status}\n{(errors or printed)[-_SHOWN_ERROR:]}".strip()
+            code = words("workflow.call.exit_code", n=ended.status)
+            failure = f"{code}\n{(errors or printed)[-_SHOWN_ERROR:]}".strip()
         return CallResult(values=values, summary=printed[:_MAX_TEXT], error=failure)
 
-    def _read(self, config: ReadFileConfig, workspace: Path) -> CallResult:
+    def _read(self, config: ReadFileConfig, workspace: Path, words: TextCatalog) -> CallResult:
         """Blocking."""
         path = config.path
+        shown = path[: folder.MAX_SHOWN]
         if is_link_to_protected(workspace, path, self.protected.is_protected):
-            return CallResult(error=f"{path[: folder.MAX_SHOWN]!r} is a link to a protected file")
+            return CallResult(error=words("workflow.call.link", path=shown))
         try:
             text = self.mask(folder.read_text(workspace, path, limit=_MAX_READ_BYTES))
             value, is_truncated = _parse_text(text.removeprefix("\ufeff"), config.format)
         except folder.PathRefused as error:
-            return CallResult(error=str(error))
+            return CallResult(error=_path_text(error.refusal, shown, words))
         except (ValueError, csv.Error, RecursionError) as error:
-            return CallResult(error=f"{path[: folder.MAX_SHOWN]!r} is no {config.format}: {error}")
+            facts = {"path": shown, "format": config.format, "why": error}
+            return CallResult(error=words("workflow.call.no_format", **facts))
         if len(json.dumps(value, ensure_ascii=False)) > _MAX_VALUE_CHARS:
-            most = f"{_MAX_VALUE_CHARS} characters as a value"
-            return CallResult(error=f"{path[: folder.MAX_SHOWN]!r} has more than {most}")
+            error_text = words("workflow.call.too_long", path=shown, most=_MAX_VALUE_CHARS)
+            return CallResult(error=error_text)
         values = {"value": value, "path": path, "size": len(text), "truncated": is_truncated}
         return CallResult(values=values, summary=text[:_MAX_TEXT])
 
@@ -248,13 +255,21 @@ class CallSteps:
 _SHOWN_ERROR = 1_000
 
 
-async def _write(node: WorkflowNode, workspace: Path) -> CallResult:
+async def _write(node: WorkflowNode, workspace: Path, words: TextCatalog) -> CallResult:
     assert isinstance(node.config, WriteFileConfig)
     path, content = node.config.path, str(node.config.content)
     said = await write_tool(workspace).run({"path": path, "content": content})
     if said.startswith(ERROR_PREFIX):
+        # The tool has told it for a model.
+        refusal = next((each for each in folder.PathRefusal if said.endswith(each.text)), None)
+        if refusal is not None:
+            return CallResult(error=_path_text(refusal, path[: folder.MAX_SHOWN], words))
         return CallResult(error=said.removeprefix(ERROR_PREFIX))
     return CallResult(values={"path": path, "size": len(content)}, summary=path, files=(path,))
+
+
+def _path_text(refusal: folder.PathRefusal, path: str, words: TextCatalog) -> str:
+    return words(f"workflow.call.path_{refusal}", path=path)
 
 
 def _call_kind(node: WorkflowNode) -> CallKind:

@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from bot.engine.llm.workspace_files import PathRefusal
+from bot.engine.sandbox.process_runner import ExitCause
 from bot.engine.workflow.definition import Workflow
 from bot.engine.workflow.named_workflows import parse_workflow_text
 from bot.engine.workflow.node_runs import VALUES_KEY
+from cards.catalog import catalog_for
 from storage.records.approvals import ApprovalState, ToolCallState
+from storage.records.people import Language
 from storage.records.tasks import EventKind, TaskStatus, TaskView
 from storage.tools import ToolCallRepo
 from tests.bot.engine.crash import CrashAfterCommit
@@ -148,6 +152,16 @@ async def test_what_must_not_be_reached_fails_its_step(tmp_path: Path) -> None:
     told = {node: runs[f"n{n}"].error for n, node in enumerate(REFUSED)}
     assert {node: text for node, text in told.items() if REFUSED[node] not in text} == {}
     assert outside.read_text() == "outside"
+
+
+def test_errors_of_calls_are_told_in_both_languages() -> None:
+    named = [
+        *(f"path_{each}" for each in PathRefusal),
+        *(f"stopped_{each}" for each in ExitCause if each is not ExitCause.EXITED),
+        *("not_found", "not_public", "no_answer", "slow"),
+    ]
+    for words in map(catalog_for, Language):
+        assert [each for each in named if not words.has(f"workflow.call.{each}")] == []
 
 
 @pytest.mark.parametrize("nth", range(2, MAX_COMMITS + 1, sampled(1, 4)))
