@@ -27,6 +27,7 @@ from sqlalchemy import (
 
 from storage.account_schema import account_links
 from storage.approvals import NewApproval, add_approval, newest_approval_of_subject
+from storage.autonomy_schema import triggers
 from storage.db import Database, Transaction, record_from, records_from, row_from
 from storage.errors import ConcurrentUpdate, NotFound, TooManyAttempts, WrongState
 from storage.ids import IdGenerator, normalize_code
@@ -76,6 +77,7 @@ OWNED: Sequence[tuple[Table, str]] = (
     (chats, "person_id"),
     (tasks, "created_by"),
     (schedules, "owner_id"),
+    (triggers, "owner_id"),
     (usage, "person_id"),
     (web_sessions, "person_id"),
     (web_keys, "person_id"),
@@ -182,6 +184,7 @@ class AccountLinkRepo:
             theirs = await _private_chats(tx, chats.c.brought_by == joined)
             both = await _private_chats(tx, chats.c.person_id == link.kept)
             await _redirect_schedules(tx, link.kept, theirs, but_of=joined)
+            await _stop_triggers(tx, link.kept, theirs, but_of=joined)
             await _end_web_access(tx, link.kept, since=link.linked_at)
             await _revoke_chat_permissions(tx, theirs, now, since=link.linked_at)
             for table, column in OWNED:
@@ -220,6 +223,7 @@ class AccountLinkRepo:
             stranger = await self._add_stranger(tx, account, now)
             await tx.execute(delete(identities).where(*mine))
             await _redirect_schedules(tx, person, theirs)
+            await _stop_triggers(tx, person, theirs)
             await _end_web_access(tx, person, but=session)
             await _revoke_chat_permissions(tx, theirs, now)
             await self._close_conversations(tx, every, now)
@@ -454,6 +458,19 @@ async def _redirect_schedules(
         else {"state": ScheduleState.PAUSED.value, "next_due": None}
     )
     await tx.execute(update(schedules).where(*theirs).values(values))
+
+
+async def _stop_triggers(
+    tx: Transaction, owner: PersonId, left: Sequence[ChatId], *, but_of: PersonId | None = None
+) -> None:
+    """Switch off the triggers of `owner` whose tasks would report in chats that are no longer
+    theirs."""
+    theirs = (
+        triggers.c.owner_id == owner,
+        triggers.c.chat_id.in_(left),
+        triggers.c.brought_by.is_distinct_from(but_of) if but_of else true(),
+    )
+    await tx.execute(update(triggers).where(*theirs).values(enabled=False))
 
 
 async def _end_web_access(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from storage.dialect import RowNumber, UtcTimestamp
-from storage.schema import metadata
+from storage.schema import brought_by, metadata
 
 heartbeat_runs = sa.Table(
     "heartbeat_runs",
@@ -124,6 +124,7 @@ triggers = sa.Table(
     sa.Column("token_hash", sa.String(64), unique=True),
     sa.Column("enabled", sa.Boolean, nullable=False),
     sa.Column("created_at", UtcTimestamp, nullable=False),
+    brought_by(),
 )
 
 # One row for each event, in the transaction that creates its task.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +14,7 @@ from storage.db import Database, Transaction, records_from
 from storage.dialect import insert_or_ignore
 from storage.errors import NotFound
 from storage.ids import MAX_CANDIDATES, parse_id_prefix, single_match
+from storage.people import current_person_id
 from storage.records.people import ChatId
 from storage.records.tasks import TaskId
 from storage.records.triggers import NewTrigger, Trigger, TriggerFiring, TriggerKind
@@ -28,7 +29,9 @@ class TriggerRepo:
         self._db = db
 
     async def add(self, tx: Transaction, new: NewTrigger, *, id_: str, now: datetime) -> Trigger:
-        values = _row(new) | {"id": id_, "enabled": True, "created_at": now}
+        owner = await current_person_id(tx, new.owner_id)
+        values = _row(replace(new, owner_id=owner))
+        values |= {"id": id_, "enabled": True, "created_at": now}
         await tx.execute(sa.insert(triggers).values(**values))
         return _trigger(values)
 

@@ -86,7 +86,8 @@ async def test_a_change_of_a_workflow_is_tried_after_an_approval_and_taken_back(
         for _ in range(3):
             assert not await run_weekly(boss, chat, 1)
 
-        await approve_trial(boss, chat, 1)
+        # The file itself is version 1.
+        await approve_trial(boss, chat, 2)
         # The two calls for this change have used more than that.
         await restart(world, "DELETE FROM evolution_signals", SHIFTBOSS_CAP_SELF="100 tokens")
         await ask(boss, chat, "/prompt show weekly", "workflow:weekly", "on trial")
@@ -95,15 +96,15 @@ async def test_a_change_of_a_workflow_is_tried_after_an_approval_and_taken_back(
         # Each task that tries it fails, and the others do not.
         while ended(chat).count(False) < 3 + 3:
             await run_weekly(boss, chat, 5)
-        await wait_for_message(chat, "workflow:weekly: version 1 is no longer used", "0 of 3")
+        await wait_for_message(chat, "workflow:weekly: version 2 is no longer used", "0 of 3")
         assert await run_weekly(boss, chat, 5)
-        await ask(boss, chat, "/prompt list", "workflow:weekly: as written")
+        await ask(boss, chat, "/prompt list", "workflow:weekly: version 1")
 
         calls = len(world.script.requests)
         await ask(boss, chat, "/evolve", "today's spending cap is reached")
         assert len(world.script.requests) == calls
         await restart(world, "DELETE FROM evolution_signals", SHIFTBOSS_CAP_SELF="1 USD")
-        await approve_trial(boss, chat, 2)
+        await approve_trial(boss, chat, 3)
         await ask(boss, chat, "/prompt show weekly", "on trial")
         await ask(boss, chat, "/prompt rollback weekly", "no longer on trial")
         await ask(boss, chat, "/prompt rollback weekly", "is used as it is written")

@@ -133,7 +133,8 @@ async def test_a_new_workflow_file_is_listed_asks_for_inputs_in_a_form_and_runs(
     world.script.script("Tell of otters", "step", step_reply("Otters hold hands."))
 
     await ask(boss, chat, "/workflow list", "report", "needs topic, size")
-    await ask(boss, chat, "/workflow show report", "Subject", "short / long", "flowchart")
+    await ask(boss, chat, "/workflow show report", "Subject", "short / long")
+    await wait_for_message(chat, "Plan diagram")
     form = await ask(boss, chat, "/workflow run report topic=otters", "To start report, fill in")
     await boss.says(chat, "Length: huge", reply_to=form)
     await chat.wait_until(lambda: "must be one of short / long" in form.text)

@@ -23,6 +23,7 @@ def upgrade() -> None:
         sa.Column("token_hash", sa.String(64)),
         sa.Column("enabled", sa.Boolean, nullable=False),
         sa.Column("created_at", UtcTimestamp, nullable=False),
+        sa.Column("brought_by", sa.String(16)),
         sa.ForeignKeyConstraint(["chat_id"], ["chats.id"], name=op.f("fk_triggers_chat_id")),
         sa.ForeignKeyConstraint(["owner_id"], ["people.id"], name=op.f("fk_triggers_owner_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_triggers")),

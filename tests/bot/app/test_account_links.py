@@ -50,10 +50,12 @@ from storage.records.schedules import (
     ScheduleState,
 )
 from storage.records.tasks import NewTask, TaskId, TaskPriority
+from storage.records.triggers import NewTrigger, TriggerKind
 from storage.records.usage import UsageRecord
 from storage.schedules import ScheduleRepo
 from storage.schema import metadata, schedules
 from storage.tasks import TaskVisibility
+from storage.triggers import TriggerRepo
 from storage.usage import UsageFilter
 from tests.migrated_database import open_database
 
@@ -154,6 +156,10 @@ class LinkWorld:
             await store.work.tasks.create(tx, task, id=TaskId(word), now=now)
             await ScheduleRepo(store.db).create(tx, schedule, new_id=lambda: word, now=now)
             await store.usage.add(tx, bill)
+            trigger = NewTrigger(
+                kind=TriggerKind.WEBHOOK, workflow=word, chat_id=chat.id, owner_id=who.id
+            )
+            await TriggerRepo(store.db).add(tx, trigger, id_=word, now=now)
             await tx.execute(sa.update(schedules).values(state=ScheduleState.ACTIVE.value))
         self.marks.append((word, who.id, at))
 
@@ -186,6 +192,7 @@ class LinkWorld:
                 "tasks": mine | here,
                 "bills": mine | here,
                 "schedules": mine,
+                "triggers": mine,
                 "people": {self.root[own]},
             }
             self.probes += (len(seen) - 1) * (len(self.marks) - len(mine | here))
@@ -202,12 +209,14 @@ class LinkWorld:
         bills = await store.usage.by_purpose(UsageFilter(person=person.id, chat=chat.id))
         page = await store.work.tasks.list_page(mine, None, 1, 1000)
         planned = await ScheduleRepo(store.db).list(of=person.id, chat=None, limit=1000)
+        started = await TriggerRepo(store.db).list_all()
         return {
             "facts": {each.text for each in facts},
             "found": {numbers[hit.number] for hit in hits},
             "tasks": {each.title for each in page.tasks},
             "bills": {each.name for each in bills},
             "schedules": {each.title for each in planned},
+            "triggers": {each.id for each in started if each.owner_id == person.id},
             "people": {str(chat.person_id)},
         }
 

@@ -210,5 +210,7 @@ def _example_config(kind: NodeType) -> NodeConfig | None:
     """The settings in the example of a type; None for a type without settings."""
     if kind.spec.config is None:
         return None
-    example = workflow_from_data(parse_yaml(kind.spec.example), require_name=False)
+    # The generated workflows have no inputs.
+    text = kind.spec.example.replace("{{inputs.file}}", "data.csv")
+    example = workflow_from_data(parse_yaml(text), require_name=False)
     return next(node.config for node in example.nodes if node.type == kind)

@@ -129,7 +129,9 @@ async def test_the_page_asks_for_all_that_the_doctor_wants_to_see(
         on_call=lambda: None,
     )
 
-    assert [each.text for each in await diagnosis.find()] == ["feishu_connects"]
+    found = [each.text for each in await diagnosis.find()]
+    # Reading linked documents is for those who want it: its scopes are not asked of everyone.
+    assert found == ["feishu_connects", "feishu_reading"]
 
 
 async def test_a_tenant_of_lark_gets_its_secret_from_lark(harness: RegistrationHarness) -> None:
