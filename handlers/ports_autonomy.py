@@ -327,8 +327,8 @@ class HookAnswer:
 
 
 class TriggerPort(Protocol):
-    """What starts workflows. Callers check that an owner asks. Methods with a `prefix` raise
-    NotFound and AmbiguousId."""
+    """The triggers that start workflows. Callers check that an owner asks. Methods with a `prefix`
+    raise NotFound and AmbiguousId."""
 
     async def list(self) -> Sequence[TriggerView]: ...
 

@@ -498,7 +498,7 @@ class WorkflowPort(Protocol):
         none."""
 
     async def diff_with_run(self, task: Task) -> workflows.RunDiff:
-        """What was changed since in the workflow that a task was started from. Raises
+        """Find what was changed since in the workflow that a task was started from. Raises
         WorkflowRefused if there is no such workflow any more, or NO_PLAN if a planner made the
         plan."""
 

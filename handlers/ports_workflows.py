@@ -56,8 +56,8 @@ class WorkflowExchangePort(Protocol):
         TOO_LARGE for what could not be taken in again."""
 
     async def plan_import(self, text: str, *, as_name: str = "") -> workflows.ImportPlan:
-        """What an import of this document would do, under another name of the workflow if one is
-        given. BROKEN if it is no such document."""
+        """Find what an import of this document would do, under another name of the workflow if one
+        is given. BROKEN if it is no such document."""
 
     async def apply_import(
         self,

@@ -56,7 +56,7 @@ def inspect_store(path: Path, *, in_use: bool = False) -> StoreFacts:
 
 
 def inspect_database(url: str, *, in_use: bool = False) -> StoreFacts | None:
-    """What a database says of itself; None for a file that does not exist. Raises as
+    """Read what a database says of itself; None for a file that does not exist. Raises as
     `inspect_store`, and StoreMismatch if a server's database is another program's."""
     path = sqlite_path(url)
     if path is not None:

@@ -100,8 +100,8 @@ async def _send_commit(transaction: AsyncConnection) -> None:
 
 
 async def _was_committed(writer: AsyncEngine, number: str, life: str | None) -> bool:
-    """What became of a transaction. Raises StoreUnavailable if no server tells in time, or if it
-    has crashed since."""
+    """Find out what became of a transaction. Raises StoreUnavailable if no server tells in time, or
+    if it has crashed since."""
     end = asyncio.get_running_loop().time() + _SETTLE_SECONDS
     while True:
         try:
@@ -290,7 +290,7 @@ def _driver_url(url: URL) -> URL:
 
 
 def _connection_arguments(url: URL) -> dict[str, Any]:
-    """What the URL does not say itself."""
+    """The settings that the URL does not give itself."""
     given = url.query.get("options", "")
     own = " ".join(f"-c {name}={value}" for name, value in _OPTIONS.items())
     arguments = {name: value for name, value in _CONNECTION.items() if name not in url.query}

@@ -70,7 +70,7 @@ _END_CALL = PreparedWrite(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservedUsage:
-    """What runs have used that is not recorded yet, and the most that they may have used after
+    """The usage of runs that is not recorded yet, and the most that they may have used after
     their current calls."""
 
     spent_micros: int
@@ -127,8 +127,8 @@ class UsageRepo:
         except_call: str = "",
         since: datetime,
     ) -> ReservedUsage:
-        """What the calls of all processes reserve of a cap of this scope. Read it before what is
-        recorded: a call that ends in between counts twice then, and not never."""
+        """Sum what the calls of all processes reserve of a cap of this scope. Read it before what
+        is recorded: a call that ends in between counts twice then, and not never."""
         whom = _cap_condition(_P, scope, subject)
         sums = (
             func.coalesce(func.sum(column), 0).label(name)

@@ -76,6 +76,19 @@ def test_every_module_has_a_docstring() -> None:
     assert silent == []
 
 
+def test_docstrings_say_what_a_thing_is_or_does() -> None:
+    """One that begins with "What" names neither."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    vague = [
+        f"{path.relative_to(ROOT)}: {getattr(node, 'name', 'the module')}"
+        for path in MODULES
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, documented)
+        and (ast.get_docstring(node, clean=False) or "").startswith("What ")
+    ]
+    assert vague == []
+
+
 def test_broad_excepts_are_rare() -> None:
     broad = sum(source_of(path).count("except Exception") for path in MODULES)
     lines = sum(source_of(path).count("\n") for path in MODULES)

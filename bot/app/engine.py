@@ -536,7 +536,7 @@ class Engine:
 
     @cached_property
     def task_services(self) -> tuple[AppService, ...]:
-        """What a process needs that only runs tasks."""
+        """The services of a process that only runs tasks."""
         return (
             self.dispatcher,
             self._subagents,

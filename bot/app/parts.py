@@ -39,8 +39,8 @@ from storage.records.processes import ProcessRole
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessPlan:
-    """What this process is among those that share the store. `projects` are the folders that it is
-    bound to, none for all; `slots` goes before the setting."""
+    """The part of this process among those that share the store. `projects` are the folders that it
+    is bound to, none for all; `slots` goes before the setting."""
 
     role: ProcessRole = ProcessRole.RUN
     name: str = ""

@@ -110,7 +110,7 @@ def form_of(approval: Approval) -> tuple[WorkflowInput, ...]:
 
 
 def form_summary(inputs: Sequence[WorkflowInput], values: Mapping[str, Any]) -> str:
-    """What was filled in, a line each."""
+    """List what was filled in, a line each."""
     labels = {each.name: each.label for each in inputs}
     return "\n".join(f"{labels[name]}: {value}" for name, value in values.items())
 

@@ -16,7 +16,7 @@ _GROUPS = ("workflows.fault", "workflow.fault", "workflow.warning")
 
 
 def diagnostic_message(diagnostic: Diagnostic, words: TextCatalog) -> str:
-    """What is wrong, without its place and suggestion."""
+    """Say what is wrong, without its place and suggestion."""
     facts = dict(diagnostic.facts)
     if (reason := f"workflow.expression.{facts.get('reason')}") and words.has(reason):
         facts["why"] = words(reason, **facts)

@@ -57,7 +57,7 @@ def import_card(
 
 
 def import_lines(plan: ImportPlan, words: TextCatalog) -> list[str]:
-    """What would be made or changed, what its steps ask for, and what is missing."""
+    """List what would be made or changed, what its steps ask for, and what is missing."""
     lines = [line for each in plan.items[:_MAX_LISTED] for line in _item_lines(each, words)]
     if plan.needs:
         lines += ["", f"**{words('workflows.exchange.needs')}**", ""]

@@ -381,7 +381,7 @@ _MAX_CHANGED_VALUE = 80
 
 
 def run_diff_card(task: Task, diff: RunDiff, words: TextCatalog) -> model.Card:
-    """What was changed in the workflow since a task was started from it."""
+    """Show what was changed in the workflow since a task was started from it."""
     rows = [_change_row(each, words) for each in diff.changes[:_MAX_CHANGES]]
     if more := len(diff.changes) - len(rows):
         rows.append(f"- {words('graph.more', n=more)}")

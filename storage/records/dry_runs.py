@@ -27,7 +27,7 @@ class DryRunEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostBounds:
-    """What one attempt may use: at least its prompt once, at most its limits. The money is in US
+    """The bounds of one attempt: at least its prompt once, at most its limits. The money is in US
     dollars, and None if the price of the model is not known."""
 
     least_input: int = 0
@@ -112,7 +112,7 @@ class WorkflowDryRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseDifference:
-    """What came otherwise than expected. `field` is a part of `expect`, such as `path`."""
+    """A result that came otherwise than expected. `field` is a part of `expect`, such as `path`."""
 
     field: str
     expected: str
@@ -145,7 +145,7 @@ class WorkflowTestReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluatedExpression:
-    """What an expression gives in a stored run. `path` is the activation whose scope was used,
+    """The value of an expression in a stored run. `path` is the activation whose scope was used,
     empty for the outermost one. With an `error` there is no value, and `names` are those that could
     have stood in place of an unknown one."""
 

@@ -56,7 +56,7 @@ class WorkerProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSituation:
-    """What a process does now, by the store. `store_now` is the store's time."""
+    """The work of a process now, by the store. `store_now` is the store's time."""
 
     process: WorkerProcess
     tasks: tuple[tuple[str, str], ...]

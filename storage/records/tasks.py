@@ -242,7 +242,8 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerunChanges:
-    """What a person changes: inputs of the workflow, and fields of nodes' outputs, as texts."""
+    """The changes that a person makes: inputs of the workflow, and fields of nodes' outputs, as
+    texts."""
 
     inputs: Mapping[str, str] = field(default_factory=dict)
     outputs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

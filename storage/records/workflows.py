@@ -24,8 +24,8 @@ class DiagnosticSeverity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
-    """What is wrong with a workflow's file, and where. Its message is the text `code` under
-    `workflow.fault`, `workflow.warning` or `workflows.fault`, filled with `facts`.
+    """A fault or a warning of a workflow's file, with its place. Its message is the text `code`
+    under `workflow.fault`, `workflow.warning` or `workflows.fault`, filled with `facts`.
 
     `file` is its name, empty for a text without one. `location` is a node, an edge or an input;
     `field` a part of it in the author's words. `line` and `column` count from 1 and are 0 if the
@@ -172,7 +172,7 @@ class PreparedWorkflow:
 
 
 class ImportState(StrEnum):
-    """What an import does to a file: makes it, leaves it, or replaces another text."""
+    """The effect of an import on a file: makes it, leaves it, or replaces another text."""
 
     NEW = "new"
     SAME = "same"
@@ -193,8 +193,8 @@ class ImportItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportNeed:
-    """What a step asks for when it runs: `kind` is people, limit (a person at the limit of a loop),
-    persona, files or call; `detail` is a name, a path, or the call itself."""
+    """A thing that a step asks for when it runs: `kind` is people, limit (a person at the limit of
+    a loop), persona, files or call; `detail` is a name, a path, or the call itself."""
 
     workflow: str
     step: str
@@ -204,7 +204,7 @@ class ImportNeed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportPlan:
-    """What an import would do. `hash` is that of the text. What is missing has to be made before
+    """The plan of an import. `hash` is that of the text. What is missing has to be made before
     the workflow runs."""
 
     name: str
@@ -266,8 +266,8 @@ class DefinitionChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDiff:
-    """What differs between the definition that a task has begun with and the workflow's file as it
-    is now."""
+    """The differences between the definition that a task has begun with and the workflow's file as
+    it is now."""
 
     name: str
     changes: tuple[DefinitionChange, ...]

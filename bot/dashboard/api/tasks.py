@@ -388,7 +388,7 @@ async def list_nodes(call: ApiCall, task_id: str) -> NodeList:
 
 @routes("GET", "/tasks/{task_id}/diff")
 async def show_diff(call: ApiCall, task_id: str) -> RunDiffModel:
-    """What was changed in its workflow since the task began"""
+    """Show what was changed in its workflow since the task began"""
     task = await find_task(call, task_id)
     return RunDiffModel.model_validate(await call.request.services.workflows.diff_with_run(task))
 

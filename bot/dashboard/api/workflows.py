@@ -180,7 +180,7 @@ class ImportNeedModel(ApiModel):
 
 
 class ImportPlanModel(ApiModel):
-    """What an import would do; `applied` says whether it was done."""
+    """The outcome of an import; `applied` says whether it was done."""
 
     name: str
     hash: str

@@ -118,7 +118,7 @@ async def decide(request: DashboardRequest) -> Response:
 
 
 async def waiting_for_task(request: DashboardRequest, task_id: TaskId) -> Sequence[dict[str, Any]]:
-    """What waits for the reader's decision at this task, for `decision.html`."""
+    """List what waits for the reader's decision at this task, for `decision.html`."""
     waiting = await request.services.approvals.list_waiting(by=request.person, chat=None)
     own = [each for each in waiting if each.task_id == task_id][:_MAX_AT_TASK]
     return [await _facts(each, request) | {"at_task": True} for each in own]

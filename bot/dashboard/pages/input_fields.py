@@ -23,7 +23,7 @@ _LONG_LINE = 200
 
 
 def field_texts(form: FormData, inputs: Sequence[WorkflowInput]) -> Mapping[str, str]:
-    """What was filled in, by the names of the inputs; fields left empty are missing."""
+    """The texts that were filled in, by the names of the inputs; fields left empty are missing."""
     texts = {each.name: form_text(form, _PREFIX + each.name) for each in inputs}
     return {name: text for name, text in texts.items() if text}
 

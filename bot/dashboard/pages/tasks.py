@@ -241,7 +241,7 @@ async def _steer(  # noqa: C901 - one arm per order
 
 
 async def _changes(task: Task, request: DashboardRequest) -> str:
-    """What was changed in the task's workflow since. Comparing takes reading and checking the
+    """Show what was changed in the task's workflow since. Comparing takes reading and checking the
     workflow's file, so it is done when somebody asks."""
     try:
         diff = await request.services.workflows.diff_with_run(task)

@@ -1,4 +1,4 @@
-"""What differs between two definitions of a workflow: nodes, edges and settings."""
+"""Finds what differs between two definitions of a workflow: nodes, edges and settings."""
 
 from __future__ import annotations
 

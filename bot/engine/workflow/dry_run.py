@@ -70,7 +70,7 @@ class OutputMisfit(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenResults:
-    """What steps bring in a dry run. `outputs` are by the id of a node, or by the label of one
+    """The results of steps in a dry run. `outputs` are by the id of a node, or by the label of one
     activation: a text is a worker's answer, a mapping has its values, `{error: …}` is a failure,
     and a list has one of these for each activation, the last one again. For people, `false` or
     `{approved: false}` rejects. `decisions` answer conditions that an output leaves open."""

@@ -363,7 +363,7 @@ def _subworkflows(workflow: Workflow) -> list[str]:
 
 
 def _needs(name: str, workflow: Workflow) -> list[ImportNeed]:
-    """What its steps may do or ask for, beyond answering."""
+    """List what its steps may do or ask for, beyond answering."""
     found = [each for node in workflow.nodes for each in _needs_of(name, node)]
     if may_ask_people(workflow) and not any(each.kind == "people" for each in found):
         found.append(ImportNeed(workflow=name, step="", kind="limit", detail=""))

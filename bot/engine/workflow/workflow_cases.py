@@ -46,8 +46,8 @@ _ENDS = tuple(each.value for each in DryRunEnd)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Expectation:
-    """What a case expects. None and empty fields are not looked at. `prompts` are texts that the
-    prompt of a step, by its label, must contain."""
+    """The expectation of a case. None and empty fields are not looked at. `prompts` are texts that
+    the prompt of a step, by its label, must contain."""
 
     status: str = DryRunEnd.COMPLETED.value
     path: tuple[str, ...] | None = None

@@ -60,7 +60,7 @@ def list_files(folder: Path) -> tuple[list[WorkflowFile], int]:
 
 
 def list_foreign_entries(folder: Path) -> tuple[Diagnostic, ...]:
-    """What else is in the folder and is not read: other folders and files, and test cases of a
+    """List what else is in the folder and is not read: other folders and files, and test cases of a
     workflow that is not there."""
     try:
         with os.scandir(folder) as each:

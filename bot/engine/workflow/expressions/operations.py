@@ -247,7 +247,7 @@ def materialize(value: Any) -> Any:
 
 
 def value_type(value: object) -> str:
-    """What authors call the type of a value."""
+    """The authors' name for the type of a value."""
     match value:
         case None:
             return "null"

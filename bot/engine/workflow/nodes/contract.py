@@ -398,7 +398,7 @@ class CallTypeSpec(NodeTypeSpec[C]):
         raise NotImplementedError
 
     def describe(self, config: C) -> str:
-        """What the call does, exactly, for people who approve it."""
+        """Say what the call does, exactly, for people who approve it."""
         raise NotImplementedError
 
     def expected_seconds(self, settings: C, by_history: float) -> float | None:

@@ -109,7 +109,7 @@ class _MermaidChart:
 
 
 def edge_label(graph: ScopeGraph, edge: WorkflowEdge, words: TextCatalog) -> str:
-    """What the edge says: its label, its case, its condition, or that it is taken otherwise; and
+    """The words of the edge: its label, its case, its condition, or that it is taken otherwise; and
     how often it may be taken."""
     source = graph.nodes[edge.source]
     label = clean_line(edge.label or source.spec.target_label(source.settings, edge.target))
@@ -434,7 +434,7 @@ def _marker(name: str, kind: str, colour: str) -> str:
 
 
 def _badge(mark: NodeMark | None, size: BoxSize) -> str:
-    """What became of the node, at the corner of its box."""
+    """A sign of what became of the node, at the corner of its box."""
     if mark is None or mark not in _BADGES:
         return ""
     return (

@@ -1,4 +1,4 @@
-"""What a run has done so far, by node and edge, over all rounds of loops, for drawings."""
+"""Sums up what a run has done so far, by node and edge, over all rounds of loops, for drawings."""
 
 from __future__ import annotations
 

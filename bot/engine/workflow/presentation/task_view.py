@@ -221,7 +221,7 @@ class TaskViewLoader:
         return share
 
     async def _weights_of(self, task: Task, workflow: Workflow) -> Mapping[str, float]:
-        """What each step of the plan weighs. It stays the same for as long as this version does:
+        """The weight of each step of the plan. It stays the same for as long as this version does:
         otherwise the percentage could go back."""
         known = self._weights.pop(task.id, None)
         if known is None or known[0] != task.graph_version:
