@@ -86,8 +86,8 @@ async def test_a_workflow_is_typed_mended_saved_and_run(
     await expect(page.get_by_role("heading", level=1)).to_have_text("Double")
     saved = shiftboss.home / "workflows" / "double.yaml"
     assert saved.read_text(encoding="utf-8") == DOUBLE
-    await page.get_by_label("How many").fill("21")
-    await page.get_by_role("button", name="Run").click()
+    await page.get_by_label("How many").first.fill("21")
+    await page.locator("button[value=run]").click()
     await expect(page).to_have_url(re.compile("/dashboard/tasks/"))
     await expect(page.locator("#state")).to_contain_text("Completed")
     await expect(page.locator("#card")).to_contain_text("42")
@@ -96,8 +96,8 @@ async def test_a_workflow_is_typed_mended_saved_and_run(
     # A run that begins elsewhere appears by itself.
     other = await owner.context.new_page()
     await other.goto(address(shiftboss, "/double"))
-    await other.get_by_label("How many").fill("4")
-    await other.get_by_role("button", name="Run").click()
+    await other.get_by_label("How many").first.fill("4")
+    await other.locator("button[value=run]").click()
     await expect(page.locator("#runs li")).to_have_count(2)
     await expect(page.locator("#runs li").first).to_contain_text("Completed")
     await owner.save_screenshot("workflow", tmp_path)

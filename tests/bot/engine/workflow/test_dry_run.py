@@ -95,8 +95,10 @@ def test_a_dry_run_takes_the_path_of_a_real_one(workflow: Workflow, seed: int) -
     # The simulator lets those with a timeout expire.
     assume(all(node.spec.answer_timeout(node.settings) is None for node in workflow.nodes))
     real = TransitionSimulator(workflow, work=by_path, seed=seed, crashes=0.2)
-    tasks = {node.id: node for node in workflow.nodes if node.role is NodeRole.TASK}
-    dry = PathLabels(workflow, make_task(), ResultsByPath(outputs=tasks), CONDITIONS)
+    steps = {
+        node.id: node for node in workflow.nodes if node.role in (NodeRole.TASK, NodeRole.CALL)
+    }
+    dry = PathLabels(workflow, make_task(), ResultsByPath(outputs=steps), CONDITIONS)
 
     end = real.run(4_000)
     found = dry.run("w")
