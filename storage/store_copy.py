@@ -154,21 +154,21 @@ def _is_ours(name: str, _metadata: object) -> bool:
 def _copy_table(
     source: sa.Connection, table: sa.Table, target: sa.Connection, copy: sa.Table
 ) -> TableDigest:
-    digest, count, numbers = hashlib.sha256(), 0, _json_columns(table)
+    digest, count, json_columns = hashlib.sha256(), 0, _json_columns(table)
     insert = sa.insert(copy)
     for rows in _read_rows(source, table):
         for row in rows:
-            digest.update(_canonical(row, numbers))
+            digest.update(_canonical(row, json_columns))
         count += len(rows)
-        target.execute(insert, [_null_free(row) for row in rows])
+        target.execute(insert, [_without_nul_in_row(row) for row in rows])
     return TableDigest(rows=count, sha256=digest.hexdigest())
 
 
 def _digest_table(connection: sa.Connection, table: sa.Table) -> TableDigest:
-    digest, count, numbers = hashlib.sha256(), 0, _json_columns(table)
+    digest, count, json_columns = hashlib.sha256(), 0, _json_columns(table)
     for rows in _read_rows(connection, table):
         for row in rows:
-            digest.update(_canonical(row, numbers))
+            digest.update(_canonical(row, json_columns))
         count += len(rows)
     return TableDigest(rows=count, sha256=digest.hexdigest())
 
@@ -202,7 +202,7 @@ def _plain(value: Any) -> Any:
         case float():
             return repr(value)
         case str():
-            return _without_null(value)
+            return _without_nul(value)
         case _:
             return value
 
@@ -214,14 +214,14 @@ def _plain_number(text: str | None) -> str | None:
     return text
 
 
-def _null_free(row: Mapping[str, Any]) -> dict[str, Any]:
+def _without_nul_in_row(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        name: _without_null(value) if isinstance(value, str) else value
+        name: _without_nul(value) if isinstance(value, str) else value
         for name, value in row.items()
     }
 
 
-def _without_null(text: str) -> str:
+def _without_nul(text: str) -> str:
     """As `storage.postgresql` stores it."""
     return text.replace("\x00", "\N{REPLACEMENT CHARACTER}")
 

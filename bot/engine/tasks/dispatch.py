@@ -225,10 +225,9 @@ class _RunningTask:
 class LocalDispatcher:
     """Dispatches tasks in this process, and is the due timer's source of waiting tasks. `run` runs
     a claimed task until it gives its slot back. `on_next_wake` is called when the time has changed
-    at which the next waiting task continues. `owner` identifies it in
-    leases. Interrupted work resumes
-    automatically within `offer_after`. `grace` is how long (s) a stop waits for steps. These and
-    `slots` and `patience` may change at any time; call `wake` then. While
+    at which the next waiting task continues. `owner` identifies it in leases. Interrupted work
+    resumes automatically within `offer_after`. `grace` is how long (s) a stop waits for steps.
+    These and `slots` and `patience` may change at any time; call `wake` then. While
     `exclusive_task` is set, only that task runs."""
 
     name = "dispatcher"
@@ -425,11 +424,13 @@ class LocalDispatcher:
     async def _request_yield(self, tx: Transaction, preemption: TaskPreemption) -> None:
         """Explain the reason on both cards. The victim returns to its own place, so that the
         waiting task is next."""
-        victim, better = preemption.victim, preemption.preemptor
+        victim, preemptor = preemption.victim, preemption.preemptor
         makes_room = catalog_for(await self._language_of(victim))(
-            "work.makes_room", title=better.title
+            "work.makes_room", title=preemptor.title
         )
-        cuts_in = catalog_for(await self._language_of(better))("work.cuts_in", title=victim.title)
+        cuts_in = catalog_for(await self._language_of(preemptor))(
+            "work.cuts_in", title=victim.title
+        )
         await self._store.tasks.update(
             tx,
             victim,
@@ -437,8 +438,8 @@ class LocalDispatcher:
             status_reason=makes_room,
             priority=victim.priority,
         )
-        await self._store.tasks.update(tx, better, status_reason=cuts_in)
-        for task, told in ((victim, makes_room), (better, cuts_in)):
+        await self._store.tasks.update(tx, preemptor, status_reason=cuts_in)
+        for task, told in ((victim, makes_room), (preemptor, cuts_in)):
             await self._store.events.append_event(
                 tx, task.id, EventKind.NOTE, now=self._now(), text=told
             )
@@ -528,7 +529,7 @@ class LocalDispatcher:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPreemption:
-    """`victim` pauses after its current step so that `better` can start."""
+    """`victim` pauses after its current step so that `preemptor` can start."""
 
     victim: Task
     preemptor: Task
@@ -550,25 +551,27 @@ def plan_preemptions(
     free = slots - len(staying)
     promised: list[str] = []
     made: list[TaskPreemption] = []
-    for better in waiting:
+    for preemptor in waiting:
         holders = [
-            each for each in running if folders_overlap(each.project_dir, better.project_dir)
+            each for each in running if folders_overlap(each.project_dir, preemptor.project_dir)
         ]
-        taken = any(folders_overlap(place, better.project_dir) for place in promised)
-        if taken or not all(better.let_in or (each.branch and better.branch) for each in holders):
+        taken = any(folders_overlap(place, preemptor.project_dir) for place in promised)
+        if taken or not all(
+            preemptor.let_in or (each.branch and preemptor.branch) for each in holders
+        ):
             continue
         victims = [each for each in holders if each in staying]
         if not victims and free <= 0:
             victims = _lowest_ranked(staying)
             if not victims:
                 continue
-        if any(better.priority.rank >= each.priority.rank for each in victims):
+        if any(preemptor.priority.rank >= each.priority.rank for each in victims):
             continue
         free += len(victims) - 1
         for victim in victims:
             staying.remove(victim)
-            made.append(TaskPreemption(victim=victim, preemptor=better))
-        promised.append(better.project_dir)
+            made.append(TaskPreemption(victim=victim, preemptor=preemptor))
+        promised.append(preemptor.project_dir)
     return tuple(made)
 
 

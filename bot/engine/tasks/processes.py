@@ -37,7 +37,7 @@ class ProcessMembership:
     On SQLite a process is alone, so it registers once. On PostgreSQL each one sends heartbeats; one
     that cannot writes nothing else until it can, and ends with ProcessLost if others have taken it
     for dead meanwhile. `recover` takes over the work of processes that are none any more;
-    `on_drain` is called once when a command tells this one to stop.
+    `must_drain` is set when a command tells this one to stop.
     """
 
     name = "heartbeat of the process"
