@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,22 +154,26 @@ def _is_ours(name: str, _metadata: object) -> bool:
 def _copy_table(
     source: sa.Connection, table: sa.Table, target: sa.Connection, copy: sa.Table
 ) -> TableDigest:
-    digest, count, json_columns = hashlib.sha256(), 0, _json_columns(table)
     insert = sa.insert(copy)
-    for rows in _read_rows(source, table):
-        for row in rows:
-            digest.update(_canonical(row, json_columns))
-        count += len(rows)
+
+    def write(rows: Sequence[Mapping[str, Any]]) -> None:
         target.execute(insert, [_without_nul_in_row(row) for row in rows])
-    return TableDigest(rows=count, sha256=digest.hexdigest())
+
+    return _digest_table(source, table, write)
 
 
-def _digest_table(connection: sa.Connection, table: sa.Table) -> TableDigest:
+def _digest_table(
+    connection: sa.Connection,
+    table: sa.Table,
+    on_rows: Callable[[Sequence[Mapping[str, Any]]], object] = lambda _rows: None,
+) -> TableDigest:
+    """`on_rows` gets the rows that were read, some hundred at a time."""
     digest, count, json_columns = hashlib.sha256(), 0, _json_columns(table)
     for rows in _read_rows(connection, table):
         for row in rows:
             digest.update(_canonical(row, json_columns))
         count += len(rows)
+        on_rows(rows)
     return TableDigest(rows=count, sha256=digest.hexdigest())
 
 
