@@ -99,7 +99,7 @@ class TriggerRepo:
 
     async def find_unfired(self, trigger: Trigger, keys: Collection[str]) -> set[str]:
         """Those of these events that have not fired."""
-        query = sa.select(_F.key).where(_F.trigger_id == trigger.id)
+        query = sa.select(_F.key).where(_F.trigger_id == trigger.id, _F.key.in_(keys))
         fired = {row.key for row in await self._db.fetch_all(query)}
         return set(keys) - fired - set(trigger.seen)
 

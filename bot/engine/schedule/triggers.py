@@ -30,6 +30,7 @@ from handlers.errors import UserError
 from handlers.ports_autonomy import MAX_HOOK_BYTES, HookAnswer, TriggerEvent, TriggerView
 from handlers.workflow_inputs import parse_inputs
 from storage.db import Database
+from storage.errors import StoreUnavailable
 from storage.people import PeopleRepo
 from storage.records.people import ChatId, Person, PersonRole
 from storage.records.tasks import NewTask, Task, TaskPriority
@@ -108,18 +109,26 @@ class TriggerService:
     async def run(self) -> None:
         while True:
             self._changed.clear()
-            watched = await self.triggers.list_enabled(TriggerKind.FILE)
-            for trigger in watched:
-                try:
-                    await self.look_for_files(trigger)
-                except OSError as error:
-                    log.warning("the folder of trigger %s cannot be read: %s", trigger.id, error)
-            if watched:
+            watched: Sequence[Trigger] | None = None
+            try:
+                watched = await self.triggers.list_enabled(TriggerKind.FILE)
+                for trigger in watched:
+                    await self._try_to_look(trigger)
+            except StoreUnavailable as error:
+                log.warning("new files are looked for later: %s", error)
+            # Without the store it is not known whether a folder is watched.
+            if watched or watched is None:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_POLL_SECONDS):
                         await self._changed.wait()
             else:
                 await self._changed.wait()
+
+    async def _try_to_look(self, trigger: Trigger) -> None:
+        try:
+            await self.look_for_files(trigger)
+        except OSError as error:
+            log.warning("the folder of trigger %s cannot be read: %s", trigger.id, error)
 
     # --- what people see and change
 

@@ -21,6 +21,7 @@ from bot.engine.workflow.named_workflows import WorkflowLibrary
 from bot.transports.web.hooks import hook_route
 from handlers.errors import UserError
 from storage import schema
+from storage.errors import StoreUnavailable
 from storage.ids import IdGenerator
 from storage.messages.chats import ChatRepo
 from storage.people import PeopleRepo
@@ -151,6 +152,34 @@ async def test_a_new_file_starts_one_task_with_the_file(tmp_path: Path) -> None:
         (copy,) = task.files
         assert Path(copy).name == "new.txt"
         assert (home / copy).read_text() == "new"
+
+
+async def test_an_outage_of_the_store_ends_neither_the_program_nor_the_watching(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    async with trigger_world(tmp_path) as world:
+        await world.add(TriggerKind.FILE, folder=str(folder), inputs={"topic": "x"})
+        (folder / "a.txt").write_text("a")
+        os.utime(folder / "a.txt", (0, 0))
+        service, asked = world.service, asyncio.Event()
+
+        class Unavailable(TriggerRepo):
+            async def list_enabled(self, *_args: Any, **_named: Any) -> Any:
+                service.triggers = whole
+                asked.set()
+                raise StoreUnavailable("the disk is full")
+
+        whole, service.triggers = service.triggers, Unavailable(service.db)
+        monkeypatch.setattr("bot.engine.schedule.triggers._POLL_SECONDS", 0.01)
+        watching = asyncio.create_task(service.run())
+        await asked.wait()
+        async with asyncio.timeout(120):
+            while not await world.titles():
+                assert not watching.done()
+                await asyncio.sleep(0.01)
+        watching.cancel()
 
 
 async def test_a_folder_with_too_many_files_starts_nothing_and_is_told(
