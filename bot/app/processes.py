@@ -54,8 +54,8 @@ async def belong(core: Container, stop: asyncio.Event) -> AsyncGenerator[Members
         await service.start(stack)
         running = [asyncio.create_task(service.run(), name=service.name)]
         if service.is_shared:
-            listening, draining = _build_listener(core).run(), _stop_when_drained(service, stop)
-            running.append(asyncio.create_task(listening, name="notifications of the store"))
+            listener, draining = _build_listener(core), _stop_when_drained(service, stop)
+            running.append(asyncio.create_task(listener.run(), name=listener.name))
             running.append(asyncio.create_task(draining, name="drain by command"))
         for each in running:
             each.add_done_callback(on_end)

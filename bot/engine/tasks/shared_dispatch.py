@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
 from datetime import datetime
 from typing import Any
 
@@ -139,9 +138,6 @@ class StoreListener:
         self._url = url
         self._on_change = on_change
         self._on_unknown = on_unknown
-
-    async def start(self, stack: AsyncExitStack) -> None:
-        """Nothing to prepare; part of a service's protocol."""
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
