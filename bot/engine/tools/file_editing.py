@@ -89,19 +89,29 @@ def write_tool(workspace: Path) -> AgentTool:
     )
 
 
-def _write(workspace: Path, path: str, content: str) -> str:
+class DamagesFile(Exception):
+    """The new content would break a file that is valid now; the text is for the model."""
+
+
+def replace_file(workspace: Path, path: str, content: str) -> str:
+    """Write a file; returns what to tell the model. Blocking. Raises PathRefused and DamagesFile,
+    and then has changed nothing."""
     old = _read_before(workspace, path)
     if fault := _damage(path, old, content):
-        return (
-            f"{ERROR_PREFIX}not written: {path} would be {fault}. It is valid as it is now, and it"
+        raise DamagesFile(
+            f"not written: {path} would be {fault}. It is valid as it is now, and it"
             " stays so. Write it correctly, or change only a part of it with edit."
         )
-    try:
-        written = folder.write_text(workspace, path, content)
-    except folder.PathRefused as error:
-        return f"{ERROR_PREFIX}{error}"
+    written = folder.write_text(workspace, path, content)
     notes = (_loss_note(old, content), _syntax_note(written, old, content))
     return " ".join(filter(None, (f"Wrote {written} ({len(content)} characters).", *notes)))
+
+
+def _write(workspace: Path, path: str, content: str) -> str:
+    try:
+        return replace_file(workspace, path, content)
+    except (folder.PathRefused, DamagesFile) as error:
+        return f"{ERROR_PREFIX}{error}"
 
 
 def _read_before(workspace: Path, path: str) -> str:

@@ -28,7 +28,7 @@ from bot.engine.llm.tool_calls import (
 )
 from bot.engine.permissions.rules import ReadProtectedFiles
 from bot.engine.sandbox.process_runner import ExitCause
-from bot.engine.tools.file_editing import write_tool
+from bot.engine.tools.file_editing import DamagesFile, replace_file, write_tool
 from bot.engine.tools.file_reading import is_link_to_protected
 from bot.engine.tools.shell_exec import (
     CommandShell,
@@ -54,6 +54,7 @@ from storage.tools import ToolCallRepo, model_call_id
 _MAX_TEXT = 12_000
 """Characters of a text in a result; the record of a call holds 40,000."""
 _MAX_ERRORS = 4_000
+_SHOWN_ERROR = 1_000
 _MAX_READ_BYTES = 1_000_000
 _MAX_VALUE_CHARS = 200_000
 _MAX_ROWS = 5_000
@@ -252,19 +253,15 @@ class CallSteps:
         return CallResult(values=values, summary=text[:_MAX_TEXT])
 
 
-_SHOWN_ERROR = 1_000
-
-
 async def _write(node: WorkflowNode, workspace: Path, words: TextCatalog) -> CallResult:
     assert isinstance(node.config, WriteFileConfig)
     path, content = node.config.path, str(node.config.content)
-    said = await write_tool(workspace).run({"path": path, "content": content})
-    if said.startswith(ERROR_PREFIX):
-        # The tool has told it for a model.
-        refusal = next((each for each in folder.PathRefusal if said.endswith(each.text)), None)
-        if refusal is not None:
-            return CallResult(error=_path_text(refusal, path[: folder.MAX_SHOWN], words))
-        return CallResult(error=said.removeprefix(ERROR_PREFIX))
+    try:
+        await asyncio.to_thread(replace_file, workspace, path, content)
+    except folder.PathRefused as error:
+        return CallResult(error=_path_text(error.refusal, path[: folder.MAX_SHOWN], words))
+    except DamagesFile as error:
+        return CallResult(error=str(error))
     return CallResult(values={"path": path, "size": len(content)}, summary=path, files=(path,))
 
 
