@@ -172,6 +172,7 @@ class FeishuDocuments:
         except FileTooLarge as error:
             raise _DocumentGivenUp("render.feishu.document_too_long") from error
         except FileUnsendable as error:
+            log.warning("feishu: no document, %s cannot be read: %s", path, error)
             raise _DocumentGivenUp("render.feishu.document_refused") from error
         if not data.strip():
             raise _DocumentGivenUp("render.feishu.document_empty")
