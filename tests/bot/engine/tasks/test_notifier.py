@@ -126,8 +126,8 @@ async def test_a_kill_at_any_commit_around_a_notice_repeats_and_loses_none(tmp_p
         home.mkdir()
         courier, killed = RecordingCourier(), False
         async with run_engine(home, start_dispatcher=True) as world:
-            task = await world.create_task()
-            await world.until(task)
+            await world.until(await world.create_task())
+        async with run_engine(home, start_dispatcher=False) as world:
             kill_at_commit(world, number)
             try:
                 await notify_all(make_notifier(world, courier, home))
