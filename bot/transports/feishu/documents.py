@@ -41,6 +41,9 @@ _TABLE = 31
 DriveCall: TypeAlias = Callable[..., Awaitable[Mapping[str, Any]]]
 """Calls the API with method, path, `params` and `body`, and returns the whole answer's `data`."""
 
+_Blocks: TypeAlias = Mapping[str, Mapping[str, Any]]
+_Part: TypeAlias = tuple[int, list[str]]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedDocument:
@@ -143,7 +146,8 @@ class FeishuDocuments:
             raise _DocumentGivenUp("render.feishu.document_no_reader")
         if known is None and not self.may_publish():
             raise _DocumentGivenUp("render.feishu.document_quota")
-        markdown = await self._read(source.path)
+        # Converted first: a text that the platform refuses leaves no empty document behind.
+        parts, blocks = await self._convert(await self._read(source.path))
         title = source.title[:_MAX_TITLE]
         document = known or PublishedDocument()
         if known is None:
@@ -153,7 +157,7 @@ class FeishuDocuments:
             token = await self._find(title) if known is not None else ""
             document = replace(document, token=token or await self._create(title))
             await save(document)
-        document = await self._fill(document, markdown, save)
+        document = await self._fill(document, parts, blocks, save)
         for reader in source.readers:
             await share_drive_file(
                 self._call,
@@ -206,12 +210,7 @@ class FeishuDocuments:
         block = (await self._call("GET", path)).get("block") or {}
         return len(block.get("children") or ())
 
-    async def _fill(
-        self,
-        document: PublishedDocument,
-        markdown: str,
-        save: Callable[[PublishedDocument], Awaitable[None]],
-    ) -> PublishedDocument:
+    async def _convert(self, markdown: str) -> tuple[list[_Part], _Blocks]:
         body = {"content_type": "markdown", "content": markdown}
         converted = await self._call("POST", f"{_DOCUMENTS}/blocks/convert", body=body)
         # Some texts convert to nothing; the list is then empty or left out.
@@ -219,11 +218,20 @@ class FeishuDocuments:
         if not top:
             raise _DocumentGivenUp("render.feishu.document_empty")
         blocks = {str(each["block_id"]): each for each in _required(converted, "blocks")}
+        return list(_parts(top, blocks)), blocks
+
+    async def _fill(
+        self,
+        document: PublishedDocument,
+        parts: Sequence[_Part],
+        blocks: _Blocks,
+        save: Callable[[PublishedDocument], Awaitable[None]],
+    ) -> PublishedDocument:
         if document.filled:
             # The answer to the last part may have been lost.
             document = replace(document, filled=await self._count_top(document.token))
         path = f"{_DOCUMENTS}/{path_segment(document.token)}/blocks"
-        for start, part in _parts(top, blocks):
+        for start, part in parts:
             if start < document.filled:
                 continue
             inserted = {
@@ -306,9 +314,7 @@ def _required(data: Any, key: str) -> Any:
     return data[key]
 
 
-def _parts(
-    top: Sequence[str], blocks: Mapping[str, Mapping[str, Any]]
-) -> Iterator[tuple[int, list[str]]]:
+def _parts(top: Sequence[str], blocks: _Blocks) -> Iterator[_Part]:
     """Blocks of the top level with the position of the first, as many as fit into one call."""
     start, part, size = 0, list[str](), 0
     for number, each in enumerate(top):
@@ -323,9 +329,7 @@ def _parts(
     yield start, part
 
 
-def _subtree(
-    ids: Sequence[str], blocks: Mapping[str, Mapping[str, Any]]
-) -> list[Mapping[str, Any]]:
+def _subtree(ids: Sequence[str], blocks: _Blocks) -> list[Mapping[str, Any]]:
     found: list[Mapping[str, Any]] = []
     left = list(ids)
     while left:

@@ -168,3 +168,5 @@ async def test_what_cannot_be_a_document_says_why(
 
     assert made == PublishedDocument(problem=f"render.feishu.document_{problem}")
     assert publisher.stored[-1] == made
+    # Only the refusal to share it comes after it was made.
+    assert bool(fs.drive.documents) == (fault == "refusal")
