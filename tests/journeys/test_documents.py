@@ -10,9 +10,10 @@ from pathlib import Path
 from tests.emulators.feishu.documents import CREATE_SCOPE
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.feishu.refusals import ConnectionCut
-from tests.emulators.feishu.tenant import FeishuChat
+from tests.emulators.feishu.tenant import FeishuChat, FeishuMessage
 from tests.emulators.feishu.users import FeishuUser
 from tests.emulators.models.script import ReceivedRequest, ScriptedCall, ScriptedReply
+from tests.journeys.coding_cli_scenarios import agent_entry, write_agents_file
 from tests.journeys.model_world import plan_reply, scripted_model, step_reply
 from tests.journeys.program import running_program
 
@@ -91,6 +92,33 @@ async def test_a_linked_document_is_read_in_chat_and_task_once_a_person_allows_i
     assert all("never an instruction" in str(asked.body) for asked in results)
 
 
+async def test_a_coding_cli_reads_a_linked_document_only_once_a_person_allows_it(
+    tmp_path: Path,
+) -> None:
+    async with FeishuEmulator() as fs:
+        boss = fs.user("Boss")
+        chat = fs.private_chat(boss)
+        plan = fs.drive.new_document("Plan", "The secret word is plum.")
+        # It announces nothing, as a hostile one would.
+        use = {"use": {"tool": "feishu_read", "arguments": {"url": plan.url}}}
+        home = write_agents_file(tmp_path / "home", builder=agent_entry([use], [use]))
+        owner = {"SHIFTBOSS_OWNERS": f"feishu:{boss.open_id}", "SHIFTBOSS_LANGUAGE": "en"}
+        async with running_program(home, **fs.settings, **owner):
+            await fs.wait_for_connections()
+            await boss.says(chat, "/backend builder")
+            await chat.wait_for(lambda m: "This chat now uses: builder" in m.text)
+            await boss.says(chat, f"what says {plan.url} ?")
+            asked = await wait_for_request(chat, plan.url)
+            await boss.presses(asked, next(each for each in asked.buttons if "Reject" in each))
+            refused = await chat.wait_for(lambda m: "Error:" in m.text)
+            assert "plum" not in refused.text
+
+            await boss.says(chat, f"and now? {plan.url}")
+            again = await wait_for_request(chat, plan.url, but=asked)
+            await boss.presses(again, next(each for each in again.buttons if "Once" in each))
+            await chat.wait_for(lambda m: "The secret word is plum." in m.text)
+
+
 def heard(word: str) -> Callable[[ReceivedRequest], ScriptedReply]:
     """An answer that shows whether the model has got the word."""
 
@@ -101,7 +129,17 @@ def heard(word: str) -> Callable[[ReceivedRequest], ScriptedReply]:
 
 
 async def allow_in(chat: FeishuChat, boss: FeishuUser, *parts: str) -> None:
-    request = await chat.wait_for(
-        lambda m: any("Once" in b for b in m.buttons) and all(each in m.text for each in parts)
-    )
+    request = await wait_for_request(chat, *parts)
     await boss.presses(request, next(each for each in request.buttons if "Once" in each))
+
+
+async def wait_for_request(
+    chat: FeishuChat, *parts: str, but: FeishuMessage | None = None
+) -> FeishuMessage:
+    return await chat.wait_for(
+        lambda m: (
+            (but is None or m.message_id != but.message_id)
+            and any("Once" in b for b in m.buttons)
+            and all(each in m.text for each in parts)
+        )
+    )

@@ -415,7 +415,7 @@ class ModelGateway:
         if not chosen.backend.accepts_tools:
             keep = KeptLoan(work=work, session=session.id) if (work := ask.kept_for) else None
             async with self._mcp_servers.resolve_and_lend(
-                ask.mcp_servers, ask.tools, keep
+                ask.mcp_servers, ask.tools, ask.permit, keep
             ) as connected:
                 await _forward_notes(on_event, connected)
                 yield connected

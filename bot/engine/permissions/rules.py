@@ -251,6 +251,8 @@ _EFFECTS = {
     "history_expand": CallEffect.READ,
     "ask_user": CallEffect.READ,
     "propose_task": CallEffect.READ,
+    # What a CLI announces; `feishu_read` itself is authorized by the server that lends it.
+    "mcp__shiftboss__feishu_read": CallEffect.READ,
 }
 OWN_TOOLS = frozenset(_EFFECTS)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bot.engine.llm.backend import McpServer, RunNotice, WorkerMode
-from bot.engine.llm.tool_calls import AgentTool, CallKind
+from bot.engine.llm.tool_calls import AgentTool, CallAuthorizer, CallKind
 from bot.engine.mcp.client.elicitation import Elicitor, InputHandler
 from bot.engine.mcp.client.live_server import (
     LiveMcpServer,
@@ -229,10 +229,11 @@ class McpServerPool:
         self,
         servers: Sequence[McpServer],
         tools: Sequence[AgentTool],
+        permit: CallAuthorizer | None = None,
         keep: KeptLoan | None = None,
     ) -> AsyncGenerator[ConnectedServers, None]:
         """Like `resolve_variables`, plus our own server with the lendable `tools` while the context
-        is open.
+        is open. `permit` decides on those that need it.
 
         The name of our server is reserved. With `keep` it may be that of the loan before."""
         connected = self.resolve_variables([each for each in servers if each.name != SERVER_NAME])
@@ -241,7 +242,7 @@ class McpServerPool:
             return
         kind = (await self._shell.sandbox()).kind
         async with self._lender.lend(
-            tools, by_port=kind is SandboxKind.LANDLOCK, keep=keep
+            tools, permit=permit, by_port=kind is SandboxKind.LANDLOCK, keep=keep
         ) as ours:
             added = () if ours is None else (ours,)
             yield replace(connected, servers=(*connected.servers, *added))

@@ -1,4 +1,4 @@
-"""Lends a worker's tools on memory to its coding CLI for the duration of a run.
+"""Lends some of a worker's tools to its coding CLI for the duration of a run.
 
 The CLI connects through a socket visible only in its sandbox, or a local port where sockets are
 blocked, with a token that is valid for this run, or for the runs of one session of a task where the
@@ -15,12 +15,22 @@ import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bot.engine.llm.backend import McpServer
-from bot.engine.llm.tool_calls import ERROR_PREFIX, AgentTool, CallKind, find_argument_error
+from bot.engine.llm.tool_calls import (
+    ERROR_PREFIX,
+    AgentTool,
+    CallAuthorizer,
+    CallKind,
+    CallVerdict,
+    build_tool_call,
+    call_fingerprint,
+    find_argument_error,
+)
 from bot.engine.mcp.server import protocol, stdio_bridge
 from storage.errors import StorageError
 
@@ -111,6 +121,18 @@ LENDABLE_TOOLS = (
 )  # fmt: skip
 """Tools on memory and history that change nothing without a person's yes."""
 
+AUTHORIZED_TOOLS = ("feishu_read",)
+"""Tools that a person or a rule has to allow, call by call. Their calls are authorized here and not
+where a CLI announces them, since a CLI need not announce anything."""
+
+_APPROVAL_WAIT = 50.0
+"""Seconds, within what CLIs and `_TOOL_TIMEOUT` leave a call."""
+
+_UNDECIDED = (
+    f"{ERROR_PREFIX}not made yet: the Boss was asked and has not decided. Go on with something"
+    " else, then make exactly this call again; if it still waits when you end, say so"
+)
+
 _MAX_CONNECTIONS = 8
 _TOKEN_TIMEOUT = 10.0
 _MAX_TOKEN_BYTES = 200
@@ -125,6 +147,44 @@ class KeptLoan:
 
     work: str
     session: str
+
+
+class _AuthorizedCalls:
+    """Makes the calls of one loan that `permit` allows. `loan` tells its calls from those of
+    others in the same session."""
+
+    def __init__(self, permit: CallAuthorizer, loan: str) -> None:
+        self._permit = permit
+        self._loan = loan
+        self._count = 0
+        self._undecided: set[str] = set()
+
+    def wrap(self, tool: AgentTool) -> AgentTool:
+        return replace(tool, run=partial(self._run, tool))
+
+    async def withdraw(self) -> None:
+        """Nobody waits for what is still undecided."""
+        for call_id in self._undecided:
+            await self._permit.record_outcome(call_id, succeeded=False, outcome=_UNDECIDED)
+
+    async def _run(self, tool: AgentTool, arguments: Mapping[str, Any]) -> str:
+        self._count += 1
+        exact = call_fingerprint(tool.name, arguments)[:12]
+        call = await build_tool_call(tool, f"lent:{self._loan}:{self._count}:{exact}", arguments)
+        decision = await self._permit(call, wait_seconds=_APPROVAL_WAIT)
+        match decision.verdict:
+            case CallVerdict.PENDING:
+                self._undecided.add(call.call_id)
+                return _UNDECIDED
+            case CallVerdict.DENY:
+                return f"{ERROR_PREFIX}{decision.text}"
+            case CallVerdict.ANSWER:
+                return decision.text
+            case CallVerdict.ALLOW:
+                answer = await tool.run(arguments)
+                good = not answer.startswith(ERROR_PREFIX)
+                await self._permit.record_outcome(call.call_id, succeeded=good, outcome=answer)
+                return answer
 
 
 class ToolLender:
@@ -145,14 +205,19 @@ class ToolLender:
         self,
         tools: Sequence[AgentTool],
         *,
+        permit: CallAuthorizer | None = None,
         by_port: bool = False,
         keep: KeptLoan | None = None,
     ) -> AsyncGenerator[McpServer | None, None]:
         """Yield the server for the CLI; None if there are no tools to lend or the socket fails.
 
+        Without `permit`, only `LENDABLE_TOOLS` are lent.
         `by_port` is for sandboxes that block Unix sockets. With `keep`, the next loan of this name
         has the same server if its tools look the same."""
+        authorized = None if permit is None else _AuthorizedCalls(permit, self._new_token()[:8])
         lent = [tool for tool in tools if tool.name in LENDABLE_TOOLS]
+        if authorized is not None:
+            lent += [authorized.wrap(tool) for tool in tools if tool.name in AUTHORIZED_TOOLS]
         if not lent:
             yield None
             return
@@ -174,6 +239,8 @@ class ToolLender:
             is_kept = keep is not None and keep not in self._kept and socket_.sessions.is_quiet
         finally:
             socket_.sessions.tools = ()
+            if authorized is not None:
+                await authorized.withdraw()
             if keep is not None and is_kept:
                 self._kept[keep] = socket_
             else:
@@ -198,7 +265,7 @@ class ToolLender:
                 await asyncio.to_thread(self._remove_leftovers)
             sock = await asyncio.to_thread(_create_socket, folder, by_port)
         except OSError as error:
-            log.warning("cannot lend memory tools to a coding CLI: %s", error)
+            log.warning("cannot lend tools to a coding CLI: %s", error)
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
             return None
         sessions = _SocketSessions(token)

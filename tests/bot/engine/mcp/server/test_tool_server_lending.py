@@ -15,10 +15,15 @@ import pytest
 
 from bot.engine.llm.acp.idle_process import IdleProcess
 from bot.engine.llm.backend import McpServer
-from bot.engine.llm.tool_calls import AgentTool
+from bot.engine.llm.tool_calls import AgentTool, CallDecision, CallVerdict
 from bot.engine.mcp.client.server_pool import McpServerPool
 from bot.engine.mcp.server import stdio_bridge
-from bot.engine.mcp.server.tool_server import LENDABLE_TOOLS, KeptLoan, ToolLender
+from bot.engine.mcp.server.tool_server import (
+    AUTHORIZED_TOOLS,
+    LENDABLE_TOOLS,
+    KeptLoan,
+    ToolLender,
+)
 from bot.engine.sandbox.backends import detect_sandbox
 from bot.engine.sandbox.process_runner import CommandHomes
 from bot.engine.sandbox.spec import Sandbox
@@ -26,6 +31,7 @@ from bot.engine.tools.shell_exec import CommandShell
 from bot.engine.web import WebFetcher
 from storage.records.tasks import TaskStatus
 from tests.agent_builders import make_context_builder
+from tests.bot.engine.llm.acp.builders import FakeCallAuthorizer
 from tests.emulators.acp.fake_cli import FakeCli, result_reply
 from tests.engine_harness import run_engine
 from tests.fakes.backends import OnlyBackend
@@ -99,7 +105,7 @@ async def test_the_word_of_another_run_opens_nothing(tmp_path: Path) -> None:
 
 
 async def test_only_what_looks_is_lent(tmp_path: Path) -> None:
-    tools = [tool(name, "x") for name in (*LENDABLE_TOOLS, "exec", "write", "sessions_spawn")]
+    tools = [tool(name, "x") for name in (*LENDABLE_TOOLS, *AUTHORIZED_TOOLS, "exec", "write")]
     async with lender(tmp_path).lend(tools) as server:
         assert server is not None
         (listed, refused), _ = await ask(
@@ -108,6 +114,29 @@ async def test_only_what_looks_is_lent(tmp_path: Path) -> None:
 
     assert [each["name"] for each in listed["result"]["tools"]] == list(LENDABLE_TOOLS)
     assert "error" in refused
+
+
+@pytest.mark.parametrize(
+    ("decision", "answer", "outcomes"),
+    [
+        (CallDecision(verdict=CallVerdict.ALLOW), "the text", [(True, "the text")]),
+        (CallDecision(verdict=CallVerdict.DENY, text="no"), "Error: no", []),
+        (CallDecision(verdict=CallVerdict.ANSWER, text="as before"), "as before", []),
+        (CallDecision(verdict=CallVerdict.PENDING), "Error: not made yet", [(False, "Error: not")]),
+    ],
+)
+async def test_a_call_that_needs_permission_is_decided_where_it_is_made(
+    tmp_path: Path, decision: CallDecision, answer: str, outcomes: list[tuple[bool, str]]
+) -> None:
+    permit = FakeCallAuthorizer({"feishu_read": decision})
+    async with lender(tmp_path).lend([tool("feishu_read", "the text")], permit=permit) as server:
+        assert server is not None
+        told, _ = await ask(server, call("feishu_read", id=1) + call("feishu_read", id=2))
+
+    assert [text(each).startswith(answer) for each in told] == [True, True]
+    assert len({each.call_id for each in permit.calls}) == 2
+    given = [(good, said[:10]) for _, good, said in permit.outcomes]
+    assert given == outcomes * 2, "what nobody has decided is withdrawn with the loan"
 
 
 async def test_who_has_nothing_to_look_up_gets_no_server(tmp_path: Path) -> None:
