@@ -101,11 +101,14 @@ class _WorkerAuthorizer:
         self._persona = persona
         self._call_rows: dict[str, int] = {}
         self._awaited_rows: set[int] = set()
+        self._refusals: dict[str, CallDecision] = {}
         self._interrupted_calls = InterruptedTurnCalls(spec)
 
     async def __call__(self, call: ToolCall, *, wait_seconds: float = 0.0) -> CallDecision:
         if call.name in _UNCHECKED_TOOLS:
             return CallDecision(verdict=CallVerdict.ALLOW)
+        if (refusal := self._refusals.get(_exact_hash(call))) is not None:
+            return refusal
         seen = await self._take_snapshot(call)
         # No call runs without a record.
         record, permission = await retry_until_stored(
@@ -311,7 +314,7 @@ class _WorkerAuthorizer:
             title=mask(call.title)[:_MAX_TITLE_CHARS],
             detail=mask(call.detail),
             arguments=_mask_deep(dict(call.arguments), mask),
-            command_hash=call_fingerprint(call.name, call.arguments),
+            command_hash=_exact_hash(call),
             verdict=ruling.verdict.value,
             why=ruling.reason.to_json(),
             pattern=ruling.pattern,
@@ -335,7 +338,13 @@ class _WorkerAuthorizer:
                 await self._until_decided(row)
         seen = await self._take_snapshot(call)
         async with service.db.write() as tx:
-            return await self._answer_known(tx, call, await service.calls.get(row, tx=tx), seen)
+            record = await service.calls.get(row, tx=tx)
+            decision = await self._answer_known(tx, call, record, seen)
+            if decision.verdict is CallVerdict.DENY:
+                # It holds for the rest of this run; in a later one the person may be asked again.
+                await service.calls.mark_delivered(tx, record, now=service.now())
+                self._refusals[_exact_hash(call)] = decision
+        return decision
 
     async def _until_decided(self, row: int) -> None:
         while True:
@@ -343,6 +352,10 @@ class _WorkerAuthorizer:
             if (await self._service.calls.get(row)).state is not ToolCallState.OPEN:
                 return
             await rung.wait()
+
+
+def _exact_hash(call: ToolCall) -> str:
+    return call_fingerprint(call.name, call.arguments)
 
 
 def _mask_deep(value: Any, mask: Callable[[str], str]) -> Any:

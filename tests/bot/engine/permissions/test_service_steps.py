@@ -346,6 +346,26 @@ async def test_leave_asked_live_is_given_at_once_or_later(
         assert third.verdict == "later", "and for once"
 
 
+async def test_a_refusal_given_live_holds_for_that_run_only(
+    tmp_path: Path, models: ModelEmulator
+) -> None:
+    async with permission_setup(
+        tmp_path, models, staged(), ScriptedWorker(), start_dispatcher=False
+    ) as here:
+        permit = await live_permit(here)
+        waiting = asyncio.create_task(permit(tool_call("c1", "a"), wait_seconds=20))
+        await here.decide(await _shown(here), approve=False)
+        assert (await waiting).verdict == "deny"
+
+        again = await permit(tool_call("c2", "a"), wait_seconds=20)
+        assert again.verdict == "deny"
+        assert len(here.shown) == 1, "nobody is asked twice in one run"
+
+        later = await permit.restart()(tool_call("c3", "a"), wait_seconds=0.01)
+        assert later.verdict == "later"
+        assert len(here.shown) == 2
+
+
 async def test_a_question_that_ends_without_an_answer_is_withdrawn_and_its_card_says_so(
     tmp_path: Path, models: ModelEmulator
 ) -> None:
