@@ -14,7 +14,7 @@ from cards.views.bitable import (
 )
 from handlers.errors import UsageError
 from handlers.request import CommandRegistry, Reply, Request
-from storage.records.bitable_setup import BitableReport
+from storage.records.bitable import BitableReport
 
 commands = CommandRegistry("system")
 

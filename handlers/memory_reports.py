@@ -8,7 +8,7 @@ from cards.memory_actions import MarkMemoriesHelpful
 from cards.model import CardTone, notice_card
 from cards.views import memory_reports as views
 from cards.views.memory import entry_data, used_entry_data
-from cards.views.memory_about import memory_about_card
+from cards.views.memory_reports import memory_about_card
 from handlers.errors import UserError
 from handlers.flags import parse_flags
 from handlers.parsing import find_task, parse_number

@@ -7,10 +7,17 @@ from datetime import datetime
 from typing import Protocol
 
 from storage.records.autonomy import HealthFinding
-from storage.records.bitable import BitableBase
-from storage.records.bitable_setup import BitableReport, BitableStatus
-from storage.records.channels import ChannelState, OwnerCode, TelegramConnection, TelegramResult
-from storage.records.feishu_setup import FeishuApp, FeishuSetup, FeishuStepState, SetupSession
+from storage.records.bitable import BitableBase, BitableReport, BitableStatus
+from storage.records.channels import (
+    ChannelState,
+    FeishuApp,
+    FeishuSetup,
+    FeishuStepState,
+    OwnerCode,
+    SetupSession,
+    TelegramConnection,
+    TelegramResult,
+)
 from storage.records.messages import IncomingMessage
 from storage.records.people import Channel, Chat, Language, Person
 from storage.records.system import ModelConnection, ModelSetup

@@ -25,7 +25,6 @@ from sqlalchemy import (
     update,
 )
 
-from storage.account_schema import account_links
 from storage.approvals import NewApproval, add_approval, newest_approval_of_subject
 from storage.autonomy_schema import triggers
 from storage.db import Database, Transaction, record_from, records_from, row_from
@@ -66,7 +65,7 @@ from storage.schema import (
     usage,
 )
 from storage.sessions import SessionRepo, chat_session_key
-from storage.web_schema import web_keys, web_sessions
+from storage.web_schema import account_links, web_keys, web_sessions
 
 CODE_LIFETIME = timedelta(minutes=10)
 MAX_WRONG_CODES = 5

@@ -9,7 +9,6 @@ from typing import Any
 
 from sqlalchemy import Row, bindparam, delete, func, insert, or_, select, update
 
-from storage.account_schema import account_links
 from storage.approvals import NewApproval, add_approval, newest_approval_of_subject
 from storage.db import Database, Transaction, record_from, row_from
 from storage.errors import NotFound, TooManyAttempts
@@ -32,7 +31,7 @@ from storage.records.people import (
     PersonRole,
 )
 from storage.schema import chats, identities, pairings, people
-from storage.web_schema import web_keys, web_sessions
+from storage.web_schema import account_links, web_keys, web_sessions
 
 LOCAL_WEB_OWNER = (Channel.WEB, "local")
 """The account of the local web chat, whose token is the credential."""

@@ -18,7 +18,6 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DatabaseError
 
 from storage import bitable_schema, schema, web_schema
-from storage.account_schema import account_links
 from storage.backup_archive import (
     DATABASE,
     HOME_PREFIX,
@@ -58,6 +57,7 @@ from storage.store_identity import (
     StoreMarker,
     write_marker,
 )
+from storage.web_schema import account_links
 
 # --- a database from a backup, safe to start
 # Work that was unfinished when the backup was taken is neither sent nor done again.

@@ -18,8 +18,7 @@ from bot.config.channels import CHANNEL_SETTINGS, is_configured
 from bot.config.settings import Settings
 from bot.transports.quota import MonthlyQuota, QuotaLevel
 from storage.bitable import BitableRepo
-from storage.records.bitable import BitableBase
-from storage.records.bitable_setup import BitableReport, BitableStatus
+from storage.records.bitable import BitableBase, BitableReport, BitableStatus
 from storage.records.people import Channel, Chat, Language, Person
 
 if TYPE_CHECKING:

@@ -52,7 +52,7 @@ from handlers.ports import HandlerServices
 from handlers.router import Router
 from storage.db import Database
 from storage.messages.outbox import DeliveryAttempt
-from storage.records.feishu_setup import SetupSession
+from storage.records.channels import SetupSession
 from storage.records.messages import ChatAddress, MessageSender
 from storage.records.people import Channel, Chat, ChatKind, Language, PersonRole
 from storage.sessions import TranscriptRepo

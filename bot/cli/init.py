@@ -142,7 +142,7 @@ def _connect_telegram(
 
 def _connect_feishu(settings: Settings, app_id: str, *, is_lark: bool, from_stdin: bool) -> bool:
     from bot.cli import init_feishu
-    from storage.records.feishu_setup import FeishuApp
+    from storage.records.channels import FeishuApp
 
     if not app_id:
         return init_feishu.scan_code(settings)

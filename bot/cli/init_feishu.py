@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from bot.cli.chat_commands import plain_text
-from storage.records.feishu_setup import FeishuApp, FeishuCodeState, FeishuSetup, SetupSession
+from storage.records.channels import FeishuApp, FeishuCodeState, FeishuSetup, SetupSession
 
 if TYPE_CHECKING:
     from bot.app.container import Container
@@ -159,7 +159,7 @@ def _state_of(setup: FeishuSetup) -> FeishuCodeState | None:
 
 def _tell(setup: FeishuSetup) -> str:
     from cards.catalog import catalog_for
-    from cards.views.feishu_setup import code_text
+    from cards.views.channels import code_text
     from handlers.middleware import explain_error
     from storage.records.people import Language
 

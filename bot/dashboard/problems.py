@@ -6,7 +6,7 @@ import re
 
 from bot.dashboard.request import DashboardRequest
 from cards.catalog import TextCatalog
-from cards.views.feishu_setup import code_text
+from cards.views.channels import code_text
 from handlers.command_table import COMMANDS
 from handlers.errors import ActionForbidden, BackendFailure, UserError
 from handlers.memory import rejection_error
@@ -14,7 +14,7 @@ from handlers.middleware import explain_error
 from handlers.ports_workers import MemoryRequestRejected
 from handlers.workflows import refusal_error
 from storage import errors
-from storage.records.feishu_setup import FeishuCodeState, FeishuSetup
+from storage.records.channels import FeishuCodeState, FeishuSetup
 from storage.records.tasks import RerunRefused
 from storage.records.workflows import WorkflowRefused
 

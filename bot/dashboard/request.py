@@ -22,7 +22,7 @@ from cards.courier import CardRef
 from handlers.errors import ActionForbidden, UserError
 from handlers.ports import Clock, HandlerServices
 from handlers.request import Request
-from storage.records.feishu_setup import SetupSession
+from storage.records.channels import SetupSession
 from storage.records.people import Chat, Language, Person, PersonId, PersonRole, WebVisitor
 
 MAX_FORM_BYTES = 1024 * 1024

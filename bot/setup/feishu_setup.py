@@ -25,7 +25,7 @@ from storage.db import finish_despite_cancel
 from storage.errors import StorageError
 from storage.key_value import KeyValueStore
 from storage.records.autonomy import HealthFinding
-from storage.records.feishu_setup import (
+from storage.records.channels import (
     FeishuApp,
     FeishuCode,
     FeishuCodeState,

@@ -1,10 +1,12 @@
-"""Reads the settings again while the program runs: all of them are valid, or none is taken."""
+"""Reads the settings again while the program runs (all of them are valid, or none is taken), and
+writes those of a `.env` file."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import math
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -12,14 +14,15 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from hashlib import blake2b
+from io import StringIO
 from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
+from dotenv.parser import parse_stream
 from pydantic import BaseModel, SecretStr
 
 from bot.config.channels import CHANNEL_SETTINGS
-from bot.config.env_file import EnvFileError, write_env_file
 from bot.config.logs import replace_redaction
 from bot.config.settings import (
     BadSettings,
@@ -36,6 +39,7 @@ from cards.courier import OwnerCardSender
 from cards.views.self_checks import finding_text, next_step_text
 from cards.views.system import settings_card
 from handlers.errors import UserError
+from storage.data_directory import fsync_path, write_draft
 from storage.db import finish_despite_cancel
 from storage.errors import StoreUnavailable
 from storage.records.people import Language
@@ -241,3 +245,59 @@ def _told(old: Settings, new: Settings, fields: Sequence[str]) -> tuple[str, ...
         parts = list_differences(was, getattr(new, each)) if isinstance(was, BaseModel) else []
         names += [f"{name}.{part}" for part in parts] or [name]
     return tuple(names)
+
+
+_PLAIN = re.compile(r"[\w.:/@,+-]*", re.ASCII)
+
+
+class EnvFileError(Exception):
+    """The file was not changed. The text says why, without any value."""
+
+
+def write_env_file(
+    path: Path, changes: Mapping[str, str], *, check: Callable[[Path], None] | None = None
+) -> None:
+    """Set the variables, or remove those with an empty value, and keep all other lines. The file is
+    replaced atomically and readable by its owner only. `check` gets a draft of it; what it raises
+    leaves the file as it is. Blocking. Raises EnvFileError."""
+    path = path.resolve()  # the target of a link is replaced, not the link
+    try:
+        before = path.read_text(encoding="utf-8") if path.exists() else ""
+        with write_draft(path, change_lines(before, changes).encode()) as draft:
+            if check is not None:
+                check(draft)
+            draft.replace(path)
+        fsync_path(path.parent)
+    except UnicodeDecodeError as error:
+        raise EnvFileError(f"{path} is not UTF-8 text") from error
+    except OSError as error:
+        raise EnvFileError(f"{path} cannot be written ({error.strerror or error})") from error
+
+
+def change_lines(text: str, changes: Mapping[str, str]) -> str:
+    """The text of the file with the changes. A variable keeps its place; new ones stand at the end.
+    Raises EnvFileError for a value that a line cannot hold."""
+    # Names of settings are read without regard to case.
+    left = {name.upper(): (name, value) for name, value in changes.items()}
+    known, parts = set(left), []
+    for found in parse_stream(StringIO(text)):
+        key = (found.key or "").upper()
+        if key not in known:
+            parts.append(found.original.string)
+        elif (change := left.pop(key, None)) is not None and change[1]:
+            # A line's text begins with the blank lines before it.
+            blank = re.match(r"\s*", found.original.string)
+            parts.append(f"{blank.group() if blank else ''}{_write_line(*change)}")
+    kept = "".join(parts)
+    if kept and not kept.endswith("\n"):
+        kept += "\n"
+    return kept + "".join(_write_line(*each) for each in left.values() if each[1])
+
+
+def _write_line(name: str, value: str) -> str:
+    if not value.isprintable() or "${" in value:
+        raise EnvFileError(f"{name} cannot be written: it has signs that no line can hold")
+    if _PLAIN.fullmatch(value):
+        return f"{name}={value}\n"
+    quoted = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"{name}='{quoted}'\n"

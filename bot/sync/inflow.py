@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from bot.sync.cells import TableCodec
-from bot.sync.local_rows import LocalRow
+from bot.sync.local_rows import Cells, LocalRow, milliseconds, orderable_keys
 from bot.sync.merge import CellMerge, RowMerge, merge_row
 from bot.sync.orders import new_row_key, new_task_command, order_key, task_command
 from bot.sync.ports import RecordId, TableRecord
-from bot.sync.projection import Cells, milliseconds, orderable_keys
 from bot.sync.session import NOTE, SyncSession
 from handlers.ports import TaskPort
 from storage.records.bitable import (

@@ -6,9 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bot.sync.inflow import RecordInflow
-from bot.sync.local_rows import LocalRow
+from bot.sync.local_rows import Cells, LocalRow, orderable_keys
 from bot.sync.ports import RecordId, TableRecord
-from bot.sync.projection import Cells, orderable_keys
 from bot.sync.session import SyncSession
 from storage.records.bitable import (
     SyncedKind,

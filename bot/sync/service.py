@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Protocol
 
 from bot.sync.inflow import READ_LAG, DeferredRecord, RecordInflow
+from bot.sync.local_rows import milliseconds
 from bot.sync.outflow import RowOutflow
 from bot.sync.ports import (
     BaseUnreachable,
@@ -26,7 +27,6 @@ from bot.sync.ports import (
     TableServiceError,
     UnknownTableField,
 )
-from bot.sync.projection import milliseconds
 from bot.sync.session import LayoutUnusable, SyncDeps, SyncSession
 from cards.catalog import TextCatalog
 from cards.model import Card, CardTone, notice_card

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from bot.sync.cells import TableCodec
-from bot.sync.local_rows import LocalRow, LocalRowReader
+from bot.sync.local_rows import Cells, LocalRow, LocalRowReader
 from bot.sync.orders import RowOrders
 from bot.sync.ports import (
     BaseId,
@@ -22,7 +22,6 @@ from bot.sync.ports import (
     TableService,
     TableServiceError,
 )
-from bot.sync.projection import Cells
 from cards.catalog import TextCatalog, catalog_for
 from storage.bitable import BitableRepo
 from storage.db import Database

@@ -7,8 +7,13 @@ from typing import Any
 
 from cards import formats, model
 from cards.catalog import TextCatalog
-from storage.records.bitable import BitableBase, BitableState
-from storage.records.bitable_setup import BitableGap, BitableReport, BitableStatus
+from storage.records.bitable import (
+    BitableBase,
+    BitableGap,
+    BitableReport,
+    BitableState,
+    BitableStatus,
+)
 
 _MAX_NAME = 100
 _MAX_REASON = 300

@@ -5,8 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from handlers.errors import UserError
-from storage.records.bitable import BitableBase, SyncedTable, TableRole
-from storage.records.bitable_setup import BitableGap, BitableReport, BitableStatus
+from storage.records.bitable import (
+    BitableBase,
+    BitableGap,
+    BitableReport,
+    BitableStatus,
+    SyncedTable,
+    TableRole,
+)
 from storage.records.people import Chat, ChatId, Language, Person, PersonId
 
 BASE = BitableBase(

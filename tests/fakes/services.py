@@ -28,8 +28,16 @@ from storage.records.approvals import (
     ToolCallRecord,
 )
 from storage.records.autonomy import HealthFinding
-from storage.records.channels import ChannelState, OwnerCode, TelegramConnection, TelegramResult
-from storage.records.feishu_setup import FeishuApp, FeishuSetup, FeishuStepState, SetupSession
+from storage.records.channels import (
+    ChannelState,
+    FeishuApp,
+    FeishuSetup,
+    FeishuStepState,
+    OwnerCode,
+    SetupSession,
+    TelegramConnection,
+    TelegramResult,
+)
 from storage.records.memory import MemoryEntry
 from storage.records.messages import IncomingMessage, ReceivedEvent
 from storage.records.people import (

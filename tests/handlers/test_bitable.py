@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from handlers.request import Reply
-from storage.records.bitable import BitableState, TableRole
-from storage.records.bitable_setup import BitableGap, BitableGapKind
+from storage.records.bitable import BitableGap, BitableGapKind, BitableState, TableRole
 from storage.records.people import Language
 from tests.fakes.bitable import BASE
 from tests.handlers.router_harness import RouterHarness, text_of

@@ -16,7 +16,7 @@ from cards.memory_actions import (
 )
 from cards.model import ButtonsBlock, Card, CollapsibleBlock, FormBlock, SelectBlock, TextBlock
 from cards.views.memory import noted_card
-from handlers.memory_phrases import topic_to_forget
+from handlers.memory import topic_to_forget
 from storage.records.memory import (
     MemoryCleanReport,
     MemoryKind,

@@ -13,7 +13,6 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Engine, create_engine, event
 
 from storage import (  # noqa: F401 - add their tables to the metadata
-    account_schema,
     autonomy_schema,
     bitable_schema,
     memory_schema,

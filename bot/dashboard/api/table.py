@@ -24,7 +24,6 @@ from bot.dashboard.api import (
     schedules,
     settings,
     setup,
-    setup_feishu,
     tasks,
     triggers,
     workflows,
@@ -57,7 +56,6 @@ ROUTES: tuple[ApiRoute, ...] = (
     *health.routes.all,
     *setup.routes.all,
     *settings.routes.all,
-    *setup_feishu.routes.all,
 )
 
 

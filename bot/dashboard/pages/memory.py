@@ -12,7 +12,7 @@ from bot.dashboard.request import DashboardRequest, form_source, form_text, new_
 from cards import formats
 from cards.render.web import render
 from cards.views.memory import entry_card, localized_chapter, scope_name, spoken_text
-from cards.views.memory_about import memory_about_card
+from cards.views.memory_reports import memory_about_card
 from handlers.errors import UserError
 from handlers.memory_consent import switch_memory
 from handlers.ports_workers import HistoryLine, MemoryRequestRejected

@@ -9,7 +9,7 @@ from bot.dashboard.request import DashboardRequest, form_text
 from cards.views.bitable import bitable_news, bitable_state
 from handlers.errors import UserError
 from handlers.middleware import explain_error
-from storage.records.bitable_setup import BitableReport
+from storage.records.bitable import BitableReport
 
 PATH = "/dashboard/setup/bitable"
 _MAX_FORM_BYTES = 16_384

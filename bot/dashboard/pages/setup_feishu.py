@@ -12,11 +12,11 @@ from starlette.responses import RedirectResponse, Response
 from bot.dashboard.pages.layout import render_page
 from bot.dashboard.problems import tell_code
 from bot.dashboard.request import DashboardRequest, form_text
-from cards.views.feishu_setup import step_text, unsaved_text
+from cards.views.channels import step_text, unsaved_text
 from cards.views.self_checks import finding_text, next_step_text
 from handlers.errors import UserError
 from handlers.middleware import explain_error
-from storage.records.feishu_setup import (
+from storage.records.channels import (
     FeishuApp,
     FeishuCodeState,
     FeishuSetup,

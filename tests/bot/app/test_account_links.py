@@ -23,7 +23,6 @@ from bot.app.repositories import RepositorySet, build_repositories
 from bot.engine.memory.access import MemoryReader
 from bot.transports.ports import SystemClock
 from storage import (  # noqa: F401 - add their tables
-    account_schema,
     autonomy_schema,
     bitable_schema,
     process_schema,

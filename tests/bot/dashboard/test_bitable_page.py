@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.records.bitable import TableRole
-from storage.records.bitable_setup import BitableGap, BitableGapKind
+from storage.records.bitable import BitableGap, BitableGapKind, TableRole
 from tests.bot.dashboard.accessibility import find_faults
 from tests.bot.dashboard.world import DashboardWorld
 from tests.fakes.bitable import BASE, FakeBitable

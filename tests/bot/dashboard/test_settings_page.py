@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from bot.config.env_file import change_lines
 from bot.config.settings import Settings, load_settings
 from bot.setup.settings_editor import GROUPS
+from bot.setup.settings_reload import change_lines
 from cards.catalog import catalog_for
 from storage.records.people import Language
 from storage.records.usage import BudgetScope

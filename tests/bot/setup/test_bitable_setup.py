@@ -15,8 +15,14 @@ from bot.config.settings import load_settings
 from bot.setup.bitable_setup import BitableDiagnosis
 from handlers.errors import UserError
 from storage.bitable import BitableRepo
-from storage.records.bitable import BitableBase, BitableState, TableRole, TaskField
-from storage.records.bitable_setup import BitableGapKind, BitableReport
+from storage.records.bitable import (
+    BitableBase,
+    BitableGapKind,
+    BitableReport,
+    BitableState,
+    TableRole,
+    TaskField,
+)
 from storage.records.messages import ChatAddress, MessageSender
 from storage.records.people import Channel, Chat, ChatKind, Language, Person
 from tests.emulators.feishu.bitable import FeishuBase

@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
-from bot.sync.base_setup import BaseSetup
+from bot.setup.bitable_setup import BaseSetup
 from bot.sync.layout import base_name
 from bot.sync.ports import (
     BaseId,

@@ -19,10 +19,10 @@ from bot.engine.memory.ingestion import (
     FinishedTaskRecord,
 )
 from cards.catalog import catalog_for
-from storage.account_schema import account_links
 from storage.records.memory import MemoryKind, MemoryOrigin, MemoryTier
 from storage.records.people import Language
 from storage.sessions import SessionRepo
+from storage.web_schema import account_links
 from tests.bot.engine.crash import CrashAfterCommit
 from tests.bot.engine.memory.writing_builders import (
     BY_BOSS,

@@ -16,7 +16,6 @@ from bot.engine.llm.acp.agent_config import BUILT_IN_AGENTS
 from bot.engine.tasks.system_status import measure_disk_use
 from bot.engine.upkeep import RetentionService
 from storage import (  # noqa: F401 - add their tables
-    account_schema,
     autonomy_schema,
     bitable_schema,
     process_schema,

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.transports.feishu.frames import FeishuFrameError, encode_ack, encode_ping, parse_frame
+from bot.transports.feishu.long_connection import (
+    FeishuFrameError,
+    encode_ack,
+    encode_ping,
+    parse_frame,
+)
 from tests.emulators.feishu.long_connection import Frame
 
 TEXT = st.text(max_size=30)

@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from bot.transports.feishu.frames import FeishuFrameAssembler, FeishuFrameError, parse_frame
+from bot.transports.feishu.long_connection import (
+    FeishuFrameAssembler,
+    FeishuFrameError,
+    parse_frame,
+)
 from tests.bot.transports.feishu.builders import FeishuHarness
 from tests.emulators.feishu.long_connection import DATA, encode
 from tests.emulators.feishu.refusals import ConnectionCut, FeishuApiError, scope_missing

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from bot.engine.agent.prompt_versions import choose_version, is_in_trial
-from bot.engine.autonomy.evolution.trial import figures_of, fisher_p, judge
+from bot.engine.autonomy.evolution.service import figures_of, fisher_p, judge
 from storage.records.prompt_versions import (
     TrialArm,
     TrialFigures,

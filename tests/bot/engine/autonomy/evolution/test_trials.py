@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from bot.engine.autonomy.evolution.service import MIN_TASKS
 from bot.engine.autonomy.evolution.sources import BuiltInTexts
-from bot.engine.autonomy.evolution.trial import MIN_TASKS
 from bot.engine.llm.backend import BackendDenied
 from bot.engine.workflow.prompts import BUILT_IN_PROMPTS
 from storage.records.approvals import ApprovalState

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from bot.engine.autonomy.heartbeat.answer import (
+from bot.engine.autonomy.heartbeat.run import (
     HeartbeatAction,
     check_claims,
     clean_message,

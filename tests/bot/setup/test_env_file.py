@@ -8,7 +8,7 @@ from dotenv import dotenv_values
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.config.env_file import EnvFileError, change_lines, write_env_file
+from bot.setup.settings_reload import EnvFileError, change_lines, write_env_file
 
 BEFORE = """# Mine
 
