@@ -55,6 +55,9 @@ PACE_INTERVAL = 1.0
 
 _MAX_TRACKED_SENDERS = 1000
 
+_COMMAND_PATIENCE = 5.0
+"""Seconds that a message waits for the commands sent before it."""
+
 _T = TypeVar("_T")
 
 
@@ -116,6 +119,7 @@ class ChatQueues:
         self._queues: dict[_QueueKey, _Queue] = {}
         self._pending: dict[InboxId, asyncio.Event] = {}
         self._handling: set[InboxId] = set()
+        self._immediate: dict[InboxId, ChatId] = {}
         self._withdrawn: set[InboxId] = set()
         self._held: set[ChatId] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -191,6 +195,7 @@ class ChatQueues:
 
     def _dispatch(self, row: InboxRow, immediate: bool) -> None:
         if immediate:
+            self._immediate[row.id] = row.chat_id
             self._spawn_pending(row, self._handle([row], ()))
         else:
             self._push(row)
@@ -253,6 +258,15 @@ class ChatQueues:
                 self._take_up_interrupted(lane, reply)
         del self._queues[key]
 
+    async def _wait_for_commands(self, row: InboxRow) -> None:
+        """Commands are handled at once, but what they set (a model, a private chat) holds for the
+        messages sent after them."""
+        ends = self._clock.elapsed() + _COMMAND_PATIENCE
+        for earlier, chat_id in tuple(self._immediate.items()):
+            event = self._pending.get(earlier)
+            if chat_id == row.chat_id and earlier < row.id and event is not None:
+                await wait_for_event(event, self._clock, ends - self._clock.elapsed())
+
     def _take_up_interrupted(self, lane: _Queue, reply: Reply) -> None:
         """Queue again what the newer message was not answered together with, such as when that was
         a command."""
@@ -274,6 +288,7 @@ class ChatQueues:
             queue.rows.remove((later.id, later))
             heapq.heapify(queue.rows)
             rows.append(later)
+        await self._wait_for_commands(rows[0])
         return self._without_withdrawn(rows)
 
     def _without_withdrawn(self, rows: MessageRows) -> MessageRows:
@@ -314,6 +329,7 @@ class ChatQueues:
     def _mark_handled(self, rows: Sequence[InboxRow]) -> None:
         for row in rows:
             self._handling.discard(row.id)
+            self._immediate.pop(row.id, None)
             self._withdrawn.discard(row.id)
             event = self._pending.pop(row.id, None)
             if event is not None:

@@ -225,6 +225,24 @@ async def test_a_chat_is_served_in_order_and_others_meanwhile(desk: InboxHarness
     assert desk.router.done == ["elsewhere", "slow", "next"]
 
 
+@pytest.mark.parametrize("is_slow", [False, True])
+async def test_a_message_waits_for_the_command_sent_before_it_but_not_for_long(
+    desk: InboxHarness, is_slow: bool
+) -> None:
+    """The command may be `/incognito`, and both may have arrived in one batch."""
+    gate = desk.router.gates["/stop"] = asyncio.Event()
+    await desk.say("/stop")
+    await desk.say("secret")
+    await desk.clock.someone_sleeps(5.0)
+    assert "secret" not in desk.router.begun
+
+    if is_slow:
+        desk.clock.advance(5.0)
+    else:
+        gate.set()
+    await desk.router.until(lambda: "secret" in desk.router.done)
+
+
 async def test_control_words_and_presses_do_not_wait_for_their_turn(desk: InboxHarness) -> None:
     desk.router.gates["slow"] = asyncio.Event()
     await desk.say("slow")
