@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 import shutil
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -104,14 +105,36 @@ async def build_launch(
 
 
 def _readable_paths(program: str, command: Sequence[str]) -> list[Path]:
-    """Return the program's installation folders and the files named in the command."""
-    needed: list[Path] = []
-    for path in (Path(program), Path(program).resolve()):
-        folder = path.parent.parent if path.parent.name == "bin" else path.parent
-        if len(folder.parts) > 2 and folder != Path.home():  # noqa: PLR2004 - neither / nor /home
-            needed.append(folder)
+    """Return the installation folders of the program, and the files named in the command with the
+    packages that they belong to."""
     named = [Path(each) for each in command[1:] if each.startswith("/")]
-    return [*needed, *(each for each in named if each.is_file())]
+    files = [each for each in named if each.is_file()]
+    starts = [Path(program), *files]
+    packages = [found for each in starts for found in _package_folders(each)]
+    folders = [
+        path.parent.parent if path.parent.name == "bin" else path.parent
+        for path in (Path(program), Path(program).resolve())
+    ]
+    shown = [*filter(_is_own_folder, folders), *packages]
+    return [*shown, *(each for each in files if not any(map(each.is_relative_to, shown)))]
+
+
+def _package_folders(path: Path) -> Iterator[Path]:
+    """The outermost `node_modules`, whose packages import one another, or the nearest package."""
+    for parents in (path.parents, path.resolve().parents):
+        modules = [each for each in parents if each.name == "node_modules"]
+        own = (each for each in parents if any((each / name).exists() for name in _MANIFESTS))
+        found = modules[-1] if modules else next(own, None)
+        if found is not None and _is_own_folder(found):
+            yield found
+
+
+def _is_own_folder(folder: Path) -> bool:
+    """False for `/`, `/home` and a person's home."""
+    return len(folder.parts) > 2 and folder != Path.home()  # noqa: PLR2004 - `/` and one name
+
+
+_MANIFESTS = ("package.json", "pyproject.toml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -449,12 +472,17 @@ def _wrap_tool(live: LiveMcpServer, tool: ServerTool, user: _ServerUser) -> Agen
     async def run(arguments: Mapping[str, object]) -> str:
         return await live.call(tool.name, arguments, user.notify, user.elicitor)
 
+    async def detail(arguments: Mapping[str, object]) -> str:
+        shown = json.dumps(arguments, ensure_ascii=False, indent=1, default=str)
+        return f"{tool.name} {shown}" if arguments else tool.name
+
     return AgentTool(
         name=tool_name(live.name, tool.name),
         description=tool_description(live.name, tool.description),
         schema=tool.schema,
         run=run,
         kind=CallKind.OTHER,
+        detail=detail,
     )
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import subprocess
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -86,6 +87,7 @@ _ERROR_OUTPUT_BYTES = 2_000
 _LAST_WORDS_SECONDS = 0.2
 _MAX_REASON_CHARS = 300
 _ENDED = "the server has ended"
+_ERROR_LINE = re.compile(r"\w*error\b|\bcannot\b|\bnot found\b|\bdenied\b", re.IGNORECASE)
 _TOO_LARGE: Final = object()
 
 
@@ -208,9 +210,13 @@ class StdioConnection:
                 self._error_output = (self._error_output + data)[-_ERROR_OUTPUT_BYTES:]
 
     def _explain(self, why: str) -> str:
-        said = self._error_output.decode("utf-8", "replace").split("\n")
-        last = next((line.strip() for line in reversed(said) if line.strip()), "")
-        return f"{why}: {last[:_MAX_REASON_CHARS]}" if last and why == _ENDED else why
+        printed = self._error_output.decode("utf-8", "replace").split("\n")
+        said = [line.strip() for line in reversed(printed) if line.strip()]
+        if why != _ENDED or not said:
+            return why
+        # Below the error, Node.js prints the stack and its version.
+        error = next(filter(_ERROR_LINE.search, said), said[0])
+        return f"{why}: {error[:_MAX_REASON_CHARS]}"
 
 
 def _parse_line(line: bytes) -> JSONRPCMessage | None:

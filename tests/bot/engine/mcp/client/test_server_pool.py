@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.engine.llm.backend import McpServer
-from bot.engine.llm.tool_calls import ERROR_PREFIX, AgentTool, CallKind, find_argument_error
+from bot.engine.llm.tool_calls import (
+    ERROR_PREFIX,
+    AgentTool,
+    CallKind,
+    build_tool_call,
+    find_argument_error,
+)
 from bot.engine.mcp.client.live_server import ServerTimeouts
 from bot.engine.mcp.client.server_config import ConnectedServers, McpScope
 from bot.engine.mcp.client.server_pool import McpServerPool
@@ -98,6 +104,57 @@ async def test_it_is_held_in_and_gets_only_what_its_file_names(
     assert '"KEY": "id-••••"' in said
     assert SECRET not in said
     assert str(tmp_path / "work") in said
+
+
+@pytest.mark.parametrize("installed", ["node_modules/.bin/tracker", "server/dist/tracker.py"])
+async def test_it_finds_the_packages_that_it_was_installed_with(
+    tmp_path: Path, sandbox: Sandbox, installed: str
+) -> None:
+    program = tmp_path / installed
+    real = program
+    if program.suffix:
+        (tmp_path / "server" / "package.json").parent.mkdir()
+        (tmp_path / "server" / "package.json").write_text("{}")
+        beside = tmp_path / "server" / "src" / "beside.py"
+    else:
+        real = tmp_path / "node_modules" / "tracker" / "cli.py"
+        beside = tmp_path / "node_modules" / "beside" / "beside.py"
+    for each in (program, real, beside):
+        each.parent.mkdir(parents=True, exist_ok=True)
+    beside.write_text(Path(SERVER).read_text())
+    run = f"runpy.run_path({str(beside)!r}, run_name='__main__')"
+    real.write_text(f"#!{Path(sys.executable).resolve()}\nimport runpy\n{run}\n")
+    real.chmod(0o755)
+    if real != program:
+        program.symlink_to(real)
+    command = (sys.executable, str(program)) if program.suffix else (str(program),)
+
+    async with plugged(tmp_path, sandbox, McpServer(name="tiny", command=command)) as brought:
+        assert brought.notes == ()
+        said = await named(brought, "mcp__tiny__echo").run({"text": "hi"})
+
+    assert said.endswith("you said hi")
+
+
+async def test_one_that_cannot_start_says_why(tmp_path: Path, sandbox: Sandbox) -> None:
+    """As Node.js prints it."""
+    script = "echo 'Error: Cannot find module x' >&2; echo '  at y' >&2; echo 'Node.js v20' >&2"
+    server = McpServer(name="tiny", command=("sh", "-c", script))
+    async with plugged(tmp_path, sandbox, server) as brought:
+        (note,) = brought.notes
+
+    assert str(note.facts["detail"]).endswith("Error: Cannot find module x")
+
+
+async def test_a_person_who_is_asked_sees_every_argument(tmp_path: Path, sandbox: Sandbox) -> None:
+    async with plugged(tmp_path, sandbox, tiny()) as brought:
+        call = await build_tool_call(
+            named(brought, "mcp__tiny__echo"), "c1", {"text": "a" * 3000, "also": {"to": "名"}}
+        )
+
+    assert call.detail.startswith("echo {")
+    assert "a" * 3000 in call.detail
+    assert '"to": "名"' in call.detail
 
 
 async def test_an_error_of_a_tool_is_an_error_text(tmp_path: Path, sandbox: Sandbox) -> None:
