@@ -266,7 +266,21 @@ def _create_engine(
             use_native_hstore=False,
         )
     _accept_any_text(made.dialect)
+    _read_sums_as_numbers(made.dialect)
     return made
+
+
+def _read_sums_as_numbers(dialect: Any) -> None:
+    """No column is NUMERIC, but sums and averages of whole numbers are, and would be read as
+    Decimal: with a sum in it, what is computed from it is no JSON any more."""
+    from psycopg.adapt import Loader
+
+    class SumOrAverage(Loader):
+        def load(self, data: Any) -> int | float:
+            text = bytes(data)
+            return float(text) if b"." in text else int(text)
+
+    dialect._psycopg_adapters_map.register_loader("numeric", SumOrAverage)  # noqa: SLF001 - only there
 
 
 def _accept_any_text(dialect: Any) -> None:

@@ -11,6 +11,7 @@ from itertools import repeat
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from storage import postgresql
@@ -146,6 +147,15 @@ _REFUSALS = {
     "the server stops": ("57P01", StoreUnavailable),
     "our own mistake": ("23505", IntegrityError),
 }
+
+
+async def test_sums_and_averages_are_plain_numbers(postgres_url: str) -> None:
+    query = sa.text("SELECT sum(n::bigint), avg(n), max(n) FROM generate_series(1, 2) AS n")
+    async with opened(postgres_url, 1) as (db,):
+        row = await db.fetch_one(query)
+    assert row is not None
+    # They go into requests to models: a Decimal is no JSON.
+    assert [*map(repr, row)] == ["3", "1.5", "2"]
 
 
 async def test_what_the_server_refuses_for_now_is_unavailable(postgres_url: str) -> None:
