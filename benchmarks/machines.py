@@ -1,21 +1,19 @@
-"""Several processes on one PostgreSQL: how the work grows with the workers, how soon a task starts,
-and what is left of it when any of them dies."""
+"""Several processes on one PostgreSQL: how the work grows with the workers, and how soon a task
+starts."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import random
-import signal
 import tempfile
-import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.figures import Figure, Measurement, Scale, at_least, at_most
 from tests.emulators.models.script import ReceivedRequest, ScriptedReply
+from tests.emulators.telegram.chats import TelegramChat
+from tests.emulators.telegram.users import TelegramUser
 from tests.journeys.model_world import (
     ModelWorld,
     model_world,
@@ -49,6 +47,7 @@ class Machines:
     world: ModelWorld
     url: str
     home: Path
+    owner: tuple[TelegramUser, TelegramChat]
     processes: list[ShiftbossProcess] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -87,18 +86,18 @@ class Machines:
 
 
 @asynccontextmanager
-async def machines() -> AsyncGenerator[Machines, None]:
-    url = create_database(migrated=False)
+async def machines(url: str, **settings: str) -> AsyncGenerator[Machines, None]:
+    """A front that works with the store at `url`, and one task that others are copies of."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
         async with (
-            model_world(home, "openai", DATABASE_URL=url) as world,
+            model_world(home, "openai", DATABASE_URL=url, **settings) as world,
             AsyncExitStack() as stack,
         ):
-            made = Machines(world=world, url=url, home=home)
+            boss, chat = world.new_owner()
+            made = Machines(world=world, url=url, home=home, owner=(boss, chat))
             for scene in ("plan", "step"):
                 world.script.script("owl", scene, made.reply)
-            boss, chat = world.new_owner()
             await boss.says(chat, "/task the owl")
             await wait_for_message(chat, "Task finished")
             await world.program.stop()
@@ -117,7 +116,7 @@ async def measure_scaling(scale: Scale) -> list[Measurement]:
     """The same tasks of three steps by one worker and by four, each with one slot, for models that
     answer after 0, 50 and 500 ms. All processes share the cores of this machine."""
     figures: list[Measurement] = []
-    async with machines() as made:
+    async with machines(create_database(migrated=False)) as made:
         taken: dict[tuple[int, float], float] = {}
         for workers in (1, _WORKERS):
             while len(made.processes) < workers:
@@ -147,64 +146,3 @@ async def measure_scaling(scale: Scale) -> list[Measurement]:
         p95 = starts[int(len(starts) * 0.95)]
         figures.append(Figure("enqueue to start, p95", p95, "ms", at_most(50)))
     return figures
-
-
-async def measure_deaths(scale: Scale) -> list[Measurement]:
-    """Fronts and workers are killed or stopped for longer than their leases at random moments while
-    tasks of three steps run; then all must be done, and no finished step done again."""
-    deaths, chance = scale.pick(110, 4), random.Random(7)
-    async with machines() as made:
-        made.seconds = 0.3
-        roles = [
-            ("front", "--name", "f1"),
-            *[("worker", "--name", f"w{n}", "--slots", "2") for n in range(3)],
-        ]
-        for role in roles:
-            await made.start(*role)
-        made.processes.append(made.world.program)
-        total = killed = 0
-        began = time.monotonic()
-        while killed < deaths:
-            execute(made.url, _COPY.format(name=f"d{killed}x", count=2))
-            total += 2
-            await asyncio.sleep(chance.uniform(0.1, 2.0))
-            victim = chance.choice(made.processes)
-            if chance.random() < 0.1:
-                await _cut_connections(made.url)
-            if chance.random() < 0.05:
-                os.kill(victim.pid, signal.SIGSTOP)
-                await asyncio.sleep(13)
-                os.kill(victim.pid, signal.SIGCONT)
-                await asyncio.sleep(1)
-            await victim.kill_if_running()
-            killed += 1
-            await victim.start()
-        held = "SELECT count(*) FROM tasks WHERE source LIKE 'bench d%' AND status <> 'completed'"
-        # Those that had begun too often are asked about like after any crash.
-        await wait_until(lambda: execute(made.url, held) == [(0,)], _PATIENCE_SECONDS)
-        repeated = execute(
-            made.url,
-            "SELECT count(*) FROM (SELECT task_id, path FROM node_attempts WHERE error = ''"
-            " AND ended_at IS NOT NULL GROUP BY task_id, path HAVING count(*) > 1) AS twice",
-        )
-        open_calls = execute(made.url, "SELECT count(*) FROM pending_model_calls")
-        return [
-            Figure("deaths", killed, ""),
-            Figure("tasks", total, ""),
-            Figure("minutes", (time.monotonic() - began) / 60, "min"),
-            Figure("tasks not completed", 0, "", at_most(0)),
-            Figure("finished steps that were done again", _number(repeated), "", at_most(0)),
-            Figure("calls left open", _number(open_calls), "", at_most(0)),
-        ]
-
-
-async def _cut_connections(url: str) -> None:
-    execute(
-        url,
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
-        " AND pid <> pg_backend_pid() AND random() < 0.5",
-    )
-
-
-def _number(rows: Sequence[tuple[object, ...]]) -> float:
-    return float(str(rows[0][0]))

@@ -70,7 +70,7 @@ BENCHMARKS = (
     ),
     Benchmark(
         name="machine_deaths",
-        function="machines.measure_deaths",
+        function="machine_deaths.measure",
         section=Section.CRASHES,
         is_long=True,
         minutes=60,

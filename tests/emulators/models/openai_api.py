@@ -334,9 +334,8 @@ def _envelope(asked_: ReceivedRequest, number: int, kind: str) -> dict[str, Any]
 
 
 def _usage(reply: ScriptedReply, usage: Mapping[str, int]) -> dict[str, Any]:
-    written = sum(estimate_tokens(_call(call, 0, 0)) for call in reply.calls) + estimate_tokens(
-        reply.text
-    )
+    calls = sum(estimate_tokens(_call(call, 0, 0)) for call in reply.calls)
+    written = usage.get("output_tokens", calls + estimate_tokens(reply.text))
     read = usage["cache_read_input_tokens"]
     prompt = usage["input_tokens"] + read + usage["cache_creation_input_tokens"]
     return {
