@@ -1,182 +1,44 @@
-"""Handles approval decisions by button, command or reply, standing permissions and tool calls, and
-keeps every copy of an approval card up to date."""
+"""Handles approval decisions by button, command, form or reply."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from zoneinfo import ZoneInfo
 
 from cards import formats
-from cards.catalog import TextCatalog, catalog_for
-from cards.courier import Courier
+from cards.actions import SubmitApprovalForm
+from cards.catalog import TextCatalog
 from cards.json_data import approval_data, approvals_data
-from cards.model import Card, CardTone, notice_card
+from cards.model import Card, CardTone, FormBlock, notice_card
 from cards.views.approvals import (
     approval_card,
     decided_text,
     form_of,
     form_summary,
-    mark_settled_in_list,
+    question_options,
     waiting_approvals_card,
 )
 from cards.views.people import paired_card, pairing_refused_card
-from cards.views.tools import calls_card, calls_data, grants_card, grants_data
+from cards.views.workflows import input_field
 from handlers.account_link_notices import link_notifier
-from handlers.approval_answers import (
-    ALWAYS_SCOPE,
-    parse_form,
-    parse_scope,
-    resolve_answer,
-)
-from handlers.errors import ActionForbidden, BackendFailure, UsageError, UserError
-from handlers.language import language_of_chat
+from handlers.approval_cards import ApprovalCards, card_key_prefix
+from handlers.errors import ActionForbidden, BackendFailure, UserError
 from handlers.middleware import MAX_TOAST
-from handlers.parsing import ApprovalReply, find_task, parse_number
-from handlers.ports import CardPort, HandlerServices, PeoplePort
+from handlers.parsing import ApprovalReply, parse_form_reply
+from handlers.ports import HandlerServices
 from handlers.request import CommandRegistry, Reply, Request
-from handlers.workflow_inputs import split_named_values
+from handlers.workflow_inputs import parse_inputs, split_named_values
+from handlers.workflows import input_problems
 from storage.errors import AmbiguousId, NotFound, WrongState
 from storage.records.approvals import (
     Approval,
     ApprovalKind,
     ApprovalState,
-    StandingPermission,
-    StandingPermissionScope,
 )
 from storage.records.messages import DeliveryUrgency
-from storage.records.people import Chat, ChatId, ChatKind, Language, PersonRole
+from storage.records.people import Language, PersonRole
 from storage.records.workflows import WorkflowInputValue
-
-# --- approval cards and all their copies
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalCards:
-    """Every call is idempotent: the same card under the same key changes nothing. `language` is the
-    language of all cards, None for the reader's."""
-
-    people: PeoplePort
-    cards: CardPort
-    courier: Courier
-    zone: ZoneInfo
-    language: Language | None = None
-
-    async def request_decision(
-        self, approval: Approval, chat: ChatId, *, fallback: Language, reply_to: str = ""
-    ) -> None:
-        """Show the request in this chat and, unless someone there can decide it alone, to every
-        approver in private."""
-        await self._send(approval, chat, card_key(approval, chat), fallback, reply_to)
-        for room in await self._decider_chats(approval, await self.people.get_chat(chat)):
-            await self._send(approval, room.id, card_key(approval, room.id), fallback)
-
-    async def post_to_chats(
-        self, approval: Approval, chats: Sequence[Chat], *, fallback: Language
-    ) -> None:
-        """Show the request in these chats only."""
-        for room in chats:
-            await self._send(approval, room.id, card_key(approval, room.id), fallback)
-
-    async def update_all(self, approval: Approval, *, fallback: Language) -> None:
-        """Update every copy, and lists with buttons for the request."""
-        for key, chat in await self.cards.list_card_keys(card_key_prefix(approval)):
-            await self._send(approval, chat, key, fallback)
-        if approval.state is ApprovalState.WAITING:
-            return
-        for key, chat in await self.cards.list_cards_for_approval(approval.id):
-            card = (
-                None
-                if key.startswith(card_key_prefix(approval))
-                else await self.cards.get_card(key)
-            )
-            if card is not None:
-                card_copy = mark_settled_in_list(
-                    card, approval, await self.catalog_for_chat(chat, fallback)
-                )
-                await self.courier.send(chat, card_copy, key=key, urgency=DeliveryUrgency.NOTICE)
-
-    async def is_shown_in(self, approval: Approval, chat: ChatId) -> bool:
-        """Whether this chat has a copy."""
-        return await self.cards.get_card(card_key(approval, chat)) is not None
-
-    async def redact_for_chat(
-        self, approval: Approval, chat: ChatId, words: TextCatalog
-    ) -> Approval:
-        """The request as this chat may see it: one cap request may serve several chats, and the
-        first one's words are for that chat and the owners only."""
-        if approval.kind is not ApprovalKind.BUDGET or await self._may_see_title(chat, approval):
-            return approval
-        return replace(approval, title=words("approval.kinds.budget"), task_id=None)
-
-    async def catalog_for_chat(self, chat: ChatId, fallback: Language) -> TextCatalog:
-        language = self.language or await language_of_chat(
-            self.people, await self.people.get_chat(chat)
-        )
-        return catalog_for(language or fallback)
-
-    async def decider_name(self, approval: Approval) -> str:
-        if approval.decided_by is None:
-            return ""
-        return (await self.people.get(approval.decided_by)).name
-
-    async def _send(
-        self, approval: Approval, chat: ChatId, key: str, fallback: Language, reply_to: str = ""
-    ) -> None:
-        words = await self.catalog_for_chat(chat, fallback)
-        card = approval_card(
-            await self.redact_for_chat(approval, chat, words),
-            words,
-            zone=self.zone,
-            decider=await self.decider_name(approval),
-            deciders=[(await self.people.get(each)).name for each in approval.approvers],
-        )
-        await self.courier.send(
-            chat, card, key=key, urgency=DeliveryUrgency.APPROVAL, reply_to=reply_to
-        )
-
-    async def _decider_chats(self, approval: Approval, origin: Chat) -> Sequence[Chat]:
-        assignees = approval.payload.get("assignees", [])
-        origin_decides = origin.kind is ChatKind.PRIVATE and await self._may_decide(
-            origin, approval
-        )
-        if origin_decides and {*assignees} <= {origin.person_id}:
-            return ()
-        rooms = [chat for role in PersonRole for chat in await self.people.private_chats(role)]
-        return [
-            chat
-            for chat in rooms
-            if (chat.channel, chat.external_id) != (origin.channel, origin.external_id)
-            and await self._may_decide(chat, approval)
-            and (not origin_decides or chat.person_id in assignees)
-        ]
-
-    async def _may_see_title(self, chat: ChatId, approval: Approval) -> bool:
-        reader_chat, origin = [
-            await self.people.get_chat(each) for each in (chat, approval.chat_id)
-        ]
-        if (reader_chat.channel, reader_chat.external_id) == (origin.channel, origin.external_id):
-            return True
-        if reader_chat.kind is not ChatKind.PRIVATE or reader_chat.person_id is None:
-            return False
-        return (await self.people.get(reader_chat.person_id)).role is PersonRole.OWNER
-
-    async def _may_decide(self, chat: Chat, approval: Approval) -> bool:
-        if chat.person_id is None:
-            return False
-        return approval.can_be_decided_by(await self.people.get(chat.person_id))
-
-
-def card_key_prefix(approval: Approval) -> str:
-    return f"approval:{approval.id}:"
-
-
-def card_key(approval: Approval, chat: ChatId) -> str:
-    return f"{card_key_prefix(approval)}{chat}"
-
-
-# --- decisions
 
 commands = CommandRegistry("approvals")
 
@@ -541,52 +403,59 @@ def _approval_cards(services: HandlerServices, zone: ZoneInfo) -> ApprovalCards:
     )
 
 
-_REVOKE_WORDS = {"revoke", "收回", "撤销"}
-_LOG_WORDS = {"log", "记录"}
-_MAX_CALLS_LISTED = 40
-_MAX_TYPED = 12
+ALWAYS_SCOPE = "always"
+_SCOPES = {
+    "task": ("task", "任务", "本任务"),
+    "chat": ("chat", "会话", "本会话"),
+    ALWAYS_SCOPE: (ALWAYS_SCOPE, "始终", "总是"),
+}
 
 
-@commands("tools", aliases=("工具", "权限"), immediate=True)
-async def manage_tools(request: Request) -> Reply:
-    word, rest = [*request.args.split(maxsplit=1), "", ""][:2]
-    if word.casefold() in _REVOKE_WORDS:
-        if not rest:
-            raise UsageError("tools")
-        return await _revoke_grant(request, parse_number(rest), rest)
-    if word.casefold() in _LOG_WORDS:
-        return await _show_calls(request, rest)
-    if word:
-        raise UsageError("tools")
-    grants = await _visible_grants(request)
-    people = request.services.people
-    names = {each.granted_by: (await people.get(each.granted_by)).name for each in grants}
-    card = grants_card(grants, names, request.words, zone=request.zone)
-    return Reply(card=card, data=grants_data(grants))
+def parse_scope(approval: Approval, word: str) -> str:
+    """How far an approval of a tool call reaches. Raises for an unknown word, which must not count
+    as an approval."""
+    if not word:
+        return ""
+    scope = next((each for each, words in _SCOPES.items() if word.casefold() in words), "")
+    if approval.kind is not ApprovalKind.TOOL or not scope:
+        raise UserError("approve_how", word=word[:60])
+    return scope
 
 
-async def _revoke_grant(request: Request, number: int, word: str) -> Reply:
-    request.require_owner()
-    numbers = {each.id for each in await _visible_grants(request)}
-    if number not in numbers or not await request.services.tools.revoke(number):
-        raise UserError("unknown_leave", n=formats.single_line(word, _MAX_TYPED))
-    text = request.words("tools.list.revoked")
-    return Reply(card=notice_card("", text), data={"revoked": number})
+def resolve_answer(approval: Approval, text: str) -> str:
+    """An option by its number, or the text itself."""
+    options = question_options(approval)
+    number = text.strip().rstrip(".)）。")
+    if number.isdecimal() and 0 < int(number) <= len(options):
+        return options[int(number) - 1]
+    return text.strip()
 
 
-async def _show_calls(request: Request, prefix: str) -> Reply:
-    if not prefix:
-        raise UsageError("tools")
-    task = await find_task(request, prefix)
-    calls = await request.services.tools.list_calls(task.id, _MAX_CALLS_LISTED)
-    card = calls_card(task.id, calls, request.words, zone=request.zone)
-    return Reply(card=card, data=calls_data(task.id, calls, request.words))
+def is_meant_for_form(approval: Approval, text: str, words: TextCatalog) -> bool:
+    """Whether a reply to the request's card names a field of its form, or gives all it needs."""
+    if not (fields := form_of(approval)):
+        return False
+    action = SubmitApprovalForm(approval_id=approval.id)
+    block = FormBlock(
+        fields=tuple(input_field(each, words) for each in fields), submit="", action=action
+    )
+    given = parse_form_reply(block, text)
+    names_one = any(value != text.strip() for value in given.values())
+    return names_one or all(each.name in given for each in fields if each.must_be_given)
 
 
-async def _visible_grants(request: Request) -> Sequence[StandingPermission]:
-    """An owner sees all in private; elsewhere only those granted in that chat."""
-    grants = await request.services.tools.list_grants()
-    if request.by_owner and request.in_private:
-        return grants
-    subject = (StandingPermissionScope.CHAT, str(request.chat.id))
-    return [each for each in grants if (each.scope, each.subject) == subject]
+def parse_form(
+    request: Request, approval: Approval, texts: Mapping[str, str], free: str = ""
+) -> Mapping[str, WorkflowInputValue]:
+    """The values of the request's form, from texts by name and, for the first text field, one
+    without. Raises UserError with all that is wrong."""
+    fields = form_of(approval)
+    parsed = parse_inputs(fields, texts, free)
+    if parsed.is_complete:
+        return parsed.values
+    missing = ", ".join(each.label for each in parsed.missing)
+    lacking = (request.words("approval.form_missing", names=missing),) if missing else ()
+    problems = " · ".join((*input_problems(request, fields, parsed), *lacking))
+    names = " ".join(f"{each.name}=…" for each in fields if each.must_be_given)
+    line = f"/approve {approval.id} {names}".strip()
+    raise UserError("form_refused", problems=problems, line=line)

@@ -28,6 +28,7 @@ from handlers import (
     skills,
     system,
     tasks,
+    tools,
     triggers,
     workflows,
 )
@@ -152,6 +153,7 @@ COMMANDS = CommandRegistry.merge(
     memory.commands,
     memory_consent.commands,
     approvals.commands,
+    tools.commands,
     people.commands,
     account_links.commands,
     member_commands,

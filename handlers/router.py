@@ -34,7 +34,7 @@ from handlers import (
     triggers,
     workflows,
 )
-from handlers.approval_answers import is_meant_for_form
+from handlers.approvals import is_meant_for_form
 from handlers.chat import WaitingMessages
 from handlers.command_table import COMMANDS, refuse_misspelt
 from handlers.errors import UserError

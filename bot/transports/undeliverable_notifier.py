@@ -11,7 +11,7 @@ from cards.card_json import CardDecodeError, load_card
 from cards.catalog import catalog_for
 from cards.courier import Courier
 from cards.model import NoteBlock
-from handlers.approvals import ApprovalCards
+from handlers.approval_cards import ApprovalCards
 from handlers.language import language_of_chat
 from storage.approvals import ApprovalRepo
 from storage.errors import NotFound, StoreUnavailable

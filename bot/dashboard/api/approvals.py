@@ -18,8 +18,7 @@ from bot.dashboard.api.routing import (
 )
 from bot.dashboard.request import DashboardRequest
 from cards.views.approvals import form_of
-from handlers.approval_answers import parse_form
-from handlers.approvals import check_may_decide, settle_approval
+from handlers.approvals import check_may_decide, parse_form, settle_approval
 from storage.errors import NotFound
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 

@@ -16,7 +16,7 @@ from bot.engine.workflow.step_approvals import STEP_APPROVAL_KINDS
 from bot.engine.workflow.task_store import TaskStore
 from cards import formats
 from cards.catalog import catalog_for
-from handlers.approvals import ApprovalCards
+from handlers.approval_cards import ApprovalCards
 from storage.approvals import (
     ApprovalRepo,
     DecisionHandler,

@@ -14,7 +14,7 @@ from bot.transports.ports import ChatUnreachable
 from bot.transports.undeliverable_notifier import UndeliverableNotifier
 from cards.catalog import catalog_for
 from cards.render.text import render
-from handlers.approvals import ApprovalCards, card_key
+from handlers.approval_cards import ApprovalCards, card_key
 from storage.approvals import NewApproval, add_approval
 from storage.records.approvals import Approval, ApprovalKind
 from storage.records.people import Chat, ChatKind, Language, PersonRole

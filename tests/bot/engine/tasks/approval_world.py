@@ -19,7 +19,7 @@ from bot.transports.ports import SystemClock
 from cards.card_json import load_card
 from cards.model import Card
 from cards.render.text import render
-from handlers.approvals import ApprovalCards
+from handlers.approval_cards import ApprovalCards
 from handlers.language import CardLanguageResolver
 from storage.approvals import ApprovalRepo
 from storage.ids import IdGenerator
