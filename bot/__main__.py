@@ -66,8 +66,7 @@ def _add_commands(cli: typer.Typer) -> None:
         workflow,
     )
     from bot.cli.chat_commands import TextCommand, help_text
-    from bot.cli.roles import front, worker
-    from bot.cli.run import dispatch
+    from bot.cli.run import dispatch, front, worker
 
     cli.command("say")(top_level.say)
     cli.command("pair", help=help_text("pair"))(top_level.pair)

@@ -1,4 +1,5 @@
-"""`shiftboss run` and `shiftboss dispatch`: run Shiftboss, or only its queue."""
+"""`shiftboss run`, `front`, `worker` and `dispatch`: run Shiftboss, its parts on several machines,
+or only its queue."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from socket import gethostname
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -21,6 +23,11 @@ from bot.cli.failures import fail, report_start_failures
 
 _M_ARENA_MAX = -8
 """As in glibc's malloc.h."""
+_NAME_LENGTH = 64
+
+NameOption = Annotated[
+    str, typer.Option("--name", help="The name of this process, as others see it.")
+]
 
 
 def run(
@@ -35,28 +42,78 @@ def run(
     background: Annotated[bool, typer.Option("--background", hidden=True)] = False,
 ) -> None:
     """Start Shiftboss with the web chat and all configured channels."""
+    _serve("run", *(["--background"] if background else []), new_store=new_store, detach=background)
+
+
+def front(*, name: NameOption = "") -> None:
+    """Run the channels and the web, but no tasks: workers run those. Needs PostgreSQL."""
+    _serve(*sys.argv[1:], role="front", name=name)
+
+
+def worker(
+    *,
+    slots: Annotated[
+        int | None, typer.Option("--slots", min=1, max=64, help="Tasks at the same time.")
+    ] = None,
+    queue: Annotated[
+        list[Path] | None,
+        typer.Option("--queue", help="Only take tasks of this project folder; may be repeated."),
+    ] = None,
+    name: NameOption = "",
+    drain: Annotated[
+        str, typer.Option("--drain", help="Let the worker of this name finish and stop.")
+    ] = "",
+    list_all: Annotated[
+        bool, typer.Option("--list", help="List the processes of the store and what they run.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run tasks of a store that several machines share. Needs PostgreSQL."""
+    if drain or list_all:
+        with report_start_failures(as_json=as_json):
+            _look_after(drain, as_json=as_json)
+        return
+    folders = frozenset(str(each.expanduser().resolve()) for each in queue or ())
+    _serve(*sys.argv[1:], role="worker", name=name, slots=slots, projects=folders)
+
+
+def _serve(
+    *again: str,
+    new_store: bool = False,
+    detach: bool = False,
+    role: str = "run",
+    name: str = "",
+    **plan: Any,
+) -> None:
+    """Serve to the end; `again` is the command that starts it anew after a restart. With `detach`
+    it leaves the terminal once it is ready."""
     with report_start_failures():
         with ExitStack() as start:
             start.enter_context(loading_modules())
             # Imported here so that `--help` stays fast.
+            from bot.app.parts import ProcessPlan
             from bot.app.preflight import start_afresh
-            from bot.app.program import serve
+            from bot.app.program import serve, serve_tasks
             from bot.config.settings import load_settings
+            from storage.records.processes import ProcessRole
 
             settings = load_settings()
             if new_store:
-                for name in start_afresh(settings):
-                    announce(f"Set aside: {name}")
+                for each in start_afresh(settings):
+                    _announce(f"Set aside: {each}")
+            name = (name or gethostname())[:_NAME_LENGTH]
+            planned = ProcessPlan(role=ProcessRole(role), name=name, **plan)
 
             def on_ready() -> None:
                 start.close()
-                tell_service_manager()
-                if background:
+                _tell_service_manager()
+                if detach:
                     _leave_terminal()
 
-            restarts = asyncio.run(serve(settings, announce=announce, on_ready=on_ready))
+            work = serve if planned.role.has_channels else serve_tasks
+            restarts = asyncio.run(work(settings, _announce, on_ready, planned))
         if restarts:
-            start_again("run", *(["--background"] if background else []))
+            _start_again(*again)
 
 
 @contextmanager
@@ -78,7 +135,7 @@ def loading_modules() -> Iterator[None]:
         gc.enable()
 
 
-def start_again(*arguments: str) -> NoReturn:
+def _start_again(*arguments: str) -> NoReturn:
     """As the same process, which whoever started it goes on to watch: a service manager, a
     container, a terminal. The data directory is free by now."""
     command = [*program_command(), *arguments]
@@ -94,7 +151,7 @@ def _leave_terminal() -> None:
             os.dup2(nowhere.fileno(), stream.fileno())
 
 
-def tell_service_manager() -> None:
+def _tell_service_manager() -> None:
     """Tell systemd that the start is over (`Type=notify`), where it is systemd that started us."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
@@ -105,7 +162,7 @@ def tell_service_manager() -> None:
         manager.sendto(b"READY=1", address)
 
 
-def announce(line: str) -> None:
+def _announce(line: str) -> None:
     """The terminal may be closed."""
     with suppress(OSError):
         typer.echo(line)
@@ -182,3 +239,30 @@ def _print_preview(found: Any, *, as_json: bool) -> None:
 
 def _print_result(text: str, data: Any, *, as_json: bool) -> None:
     typer.echo(json.dumps(data, ensure_ascii=False, indent=2) if as_json else text)
+
+
+def _look_after(drained: str, *, as_json: bool) -> None:
+    from bot.app.processes import drain_processes, list_processes
+    from bot.config.settings import load_settings
+    from cards.json_data import process_data
+
+    settings = load_settings()
+    if drained:
+        found = asyncio.run(drain_processes(settings, drained))
+        if not found:
+            fail(f"no process of the name {drained} runs", as_json=as_json)
+        typer.echo(json.dumps({"drained": found}) if as_json else f"{drained}: finishing its steps")
+        return
+    situations = asyncio.run(list_processes(settings))
+    if as_json:
+        shown = [process_data(each) for each in situations]
+        typer.echo(json.dumps({"processes": shown}, ensure_ascii=False, indent=2))
+        return
+    for each in situations:
+        process = each.process
+        running = ", ".join(task for task, _ in each.tasks) or "-"
+        state = "draining" if process.draining else ""
+        typer.echo(
+            f"{process.name}  {process.role}  {process.host}:{process.pid}  {process.version}"
+            f"  {len(each.tasks)}/{process.slots}  {running}  {state}".rstrip()
+        )
