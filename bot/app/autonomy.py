@@ -1,4 +1,4 @@
-"""Builds the self-check, drive and the reports on past work."""
+"""Builds the self-check, the doctor, drive and the reports on past work."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from importlib.metadata import version
 from bot.app.engine import Engine
 from bot.app.parts import AutonomyServices, ScheduleServices
 from bot.app.repositories import RepositorySet
+from bot.config.channels import CHANNEL_SETTINGS, is_configured
 from bot.config.settings import Settings
 from bot.engine.autonomy.check import SelfCheck
 from bot.engine.autonomy.checks.delivery import ChannelHealthCheck, MessageHealthCheck
@@ -34,6 +35,18 @@ from bot.engine.autonomy.checks.workers import (
     MoneyHealthCheck,
     SandboxHealthCheck,
 )
+from bot.engine.autonomy.doctor import (
+    CodingCliProbe,
+    DoctorService,
+    HostProbe,
+    ModelCallProbe,
+    RemarkProbe,
+    describe_backups,
+    describe_buttons,
+    describe_disk,
+    describe_embeddings,
+    describe_sandbox,
+)
 from bot.engine.autonomy.drive import DriveBudget, DriveService, ProblemDiagnosis
 from bot.engine.autonomy.reports.report_builder import ReportBuilder
 from bot.engine.autonomy.reports.service import REPORT_SERVICE, ReportService
@@ -45,16 +58,22 @@ from bot.engine.tasks.access import TaskAccess
 from bot.engine.tasks.dispatch import requeue_interrupted
 from bot.engine.tasks.system_status import measure_disk_use
 from bot.engine.upkeep import RetentionService, get_backup_state
+from bot.engine.workers.spec import CostAccount
 from bot.engine.workflow.presentation.pictures import prune_pictures
 from bot.engine.workspaces.task_workspaces import TaskArtifacts
+from bot.setup.live_channels import build_channel_check
+from bot.setup.settings_reload import SettingsReloader
 from bot.transports.alerts import ChannelAlerts
 from bot.transports.ports import Clock
+from bot.transports.quota import MonthlyQuota
 from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER
 from cards.courier import Courier
+from handlers.ports_setup import BitablePort
+from storage.bitable import BitableRepo
 from storage.migrate import HEAD_REVISION, database_place, sqlite_path
 from storage.records.autonomy import GoalName
-from storage.records.people import Channel, Chat, ChatId, Language, PersonRole
-from storage.records.system import BackendReport
+from storage.records.people import Channel, Chat, ChatId, Language, Person, PersonRole
+from storage.records.system import BackendReport, ModelChoice
 from storage.records.tasks import Task
 from storage.records.usage import BudgetScope, CostPeriod, CostQuery, CostReport
 from storage.reports import ReportRepo
@@ -280,3 +299,108 @@ def build_reports(
     )
     schedule.parts[REPORT_SERVICE] = reports.run_scheduled
     return reports
+
+
+def build_doctor(
+    engine: Engine,
+    autonomy: AutonomyServices,
+    *,
+    reloader: SettingsReloader,
+    quota: MonthlyQuota,
+    bitable: BitablePort,
+) -> DoctorService:
+    store, clock = engine.store, engine.clock
+
+    def probes(by: Person) -> Sequence[SelfCheck]:
+        settings = reloader.in_force
+        return (
+            *_model_probes(engine, by),
+            *_host_probes(settings, engine),
+            *_channel_probes(settings, store, clock, quota),
+            *_table_probes(settings, bitable),
+        )
+
+    return DoctorService(
+        self_check=autonomy.self_check,
+        probes=probes,
+        key_values=store.key_values,
+        mask=engine.workers.redactor.mask,
+        now=clock.now,
+    )
+
+
+def _model_probes(engine: Engine, by: Person) -> Sequence[SelfCheck]:
+    models = engine.workers.models
+    choices = dict.fromkeys([models.default, *models.fallback_choices])
+
+    def is_api(choice: ModelChoice) -> bool:
+        return choice.backend != OFFLINE_NAME and models.shares_history(choice.backend)
+
+    return (
+        ModelCallProbe(
+            gateway=engine.gateway,
+            db=engine.store.db,
+            choices=lambda: tuple(choices),
+            account=CostAccount(person=by.id, chat=None),
+            is_api=is_api,
+        ),
+        CodingCliProbe(
+            report=models.report,
+            in_use=lambda: [
+                each.backend
+                for each in choices
+                if each.backend != OFFLINE_NAME and not is_api(each)
+            ],
+        ),
+    )
+
+
+def _host_probes(settings: Settings, engine: Engine) -> Sequence[SelfCheck]:
+    index = engine.memory.embedding_index
+    embedder = None if index is None else index.embedder
+    state = partial(
+        get_backup_state, settings.backup_folder, settings.backup_hours, engine.store.key_values
+    )
+    return (
+        HostProbe(home=settings.home, version=version("shiftboss")),
+        RemarkProbe(name="sandbox", read=partial(describe_sandbox, engine.workers.sandbox)),
+        RemarkProbe(name="memory", read=partial(describe_embeddings, embedder)),
+        RemarkProbe(name="backups", read=partial(describe_backups, state, engine.clock.now)),
+        RemarkProbe(
+            name="disk",
+            read=partial(describe_disk, lambda: shutil.disk_usage(settings.home).free),
+        ),
+    )
+
+
+def _table_probes(settings: Settings, bitable: BitablePort) -> Sequence[SelfCheck]:
+    if not is_configured(Channel.FEISHU, settings):
+        return ()
+    # Loaded with the first diagnosis of an installation that may have a Bitable.
+    from bot.setup.bitable_setup import BitableDiagnosis
+
+    return (BitableDiagnosis(bitable),)
+
+
+def _channel_probes(
+    settings: Settings, store: RepositorySet, clock: Clock, quota: MonthlyQuota
+) -> Sequence[SelfCheck]:
+    found: list[SelfCheck] = []
+    base = BitableRepo(store.db)
+
+    async def has_tables() -> bool:
+        return await base.get_base() is not None
+
+    for channel in CHANNEL_SETTINGS:
+        if is_configured(channel, settings):
+            groups = partial(store.chats.list_groups, channel)
+            found += [
+                build_channel_check(channel, settings, quota, groups=groups, has_tables=has_tables),
+                _button_probe(channel, store, clock),
+            ]
+    return found
+
+
+def _button_probe(channel: Channel, store: RepositorySet, clock: Clock) -> SelfCheck:
+    read = partial(describe_buttons, store.key_values, channel, clock.now)
+    return RemarkProbe(name=channel.value, read=read)

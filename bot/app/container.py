@@ -7,9 +7,8 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property, partial
 
-from bot.app.autonomy import build_autonomy, build_reports
+from bot.app.autonomy import build_autonomy, build_doctor, build_reports
 from bot.app.bitable import FeishuAppClient, LazyBitableSetup, build_bitable_setup
-from bot.app.doctor import build_doctor
 from bot.app.engine import Engine
 from bot.app.live_settings import LiveSettings, check_usable
 from bot.app.memory_retrieval import build_local_retriever, build_mcp_memory
@@ -46,7 +45,7 @@ from bot.transports.web.access import get_browser_address
 from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER
 from bot.transports.web.sessions import WebSessionService
 from cards.catalog import catalog_for
-from handlers.approvals import ApprovalCards
+from handlers.approval_cards import ApprovalCards
 from handlers.language import CardLanguageResolver
 from handlers.ports import HandlerServices
 from handlers.router import Router

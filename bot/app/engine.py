@@ -10,12 +10,7 @@ from datetime import timedelta
 from functools import cached_property, partial
 from typing import Any
 
-from bot.app.conversation_archive import (
-    ConversationArchive,
-    build_conversation_archive,
-)
 from bot.app.evolution import build_evolution
-from bot.app.heartbeat import build_heartbeat
 from bot.app.lifecycle import AppService, Signal
 from bot.app.memory import Memory
 from bot.app.parts import (
@@ -26,10 +21,15 @@ from bot.app.parts import (
     WorkRules,
 )
 from bot.app.repositories import RepositorySet
-from bot.app.schedule import build_schedule, heartbeat_hours
+from bot.app.schedule import build_heartbeat, build_schedule, heartbeat_hours
 from bot.app.tracing import build_span_recorder, build_span_services, build_trace_cards
 from bot.app.work_rules import build_dry_runs, build_step_limits, build_work_rules, session_limit
-from bot.app.workers import build_context_builder, build_worker_services
+from bot.app.workers import (
+    ConversationArchive,
+    build_context_builder,
+    build_conversation_archive,
+    build_worker_services,
+)
 from bot.config.settings import Settings
 from bot.engine.agent.budget import SpendingBudget
 from bot.engine.agent.conversation.chat_files import ImageCaptioner
@@ -75,7 +75,7 @@ from bot.engine.workflow.workflow_cases import DryRunService
 from bot.engine.workspaces.task_workspaces import TaskArtifacts
 from bot.transports.outbox import OutboxCourier
 from bot.transports.ports import Clock
-from handlers.approvals import ApprovalCards
+from handlers.approval_cards import ApprovalCards
 from storage.heartbeat import HeartbeatRepo
 from storage.records.messages import InboxRow
 from storage.records.tasks import ResultForm, Task, TaskEvent, TaskId

@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bot.app.conversation_archive import build_session_accounts, build_worker_history
 from bot.app.repositories import RepositorySet, build_repositories
+from bot.app.workers import build_session_accounts, build_worker_history
 from bot.config.settings import Settings
 from bot.engine.agent.memory_hooks import WorkerHistory
 from bot.engine.memory.conversation_archive.service import ConversationHistoryService

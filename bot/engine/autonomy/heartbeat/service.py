@@ -11,12 +11,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from bot.engine.agent.conversation.turn_taking import CardPoster
-from bot.engine.autonomy.heartbeat.hours import ActiveHours
 from bot.engine.autonomy.heartbeat.run import CUT_OFF, HeartbeatRunner
 from bot.engine.autonomy.heartbeat.task_list import append_task, read_task_file, tick_tasks
 from bot.engine.llm.backend import BackendUnavailable
 from bot.engine.schedule.builtin import OFF_BY_SETTING, BuiltinSchedules
 from bot.engine.schedule.firing import ScheduleFirer, ServiceFailure
+from bot.engine.timing import DayHours
 from cards.catalog import catalog_for
 from cards.views.heartbeat import file_unusable_card
 from handlers.errors import UserError
@@ -267,3 +267,30 @@ class HeartbeatService:
             if waiting:
                 await self.key_values.write(tx, _REASONS, [])
         return merge_reasons(waiting)
+
+
+_MAX_MOVES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActiveHours:
+    """Inside `active` and outside `quiet`; None for no such hours."""
+
+    active: DayHours | None
+    quiet: DayHours | None
+
+    def contains(self, at: datetime) -> bool:
+        is_active = self.active is None or self.active.contains(at)
+        return is_active and not (self.quiet is not None and self.quiet.contains(at))
+
+    def next_opening(self, at: datetime) -> datetime:
+        """`at` itself if it is inside, else the next time that is. Where the two leave nothing of a
+        day, the last one tried."""
+        for _ in range(_MAX_MOVES):
+            if self.active is not None and not self.active.contains(at):
+                at = self.active.next_start(at)
+            elif self.quiet is not None and self.quiet.contains(at):
+                at = self.quiet.next_end(at)
+            else:
+                break
+        return at

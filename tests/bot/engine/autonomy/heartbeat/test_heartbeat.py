@@ -16,14 +16,13 @@ import pytest
 from bot.engine.agent.budget import SpendingBudget, SpendingCaps
 from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.agent.pricing import PriceTable
-from bot.engine.autonomy.heartbeat.hours import ActiveHours
 from bot.engine.autonomy.heartbeat.run import (
     HeartbeatAction,
     HeartbeatAnswer,
     HeartbeatRunner,
     HeartbeatSituation,
 )
-from bot.engine.autonomy.heartbeat.service import NAME, HeartbeatService
+from bot.engine.autonomy.heartbeat.service import NAME, ActiveHours, HeartbeatService
 from bot.engine.autonomy.heartbeat.task_list import MAX_BYTES
 from bot.engine.llm.backend import (
     BackendUnavailable,
