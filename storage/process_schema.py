@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from storage.dialect import UtcTimestamp
+from storage.dialect import RowNumber, UtcTimestamp
 from storage.schema import metadata
 
 # Processes that share this store. One whose heartbeat (`seen_at`, by the store's clock) is too old
@@ -32,4 +32,19 @@ service_leases = sa.Table(
     sa.Column("service", sa.String(64), primary_key=True),
     sa.Column("holder", sa.String(32), nullable=False),
     sa.Column("taken_at", UtcTimestamp, nullable=False),
+)
+
+# Replies to events that somebody waits for in another process than the one that handles them; null
+# until there is one.
+inbox_replies = sa.Table(
+    "inbox_replies",
+    metadata,
+    sa.Column(
+        "inbox_id",
+        RowNumber,
+        sa.ForeignKey("inbox.id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    sa.Column("reply", sa.JSON(none_as_null=True)),
 )

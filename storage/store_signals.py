@@ -1,20 +1,26 @@
-"""Notifications of PostgreSQL about what other processes have written."""
+"""Notifications of PostgreSQL: of rows that other processes have written, and of what is told among
+processes without being stored."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sqlalchemy.engine import make_url
 
 from storage.errors import StoreUnavailable
 
 NOTIFY_CHANNEL = "shiftboss"
-"""As in the triggers of migration 0020."""
+"""As in the triggers of migrations 0020 and 0024."""
+LIVE_CHANNEL = "shiftboss_live"
+MAX_LIVE_BYTES = 7_900
+"""PostgreSQL takes less than 8,000."""
 
 StoreNotification: TypeAlias = tuple[str, str]
-"""The table that has changed, and the task that the change is about, if it is about one."""
+"""The table that has changed, and the row or the task that the change is about, if it is about
+one. Of `LIVE_CHANNEL`: its name, and the text that was sent."""
 
 
 def connection_string(url: str) -> str:
@@ -38,14 +44,57 @@ async def open_notifications(
             connect_timeout=10,
             application_name="shiftboss-listen",
         ) as connection:
-            await connection.execute(f"LISTEN {NOTIFY_CHANNEL}")
+            for channel in (NOTIFY_CHANNEL, LIVE_CHANNEL):
+                await connection.execute(f"LISTEN {channel}".encode())
 
             async def read() -> AsyncGenerator[StoreNotification, None]:
                 async for told in connection.notifies():
-                    table, _, about = told.payload.partition(" ")
-                    yield table, about
+                    if told.channel == LIVE_CHANNEL:
+                        yield LIVE_CHANNEL, told.payload
+                    else:
+                        table, _, about = told.payload.partition(" ")
+                        yield table, about
 
             async with aclosing(read()) as notifications:
                 yield notifications
     except psycopg.Error as error:
         raise StoreUnavailable(str(error).strip()) from error
+
+
+@asynccontextmanager
+async def open_live_channel(url: str) -> AsyncGenerator[LiveChannel, None]:
+    """Raises StoreUnavailable if the connection cannot be made, or is lost while it is used."""
+    import psycopg
+
+    try:
+        async with await psycopg.AsyncConnection.connect(
+            connection_string(url),
+            autocommit=True,
+            connect_timeout=10,
+            application_name="shiftboss-live",
+        ) as connection:
+            yield LiveChannel(connection)
+    except psycopg.Error as error:
+        raise StoreUnavailable(str(error).strip()) from error
+
+
+class LiveChannel:
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    async def send(self, text: str) -> None:
+        """Tell all processes that listen now, this one included."""
+        await self._connection.execute("SELECT pg_notify(%s, %s)", (LIVE_CHANNEL, text))
+
+
+def pack_live(sender: str, kind: str, data: Any) -> str | None:
+    """None for what is too long to be told."""
+    text = json.dumps([sender, kind, data], ensure_ascii=False, separators=(",", ":"))
+    packed = text.encode("utf-8", "replace")
+    return packed.decode() if len(packed) <= MAX_LIVE_BYTES else None
+
+
+def unpack_live(text: str) -> tuple[str, str, Any]:
+    """The sender, the kind and the data. Raises ValueError."""
+    sender, kind, data = json.loads(text)
+    return str(sender), str(kind), data

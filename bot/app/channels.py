@@ -6,8 +6,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -32,8 +33,10 @@ from bot.engine.mcp.client.sign_in import CALLBACK_PATH, CLIENT_PATH
 from bot.engine.mcp.server import protocol
 from bot.engine.mcp.server.memory_access import ForbiddenScope
 from bot.engine.mcp.server.memory_server import McpMemoryServer
+from bot.engine.tasks.processes import FRONT_SERVICE
 from bot.engine.upkeep import BackupScheduler, RestoreNotice
 from bot.setup.live_channels import LiveChannels
+from bot.transports.front_signals import FrontSignal
 from bot.transports.inbox import InboxService
 from bot.transports.ports import Transport
 from bot.transports.quota import MonthlyQuota, QuotaLevel
@@ -42,6 +45,7 @@ from bot.transports.web.access import VISITOR, get_bearer_token, has_bearer_toke
 from bot.transports.web.chat_service import WebChatHistory, WebChatSender
 from bot.transports.web.files import FILES_FOLDER, WebFileStore
 from bot.transports.web.hooks import hook_route
+from bot.transports.web.other_fronts import OtherFrontsPages
 from bot.transports.web.pages import WebPages, negotiate_language
 from bot.transports.web.ports import LOCAL_PLACE
 from bot.transports.web.transport import WebTransport
@@ -52,9 +56,10 @@ from handlers.command_table import platform_menu
 from handlers.language import CardLanguageResolver
 from storage.bitable import BitableRepo
 from storage.errors import StorageError
-from storage.records.messages import DeliveryUrgency
+from storage.records.messages import DeliveryUrgency, InboxId, OutboxId
 from storage.records.people import Channel, Chat, PersonRole, WebVisitor
 from storage.records.workers import SignInFailed
+from storage.store_identity import read_marker
 
 if TYPE_CHECKING:
     from bot.sync.ports import TableChange
@@ -64,34 +69,55 @@ log = logging.getLogger(__name__)
 
 
 _MAX_ADDRESS = 60
+_COOKIE_MARK = 8
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 MCP_PATH = "/mcp"
 _ANY_PORT = 0
 _UNAUTHORIZED = 401
 
 
-def connect_channels(core: Container) -> tuple[WebTransport, tuple[AppService, ...]]:
-    """Add the web chat and all configured platforms. Returns the web chat and all services in
-    start order."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channels:
+    """The web chat and the services of a process that has channels, in start order: `serving` ones
+    run in each, `leading` ones in the process that leads. `lead` opens what only that one has,
+    before its services start in a process that serves already."""
+
+    web: WebTransport
+    leading: tuple[AppService, ...]
+    serving: tuple[AppService, ...]
+    lead: Callable[[], Awaitable[None]]
+
+
+def connect_channels(core: Container, *, leads: bool) -> Channels:
+    """Add the web chat and all configured platforms. A process that does not lead has no Telegram,
+    which one process at a time may poll."""
     inbox = _build_inbox(core, resume_unfinished=True)
+    inbox.leads = leads
     web = _build_web(core.settings, core, inbox)
     core.engine.on_report.connect(inbox.enqueue)
     core.alerts.on_change = web.refresh_alerts
     core.transports[Channel.WEB] = web
     bitable = _build_bitable_connection(core, inbox)
-    build = partial(
-        _build_transport,
-        inbox=inbox,
-        quota=core.quota,
-        on_table_change=bitable.on_table_change,
-    )
+
+    def build(channel: Channel, settings: Settings) -> Transport | None:
+        if channel is Channel.TELEGRAM and not inbox.leads:
+            return None
+        return _build_transport(
+            channel,
+            settings,
+            inbox=inbox,
+            quota=core.quota,
+            on_table_change=partial(_pass_on_table_change, core, inbox, bitable),
+        )
+
     for channel in CHANNEL_SETTINGS:
         if (transport := build(channel, core.settings)) is not None:
             core.transports[channel] = transport
     supervisor = ChannelSupervisor(
         transports=core.transports, outbox_sender=core.outbox_sender, alerts=core.alerts
     )
-    core.reloader.channels = LiveChannels(
+    core.reloader.channels = live = LiveChannels(
         in_force=core.settings,
         supervisor=supervisor,
         build=build,
@@ -99,16 +125,88 @@ def connect_channels(core: Container) -> tuple[WebTransport, tuple[AppService, .
         quota=core.quota,
         on_applied=core.bitable.changed,
     )
-    upkeep = _build_upkeep(core)
-    return web, (
-        core.outbox_sender,
-        core.autonomy.self_check,
-        *core.engine.services,
-        *upkeep,
-        inbox,
-        bitable,
-        supervisor,
+
+    async def lead() -> None:
+        inbox.leads = True
+        if (transport := build(Channel.TELEGRAM, live.in_force)) is not None:
+            await supervisor.add(transport)
+
+    _hear_other_processes(core, inbox, web, bitable)
+    return Channels(
+        web=web,
+        leading=(
+            core.outbox_sender,
+            core.autonomy.self_check,
+            *core.engine.services,
+            *_build_upkeep(core),
+            inbox,
+            bitable,
+        ),
+        serving=(core.reloader, core.signals, supervisor),
+        lead=lead,
     )
+
+
+def _hear_other_processes(
+    core: Container, inbox: InboxService, web: WebTransport, bitable: BitableConnection
+) -> None:
+    """Pass on what other processes store to those who wait for it here, and to open pages."""
+    pages = OtherFrontsPages(
+        tabs=web.tabs,
+        history=web.history,
+        spawn=web.spawn,
+        inbox=core.repositories.inbox,
+        outbox=core.repositories.outbox,
+        delivers_here=lambda: inbox.leads,
+    )
+    signals = core.signals
+
+    def on_change(table: str, about: str) -> None:
+        if not about.isdecimal():
+            return
+        if table == "inbox":
+            inbox.notify_stored(InboxId(int(about)))
+            pages.notify_received(InboxId(int(about)))
+        elif table == "outbox":
+            pages.notify_sent(OutboxId(int(about)))
+
+    def on_gap() -> None:
+        inbox.notify_stored(None)
+        pages.notify_gap()
+
+    def on_written(_data: object) -> None:
+        core.engine.on_unknown_change()
+        core.engine.schedule.triggers.notify_changed()
+        core.bitable.changed()
+
+    core.on_store_change.connect(on_change)
+    core.on_store_gap.connect(on_gap)
+    signals.connect(FrontSignal.PARTIAL_ANSWER, pages.show_partial)
+    signals.connect(FrontSignal.WORKING, lambda _: web.tabs.show_working())
+    signals.connect(FrontSignal.SESSIONS_ENDED, web.tabs.close_sessions)
+    signals.connect(
+        FrontSignal.WRONG_TOKEN, lambda address: web.throttle.note_failure(str(address))
+    )
+    signals.connect(FrontSignal.TABLE_CHANGED, partial(_hear_table_change, bitable))
+    signals.connect(FrontSignal.WRITTEN, on_written)
+
+
+def _pass_on_table_change(
+    core: Container, inbox: InboxService, bitable: BitableConnection, change: TableChange
+) -> None:
+    """Only the process that leads synchronises tables."""
+    if inbox.leads:
+        bitable.on_table_change(change)
+    else:
+        from bot.sync.ports import dump_table_change
+
+        core.signals.tell(FrontSignal.TABLE_CHANGED, dump_table_change(change))
+
+
+def _hear_table_change(bitable: BitableConnection, data: Any) -> None:
+    from bot.sync.ports import load_table_change
+
+    bitable.on_table_change(load_table_change(data))
 
 
 def _build_bitable_connection(core: Container, inbox: InboxService) -> BitableConnection:
@@ -237,9 +335,20 @@ def _build_web(settings: Settings, core: Container, inbox: InboxService) -> WebT
         language=settings.fixed_language,
         on_guessing=partial(_tell_owners_of_guessing, core),
         on_language=partial(store.chats.set_client_language, LOCAL_PLACE),
+        signals=core.signals,
+        cookie=_shared_cookie(core),
+        leases=None if store.db.dialect == "sqlite" else lambda: [FRONT_SERVICE] * inbox.leads,
     )
     endpoint.get_key = lambda: web.token
     return web
+
+
+def _shared_cookie(core: Container) -> str:
+    """Fronts of one store take one another's cookies, also on different ports."""
+    marker = read_marker(core.settings.home)
+    if core.repositories.db.dialect == "sqlite" or marker is None:
+        return ""
+    return f"shiftboss_{marker.id[:_COOKIE_MARK]}"
 
 
 async def _tell_owners_of_guessing(core: Container, address: str) -> None:
@@ -278,7 +387,7 @@ def _build_upkeep(core: Container) -> tuple[AppService, ...]:
         now=core.clock.now,
         sleep=core.clock.sleep,
     )
-    return notice, backups, core.autonomy.retention, core.reloader
+    return notice, backups, core.autonomy.retention
 
 
 class _HttpRefusal(Exception):
@@ -406,6 +515,9 @@ class _LazyDashboard:
             self._loading = None
             raise
         await app(scope, receive, send)
+        if scope["type"] == "http" and scope["method"] not in _READING:
+            # What was changed here may have to wake the process that leads.
+            self._core.signals.tell(FrontSignal.WRITTEN, about="dashboard")
 
     def _load(self) -> ASGIApp:
         from bot.dashboard.app import build_app

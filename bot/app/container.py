@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from bot.app.autonomy import build_autonomy, build_doctor, build_reports
 from bot.app.bitable import FeishuAppClient, LazyBitableSetup, build_bitable_setup
 from bot.app.engine import Engine
+from bot.app.lifecycle import Signal
 from bot.app.live_settings import LiveSettings, check_usable
 from bot.app.memory_retrieval import build_local_retriever, build_mcp_memory
 from bot.app.parts import AutonomyServices, ProcessPlan
@@ -35,6 +36,7 @@ from bot.setup.model_setup import ModelSetupService
 from bot.setup.settings_editor import SettingsEditor
 from bot.setup.settings_reload import SettingsReloader
 from bot.transports.alerts import ChannelAlerts
+from bot.transports.front_signals import FrontSignals
 from bot.transports.inbox import HeldMessages
 from bot.transports.outbox import ButtonClaimService, OutboxCourier, SentCardService
 from bot.transports.outbox_sender import OutboxSender
@@ -60,7 +62,9 @@ from storage.web_sessions import WebSessionRepo
 
 class Container:
     """The application without its channels, which `bot.app.channels` adds to `transports`. Parts
-    are built when they are first asked for; `router` needs nearly all of them."""
+    are built when they are first asked for; `router` needs nearly all of them. `on_store_change`
+    is called with the table that another process may have written to, and the row if it is told;
+    `on_store_gap` when changes may have been missed."""
 
     def __init__(
         self, settings: Settings, store: RepositorySet, clock: Clock, plan: ProcessPlan
@@ -68,6 +72,7 @@ class Container:
         """Raises BadSettings."""
         self.plan = plan
         self.settings, self.repositories, self.clock = settings, store, clock
+        self.on_store_change, self.on_store_gap = Signal[[str, str]](), Signal[[]]()
         self.alerts = ChannelAlerts(configured_channels(settings), now=clock.now)
         self.transports: dict[Channel, Transport] = {}
         self.quota = MonthlyQuota(
@@ -104,6 +109,12 @@ class Container:
             new_incident=lambda: secrets.token_hex(4),
             language=settings.fixed_language,
         )
+
+    @cached_property
+    def signals(self) -> FrontSignals:
+        """Nobody is told where a process has its store alone."""
+        url = self.settings.database if self.repositories.db.dialect != "sqlite" else ""
+        return FrontSignals(url, self.engine.process_id)
 
     @cached_property
     def _masker(self) -> SecretMasker:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Generic, ParamSpec, Protocol, Self, runtime_checkable
@@ -42,6 +42,8 @@ class ServiceGroup:
     def __init__(self, services: Iterable[AppService]) -> None:
         self._services = tuple(services)
         self._stack = AsyncExitStack()
+        self._group = asyncio.TaskGroup()
+        self._running: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
@@ -58,17 +60,47 @@ class ServiceGroup:
     ) -> None:
         await self._stack.__aexit__(kind, error, trace)
 
-    async def run(self, until: asyncio.Event) -> None:
+    async def run(
+        self, until: asyncio.Event, *, meanwhile: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         """Run all services until the event is set, then drain them in reverse start order:
-        producers first, notifiers last. A failing service ends the others."""
-        async with asyncio.TaskGroup() as group:
-            running = [group.create_task(each.run(), name=each.name) for each in self._services]
+        producers first, notifiers last. A failing service ends the others, and so does
+        `meanwhile`, which may add some."""
+        async with asyncio.TaskGroup() as self._group:
+            self._run(self._services)
+            if meanwhile is not None:
+                await _wait_beside(until, meanwhile())
             await until.wait()
             for service in reversed(self._services):
                 if isinstance(service, DrainableService):
                     await service.drain()
-            for task in running:
+            for task in self._running:
                 task.cancel()
+
+    async def add(self, services: Iterable[AppService]) -> None:
+        """Start and run more services while `run` does; those that were there go on."""
+        added = tuple(services)
+        for service in added:
+            await service.start(self._stack)
+        self._services += added
+        self._run(added)
+
+    def _run(self, services: Iterable[AppService]) -> None:
+        self._running += [self._group.create_task(each.run(), name=each.name) for each in services]
+
+
+async def _wait_beside(until: asyncio.Event, work: Awaitable[None]) -> None:
+    """Wait for the work, but not longer than for the event."""
+    working = asyncio.ensure_future(work)
+    waiting = asyncio.create_task(until.wait(), name="stop")
+    try:
+        await asyncio.wait([working, waiting], return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+    finally:
+        for each in (working, waiting):
+            each.cancel()
+        await asyncio.gather(working, waiting, return_exceptions=True)
 
 
 def stop_on_signals() -> asyncio.Event:

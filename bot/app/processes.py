@@ -32,6 +32,10 @@ class Membership:
     service: ProcessMembership
     is_lost: bool = False
 
+    @property
+    def is_shared(self) -> bool:
+        return self.service.is_shared
+
     async def hold(self, service: str) -> bool:
         return await self.service.hold(service)
 
@@ -112,16 +116,23 @@ def _build_listener(core: Container) -> StoreListener:
     # Loaded only where processes share the store.
     from bot.engine.tasks.shared_dispatch import StoreListener
 
-    def on_change(table: str, task: TaskId) -> None:
+    def on_change(table: str, about: str) -> None:
         if table == "outbox":
             core.outbox_sender.wake()
-        core.engine.on_store_change(table, task)
+        core.engine.on_store_change(table, TaskId(about))
+        core.on_store_change(table, about)
 
     def on_unknown() -> None:
         core.outbox_sender.wake()
         core.engine.on_unknown_change()
+        core.on_store_gap()
 
-    return StoreListener(core.settings.database, on_change=on_change, on_unknown=on_unknown)
+    return StoreListener(
+        core.settings.database,
+        on_change=on_change,
+        on_unknown=on_unknown,
+        on_live=core.signals.receive,
+    )
 
 
 async def _stop_when_drained(service: ProcessMembership, stop: asyncio.Event) -> None:

@@ -6,9 +6,10 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from bot.app.container import Container, open_container
 from bot.app.lifecycle import ServiceGroup, stop_on_signals
@@ -21,7 +22,7 @@ from bot.app.preflight import (
     report_unwritable_home,
 )
 from bot.app.processes import Membership, belong
-from bot.app.running_program import save_address
+from bot.app.running_program import has_run_before, save_address
 from bot.app.work_rules import build_step_approvals
 from bot.config.settings import Settings, setting_names
 from bot.config.sources import list_unknown_variables
@@ -38,10 +39,13 @@ from storage.records.people import Channel, Language
 from storage.records.processes import ProcessRole
 from storage.records.tasks import Task, TaskView
 
+if TYPE_CHECKING:
+    from bot.transports.web.transport import WebTransport
+
 log = logging.getLogger(__name__)
 
 _TAKE_OVER_SECONDS = 1.0
-"""How often a front that waits looks whether it may take over."""
+"""How often a front that does not lead looks whether it may take over."""
 
 
 async def serve(
@@ -51,10 +55,8 @@ async def serve(
     plan: ProcessPlan | None = None,
 ) -> bool:
     """Run with all channels until SIGTERM or SIGINT, or until an owner restarts it: returns whether
-    that was so. Where processes share the store, one of them has the channels: this one waits until
-    it is that one. Raises StartFailure."""
-    from bot.app.channels import connect_channels
-
+    that was so. Where processes share the store, one of them leads: it handles the messages of
+    all and does what must happen once. The others serve, and wait to lead. Raises StartFailure."""
     plan = plan or ProcessPlan()
     home = hold_home(settings) if plan.role is ProcessRole.RUN else join_home(settings, plan)
     with explain_start_failures(settings), home:
@@ -67,29 +69,66 @@ async def serve(
         async with open_container(settings, plan) as core:
             core.reloader.restart = restart
             async with belong(core, stop) as member:
-                if not await _hold_channels(member, stop, announce):
-                    return member.is_lost
-                await _demote_unlisted_owners(core.repositories.people)
-                await core.repositories.account_links.move_late_records()
-                await link_notifier(core.services).notify()
-                workers = core.engine.workers
-                # Detected before the first command, which also logs the sandbox.
-                await asyncio.gather(workers.sandbox(), workers.models.refresh_cli_health())
-                web, services = connect_channels(core)
-                async with ServiceGroup(services) as app:
-                    with report_unwritable_home(settings):
-                        save_address(settings, web.address.rstrip("/"))
-                    log.info("shiftboss %s on %s", version("shiftboss"), settings.home)
-                    for line in _describe_parts(core):
-                        announce(line)
-                    announce(f"Shiftboss is ready. Open the web chat: {web.login_url}")
-                    on_ready()
-                    await app.run(stop)
+                await _serve_channels(core, member, stop, announce, on_ready)
     if restarts.is_set() or member.is_lost:
         announce("Shiftboss restarts.")
         return True
     announce("Shiftboss has stopped. Running tasks resume at the next start.")
     return False
+
+
+async def _serve_channels(
+    core: Container,
+    member: Membership,
+    stop: asyncio.Event,
+    announce: Callable[[str], None],
+    on_ready: Callable[[], None],
+) -> None:
+    from bot.app.channels import connect_channels
+
+    settings, workers = core.settings, core.engine.workers
+    leads = await member.hold(FRONT_SERVICE)
+    if leads:
+        await _prepare_to_lead(core)
+    # Detected before the first command, which also logs the sandbox.
+    await asyncio.gather(workers.sandbox(), workers.models.refresh_cli_health())
+    channels = connect_channels(core, leads=leads)
+    first = channels.leading if leads else ()
+    async with ServiceGroup((*first, *channels.serving)) as app:
+        _save_address(settings, channels.web, leads=leads)
+        log.info("shiftboss %s on %s", version("shiftboss"), settings.home)
+        for line in _describe_parts(core):
+            announce(line)
+        announce(f"Shiftboss is ready. Open the web chat: {channels.web.login_url}")
+        on_ready()
+
+        async def take_over() -> None:
+            announce("Another front leads: this one serves the web and Feishu, and takes over.")
+            while not await member.hold(FRONT_SERVICE):
+                await core.clock.sleep(_TAKE_OVER_SECONDS)
+            await _prepare_to_lead(core)
+            await channels.lead()
+            await app.add(channels.leading)
+            _save_address(settings, channels.web, leads=True)
+            announce("This front leads now.")
+
+        if leads:
+            await app.run(stop)
+        else:
+            await app.run(stop, meanwhile=take_over)
+
+
+async def _prepare_to_lead(core: Container) -> None:
+    await _demote_unlisted_owners(core.repositories.people)
+    await core.repositories.account_links.move_late_records()
+    await link_notifier(core.services).notify()
+
+
+def _save_address(settings: Settings, web: WebTransport, *, leads: bool) -> None:
+    """For shell commands, which ask the process that leads if it has this data directory."""
+    if leads or not has_run_before(settings):
+        with report_unwritable_home(settings):
+            save_address(settings, web.address.rstrip("/"))
 
 
 async def serve_tasks(
@@ -116,23 +155,6 @@ async def serve_tasks(
                 await app.run(stop)
     announce("The worker has stopped. Others continue its tasks.")
     return member.is_lost
-
-
-async def _hold_channels(
-    member: Membership, stop: asyncio.Event, announce: Callable[[str], None]
-) -> bool:
-    """Wait until no other process has the channels; False if this one must stop before."""
-    is_told = False
-    while not await member.hold(FRONT_SERVICE):
-        if not is_told:
-            is_told = True
-            announce("Another front has the channels: this one waits to take over.")
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_TAKE_OVER_SECONDS):
-                await stop.wait()
-        if stop.is_set():
-            return False
-    return True
 
 
 def _describe_parts(core: Container) -> Iterator[str]:

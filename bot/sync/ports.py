@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import NewType, Protocol, TypeAlias
+from functools import cache
+from typing import Any, NewType, Protocol, TypeAlias
+
+from pydantic import TypeAdapter
 
 BaseId = NewType("BaseId", str)
 TableId = NewType("TableId", str)
@@ -306,6 +309,21 @@ class FieldsChanged:
 
 
 TableChange: TypeAlias = RecordsChanged | FieldsChanged
+
+
+def dump_table_change(change: TableChange) -> dict[str, Any]:
+    dumped: dict[str, Any] = _change_adapter().dump_python(change, mode="json")
+    return dumped
+
+
+def load_table_change(data: Mapping[str, Any]) -> TableChange:
+    """Raises ValueError."""
+    return _change_adapter().validate_python(data)
+
+
+@cache
+def _change_adapter() -> TypeAdapter[TableChange]:
+    return TypeAdapter(TableChange)
 
 
 class TableChangeListener(Protocol):

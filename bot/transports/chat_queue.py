@@ -175,6 +175,9 @@ class ChatQueues:
         else:
             self._dispatch(row, immediate)
 
+    def is_pending(self, inbox_id: InboxId) -> bool:
+        return inbox_id in self._pending
+
     def withdraw(self, inbox_id: InboxId) -> bool:
         """Take a queued row out; False if it is being handled."""
         if inbox_id in self._handling:

@@ -24,9 +24,11 @@ from bot.transports.chat_queue import (
 )
 from bot.transports.files import AttachmentFetcher
 from bot.transports.inbox_worker import InboxWorker
+from bot.transports.limited_dict import LimitedDict
 from bot.transports.outbox import OutboxCourier
 from bot.transports.outbox_sender import OutboxSender
 from bot.transports.ports import Clock, IncomingRouter, PressToast, Transport
+from bot.transports.reply_relay import ReplyRelay
 from bot.transports.sanitize import detect_language, sanitize_incoming
 from cards.catalog import TextCatalog, catalog_for
 from cards.views.chat import MAX_HELD_SHOWN, held_messages_card
@@ -66,13 +68,18 @@ MAX_RETRY_DELAY = 60.0
 
 _MAX_DEDUPE_LENGTH = 200
 _PRUNE_INTERVAL = 24 * 3600.0
+_MAX_OWN = 10_000
 
 
 @dataclass(kw_only=True, eq=False)
 class InboxService:
     """A service and the implementation of `bot.transports.ports.InboxPort`. `transports` may be
     filled until the first message with a file. With `resume_unfinished`, messages left by an
-    earlier process are handled. Settled rows stay for `retention`."""
+    earlier process are handled. Settled rows stay for `retention`.
+
+    Of several processes that share the store, the one that `leads` handles the messages of all;
+    it does so from `start` on. The others store what arrives, and wait for replies where somebody
+    waits for them."""
 
     name = "inbox"
 
@@ -90,11 +97,17 @@ class InboxService:
     clock: Clock
     alerts: ChannelAlerts
     resume_unfinished: bool = True
+    leads: bool = True
     retention: Callable[[], timedelta] = lambda: INBOX_RETENTION
     _restored_at: datetime | None = field(default=None, init=False)
     _fragment_senders: dict[tuple[str, ...], float] = field(default_factory=dict, init=False)
+    _asked: dict[str, Reply | None] = field(default_factory=dict, init=False)
+    _arrived: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _taken_up: InboxId | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
+        self._own: LimitedDict[InboxId, bool] = LimitedDict(_MAX_OWN)
+        self._relay = ReplyRelay(self.inbox, self.clock)
         self._worker = InboxWorker(
             db=self.db,
             chats=self.chats,
@@ -106,24 +119,26 @@ class InboxService:
                 transports=self.transports, home=self.home, clock=self.clock
             ),
             clock=self.clock,
+            on_reply=self._note_reply,
         )
         self._queues = ChatQueues(self._worker.handle, self.clock)
         self.held.on_release = self.enqueue
-
-    def tap_replies(self, on_reply: Callable[[InboxRow, Reply], None]) -> None:
-        """Call `on_reply` with each message and its reply, before the reply is stored."""
-        self._worker.on_reply = on_reply
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Resume unfinished messages. Must be called before any transport starts."""
         restored = await find_restore(KeyValueStore(self.db))
         self._restored_at = restored.restored_at if restored else None
+        self.leads = True
         await self._queues.start(stack)
         if self.resume_unfinished:
             await self.recover()
 
     async def run(self) -> None:
-        """Delete old rows once a day."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._prune_daily(), name="prune the inbox")
+            group.create_task(self._take_up_arrivals(), name="messages of other processes")
+
+    async def _prune_daily(self) -> None:
         while True:
             try:
                 now = self.clock.now()
@@ -145,6 +160,8 @@ class InboxService:
         wait behind it, which ends with its last attempt at the latest."""
         chats: dict[ChatId, list[InboxRow]] = {}
         for row in await self.inbox.list_unfinished():
+            self._taken_up = row.id
+            self._worker.note_relayed(row)
             chats.setdefault(row.chat_id, []).append(row)
         for chat_id, rows in chats.items():
             attempts = max(row.attempts for row in rows)
@@ -166,14 +183,77 @@ class InboxService:
         for row in at_once:
             self._route(row)
 
+    def notify_stored(self, inbox_id: InboxId | None) -> None:
+        """Call it when another process may have stored or settled this event, None for any."""
+        self._relay.notify_changed(inbox_id)
+        if inbox_id is None:
+            self._taken_up = None
+        elif inbox_id in self._own or (self._taken_up is not None and inbox_id <= self._taken_up):
+            return
+        self._arrived.set()
+
+    async def _take_up_arrivals(self) -> None:
+        """Handle what other processes have stored."""
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            try:
+                rows = await self.inbox.list_unfinished(self._taken_up)
+            except StoreUnavailable as error:
+                log.warning("Messages of other processes cannot be read now: %s", error)
+                continue
+            for row in rows:
+                self._taken_up = max(row.id, self._taken_up or row.id)
+                if row.id not in self._own and not self._queues.is_pending(row.id):
+                    await self._take_up(row)
+
+    async def _take_up(self, row: InboxRow) -> None:
+        if self._queues.is_closed:
+            return
+        self._worker.note_relayed(row)
+        if isinstance(row.incoming, IncomingPress):
+            self._queues.run_now(row, self._worker.handle([row], shows_toast=True))
+            return
+        try:
+            chat = await self.chats.get(row.chat_id)
+            await self._begin(row, chat.settings)
+        except StoreUnavailable as error:
+            log.warning("Inbox %s is taken up later: %s", row.id, error)
+
     async def accept(
         self, incoming: IncomingMessage | IncomingChatOpen, *, dedupe: str
     ) -> InboxId | None:
         # A transport may be stopped at any moment, and what is stored must be queued too.
         return await finish_despite_cancel(self._accept(incoming, dedupe))
 
+    async def ask(self, incoming: IncomingMessage, *, dedupe: str) -> Reply | None:
+        """Accept a message, wait until it is handled and return the reply; None if there is none
+        to this message, such as for a repeated one."""
+        relays, name = not self.leads, incoming.message_id
+        self._asked[name] = None
+        try:
+            inbox_id = await finish_despite_cancel(
+                self._accept(incoming, dedupe, expects_reply=relays)
+            )
+            if inbox_id is None:
+                return None
+            if relays:
+                return await self._relay.wait(inbox_id)
+            await self.wait_handled(inbox_id)
+            return self._asked[name]
+        finally:
+            del self._asked[name]
+
+    def _note_reply(self, row: InboxRow, reply: Reply) -> None:
+        if isinstance(row.incoming, IncomingMessage) and row.incoming.message_id in self._asked:
+            self._asked[row.incoming.message_id] = reply
+
     async def _accept(
-        self, incoming: IncomingMessage | IncomingChatOpen, dedupe: str
+        self,
+        incoming: IncomingMessage | IncomingChatOpen,
+        dedupe: str,
+        *,
+        expects_reply: bool = False,
     ) -> InboxId | None:
         if not _is_addressed_to_bot(incoming):
             if not isinstance(incoming, IncomingMessage) or not (
@@ -183,17 +263,20 @@ class InboxService:
             incoming = replace(incoming, addressed=True)
         cleaned = sanitize_incoming(incoming)
         state = InboxState.HELD if await self._must_be_held(cleaned) else InboxState.NEW
-        row, settings = await self._store(cleaned, dedupe, state)
+        row, settings = await self._store(cleaned, dedupe, state, expects_reply=expects_reply)
         if row is None:
             return None
         if state is InboxState.HELD or isinstance(incoming, IncomingChatOpen):
             # An open chat gets what it was closed to, also if there is no answer.
             self.courier.wake()
-        if state is InboxState.HELD:
-            return row.id
+        if state is InboxState.NEW and self.leads:
+            await self._begin(row, settings)
+        return row.id
+
+    async def _begin(self, row: InboxRow, settings: ChatSettings) -> None:
         self._track_fragments(row.incoming)
         if self._queues.is_closed:
-            return row.id
+            return
         delayed = self._queues.count_delayed(row.incoming)
         self.router.on_message_waiting(row, settings.queue)
         self._route(row)
@@ -201,7 +284,6 @@ class InboxService:
             await self._notify_delayed(row)
         else:
             await self._worker.show_waiting(row)
-        return row.id
 
     async def _is_own_command(self, incoming: IncomingMessage) -> bool:
         """A command without the bot's name in a group, as cards print it. Those of strangers may be
@@ -242,7 +324,10 @@ class InboxService:
         return await finish_despite_cancel(self._press(incoming, dedupe, wait_seconds))
 
     async def _press(self, incoming: IncomingPress, dedupe: str, wait_seconds: float) -> PressToast:
-        row, _ = await self._store(sanitize_incoming(incoming), dedupe, InboxState.NEW)
+        relays = not self.leads
+        row, _ = await self._store(
+            sanitize_incoming(incoming), dedupe, InboxState.NEW, expects_reply=relays
+        )
         if row is None:
             known = catalog_for(detect_language(incoming) or Language.ENGLISH)
             return PressToast(text=known("mail.press_known"))
@@ -251,7 +336,10 @@ class InboxService:
             return PressToast(text=words("mail.restarting"))
         # Asked first, because the press changes the card.
         is_twin = await self._is_twin(incoming, row.chat_id)
-        task = self._queues.run_now(row, self._worker.handle([row], shows_toast=True))
+        if relays:
+            task = self._queues.spawn(self._relay.wait(row.id), f"reply to {row.id}")
+        else:
+            task = self._queues.run_now(row, self._worker.handle([row], shows_toast=True))
         if not await self._finishes_within(task, wait_seconds):
             self._queues.spawn(self._notify_late_result(task, row), f"late toast {row.id}")
             return PressToast(text=words("mail.working"))
@@ -270,7 +358,7 @@ class InboxService:
             if row is None or not isinstance(row.incoming, IncomingMessage):
                 return
             is_new = row.state is InboxState.NEW
-            withdrawn = row.state is InboxState.HELD or (is_new and self._queues.withdraw(row.id))
+            withdrawn = row.state is InboxState.HELD or (is_new and await self._withdraw(tx, row))
             if withdrawn:
                 words = await self._worker.load_words(row)
                 await self._worker.end_waiting(tx, row, words("queue.recalled"))
@@ -292,6 +380,12 @@ class InboxService:
             reply_to="",
         )
         await self.accept(said, dedupe=f"recalled:{dedupe}")
+
+    async def _withdraw(self, tx: Transaction, row: InboxRow) -> bool:
+        """Whether nobody has begun to handle the row, and nobody will."""
+        if self.leads:
+            return self._queues.withdraw(row.id)
+        return await self.inbox.drop_untried(tx, row.id, now=self.clock.now())
 
     async def _is_twin(self, incoming: IncomingPress, chat_id: ChatId) -> bool:
         """Whether the pressed message is a second copy of its card, which nothing updates. A copy
@@ -320,7 +414,8 @@ class InboxService:
         self.outbox_sender.connected(channel)
 
     async def wait_handled(self, inbox_id: InboxId) -> None:
-        """Wait until a message is handled; its reply, if any, is then in the outbox."""
+        """Wait until a message is handled that this process handles; its reply, if any, is then in
+        the outbox."""
         await self._queues.wait_handled(inbox_id)
 
     def _is_from_before_restore(self, incoming: IncomingMessage) -> bool:
@@ -364,7 +459,7 @@ class InboxService:
         return isinstance(incoming, IncomingPress)
 
     async def _store(
-        self, incoming: Incoming, dedupe: str, state: InboxState
+        self, incoming: Incoming, dedupe: str, state: InboxState, *, expects_reply: bool = False
     ) -> tuple[InboxRow | None, ChatSettings]:
         """The new row, None for a duplicate, with its chat's settings as they were then."""
         now = self.clock.now()
@@ -373,7 +468,8 @@ class InboxService:
             # Most messages are handled at once, so the first attempt is counted here without a
             # second write.
             at_once = (
-                state is InboxState.NEW
+                self.leads
+                and state is InboxState.NEW
                 and not self._queues.is_closed
                 and (self._bypasses_queue(incoming) or self._queues.is_idle(chat_id, incoming))
                 and (self._is_exempt(incoming) or not self._queues.is_too_fast(incoming))
@@ -387,6 +483,10 @@ class InboxService:
                 state=state,
                 attempts=int(at_once),
             )
+            if row is not None and self.leads:
+                self._own[row.id] = True
+            if row is not None and expects_reply:
+                await self.inbox.expect_reply(tx, row.id)
             if row is not None and state is InboxState.HELD:
                 language = settings.language or detect_language(incoming)
                 await self.held.offer(tx, chat_id, catalog_for(language or Language.ENGLISH))

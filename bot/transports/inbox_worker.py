@@ -16,6 +16,7 @@ from bot.transports.files import AttachmentFetcher, FetchedFiles, MissingFile
 from bot.transports.outbox import OutboxCourier
 from bot.transports.outbox_sender import OutboxSender
 from bot.transports.ports import Clock, IncomingRouter
+from bot.transports.reply_relay import dump_reply
 from bot.transports.sanitize import detect_language
 from cards import formats
 from cards.catalog import TextCatalog, catalog_for
@@ -64,6 +65,7 @@ class InboxWorker:
     attachments: AttachmentFetcher
     clock: Clock
     on_reply: Callable[[InboxRow, Reply], None] = lambda _row, _reply: None
+    _relayed: set[InboxId] = field(default_factory=set, init=False)
     _first_attempts: set[InboxId] = field(default_factory=set, init=False)
     _shown_waiting: set[InboxId] = field(default_factory=set, init=False)
 
@@ -97,6 +99,10 @@ class InboxWorker:
     def note_first_attempt(self, row: InboxRow) -> None:
         """Record that the first attempt was counted when the row was stored."""
         self._first_attempts.add(row.id)
+
+    def note_relayed(self, row: InboxRow) -> None:
+        """Record that another process has stored the row and may wait for its reply."""
+        self._relayed.add(row.id)
 
     async def load_words(self, row: InboxRow) -> TextCatalog:
         """Texts in the language for replies to this message."""
@@ -241,8 +247,11 @@ class InboxWorker:
                 )
             for each, text in ended:
                 await self.end_waiting(tx, each, text)
+            if row.id in self._relayed:
+                await self.inbox.put_reply(tx, row.id, dump_reply(reply))
             await self.inbox.settle(tx, outcomes, now=self.clock.now(), error=error)
         self._shown_waiting.difference_update(outcomes)
+        self._relayed.difference_update(outcomes)
         if card is not None or ended:
             self.courier.wake()
 

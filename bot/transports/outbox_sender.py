@@ -315,6 +315,7 @@ class OutboxSender:
     _loops: dict[Channel, _ChannelLoop] = field(default_factory=dict, init=False)
     _tasks: dict[Channel, asyncio.Task[None]] = field(default_factory=dict, init=False)
     _group: asyncio.TaskGroup = field(default_factory=asyncio.TaskGroup, init=False)
+    _is_running: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self._limiters = {
@@ -337,13 +338,16 @@ class OutboxSender:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as self._group:
+            self._is_running = True
             for each in self.transports.values():
                 self.connect(each)
             await asyncio.get_running_loop().create_future()
 
     def connect(self, transport: ports.Transport) -> None:
         """Send the messages of its channel by this transport. `run` does so for all `transports`
-        that are there at first."""
+        that are there at first; a process where it does not run sends nothing."""
+        if not self._is_running:
+            return
         channel = transport.channel
         loop = self._loops[channel] = self._build_loop(transport)
         self._tasks[channel] = self._group.create_task(loop.run(), name=f"delivery {channel}")

@@ -73,6 +73,15 @@ class ChannelSupervisor:
             self._is_running = True
             await asyncio.get_running_loop().create_future()
 
+    async def add(self, transport: Transport) -> None:
+        """Run a transport of a channel that has none, as `replace` does. Its messages are sent once
+        the outbox is."""
+        async with self._lock:
+            self._stacks[transport.channel] = await _open(transport)
+            self.transports[transport.channel] = transport
+            if self._is_running:
+                self._run(transport)
+
     async def replace(self, channel: Channel, new: Transport | None) -> None:
         """Run this transport instead of the channel's present one, if there is one; None runs none.
 

@@ -8,10 +8,11 @@ from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import Row, and_, bindparam, delete, func, select, update
+from sqlalchemy import Row, and_, bindparam, delete, func, insert, select, update
 
 from storage.db import Database, Transaction, record_from
 from storage.dialect import insert_or_ignore
+from storage.process_schema import inbox_replies
 from storage.records.messages import (
     WAITS_OUTCOME,
     InboxId,
@@ -43,6 +44,24 @@ INBOX_RETENTION = timedelta(days=7)
 """How long a settled row stays by default, and thus how long duplicates are recognized."""
 
 _NEW_ROWS = select(inbox).where(inbox.c.state == InboxState.NEW.value).order_by(inbox.c.id)
+
+_NEW_AFTER = _NEW_ROWS.where(inbox.c.id > bindparam("after"))
+
+_DROP_UNTRIED = (
+    update(inbox)
+    .where(
+        inbox.c.id == bindparam("which"),
+        inbox.c.state == InboxState.NEW.value,
+        inbox.c.attempts == 0,
+    )
+    .values(state=InboxState.HANDLED.value, outcome="dropped", handled_at=bindparam("at"))
+)
+
+_PUT_REPLY = (
+    update(inbox_replies)
+    .where(inbox_replies.c.inbox_id == bindparam("which"))
+    .values(reply=bindparam("given", type_=inbox_replies.c.reply.type))
+)
 
 _COUNT_ATTEMPT = (
     update(inbox)
@@ -174,9 +193,38 @@ class InboxRepo:
             outcome=outcome,
         )
 
-    async def list_unfinished(self) -> Sequence[InboxRow]:
-        """Unsettled events in the order they arrived."""
-        return tuple(map(inbox_row_from, await self._db.fetch_all(_NEW_ROWS)))
+    async def list_unfinished(self, after: InboxId | None = None) -> Sequence[InboxRow]:
+        """Unsettled events in the order they arrived; those after this one, if it is given."""
+        query, facts = (_NEW_ROWS, None) if after is None else (_NEW_AFTER, {"after": after})
+        return tuple(map(inbox_row_from, await self._db.fetch_all(query, facts)))
+
+    async def get(self, inbox_id: InboxId) -> InboxRow | None:
+        row = await self._db.fetch_one(select(inbox).where(inbox.c.id == inbox_id))
+        return None if row is None else inbox_row_from(row)
+
+    async def drop_untried(self, tx: Transaction, inbox_id: InboxId, *, now: datetime) -> bool:
+        """End an event unanswered, unless somebody has begun to handle it."""
+        done = await tx.execute(_DROP_UNTRIED, {"which": inbox_id, "at": now})
+        return bool(done.rowcount)
+
+    async def expect_reply(self, tx: Transaction, inbox_id: InboxId) -> None:
+        """Keep the event's reply for whoever takes it with `take_reply`."""
+        await tx.execute(insert(inbox_replies).values(inbox_id=inbox_id))
+
+    async def put_reply(self, tx: Transaction, inbox_id: InboxId, reply: Mapping[str, Any]) -> None:
+        """Store the reply if it is expected. Call it before the event is settled."""
+        await tx.execute(_PUT_REPLY, {"which": inbox_id, "given": dict(reply)})
+
+    async def take_reply(self, inbox_id: InboxId) -> Mapping[str, Any] | None:
+        """The reply to a settled event, once: it is forgotten then."""
+        taken = (
+            delete(inbox_replies)
+            .where(inbox_replies.c.inbox_id == inbox_id)
+            .returning(inbox_replies.c.reply)
+        )
+        async with self._db.write() as tx:
+            found: Mapping[str, Any] | None = (await tx.execute(taken)).scalar_one_or_none()
+            return found
 
     async def count_attempt(self, inbox_id: InboxId) -> int:
         """Count an attempt before making it and return the total; 0 if already settled."""

@@ -86,7 +86,7 @@ class Clock:
 
 def throttle() -> tuple[LoginThrottle, Clock, list[str]]:
     clock, told = Clock(), list[str]()
-    return LoginThrottle(now=clock, on_guessing=told.append), clock, told
+    return LoginThrottle(now=clock, on_guessing=told.append, on_failure=lambda _: None), clock, told
 
 
 def test_guesses_of_one_address_become_slow_and_stay_possible() -> None:

@@ -20,7 +20,7 @@ from tests.migrated_database import lay_out_store
 from tests.waiting import WAIT_SECONDS, wait_until
 
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/\?token=\S+")
-_READY = re.compile(rf"{_ADDRESS.pattern}|Worker \S+ is ready|waits to take over")
+_READY = re.compile(rf"{_ADDRESS.pattern}|Worker \S+ is ready")
 _SHIFTBOSS = Path(sys.executable).parent / "shiftboss"
 
 

@@ -48,11 +48,12 @@ def warm_up() -> None:
 async def _live() -> None:
     end = asyncio.Event()
     async with open_container(load_settings()) as core:
-        web, services = connect_channels(core)
+        channels = connect_channels(core, leads=True)
+        services = (*channels.leading, *channels.serving)
         async with ServiceGroup(services) as app, asyncio.TaskGroup() as group:
             group.create_task(app.run(end))
             try:
-                await _talk(web.login_url)
+                await _talk(channels.web.login_url)
             finally:
                 end.set()
 

@@ -130,6 +130,10 @@ class TriggerService:
         except OSError as error:
             log.warning("the folder of trigger %s cannot be read: %s", trigger.id, error)
 
+    def notify_changed(self) -> None:
+        """Call it when another process may have changed a trigger."""
+        self._changed.set()
+
     # --- what people see and change
 
     async def list(self) -> Sequence[TriggerView]:

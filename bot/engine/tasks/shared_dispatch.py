@@ -12,7 +12,7 @@ from bot.engine.tasks.dispatch import LocalDispatcher, recover_in
 from storage.db import Transaction
 from storage.errors import NotFound, StoreUnavailable
 from storage.records.tasks import Task, TaskId, TaskStatus
-from storage.store_signals import StoreNotification, open_notifications
+from storage.store_signals import LIVE_CHANNEL, StoreNotification, open_notifications
 from storage.task_queue import ClaimLimits, list_candidate_ids
 from storage.worker_processes import WorkerProcessRepo
 
@@ -122,9 +122,10 @@ class SharedDispatcher(LocalDispatcher):
 
 
 class StoreListener:
-    """Passes on what other processes have written: `on_change` gets the table, and the task if the
-    change is about one. After a lost connection, and now and then in case that a notification was
-    lost, `on_unknown` is called, since anything may have changed."""
+    """Passes on what other processes have written: `on_change` gets the table, and the row or task
+    if the change is about one. After a lost connection, and now and then in case that a
+    notification was lost, `on_unknown` is called, since anything may have changed. `on_live` gets
+    what they tell one another without storing it."""
 
     name = "notifications of the store"
 
@@ -132,12 +133,14 @@ class StoreListener:
         self,
         url: str,
         *,
-        on_change: Callable[[str, TaskId], None],
+        on_change: Callable[[str, str], None],
         on_unknown: Callable[[], None],
+        on_live: Callable[[str], None],
     ) -> None:
         self._url = url
         self._on_change = on_change
         self._on_unknown = on_unknown
+        self._on_live = on_live
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -167,9 +170,12 @@ class StoreListener:
             told = tuple(gathered)
             gathered.clear()
             for table, about in told:
-                self._on_change(table, TaskId(about))
+                self._on_change(table, about)
 
         async for told in notifications:
+            if told[0] == LIVE_CHANNEL:
+                self._on_live(told[1])
+                continue
             if not gathered:
                 asyncio.get_running_loop().call_later(_GATHER_SECONDS, flush)
             gathered[told] = None

@@ -112,10 +112,12 @@ _TOLD_AFTER = 5
 class LoginThrottle:
     """Slows down guesses of the token: by address, and by all addresses together that never gave
     the right one. Nobody has to wait for more than 30 seconds, and what is not looked at does not
-    make the wait longer. `on_guessing` is called at the fifth failure and at each later one."""
+    make the wait longer. `on_guessing` is called at the fifth failure and at each later one,
+    `on_failure` at each; those of other processes, of which `note_failure` is called, count too."""
 
     now: Callable[[], datetime]
     on_guessing: Callable[[str], None]
+    on_failure: Callable[[str], None]
     _failures: OrderedDict[str, tuple[int, datetime]] = field(default_factory=OrderedDict)
     _known: OrderedDict[str, None] = field(default_factory=OrderedDict)
     _of_all: tuple[int, datetime] | None = None
@@ -129,13 +131,17 @@ class LoginThrottle:
         return max(own, self._remaining(self._of_all, _FREE_FAILURES_OF_ALL))
 
     def fail(self, address: str) -> None:
+        self.note_failure(address)
+        self.on_failure(address)
+        if self._of_all is not None and self._of_all[0] >= _TOLD_AFTER:
+            self.on_guessing(address)
+
+    def note_failure(self, address: str) -> None:
         network, now = _network(address), self.now()
         self._failures[network] = self._count(self._failures.pop(network, None)), now
         self._of_all = self._count(self._of_all), now
         if len(self._failures) > _MAX_ADDRESSES:
             self._failures.popitem(last=False)
-        if self._of_all[0] >= _TOLD_AFTER:
-            self.on_guessing(address)
 
     def succeed(self, address: str) -> None:
         network = _network(address)

@@ -98,6 +98,10 @@ class WebTabs:
         self._newest = LimitedDict[OutboxId, int](_MAX_REMEMBERED)
         self._partials = LimitedDict[OutboxId, frames.PartialAnswer](_MAX_REMEMBERED)
 
+    @property
+    def has_pages(self) -> bool:
+        return bool(self._open)
+
     def add(self, tab: WebTab) -> None:
         self._open.add(tab)
         for partial in self._partials.values():
@@ -118,6 +122,11 @@ class WebTabs:
         self._newest[shown.outbox_id] = shown.revision
         self._partials.pop(shown.outbox_id, None)
         self._push_update(frames.card_element_id(shown.outbox_id), shown)
+
+    def show_newer(self, shown: ShownCard) -> None:
+        """Show it unless this or a later revision was shown."""
+        if shown.revision > self._newest.get(shown.outbox_id, 0):
+            self.show(shown)
 
     def show_partial(self, partial: frames.PartialAnswer) -> None:
         if partial.revision < self._newest.get(partial.outbox_id, 0):

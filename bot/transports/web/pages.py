@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from http import HTTPStatus
 from importlib.resources import files
@@ -73,9 +73,16 @@ _NO_STORE = "no-store"
 class WebPages:
     """`default_language` is the configured language, None to follow the browser."""
 
-    def __init__(self, menu: CommandMenu, default_language: Language | None) -> None:
+    def __init__(
+        self,
+        menu: CommandMenu,
+        default_language: Language | None,
+        *,
+        leases: Callable[[], Sequence[str]] | None = None,
+    ) -> None:
         self._menu = menu
         self._default_language = default_language
+        self._leases = leases
 
     @staticmethod
     def version() -> str:
@@ -106,7 +113,9 @@ class WebPages:
         return Response(content, media_type=_TYPES[name], headers=headers)
 
     async def health(self, _request: Request) -> Response:
-        return JSONResponse({"ok": True})
+        """With what this process alone does, where several share the store."""
+        leases = {} if self._leases is None else {"leases": list(self._leases())}
+        return JSONResponse({"ok": True, **leases})
 
     async def not_found(self, request: Request, _problem: Exception) -> Response:
         return PlainTextResponse(self.words(request)("web.no_such_page"), status_code=404)

@@ -9,10 +9,11 @@ import logging
 import resource
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -32,6 +33,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import Server
 
+from bot.transports.front_signals import FrontSignal, FrontSignals
 from bot.transports.ports import (
     CommandMenu,
     DeliveryResult,
@@ -52,6 +54,7 @@ from bot.transports.web.access import (
 from bot.transports.web.access_token import load_or_create_token
 from bot.transports.web.files import MAX_FILE_BYTES, EmptyUpload, WebFileStore
 from bot.transports.web.frames import MAX_TEXT, PartialAnswer, card_element_id, render_fragment
+from bot.transports.web.other_fronts import dump_partial
 from bot.transports.web.page_connections import PageConnectionHandler, WebTabs
 from bot.transports.web.pages import WebPages
 from bot.transports.web.ports import (
@@ -208,7 +211,9 @@ class WebTransport:
     browser. `public_url` is the address for other devices, empty for none. `stopping` ends
     requests of `routes` that last. `on_guessing` tells
     owners that somebody at this address guesses the token; `on_language` is told the language of
-    each page of the chat."""
+    each page of the chat. `signals` reach the fronts of the same store, whose cookies have the
+    same name: `cookie`, or one for the port if that is empty. `leases` are what this process
+    alone does of those that share the store."""
 
     channel = Channel.WEB
 
@@ -224,6 +229,9 @@ class WebTransport:
     sessions: WebSessionService
     on_guessing: Callable[[str], Coroutine[object, object, None]]
     on_language: Callable[[Language], Awaitable[None]]
+    signals: FrontSignals
+    cookie: str = ""
+    leases: Callable[[], Sequence[str]] | None = None
     routes: Sequence[BaseRoute] = ()
     public_url: str = ""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -235,22 +243,27 @@ class WebTransport:
     def __post_init__(self) -> None:
         self._hosts = AllowedHosts(self.host, public_url=self.public_url)
         self._files = WebFileStore(self.home)
-        self._tabs = WebTabs()
-        self.sessions.on_end = self._tabs.close_sessions
+        self.tabs = WebTabs()
+        self.sessions.on_end = self._close_sessions
+        self.throttle = LoginThrottle(
+            now=self.now,
+            on_guessing=self._report_guessing,
+            on_failure=partial(self.signals.tell, FrontSignal.WRONG_TOKEN),
+        )
         self._background: set[asyncio.Task[None]] = set()
         self._sock: socket.socket | None = None
         self._connection_handler = PageConnectionHandler(
             inbox=self.inbox,
             history=self.history,
             alerts=self.alerts,
-            tabs=self._tabs,
+            tabs=self.tabs,
             files=self._files,
             sessions=self.sessions,
             default_language=self.language,
             on_language=self.on_language,
             now=self.now,
             sleep=self.sleep,
-            spawn=self._spawn,
+            spawn=self.spawn,
         )
 
     @property
@@ -297,22 +310,25 @@ class WebTransport:
         )
         words = catalog_for(message.language)
         rendered = await asyncio.to_thread(render_fragment, message.card, words)
-        self._tabs.show(shown)
+        self.tabs.show(shown)
         placed = MessagePlacement(message_ids=(card_element_id(message.outbox_id),))
         return DeliveryResult(placed=placed, degraded=rendered.degraded)
 
     async def stream(self, message: OutboundMessage, markdown: str) -> None:
-        self._tabs.show_partial(
-            PartialAnswer(
-                outbox_id=message.outbox_id,
-                revision=message.revision,
-                markdown=markdown,
-                at=self.now(),
-            )
+        unfinished = PartialAnswer(
+            outbox_id=message.outbox_id,
+            revision=message.revision,
+            markdown=markdown,
+            at=self.now(),
+        )
+        self.tabs.show_partial(unfinished)
+        self.signals.tell(
+            FrontSignal.PARTIAL_ANSWER, dump_partial(unfinished), about=str(message.outbox_id)
         )
 
     async def show_typing(self, chat: Chat) -> None:
-        self._tabs.show_working()
+        self.tabs.show_working()
+        self.signals.tell(FrontSignal.WORKING, about="chat")
 
     async def fetch(self, file: RemoteFile, into: Path) -> Path:
         return await self._files.fetch(file, into)
@@ -320,14 +336,14 @@ class WebTransport:
     @property
     def _cookie(self) -> str:
         # Cookies are shared by all ports of a host, so the name includes the port.
-        return f"shiftboss_{self.port}"
+        return self.cookie or f"shiftboss_{self.port}"
 
     def refresh_alerts(self) -> None:
         """Push the current channel problems to all pages; call it when they change."""
-        self._tabs.push_to_all("alerts", self._connection_handler.alerts_frame)
+        self.tabs.push_to_all("alerts", self._connection_handler.alerts_frame)
 
     def _build_access_control(self) -> WebAccessControl:
-        pages = WebPages(self.menu, self.language)
+        pages = WebPages(self.menu, self.language, leases=self.leases)
         return WebAccessControl(
             self._build_app(pages),
             token=self.token,
@@ -335,7 +351,7 @@ class WebTransport:
             sessions=self.sessions,
             hosts=self._hosts,
             deny_response=pages.deny_response,
-            throttle=LoginThrottle(now=self.now, on_guessing=self._report_guessing),
+            throttle=self.throttle,
         )
 
     def _build_app(self, pages: WebPages) -> Starlette:
@@ -343,7 +359,7 @@ class WebTransport:
             files=self._files,
             say_handler=self.say_handler,
             sessions=self.sessions,
-            tabs=self._tabs,
+            tabs=self.tabs,
             token=self.token,
             cookie=self._cookie,
             pages=pages,
@@ -367,11 +383,16 @@ class WebTransport:
             exception_handlers={404: pages.not_found, 500: pages.server_error},
         )
 
+    def _close_sessions(self, ended: Collection[str]) -> None:
+        self.tabs.close_sessions(ended)
+        if ended:
+            self.signals.tell(FrontSignal.SESSIONS_ENDED, list(ended))
+
     def _report_guessing(self, address: str) -> None:
         _log.warning("somebody guesses the token of the web chat, last from %s", address[:60])
-        self._spawn(self.on_guessing(address))
+        self.spawn(self.on_guessing(address))
 
-    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+    def spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, name="web-press")
         self._background.add(task)
         task.add_done_callback(self._background.discard)

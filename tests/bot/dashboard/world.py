@@ -86,7 +86,7 @@ async def dashboard_world(home: Path, **settings: Any) -> AsyncIterator[Dashboar
     async with AsyncExitStack() as stack:
         stack.enter_context(_own_machine(home))
         core = await stack.enter_async_context(open_container(chosen))
-        web, _services = connect_channels(core)
+        web = connect_channels(core, leads=True).web
         await web.start(stack)
         world = DashboardWorld(core, web)
         await world.add_person("olga", PersonRole.OWNER)

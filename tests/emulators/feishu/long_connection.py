@@ -121,6 +121,7 @@ class LongConnection:
         self.handshake_refusals: list[dict[str, str]] = []
         self.answer_pings = True
         self.split_into = 1
+        self.next_on: list[int] = []
         self.schedule: tuple[float, ...] = RETRY_SCHEDULE
         self.port = 0
 
@@ -263,7 +264,11 @@ class LongConnection:
             self._pending.pop(push.message_id, None)
 
     async def _send(self, push: EventPush) -> None:
-        connection = self._random.choice(self.connections)
+        # The platform chooses one of the app's connections; tests say which, if it matters.
+        if self.next_on:
+            connection = self.connections[self.next_on.pop(0)]
+        else:
+            connection = self._random.choice(self.connections)
         payload = json.dumps(push.body, ensure_ascii=False).encode()
         size = -(-len(payload) // self.split_into)
         parts = [payload[start : start + size] for start in range(0, len(payload), size)]

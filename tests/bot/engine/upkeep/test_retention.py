@@ -284,7 +284,7 @@ async def test_versions_go_only_when_nothing_was_made_with_them(tmp_path: Path) 
 
 
 GROWS_WITH_SETTING = {
-    "inbox_days": {"inbox"},
+    "inbox_days": {"inbox", "inbox_replies"},
     "messages_days": {"outbox", "placements", "actions"},
     "transcripts_days": {"messages", "message_texts"},
     "conversations_days": {"summaries", "summary_sources", "context_items"},

@@ -15,6 +15,7 @@ import httpx
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Origin
 
+from bot.transports.front_signals import FrontSignals
 from bot.transports.ports import OutboundMessage, PressToast
 from bot.transports.web.ports import (
     HistoryItem,
@@ -191,6 +192,7 @@ class WebHarness:
             sessions=self.sessions,
             on_guessing=self.hear_of_guessing,
             on_language=self.hear_language,
+            signals=FrontSignals("", "here"),
             now=self.now,
             **wanted,
         )

@@ -1,0 +1,93 @@
+"""Signals among the fronts of one store, told at once and not stored."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+from storage.errors import StoreUnavailable
+from storage.store_signals import open_live_channel, pack_live, unpack_live
+
+log = logging.getLogger(__name__)
+
+_MAX_WAITING = 1_000
+_PAUSE_SECONDS = 0.1
+_RECONNECT_SECONDS = 1.0
+
+
+class FrontSignal(StrEnum):
+    """`SESSIONS_ENDED`: ids of sessions of browsers. `WRONG_TOKEN`: the address that gave it.
+    `PARTIAL_ANSWER` and `WORKING`: for open pages. `TABLE_CHANGED`: an announcement of Feishu's.
+    `WRITTEN`: another front has changed something by its pages or its API."""
+
+    SESSIONS_ENDED = "sessions_ended"
+    WRONG_TOKEN = "wrong_token"  # noqa: S105 - a signal, not a password
+    PARTIAL_ANSWER = "partial_answer"
+    WORKING = "working"
+    TABLE_CHANGED = "table_changed"
+    WRITTEN = "written"
+
+
+class FrontSignals:
+    """A service of a process that shares its store. Signals may be lost: whatever must not be is
+    stored too. An empty `url` means that there is nobody to tell."""
+
+    name = "signals to other fronts"
+
+    def __init__(self, url: str, sender: str) -> None:
+        self._url = url
+        self._sender = sender
+        self._listeners: dict[str, Callable[[Any], None]] = {}
+        self._waiting: OrderedDict[tuple[FrontSignal, str], str] = OrderedDict()
+        self._has_news = asyncio.Event()
+        self._count = 0
+
+    def connect(self, kind: FrontSignal, listener: Callable[[Any], None]) -> None:
+        """Call `listener` with the data of each signal of another process. It must not raise."""
+        self._listeners[kind] = listener
+
+    def tell(self, kind: FrontSignal, data: Any = None, *, about: str = "") -> None:
+        """Tell the other processes soon. Of those with the same `about`, only the last is told; one
+        that is too long is not."""
+        if not self._url or (text := pack_live(self._sender, kind, data)) is None:
+            return
+        self._count += 1
+        key = kind, about or str(self._count)
+        self._waiting[key] = text
+        if len(self._waiting) > _MAX_WAITING:
+            self._waiting.popitem(last=False)
+        self._has_news.set()
+
+    def receive(self, text: str) -> None:
+        """Take a signal of any process, this one included."""
+        try:
+            sender, kind, data = unpack_live(text)
+        except ValueError:
+            log.warning("another process said something unknown: %.200r", text)
+            return
+        listener = self._listeners.get(kind)
+        if sender != self._sender and listener is not None:
+            listener(data)
+
+    async def start(self, stack: Any) -> None:
+        """Connects with the first signal."""
+
+    async def run(self) -> None:
+        while True:
+            await self._has_news.wait()
+            try:
+                async with open_live_channel(self._url) as channel:
+                    while True:
+                        await self._has_news.wait()
+                        self._has_news.clear()
+                        while self._waiting:
+                            _, text = self._waiting.popitem(last=False)
+                            await channel.send(text)
+                        await asyncio.sleep(_PAUSE_SECONDS)
+            except StoreUnavailable as error:
+                log.warning("other fronts cannot be told: %s", error)
+            await asyncio.sleep(_RECONNECT_SECONDS)
