@@ -261,7 +261,7 @@ def _look_after(drained: str, *, as_json: bool) -> None:
     for each in situations:
         process = each.process
         running = ", ".join(task for task, _ in each.tasks) or "-"
-        state = "draining" if process.draining else ""
+        state = " ".join(["draining"] * process.draining + [f"lease:{s}" for s in each.services])
         typer.echo(
             f"{process.name}  {process.role}  {process.host}:{process.pid}  {process.version}"
             f"  {len(each.tasks)}/{process.slots}  {running}  {state}".rstrip()

@@ -161,10 +161,11 @@ def _process_line(situation: ProcessSituation, words: TextCatalog) -> str:
         busy=len(situation.tasks),
         slots=process.slots,
     )
+    held = [words.get_or_literal(f"system.service.{each}") for each in situation.services]
     titles = [
         f"{task} {formats.escape_markdown(title, _MAX_NAME)}" for task, title in situation.tasks
     ]
-    return line + "".join(f"\n　{each}" for each in titles)
+    return line + "".join(f"\n　{each}" for each in (*held, *titles))
 
 
 def received_card(events: Sequence[ReceivedEvent], words: TextCatalog, *, zone: ZoneInfo) -> Card:

@@ -118,6 +118,19 @@ def test_many_addresses_together_become_slow_but_not_those_of_people() -> None:
     assert guard.wait("203.0.113.77") == timedelta()
 
 
+def test_guesses_at_another_front_count_but_are_told_there() -> None:
+    clock, told, passed_on = Clock(), list[str](), list[str]()
+    guard = LoginThrottle(now=clock, on_guessing=told.append, on_failure=passed_on.append)
+
+    for _ in range(7):
+        guard.note_failure("203.0.113.9")
+
+    assert guard.wait("203.0.113.9") > timedelta()
+    assert (told, passed_on) == ([], [])
+    guard.fail("203.0.113.9")
+    assert (told, passed_on) == (["203.0.113.9"], ["203.0.113.9"])
+
+
 def test_one_network_of_ipv6_is_one_address() -> None:
     guard, _, _ = throttle()
 

@@ -13,6 +13,7 @@ from tests.emulators.models.script import ScriptedReply
 from tests.journeys.model_world import (
     ModelWorld,
     held_reply,
+    paused_answer,
     plan_reply,
     step_reply,
     wait_for_message,
@@ -60,22 +61,26 @@ async def test_each_front_serves_and_either_may_die(tmp_path: Path) -> None:
                 await page.send_message("and who is there now, heron?")
                 await page.next_frame("item", "heron is here", timeout=_TAKE_OVER_SECONDS)
         assert len(answers(world, "crane is back")) == 1, said
-    assert execute(url, "SELECT count(*) FROM inbox WHERE state = 'new'") == [(0,)]
+        await wait_until(lambda: not execute(url, "SELECT 1 FROM inbox WHERE state = 'new'"))
     assert execute(url, "SELECT count(*) FROM inbox_replies") == [(0,)]
 
 
 async def pages_of_both_fronts_show_one_conversation(
     world: ModelWorld, second: ShiftbossProcess
 ) -> None:
-    world.script.script("heron", "talk", *[ScriptedReply(text="The heron is here.")] * 3)
+    answer, rest = paused_answer("The heron is here, and it has been standing there all day.")
+    world.script.script("heron", "talk", answer, *[ScriptedReply(text="The heron is here.")] * 2)
     go = asyncio.Event()
     world.script.script("the owl", "plan", plan_reply("read", "write"))
     world.script.script(
         "the owl", "step", held_reply(step_reply("read it"), go), step_reply("wrote it")
     )
     async with open_web_page(world.program) as first_page, open_web_page(second) as page:
+        # The answer is shown while it is being written, also where it is not being written.
         await page.send_message("where is the heron?")
-        await page.next_frame("item", "heron is here")
+        await page.next_frame("partial", "heron is here")
+        rest.set()
+        await page.next_frame("item", "all day")
         await first_page.next_frame("item", "heron is here")
 
         # A button works once, whichever front it is pressed on, and each gets its toast.

@@ -69,6 +69,15 @@ def _process_gauges(processes: Sequence[ProcessSituation]) -> Iterator[Metric]:
     yield _gauge("process_slots", "Tasks that it may run at once.", slots, "process")
     busy = {name: len(each.tasks) for each, name in named}
     yield _gauge("process_tasks", "Tasks that it runs.", busy, "process")
+    leases = GaugeMetricFamily(
+        "shiftboss_process_lease",
+        "1 for what one process does for all, and which.",
+        labels=["process", "lease"],
+    )
+    for each, name in named:
+        for service in each.services:
+            leases.add_metric([name, service], 1)
+    yield leases
 
 
 def _gauge(
