@@ -111,7 +111,7 @@ async def events_on_either_connection_are_answered_once(world: ModelWorld, url: 
         # The platform may send it again although it was acknowledged, to another front.
         world.feishu.long.next_on = [1 - front]
         await world.feishu.long.redeliver(push).acked
-        await wait_until(lambda n=front: len(answers(world, "A stork")) > n)
+        await wait_answers(world, "A stork", front + 1)
     stored = "SELECT count(*) FROM inbox WHERE channel = 'feishu' AND CAST(incoming AS text) LIKE"
     assert execute(url, f"{stored} '%stork%'") == [(2,)]
     assert len(answers(world, "A stork")) == 2
@@ -127,8 +127,8 @@ def answers(world: ModelWorld, part: str) -> list[FeishuMessage]:
     return [each for each in world.feishu_chat.from_bot if part in each.text]
 
 
-async def wait_answers(world: ModelWorld, part: str) -> None:
-    await wait_until(lambda: bool(answers(world, part)), _TAKE_OVER_SECONDS)
+async def wait_answers(world: ModelWorld, part: str, count: int = 1) -> None:
+    await wait_until(lambda: len(answers(world, part)) >= count, _TAKE_OVER_SECONDS)
 
 
 async def leases(front: ShiftbossProcess) -> list[str]:
