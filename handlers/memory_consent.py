@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from cards.model import notice_card
 from handlers.errors import UsageError
+from handlers.memory_phrases import topic_to_forget
 from handlers.request import CommandRegistry, Reply, Request, check_may_choose
 from storage.records.memory_consent import ConsentRequest
 from storage.records.messages import DeliveryUrgency, IncomingMessage
@@ -16,12 +17,14 @@ _ON_WORDS, _OFF_WORDS = {"on", "开", "打开", "开启"}, {"off", "关", "关�
 
 
 async def heed_consent(request: Request, said: IncomingMessage) -> Reply | None:
-    """Withhold what the message asks not to remember, before anything else is done with it. None
-    if it says more, or nothing of this kind. What is forwarded was asked of somebody else."""
+    """Withhold what the message asks not to remember, before anything else is done with it; one
+    that may ask it, too. None if it says more, or nothing of this kind. What is forwarded was
+    asked of somebody else."""
     memory, chat = request.services.memory, request.chat
     wish = None if said.forwarded else memory.find_consent_request(request.args)
-    if wish is None:
-        if chat.settings.memory_off:
+    if wish is None or not wish.is_sure:
+        is_doubtful = wish is not None and not topic_to_forget(request.args)
+        if is_doubtful or chat.settings.memory_off:
             await memory.withhold(chat, ConsentRequest.THIS, source=request.source)
         return None
     if wish.wanted is ConsentRequest.CHAT:
@@ -45,14 +48,19 @@ async def withhold_where_off(request: Request) -> None:
 
 
 async def heed_consent_in_task(request: Request) -> None:
-    """Withhold the words of a task that ask not to be remembered, and say what becomes of it."""
+    """Withhold the words of a task that ask not to be remembered, and say what becomes of it. If
+    they only may ask it, say how to."""
     memory = request.services.memory
-    if memory.find_consent_request(request.args) is None:
+    wish = memory.find_consent_request(request.args)
+    if wish is None:
         return
-    await memory.withhold(request.chat, ConsentRequest.THIS, source=request.source)
+    # To withhold a task erases it, which no guess may do.
+    if wish.is_sure:
+        await memory.withhold(request.chat, ConsentRequest.THIS, source=request.source)
+    text = "memory.withheld_task" if wish.is_sure else "memory.task_in_doubt"
     await request.services.courier.send(
         request.chat.id,
-        notice_card("", request.words("memory.withheld_task")),
+        notice_card("", request.words(text)),
         key=f"{request.answer_ref.key}:withheld",
         urgency=DeliveryUrgency.ANSWER,
     )

@@ -177,7 +177,7 @@ class MemoryPort(Protocol):
     `entry_id` may be a prefix."""
 
     def find_consent_request(self, text: str) -> ConsentWish | None:
-        """The part of the talk that the text asks not to remember, by rules."""
+        """The part of the talk that the text asks not to remember, or may ask, by rules."""
 
     async def withhold(
         self, chat: Chat, wanted: ConsentRequest, *, source: str, reply_to: str = ""

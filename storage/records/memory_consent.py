@@ -16,7 +16,9 @@ class ConsentRequest(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsentWish:
-    """`says_more`: the message also says something else, which is to be answered."""
+    """`says_more`: the message also says something else, which is to be answered. One that is not
+    `is_sure` may be a wish: the message is not kept, and the person is told how to change that."""
 
     wanted: ConsentRequest
     says_more: bool
+    is_sure: bool = True

@@ -84,6 +84,34 @@ async def test_what_somebody_else_asked_for_in_a_forwarded_message_changes_nothi
     assert not [call for call in desk.world.memory.calls if call[0] == "withhold"]
 
 
+async def test_what_may_be_a_wish_is_not_kept_and_goes_on_to_be_answered(
+    desk: RouterHarness,
+) -> None:
+    text = "kindly leave that unrecorded, I see a psychiatrist"
+    doubt = ConsentWish(wanted=ConsentRequest.THIS, says_more=True, is_sure=False)
+    desk.world.memory.wishes = {text: doubt}
+
+    reply = await desk.send_message(text)
+
+    withheld = [call[2] for call in desk.world.memory.calls if call[0] == "withhold"]
+    assert withheld == [ConsentRequest.THIS]
+    assert "remember" not in text_of(reply)
+
+
+async def test_a_task_whose_words_may_ask_it_is_kept_and_says_how_to_ask(
+    desk: RouterHarness,
+) -> None:
+    text = "build the page, purge after"
+    doubt = ConsentWish(wanted=ConsentRequest.THIS, says_more=True, is_sure=False)
+    desk.world.memory.wishes = {text: doubt}
+
+    await desk.send_message(f"/run {text}")
+
+    assert not [call for call in desk.world.memory.calls if call[0] == "withhold"]
+    told = [text_of(each) for each in desk.world.post.cards.values()]
+    assert any("don't remember this" in each for each in told)
+
+
 async def test_something_is_remembered_and_named_by_its_id(desk: RouterHarness) -> None:
     reply = await desk.send_message("/remember I like short answers")
 

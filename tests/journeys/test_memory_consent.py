@@ -92,10 +92,13 @@ async def test_what_was_forbidden_in_the_same_message_leaves_with_the_conversati
     boss, chat = world.new_owner()
     answer = ScriptedReply(text="The heron7731 is a fine code.")
     world.script.script("heron7731", "talk", answer)
+    world.script.script("otter4410", "talk", ScriptedReply(text="That must be hard."))
     world.script.script("a drink", "talk", ScriptedReply(text="Tea; and heron7731 again."))
 
     await boss.says(chat, "Don't remember this: my safe opens with heron7731")
     told = await wait_for_message(chat, "a fine code", "I won't remember this message")
+    await boss.says(chat, "I see a doctor about otter4410, kindly leave that unrecorded")
+    asked = await wait_for_message(chat, "must be hard", "May I remember this?")
     await boss.says(chat, "Recommend me a drink for the afternoon please")
     await wait_for_message(chat, "Tea;")
     found = await ask(boss, chat, "/history search heron7731", "heron7731")
@@ -103,6 +106,8 @@ async def test_what_was_forbidden_in_the_same_message_leaves_with_the_conversati
     await wait_until_swept(world)
 
     assert told is not None
+    assert asked is not None
+    assert files_with(world.program.home, "otter4410") == []
     assert "fine code" not in found.text, "also not while the conversation goes on"
     assert files_with(world.program.home, "a fine code") == []
     # The search above was an order of its own, not a secret.

@@ -16,7 +16,7 @@ ConsentMatch: TypeAlias = tuple[ConsentRequest | None, str]
 
 
 def match_english(clause: str, *, asked: bool) -> ConsentMatch:
-    said = _spell_out(clause)
+    said = spell_out(clause)
     if asked and not _POLITE.search(said):
         return None, clause
     for pattern in _ACTS:
@@ -38,10 +38,10 @@ def match_english(clause: str, *, asked: bool) -> ConsentMatch:
 
 def is_english_aside(clause: str) -> bool:
     """Whether the clause only says of what was said that it was private or a slip."""
-    said = _spell_out(clause)
+    said = spell_out(clause)
     if not any(each.search(said) for each in (_ASIDE, _SAID_BEFORE, _ONE_BEFORE, _TOPIC)):
         return False
-    return _is_neutral(_ASIDE.sub(" ", said))
+    return _is_neutral(_ASIDE.sub(" ", _SAID_OF_TOPIC.sub(r"\1", said)))
 
 
 def _about_me(pattern: re.Pattern[str], said: str) -> str:
@@ -89,10 +89,11 @@ def _kind_of(said: str, pattern: re.Pattern[str]) -> ConsentRequest:
 
 
 def _is_neutral(text: str) -> bool:
-    return _neutral_words().issuperset(re.findall(r"[^\W_]+(?:'\w+)?", text))
+    words = re.findall(r"[^\W_]+(?:'\w+)?", text)
+    return _neutral_words().issuperset(each.removesuffix("'s") for each in words)
 
 
-def _spell_out(clause: str) -> str:
+def spell_out(clause: str) -> str:
     """Lower case, without contractions and the commonest slips."""
     said = clause.lower()
     for pattern, plain in _CONTRACTIONS:
@@ -112,7 +113,8 @@ def _correct(word: str) -> str:
 
 _NAMED = (
     r"\b(?:the|that|those|these|my)(?: (?!last|previous|very)[a-z]+){1,4}?(?: that| which)? i"
-    r"(?: have| had)?(?: just)? (said|mentioned|told you|gave you)\b"
+    r"(?: have| had)?(?: just)? (said|mentioned|told you|gave you"
+    r"|(?<!file i )(?<!doc i )sent you)\b"
 )
 _CONTRACTIONS = tuple(
     (re.compile(pattern), plain)
@@ -132,6 +134,7 @@ _CONTRACTIONS = tuple(
         (r"\bhere(?:'s| is)\b", "this is"),
         (r"\b(?:off|of)[- ]the[- ](?:record|books)\b|\boff[- ]record\b", "offrecord"),
         (r"\bun-?remember\b", "unremember"),
+        (r"\bor (?:whatever|something|anything)$", ""),
         (r"\bhold(ing)? onto\b", r"hold\1 on to"),
         (r"\b(?:pls|plz|plse)\b", "please"),
         (r"\b(?:nvm|nm)\b", "never mind"),
@@ -143,7 +146,7 @@ _CONTRACTIONS = tuple(
         (r"\bdat\b", "that"),
         (r"\s*&\s*", " and "),
         (r"\bur\b", "your"),
-        (r"\b(?:on file|in any file|in your files|long[- ]term)\b", "in memory"),
+        (r"\b(?:on file|in (?:any|my|your) files?|long[- ]term)\b", "in memory"),
         (r"\bheads[- ]up\b", "fyi"),
         (_NAMED, r"what i \1"),
     )
@@ -193,7 +196,10 @@ pasted meant far get rid only strictly completely totally purely entirely absolu
 privately personal confidential secret sensitive future later permanently forever term beyond
 after afterwards afterward done finished answered not never necessary going starting gonna gave
 remember memorize memorise retain store save keep keeping stay stays remain remains treat
-consider regard useful helpful pretty very super quite good great nice fine instead time same
+consider regard thought thoughts anyway track nah pssst psst otherwise further notice unlogged
+ephemeral unsaid throwaway disposable temporary goldfish sieve mark rule find gone switch
+thought yet around deal toss bin useful helpful pretty very super quite good great nice fine
+instead time same
 goes
 """
 
@@ -206,10 +212,11 @@ def _neutral_words() -> frozenset[str]:
 _TALK = r"(?:chat|conversation|convo|session|thread|talk|discussion|exchange|dialog(?:ue)?)"
 _SAY = (
     r"(?:say|said|tell|told|wrote|write|typed?|sent|send|mention(?:ed)?|shared?|posted|confided"
-    r"|revealed|asked|brought up|let slip|talk(?:ed)? about|discuss(?:ed)?)"
+    r"|revealed|gave(?= you)|asked|brought up|let slip|talk(?:ed)? about|discuss(?:ed)?)"
 )
 _MEMORY = (
-    r"(?:what(?:ever)? you (?:know|have|remember) (?:about|on|of) me\b|(?:the )?memory banks?\b"
+    r"(?:what(?:ever)? (?:(?:file|record|profile|notes) )?you (?:know|have|keep|remember)"
+    r" (?:about|on|of) me\b|(?:the )?memory banks?\b"
     r"|(?:(?:your|the|any|my|our|in|long) ){0,2}(?:memory|memories|mind|head|brain|notes?|records?"
     r"|archives?|history|logs?|storage|knowledge|profile|diary|database))"
 )
@@ -221,7 +228,8 @@ _OBJECT = (
 )
 _BETWEEN = (
     r"(?:between (?:us|you and me|me and you|ourselves|the two of us|you and i)|entre nous"
-    r"|to yourself|for your (?:eyes|ears) only|under wraps|in (?:strict(?:est)? |full |total )?"
+    r"|to yourself|for your (?:eyes|ears)(?: only)?|under wraps|in (?:strict(?:est)? |full "
+    r"|total )?"
     r"confidence)"
 )
 _NOT = (
@@ -234,9 +242,10 @@ _KEEP = (
     r"(?:keep(?:ing)?|stor(?:e|ing)|sav(?:e|ing)|record(?:ing)?|log(?:ging)?(?! (?:in|out|on"
     r"|off)\b)|archiv(?:e|ing)"
     r"|persist(?:ing)?|not(?:e|ing)(?: down)?|writ(?:e|ing) down|tak(?:e|ing) down|stash(?:ing)?"
+    r"|hoard(?:ing)?|carry(?:ing)?(?= .*\baround\b)"
     r"|jot(?:ting)? down|h[ao](?:ld|ng)(?:ing)? on ?to|captur(?:e|ing)|bookmark(?:ing)?"
     r"|fil(?:e|ing)(?= (?:this|that|it|these|them)\b)|regist(?:er|ering)|document(?:ing)?"
-    r"|cach(?:e|ing)|preserv(?:e|ing)"
+    r"|preserv(?:e|ing)"
     r"|keep(?:ing)? track of"
     r"|(?:mak|tak|keep|leav)(?:e|ing)? (?:a |any |an )?(?:notes?|records?|memory|memo|copy|log"
     r"|trace|traces|copies|memories) (?:of|about|on))"
@@ -244,7 +253,8 @@ _KEEP = (
 _PUT = (
     r"(?:us(?:e|ing)|put(?:ting)?|add(?:ing)?|writ(?:e|ing)|commit(?:ting)?|enter(?:ing)?|plac"
     r"(?:e|ing)"
-    r"|fil(?:e|ing)|back(?:ing)? up|mov(?:e|ing)|transfer(?:ring)?|includ(?:e|ing)|sav(?:e|ing)"
+    r"|fil(?:e|ing)|back(?:ing)? up|mov(?:e|ing)|mak(?:e|ing)(?= (?:this|that|it) part of)"
+    r"|transfer(?:ring)?|includ(?:e|ing)|sav(?:e|ing)"
     r"|stor(?:e|ing)|keep(?:ing)?|tak(?:e|ing)|hold(?:ing)?|leav(?:e|ing)|let(?:ting)?)"
 )
 _KEPT = (
@@ -270,11 +280,19 @@ _KEEP_ACT = re.compile(
     r"(?:a|any|an))? (?:notes?|records?|memory|memo"
     r"|copy|log|trace|traces|copies|memories)(?: out)? (?:of|about|on|from)"
     rf"(?: (?:anything|something))?(?: my (?!last|previous).+|(?= .*{_OBJECT}))"
-    rf"|{_PUT}(?= .*\b(?:to|in|into|on|for|from) {_MEMORY})|fil(?:e|ing)(?= .*\baway)"
+    rf"|{_PUT}(?= .*\b(?:to|in|into|on|for|from|of) {_MEMORY})|fil(?:e|ing)(?= .*\baway)"
     r"|(?:writ|tak|jot|not)(?:e|t?ing)(?= .*\bdown)|learn(?:ing)?(?= .*\bfrom\b| (?:this|that"
     r"|it)\b))"
     rf"|{_NOT}(?: to)? (?:ever )?(?:bring (?:this|that|it) up|(?:mention|repeat|use|reuse|bring up)"
     r" (?:this|that|it))(?= .*\b(?:later|again|in (?:the )?future|elsewhere|in (?:any )?other))"
+    rf"|{_NOT}(?: to)? (?:take|taking|keep|keeping|make|making) (?:any |more |your )?(?:notes"
+    rf"|records)"
+    r"\b(?= (?:while|when|as|during|in|here|on me|of|about|from)\b|$)"
+    rf"|{_NOT}(?: to)? use (?:this|our|the|my) (?:{_TALK}|messages?|words) (?:to|for) (?:learn"
+    rf"|train).*"
+    rf"|{_NOT}(?: to)?{_MIDST} (?:follow(?:ing)? me|haunt(?:ing)? me|linger|sink in|leave (?:a"
+    rf"|any) mark"
+    r"|resurface|pop up (?:later|again))\b"
     rf"|{_NOT}(?: to)?(?: ever)? (?:write|put|note|post|leave) (?:this|that|it|these"
     rf"|any of (?:this|it))"
     r"(?: down)? (?:anywhere|somewhere|any place)"
@@ -285,7 +303,8 @@ _KEEP_ACT = re.compile(
     rf"|^(?=.*{_OBJECT}).*{_NOT}(?: to)?(?P<midst2>{_MIDST}) {_KEEP}$"
 )
 _RUN_ON = re.compile(
-    rf".*?\b{_STRONG} (?:this|that|it) (?P<about>(?:i|my|we|our|he|she|they|his|her) \w+ .+)"
+    rf".*?\b(?:{_STRONG}|save|store|record) (?:this|that|it)(?: please)? (?P<about>(?:i|my|we|our"
+    rf"|he|she|they|his|her) \w+ .+)"
 )
 _SAID_BY_ME = (
     rf"(?:(?:i|we)(?: [a-z]+){{0,3}}? {_SAY}\b|(?:my|the|that|those|these)(?: very)?"
@@ -321,11 +340,14 @@ _MY_WORDS = re.compile(
 )
 _FORGET_WORD = re.compile(r"\b(?:forget|forgetting|unremember)\b")
 _FORGET_ACT = re.compile(
-    r"\b(?:undo|reverse|take back|cancel) (?:remembering|saving|storing|noting|recording"
+    r"\b(?:throw away|toss|bin|shred|nuke|let go of|unsay|unhear)(?= .*?what (?:i|we)\b)"
+    r"|\b(?:undo|reverse|take back|cancel) (?:remembering|saving|storing|noting|recording"
     r"|memori[sz]ing)"
     rf"|\b(?:ignore|disregard|skip) {_SAID_BY_ME} and (?:please )?(?:wipe|delete|forget|erase"
     rf"|remove)"
     r" (?:it|that|them)\b"
+    rf"|^(?=.*{_SAID_BY_ME}).*\b(?:forget|erase|delete|lose|drop|get rid of|wipe|scrap) (?:it|that"
+    rf"|them)\b"
     r"|\b(?:be|act|play) (?:amnesiac|forgetful)(?= about)"
     rf"|\b(?:forget|forgot|forgetting|unremember)(?= .*?{_SAID_REFERENCE})"
     rf"|\b(?:delete|(?<=you )(?:removed|deleted|erased|wiped|dropped|cleared)|deleting|erase"
@@ -338,23 +360,31 @@ _FORGET_ACT = re.compile(
 )
 _FACT_THAT = re.compile(r" the fact that (?:i|my|we|our|he|she|they)\b.*")
 _SAID_ABOUT = re.compile(
-    rf"((?:just {_SAY}|am (?:telling|saying|writing))(?: to)?(?: you)?(?: just now"
-    rf"| here)?) about .*"
+    rf"((?:(?:just|ever|even) {_SAY}|am (?:telling|saying|writing))(?: to)?(?: you)?(?: just now"
+    rf"| here)?|\bi (?:ever|even) {_SAY}) (?:about|my|our|the)\b.*"
 )
+_SAID_OF_TOPIC = re.compile(rf"(\bi(?: have| just)? {_SAY}(?: you)?) about .*")
 _POLITE_FORGET = re.compile(
     r"\b(?:please|(?:can|could|would|will) you)(?: please| just)* (?:forget|unremember)"
     r" (?:about )?(?:that|it)(?: one)?(?: please)?$"
+    r"|\bplease forget$|\b(?:unlearn|unremember|unhear|unsee) (?:that|it|this|what i said)\b"
 )
 _PASSIVE_ACT = re.compile(
-    rf"\b(?:(?:not|never|nothing|none|no part|hate|dislike)\b{_MIDST}(?: (?:be|get|being|have"
+    rf"\b(?:(?:not|never|nothing|none|no part|without|hate|dislike)\b{_MIDST}(?: (?:be|gets?|being"
+    rf"|have"
     rf"|having|want"
     rf"|this|that|it|these)){_MIDST} {_KEPT}"
+    rf"|not (?:want|like|need) (?:this|that|it|any of (?:this|that)) (?:in|on) {_MEMORY}"
     rf"|(?:not|never|nothing|none|hate|dislike)(?: [a-z]+){{0,8}}? (?:to be|be) {_KEPT}"
-    rf"|(?:not|never|nothing|none)\b(?: [a-z]+){{0,9}}? (?:(?:end up|land|stay|go|stick|appear"
-    rf"|live|be"
-    rf"|make it|remain|belong|stored|kept|show up)(?: [a-z]+)?) (?:in|into|on|to|for) {_MEMORY}"
+    rf"|(?:not|never|nothing|none|no need)\b(?: [a-z]+){{0,9}}? (?:(?:ends? up|lands?|stays?"
+    rf"|go(?:es)?"
+    rf"|sticks?|appears?|lives?|finds?(?: [a-z]+){{0,3}}|be"
+    rf"|makes? it|remains?|belongs?|stored|kept|shows? up)(?: [a-z]+)?) (?:in|into|on|to"
+    rf"|for) {_MEMORY}"
     rf"|(?:like|want|have|get|need)\b(?=.*{_SAID_BY_ME}|.* {_MEMORY})(?: [a-z]+){{1,9}} (?:removed"
-    r"|deleted|erased|wiped|forgotten|cleared)"
+    r"|deleted|erased|wiped|forgotten|cleared|gone)"
+    r"|(?:can|could|may) (?:this|that|our|the)(?: [a-z]+){0,2} be (?:forgotten|deleted|erased"
+    r"|wiped)"
     r"|(?:must|should|shall|needs? to|have to|has to|can|may|to) be"
     r" (?:forgotten|deleted|erased|wiped|unremembered|discarded))"
 )
@@ -373,18 +403,26 @@ _SECRET_ACT = re.compile(
     r"|away from|from)"
     rf" (?:{_MEMORY}|it)"
     rf"|(?:no|zero) {_NO_KEEPING}(?: (?:of|for|on|about|from) {_OBJECT})"
-    rf"|^(?:please )?no {_NO_KEEPING}(?: please| here| now| ok| okay| at all"
+    rf"|^(?:please )?no {_NO_KEEPING}(?:(?: and| or)? no {_NO_KEEPING})*(?: please| here| now"
+    rf"| today| tonight| ok| okay| at all"
     rf"|(?: (?:for|in|of|from|on))? (?:this|the)(?: whole| entire)?(?: {_TALK}| one| message| msg)?"
     r")*$"
     rf"|(?:keep|save|store|remember|retain|record|log) (?:nothing|none)\b"
     rf"|\bnot (?:for|in|into) (?:your|the) (?:{_MEMORY}|files?)"
     r"|\bnot (?:\w+ )?take (?:this|it|that)(?: message)? into account"
     r"(?= .*\b(?:later|future|again|next|other)\b)"
-    r"|burn (?:this )?after reading|(?:only|just) for (?:this|the current) (?:answer|reply|question"
+    r"|burn (?:this )?after reading|under (?:your|my) hat\b|\bbe (?:like )?an? (?:goldfish|sieve)\b"
+    r"|(?:treat|consider|regard|mark|count)(?: [a-z]+){0,5}? (?:ephemeral|unlogged|unrecorded"
+    r"|unsaid|throwaway|disposable"
+    r"|do[- ]not[- ]remember)\b|\bnot (?:something|a thing|anything) to (?:keep|store|save|remember"
+    r"|record)\b"
+    r"|\b(?:one[- ]time|single) use(?: only)?\b|\bnot for (?:keeping|storing|saving|the record)\b"
+    r"|\bwhatever (?:happens|is said|we say|i say)(?: [a-z]+){0,3} stays\b"
+    r"|(?:only|just) for (?:this|the current) (?:answer|reply|question"
     r"|session|chat|conversation)(?= only|$)"
     r"|leav(?:e|ing) no (?:traces?|records?|notes?)"
     rf"|not (?:meant |intended )?(?:for|to go on|on|to go into) {_MEMORY}"
-    r"|you (?:did not|never) hear(?:d)? (?:this|that|it|any of (?:this|that)|a thing)"
+    r"|you (?:did not|never) (?:heard?|saw|see|read) (?:this|that|it|any of (?:this|that)|a thing)"
     r"|(?:this|that|it|what (?:i|we) (?:say|said))(?: [a-z]+){0,2}? (?:goes no further"
     rf"|(?:stays?|remains?) (?:here|in here|in this (?:{_TALK}|room))))"
 )
@@ -393,11 +431,16 @@ _PRETEND = re.compile(
     rf"(?: that)? (?:i|we) (?:never|did not|had not|have not)(?: ever)? {_SAY}"
     r"|\b(?:pretend|act (?:as if|like))(?: that)? you (?:never|did not)(?: ever)? (?:hear|heard|see"
     r"|saw|read) (?:this|that|it|any)"
-    r"|\b(?:pretend|act (?:as if|like)) (?:this|that|it) (?:never|did not)"
+    r"|\b(?:pretend|act (?:as if|like)) (?:this|that|it|(?:the|my) (?:last|previous) (?:message|one"
+    r"|bit)) (?:never|did not)"
     r" (?:happen(?:ed)?|came? up|exist(?:ed)?|took place|take place)"
 )
 _FORGET_LATER = re.compile(
-    r"\b(?:forget|delete|erase|wipe|discard|drop|remove)(?: about)? (?:this|it|that|what i (?:say"
+    r"\b(?:use|read|see) (?:it|this|that) once(?: and)?(?: then)? (?:forget|delete|drop)(?: it)?$"
+    r"|\brather (?:this|it|that) (?:be|was|were) gone\b"
+    r"|\blet (?:this|it|that)(?: one)? go (?:after|once|when|as soon as)\b.*"
+    r"|\b(?:answer|reply|help)(?: me)? and (?:then )?(?:wipe|forget|erase|delete)(?: it| this)?$"
+    r"|\b(?:forget|delete|erase|wipe|discard|drop|remove)(?: about)? (?:this|it|that|what i (?:say"
     r"|tell"
     r"|told)|everything|all of (?:this|it)|this (?:message|one))(?P<midst>(?: [a-z]+){0,3}?)"
     r" (?:afterwards?|after|once|when|as soon as|right after|immediately|later)\b"
@@ -409,7 +452,7 @@ _ONE_MESSAGE = re.compile(r"\b(?:for|in|on|with) (?:this|the) (?:message|msg|one
 _MEMORY_OFF = re.compile(
     r"\b(?:(?:turn|switch|shut) (?:your |the |my )?memory off|(?:turn|switch|shut) off (?:your "
     r"|the |my )?memory|(?:disable|pause|deactivate) (?:your |the |my )?memory|memory off"
-    r"|go(?:ing)? incognito|incognito (?:mode|chat|please|now)"
+    r"|not remembering (?:for|while|from)|go(?:ing)? incognito|incognito (?:mode|chat|please|now)"
     r"|stop (?:remembering|recording|memori[sz]ing)(?: (?:things|stuff|anything|everything|me"
     r"|what i say|here))*)\b"
 )
@@ -434,6 +477,7 @@ _UNWANTED = re.compile(
 )
 _WE_MAY = re.compile(r"\b(?:can|could|may|should|might) we\b|\blet us\b")
 _STATEMENT = re.compile(
+    r"^(?:[a-z]+ )?can not remember\b|"
     r"^(?:(?:and|but|so|well|oh|no|ok|okay|hey|now) )*do not you (?!dare)"
     r"|\bmy boss\b|(?<!i )\b(?:said|says|told me|tells me|asked me|wants me)(?: to)? not to\b"
     r"|\bremember (?:if|whether|where|when|who|why|how|which)\b"
@@ -465,19 +509,22 @@ _WHOLE_CHAT = re.compile(
     rf" {_TALK}\b|\bso far\b|\ban? offrecord {_TALK}|\b(?:talk|chat|speak) without\b|(?<!stays )"
     rf"(?<!stay )(?<!remains )\bhere\b(?! (?:above|before|about))|\bfrom"
     rf" (?:now|here) on\b|\bhenceforth\b"
+    r"|\b(?:while|when|as) we (?:talk|chat|speak)\b|\bon me\b|\bin this chat stays\b"
+    r"|\buntil (?:i say|further notice)\b|\boffrecord (?:for|from)\b"
     r"|\b(?:what|whatever|things|anything|everything) we (?:talk|discuss|say|chat)"
 )
 _STILL_TO_COME = re.compile(
     r"\b(?:about to|going to|gonna|next|following|follows|what i (?:say|tell)|what i am|afterwards?"
-    r"|once|as soon as|comes next)\b"
+    r"|once|as soon as|comes next|when (?:you|we) (?:finish|are (?:done|finished|through)))\b"
 )
 _SAID_BEFORE = re.compile(
     r"\b(?:just (?:said|told|wrote|typed|sent|mentioned|shared|posted|now)|(?:i|we)(?: have|"
     r" had)?(?: not)?"
-    r" (?:said|told|wrote|typed|sent|mentioned|shared|posted)|earlier|above|ago|was)\b"
+    r" (?:said|told|wrote|typed|sent|mentioned|shared|posted|gave)|earlier|above|ago|was)\b"
 )
 _ANYTHING = re.compile(
-    r"\b(?:anything|everything|nothing|whatever|things|today|tonight)\b(?! you\b| (?:of|about|in"
+    r"\b(?:anything|everything|nothing|whatever(?! file| notes)|things|today|tonight)\b(?! you\b"
+    r"| (?:of|about|in"
     r"|on)"
     r" (?:this|that|it|my)\b)"
 )

@@ -11,8 +11,14 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from bot.engine.memory.consent_chinese import is_chinese_aside, match_chinese
-from bot.engine.memory.consent_english import ConsentMatch, is_english_aside, match_english
+from bot.engine.memory.consent_chinese import is_chinese_aside, match_chinese, to_chinese
+from bot.engine.memory.consent_doubt import is_doubtful
+from bot.engine.memory.consent_english import (
+    ConsentMatch,
+    is_english_aside,
+    match_english,
+    spell_out,
+)
 from storage.records.memory_consent import ConsentRequest, ConsentWish
 from storage.search.chinese import HAN, contains_han, simplify_han
 
@@ -28,7 +34,20 @@ def find_consent_request(text: str) -> ConsentWish | None:
         wanted, besides = _read(_normalise(part))
         if wanted is not None:
             return ConsentWish(wanted=wanted, says_more=bool(besides) or len(ends) > 1)
+    spoken = _normalise(text[:_MAX_CHARS_READ])
+    if not _CODE.search(spoken) and any(
+        _may_be_wish(clause, asked=asked) for clause, asked in _clauses(spoken)
+    ):
+        return ConsentWish(wanted=ConsentRequest.THIS, says_more=True, is_sure=False)
     return None
+
+
+def _may_be_wish(clause: str, *, asked: bool) -> bool:
+    if asked or len(clause) > _MAX_CLAUSE:
+        return False
+    if contains_han(clause):
+        return is_doubtful(clause) or is_doubtful(to_chinese(clause))
+    return is_doubtful(spell_out(clause))
 
 
 def _read(text: str) -> tuple[ConsentRequest | None, str]:
@@ -67,6 +86,8 @@ def _widest(found: set[ConsentRequest], text: str, besides: str) -> ConsentReque
     of_chat = found and any(_OF_CHAT.fullmatch(each) for each, asked in _clauses(text) if not asked)
     if ConsentRequest.CHAT in found or of_chat:
         return ConsentRequest.CHAT
+    if found == {ConsentRequest.THIS} and _LOOKS_BACK.fullmatch(besides):
+        return ConsentRequest.BEFORE
     if found == {ConsentRequest.THIS} and (besides or _NOT_SPOKEN.search(text)):
         return ConsentRequest.THIS
     # Said alone, "don't remember this" is about what was said before; and "don't remember" may be
@@ -130,9 +151,12 @@ _NOT_SPOKEN = re.compile(
 _CLAUSE = re.compile(r"([^,;:.!?，。；：！？、\n…()（）—–~～【】\[\]]{1,400})([^\w\s]?)")
 _NEG_START = (
     r"(?:please |pls |plz |just |kindly )*(?:don't|do not|dont|never|forget|keep|off the record"
+    r"|nothing (?:may|must|should|can|is)"
     r"|i(?:'d| would)? (?:don't|do not|dont|rather|prefer))\b"
 )
-_OF_US = re.compile(r"(?:hey |please |so |ok |and )*(?:can|could|would|will) you\b", re.IGNORECASE)
+_OF_US = re.compile(
+    r"(?:hey |please |so |ok |and )*(?:can|could|would|will) (?:you|u)\b", re.IGNORECASE
+)
 _WITHOUT = re.compile(
     r"(?P<asked>(?!.*\b(?:how|what|why|whether|if)\b).+?) without (?:you )?(?:remembering|storing"
     r"|saving|recording|keeping|logging"
@@ -141,7 +165,8 @@ _WITHOUT = re.compile(
     re.IGNORECASE,
 )
 _JOINED = re.compile(
-    rf"\s+(?:but|and|so|though|yet|-+)\s+(?={_NEG_START}|you (?:won't|will not|will never|don't))"
+    rf"\s+(?:but|and|so|though|yet|-+)\s+(?={_NEG_START}|you (?:won't|will not|will never|don't"
+    rf"|shouldn't|should not|mustn't|must not|needn't|can't))"
     r"|(?<=\b(?:it|me))\s+but\s+(?=(?:what|how|can|could|is|are|should|do|does|would|why|when)\b)"
     r"|\s+(?:but|because|since|cuz|though)\s+(?=(?:i|i'm|i've|my|we|our|he|she|they|the|it)\b)"
     rf"|\s+-+\s+|(?<=[{HAN}])(?<![算说叫问是])\s+"
@@ -150,17 +175,20 @@ _JOINED = re.compile(
     re.IGNORECASE,
 )
 _NAMES_CHAT = re.compile(
-    r"(?:this|our)(?: whole| entire| very)? (?:chat|conversation|convo|session|thread|discussion)"
-    r"(?: is|'s| was| will be)\b.*"
+    r"this is an? \w+ (?:chat|conversation|convo|session|thread)"
+    r"|(?:this|our)(?: whole| entire| very)? (?:chat|conversation|convo|session|thread|discussion)"
+    r"(?: is|'s| was| will be| never| did not| didn'?t)\b.*"
     r"|(?:这|本|整)(?:一|整)*(?:次|个|场|段|轮)?(?:聊天|对话|会话|谈话)"
-    r"(?:.{0,2}(?:很|是|有|涉及|属于)).*",
+    r"(?:.{0,2}(?:很|是|有|涉及|属于|保密)).*"
+    r"|(?:接下来|后面)的?(?:内容|话)?[都全](?:是|属于|涉及).*",
     re.IGNORECASE,
 )
 _ANNOUNCES_TALK = re.compile(
     r"(?:i(?:'m| am)|i(?:'ll| will)|let me|i need to)(?: just)?(?: going to| gonna| about to)?"
     r" (?:vent|rant|complain|moan|let off steam|think out loud)\b.*"
-    r"|(?:下面|接下来|等下|待会儿?)?我?(?:要|想|得|先)?(?:吐槽|抱怨|发泄|倾诉|聊|说|唠)"
-    r"(?:一会儿?|一阵|半天|几句|会儿)",
+    r"|(?:今天|今晚|下面|接下来|等下|待会儿?)?我?(?:要|想|得|先|随便)?(?:吐槽|抱怨|发泄|倾诉|聊|说"
+    r"|唠)"
+    r"(?:[聊唠说](?=.|$)|一会儿?|一阵|半天|几句|会儿)",
     re.IGNORECASE,
 )
 _FILLERS = (
@@ -173,11 +201,28 @@ _FILLERS = (
     r"|哎呀?|唉|诶|…|\W)"
 )
 _FILLER = re.compile(rf"{_FILLERS}(?:\s*{_FILLERS}){{0,4}}", re.IGNORECASE)
+_CODE = re.compile(
+    r"\w\(\w*\)|\w\.\w+\(|[=!]=|^\W*\d{4}-\d\d-\d\d[ T]\d|^(?:INFO|WARN|DEBUG|ERROR)\b",
+    re.MULTILINE,
+)
+_LOOKS_BACK = re.compile(
+    r"(?:i )?take back .*|i (?:was|am) (?:just )?(?:drunk|upset|angry|joking|kidding|venting|tired"
+    r"|high)|"
+    r"(?:you know )?what i .*(?:earlier|before)|喝多了|气话|(?:刚才?|上面|前面)那?[段条句个].*"
+    r"|.*\b(?:typed|sent|wrote|posted|said) that|(?:what|everything|all) i (?:just )?(?:said|told"
+    r" you|sent|wrote)\b.*|(?:我)?(?:刚才|刚刚|刚|前面|上面|之前)(?:跟你|给你)?(?:说|发|提|讲|吐槽"
+    r"|聊|骂)(?:到|过)?的.*",
+    re.IGNORECASE,
+)
 _TALK = r"(?:chat|conversation|convo|session|thread|talk|discussion|exchange|dialog(?:ue)?)"
 _I_DO_NOT = re.compile(r"\W*(?:sorry\W+)?(?:do not|don'?t) remember(?:\W+sorry)?\W*", re.IGNORECASE)
 _OF_CHAT = re.compile(
     rf"(?:(?:for|in|during|throughout) (?:the (?:whole|entire|rest of this) |this (?:whole |entire "
-    rf")?|our ){_TALK}|from (?:now|here) on|henceforth|starting now|for the rest of this {_TALK}"
-    r"|(?:从现在(?:起|开始)|在?(?:这|本)(?:次|个|场|段)(?:聊天|对话|会话)(?:里|中)?|以后))",
+    rf")?|our ){_TALK}|from (?:now|here) on(?: out)?|henceforth|starting now"
+    rf"|for the rest of this {_TALK}"
+    rf"|as long as we(?:'re| are) in (?:this|the) {_TALK}"
+    r"|这次(?:咱们|我们)?聊的|(?:从现在(?:起|开始)|从[这下]一?(?:句话?|条|里|儿)(?:开始|起)|(?:我们"
+    r"|咱们|咱俩|我俩)?在?(?:这|本)(?:次|个|场|段)(?:聊天|对话|会话)(?:里"
+    r"|中)?(?:的?(?:所有)?(?:内容|东西|话))?|以后))",
     re.IGNORECASE,
 )

@@ -8,6 +8,7 @@ import pytest
 
 from bot.engine.memory.consent_rules import find_consent_request
 
+_MAY_BE_ASKED = 0.03
 _TABLE = Path(__file__).with_name("consent_sentences.txt")
 
 
@@ -23,14 +24,29 @@ def sentences() -> dict[str, list[str]]:
     return found
 
 
+def verdict(text: str) -> str:
+    wish = find_consent_request(text)
+    if wish is None:
+        return "none"
+    return wish.wanted.value if wish.is_sure else "asked"
+
+
+def test_where_a_wish_cannot_be_told_from_talk_the_person_is_asked() -> None:
+    table = sentences()["doubt"]
+
+    assert {each: got for each in table if (got := verdict(each)) != "asked"} == {}
+
+
 @pytest.mark.parametrize("forbidden", ["this", "before", "chat", "none"])
 def test_it_is_understood_what_must_not_be_remembered(forbidden: str) -> None:
     table = sentences()[forbidden]
 
-    found = {each: find_consent_request(each) for each in table}
+    understood = {each: verdict(each) for each in table}
 
-    understood = {each: wish.wanted.value if wish else "none" for each, wish in found.items()}
-    assert {each: got for each, got in understood.items() if got != forbidden} == {}
+    assert {each: got for each, got in understood.items() if got not in {forbidden, "asked"}} == {}
+    asked = [each for each, got in understood.items() if got == "asked"]
+    assert forbidden == "none" or asked == []
+    assert len(asked) <= len(table) * _MAY_BE_ASKED, "a question may be asked too often, not always"
     assert len(table) > 70, "the table must not lose its sentences"
 
 
