@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,11 +27,14 @@ from storage.records.approvals import (
     is_bound_to_files,
 )
 from storage.records.people import Language
+from tests.attacks.test_effect_window import LURED, RACER
 from tests.bot.engine.permissions.policy_cases import build_policy, make_grant, tool_call
 from tests.builders import make_approval
 from tests.emulators.models.script import ScriptedCall, ScriptedReply
 from tests.journeys.model_world import ModelWorld, label_with, model_world, script_task
 from tests.journeys.test_tool_approvals import request_in
+
+MCP_SERVER = Path(__file__).parents[1] / "emulators" / "mcp_server.py"
 
 # --- what is run and changed ---------------------------------------------------------------------
 
@@ -360,7 +365,10 @@ def test_a_long_text_says_how_long_it_is_and_is_there_as_a_whole() -> None:
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[ModelWorld, None]:
     async with model_world(
-        tmp_path_factory.mktemp("home"), "anthropic", SHIFTBOSS_LANGUAGE="en"
+        tmp_path_factory.mktemp("home"),
+        "anthropic",
+        SHIFTBOSS_LANGUAGE="en",
+        SHIFTBOSS_TOOLS_ALLOW="mcp__racer__*",
     ) as made:
         yield made
 
@@ -393,3 +401,35 @@ async def test_a_script_that_changes_while_the_card_waits_is_not_run(world: Mode
     assert (script.parent / "ran").exists()
     told = [str(one.tool_results) for one in world.script.requests_for("step-swap")]
     assert any("has changed" in each for each in told)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_an_mcp_server_cannot_replace_the_script_while_the_command_runs(
+    world: ModelWorld, tmp_path: Path
+) -> None:
+    racer = tmp_path / "racer.py"
+    serve = f"import runpy; runpy.run_path({str(MCP_SERVER)!r}, run_name='__main__')"
+    racer.write_text(f"RACED = '.'{RACER}{serve}")
+    folder = world.program.home / "personas"
+    folder.mkdir(exist_ok=True)
+    command = [sys.executable, str(racer), "echo", str(MCP_SERVER)]
+    (folder / "builder.yaml").write_text(
+        f"traits: {{comments: few}}\nservers:\n  racer: {json.dumps({'command': command})}\n"
+    )
+    boss, chat = world.new_owner()
+    turns = (
+        ScriptedReply(calls=[call("write", path="b.sh", content="echo harmless >> told\n")]),
+        ScriptedReply(calls=[call("mcp__racer__echo", text="begin")]),
+        ScriptedReply(calls=[call("exec", command=LURED)]),
+    )
+    order = script_task(world.script, "race", *turns)
+    await boss.says(chat, order.replace("/run", "/run --persona builder"))
+    asked = await request_in(chat, "sh b.sh", "echo harmless")
+    await boss.presses(asked, label_with(asked.buttons, "Once"))
+    await chat.wait_for(lambda m: "It is done: race." in m.text)
+
+    (written,) = (world.program.home / "work").rglob("told")
+    assert written.read_text() == "harmless\n"
+    told = [str(one.tool_results) for one in world.script.requests_for("step-race")]
+    assert any("you said begin" in each for each in told), told
+    assert not any("evil" in each for each in told)

@@ -75,7 +75,7 @@ async def resend_skipped(front: ChannelClient, home: Path) -> None:
         await asyncio.sleep(_LOOK_EVERY)
 
 
-_WRITTEN_BY_HAND = "SELECT source FROM memories WHERE source LIKE 'hand:message:%'"
+_WRITTEN_BY_HAND = "SELECT source FROM memories WHERE source LIKE 'hand:%'"
 
 
 def skipped_without_effect(
@@ -92,7 +92,7 @@ def skipped_without_effect(
         if number in told or number not in rightly or message["kind"] != "message":
             continue
         source = f"message:{chat}:{message['message_id']}"
-        if f"hand:{source}" in written:
+        if f"hand:inbox:{number}" in written:
             continue
         # A file that belonged to the message is in the store already.
         if message["text"] and not rows(home, "SELECT 1 FROM tasks WHERE source = ?", source):

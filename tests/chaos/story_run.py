@@ -108,7 +108,7 @@ async def run_story(
             keeper.cancel()
             patient.cancel()
             await asyncio.gather(keeper, patient, return_exceptions=True)
-            await _end_politely(program, told)
+            await _end_politely(program, told, story)
             _inspect(told, home, channel, story, program)
             told.violations += [f"the model refused: {each.message}" for each in models.refused]
             if story.every_call_is_billed:
@@ -180,8 +180,17 @@ async def _keep_alive(
         told.deaths += 1
 
 
-async def _end_politely(program: ShiftbossProcess, told: StoryResult) -> None:
+async def _end_politely(program: ShiftbossProcess, told: StoryResult, story: CrashStory) -> None:
     status = await program.stop()
+    if status == 0 and _left(program.home, story):
+        # What writes by itself, as the self-check does, may do so as it is told to stop: the next
+        # life sends it.
+        await program.start()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                while _left(program.home, story):
+                    await asyncio.sleep(_LOOK_EVERY)
+        status = await program.stop()
     if status in {_KILLED, -signal.SIGTERM}:
         # The last point was the story's very end, and the next life was only just beginning: one
         # more must find nothing to do.

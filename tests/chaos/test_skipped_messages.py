@@ -77,7 +77,7 @@ def test_a_message_is_skipped_only_after_six_crashes_and_with_an_apology(
 
 @pytest.mark.parametrize(
     ("task", "written", "is_sent_again"),
-    [("", "", True), ("message:7:m1", "", False), ("", "hand:message:7:m1", False)],
+    [("", "", True), ("message:7:m1", "", False), ("", "hand:inbox:4", False)],
 )
 def test_only_a_message_that_led_to_nothing_is_sent_again(
     tmp_path: Path, task: str, written: str, is_sent_again: bool

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Any, Protocol
@@ -87,18 +88,23 @@ class CallVerdict(StrEnum):
     PENDING = "later"
 
 
+def hold_nothing() -> AbstractAsyncContextManager[str]:
+    return nullcontext("")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallDecision:
     """A decision; `text` is the reason of a denial, a person's answer or what an earlier try has
     brought, for the model. `has_failed` says that the earlier try failed or was cut off.
-    `check_again`, for calls that a person has allowed, is to be called right before the call is
-    made: it returns why the permission does not cover it any more, or nothing."""
+    `hold_effect`, for calls that a person has allowed, is to be entered around the call: it keeps
+    other processes from changing what was approved, and yields why the permission does not cover it
+    any more, or nothing."""
 
     verdict: CallVerdict
     text: str = ""
     has_failed: bool = False
-    check_again: Callable[[], Awaitable[str]] | None = field(
-        default=None, compare=False, repr=False
+    hold_effect: Callable[[], AbstractAsyncContextManager[str]] = field(
+        default=hold_nothing, compare=False, repr=False
     )
 
 

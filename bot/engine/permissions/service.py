@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -31,6 +31,7 @@ from bot.engine.permissions.requests import (
     answer_for_call,
     replay_result,
 )
+from bot.engine.sandbox.process_halt import halted_processes
 from bot.engine.sandbox.spec import Sandbox, SandboxKind
 from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import WorkerSpec
@@ -62,6 +63,11 @@ _EFFECT_CHANGED = (
     " (a file, a folder, or where a link leads). If it is still right, make the call again: the"
     " person is asked again, about what is there now."
 )
+_NOT_HALTED = (
+    f"{ERROR_PREFIX}not made: another program that works in this folder could not be halted, so"
+    " what was approved may change meanwhile. Make the call again later."
+)
+_LOCAL_KINDS = {CallKind.EXECUTE, CallKind.EDIT, CallKind.DELETE, CallKind.MOVE}
 _PENDING = CallDecision(verdict=CallVerdict.PENDING)
 
 
@@ -189,10 +195,11 @@ class _WorkerAuthorizer:
                     same_ids=earlier.same_ids,
                 )
                 if good:
-                    check = partial(self._find_other_files, call, ruling.files)
-                    return record, CallDecision(
-                        verdict=CallVerdict.ALLOW, check_again=check if ruling.files else None
-                    )
+                    allowed = CallDecision(verdict=CallVerdict.ALLOW)
+                    if ruling.files:
+                        hold = partial(self._hold_effect, call, record.id, files=ruling.files)
+                        allowed = replace(allowed, hold_effect=hold)
+                    return record, allowed
                 return record, CallDecision(
                     verdict=CallVerdict.DENY, text=ruling.reason.describe_in_english()
                 )
@@ -263,18 +270,32 @@ class _WorkerAuthorizer:
                 return answer_for_call(record)
             await service.calls.mark_started(tx, record, now=service.now())
             if record.effect_hash:
-                check = partial(self._find_change, call, record)
-                return replace(answer_for_call(record), check_again=check)
+                hold = partial(self._hold_effect, call, record.id, effect=record.effect_hash)
+                return replace(answer_for_call(record), hold_effect=hold)
         return answer_for_call(record)
 
-    async def _find_change(self, call: ToolCall, record: ToolCallRecord) -> str:
-        if (await self._take_snapshot(call)).hash == record.effect_hash:
-            return ""
-        log.warning("call %s is not made: what it would do has changed as it waited", record.id)
-        return _EFFECT_CHANGED
+    @asynccontextmanager
+    async def _hold_effect(
+        self, call: ToolCall, row: int, *, effect: str = "", files: str = ""
+    ) -> AsyncGenerator[str, None]:
+        """What a person has seen stays so from the last look until the call has ended."""
+        if call.kind not in _LOCAL_KINDS:
+            # A server has to run to answer.
+            yield await self._find_change(call, row, effect, files)
+            return
+        async with halted_processes(self._spec.workspace) as are_halted:
+            if are_halted:
+                yield await self._find_change(call, row, effect, files)
+            else:
+                log.warning("call %s is not made: others cannot be halted", row)
+                yield _NOT_HALTED
 
-    async def _find_other_files(self, call: ToolCall, files: str) -> str:
-        return "" if (await self._take_snapshot(call)).files == files else _EFFECT_CHANGED
+    async def _find_change(self, call: ToolCall, row: int, effect: str, files: str) -> str:
+        seen = await self._take_snapshot(call)
+        if effect in {"", seen.hash} and files in {"", seen.files}:
+            return ""
+        log.warning("call %s is not made: what it would do has changed as it waited", row)
+        return _EFFECT_CHANGED
 
     async def _evaluate(
         self, tx: Transaction, call: ToolCall, seen: CallSnapshot

@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -122,8 +123,14 @@ class CallSteps:
         if decision.verdict is not CallVerdict.ALLOW:
             why = await self._refusal(task, spec.step_path, words) or decision.text
             return CallResult(error=words("workflow.call_refused", why=why))
-        changed = "" if decision.check_again is None else await decision.check_again()
-        result = CallResult(error=changed) if changed else await self._execute(node, spec, words)
+        changes = isinstance(node.config, CommandConfig | WriteFileConfig)
+        async with (
+            self.shell.lock_for(spec.workspace) if changes else nullcontext(),
+            decision.hold_effect() as changed,
+        ):
+            result = (
+                CallResult(error=changed) if changed else await self._execute(node, spec, words)
+            )
         outcome = f"{ERROR_PREFIX}{result.error}" if result.error else result.to_json()
         await permit.record_outcome(call.call_id, succeeded=not result.error, outcome=outcome)
         return result
@@ -159,13 +166,11 @@ class CallSteps:
             case HttpConfig():
                 return await self._request(node.config, words)
             case CommandConfig():
-                async with self.shell.lock_for(spec.workspace):
-                    return await self._run(node.config, spec, words)
+                return await self._run(node.config, spec, words)
             case ReadFileConfig():
                 return await asyncio.to_thread(self._read, node.config, spec.workspace, words)
             case WriteFileConfig():
-                async with self.shell.lock_for(spec.workspace):
-                    return await _write(node, spec.workspace, words)
+                return await _write(node, spec.workspace, words)
             case _:
                 raise TypeError(f"{node.type} calls no tool")
 

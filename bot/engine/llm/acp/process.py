@@ -11,6 +11,7 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,6 +23,7 @@ from bot.engine.llm.backend import (
     BackendUnavailable,
     RunLimitReached,
 )
+from bot.engine.llm.folder_processes import FOLDER_PROCESSES
 from storage.data_directory import user_mask
 
 # --- failures of a CLI as backend errors
@@ -210,7 +212,8 @@ class CliProcess:
         `max_line` limits a line of output in bytes; `secrets` and secret environment variables are
         masked in the log."""
         env = {**launch.env, PROCESS_MARK_VARIABLE: mark}
-        process = await asyncio.create_subprocess_exec(
+        create = partial(
+            asyncio.create_subprocess_exec,
             *launch.argv,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -221,6 +224,7 @@ class CliProcess:
             start_new_session=True,
             umask=user_mask(),
         )
+        process = await FOLDER_PROCESSES.start(launch.cwd, create)
         return cls(process, mark, _StderrLog(log, (*secrets, *_secret_values(env))))
 
     @property

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 from pydantic_ai import (
@@ -44,6 +44,7 @@ from bot.engine.llm.tool_calls import (
     call_fingerprint,
     call_title,
     find_argument_error,
+    hold_nothing,
 )
 from cards.formats import drop_surrogates
 
@@ -231,7 +232,7 @@ class RunToolset:
                 answer = (
                     _OUT_OF_ORDER
                     if is_early
-                    else await _make_call(tool, arguments, decision.check_again)
+                    else await _make_call(tool, arguments, decision.hold_effect)
                 )
                 good = not answer.startswith(ERROR_PREFIX)
                 await permit.record_outcome(call_id, succeeded=good, outcome=answer)
@@ -241,11 +242,10 @@ class RunToolset:
 async def _make_call(
     tool: AgentTool,
     arguments: Mapping[str, Any],
-    check_again: Callable[[], Awaitable[str]] | None = None,
+    hold_effect: Callable[[], AbstractAsyncContextManager[str]] = hold_nothing,
 ) -> str:
     """Others may have changed what was approved while the call waited for its turn."""
-    async with tool.lock or nullcontext():
-        refusal = await check_again() if check_again is not None else ""
+    async with tool.lock or nullcontext(), hold_effect() as refusal:
         return refusal or await tool.run(arguments)
 
 

@@ -47,6 +47,7 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from bot.engine.llm.backend import McpServer
+from bot.engine.llm.folder_processes import FOLDER_PROCESSES
 from bot.engine.llm.tool_calls import object_schema
 from bot.engine.mcp.client.elicitation import InputHandler
 from bot.engine.mcp.client.http_transport import CLOSED_MESSAGE, open_http
@@ -231,8 +232,11 @@ def _parse_line(line: bytes) -> JSONRPCMessage | None:
 async def open_stdio(launch: SandboxLaunch) -> AsyncGenerator[StdioConnection, None]:
     """Start the process, and kill it with its descendants at the end. Raises McpError."""
     try:
-        process = await start_process(
-            launch, stdin=subprocess.PIPE, stderr=subprocess.PIPE, max_line=MAX_LINE_BYTES
+        process = await FOLDER_PROCESSES.start(
+            launch.cwd,
+            lambda: start_process(
+                launch, stdin=subprocess.PIPE, stderr=subprocess.PIPE, max_line=MAX_LINE_BYTES
+            ),
         )
     except ProcessStartError as error:
         raise McpError(f"it could not be started: {error}") from error
