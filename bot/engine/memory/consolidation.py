@@ -238,6 +238,8 @@ class MemoryConsolidator:
             return None
         result.scopes.add(made.scope)
         await self.cells.link_sources(tx, made, fact.cells)
+        if made.state is MemoryState.SUPERSEDED:
+            return None
         if promotion := await self.promoter.promote(tx, made, now=now):
             result.counts[promotion] += 1
         to = fact.share_scope
@@ -364,6 +366,8 @@ class MemoryConsolidator:
                 return await self._support(tx, match, new, context=context, now=now)
             case FactDecision.MERGE if match is not None:
                 return await self._merge(tx, match, new, verdict.merged, now=now)
+            case FactDecision.SUPERSEDE if match is not None and _is_outdated(new, match):
+                return await self._add_past(tx, match, new, now=now)
             case FactDecision.SUPERSEDE if match is not None:
                 return await self._add_in_place_of(tx, [match], new, now=now)
             case FactDecision.CONTRADICT if match is not None and _is_general_conflict(
@@ -402,6 +406,22 @@ class MemoryConsolidator:
             for old in older:
                 made = await supersede(self.entries, tx, old, made, now=now)
         return made
+
+    async def _add_past(
+        self, tx: Transaction, held: MemoryEntry, new: NewMemoryEntry, *, now: datetime
+    ) -> MemoryEntry | None:
+        """Add what was true until `held` was said. None if it was forgotten or is a repeat."""
+        made = await self.entries.add(tx, new, now=now)
+        if made is None:
+            return None
+        past = replace(
+            made,
+            state=MemoryState.SUPERSEDED,
+            superseded_by=held.id,
+            valid_until=held.valid_from,
+            invalidated_at=now,
+        )
+        return await self.entries.update(tx, past, now=now)
 
     async def _support(
         self,
@@ -483,6 +503,13 @@ def _with_observation(
     """Count one more confirmation or contradiction, with its circumstances."""
     seen = support_from_extra(held).with_observation(context, holds=holds, at=now)
     return {**held.extra, **seen.to_extra()}
+
+
+def _is_outdated(new: NewMemoryEntry, held: MemoryEntry) -> bool:
+    """Whether `new` was said before `held`, as where a job was tried again, and holds no longer."""
+    if new.said_at is None or new.said_at >= held.said_at:
+        return False
+    return (new.valid_from or new.said_at) <= held.valid_from
 
 
 def _is_general_conflict(new: NewMemoryEntry, verdict: FactVerdict) -> bool:

@@ -419,6 +419,30 @@ async def test_what_is_so_now_takes_the_place_of_what_was(memory: WritingSetup) 
     assert (held.supersedes, gone.superseded_by) == (gone.id, held.id)
 
 
+async def test_what_was_said_before_but_drawn_later_is_the_past(memory: WritingSetup) -> None:
+    """The first job failed, as with a crash, and is tried again after the second one."""
+    await talked(memory, mark="one")
+    memory.model.answers = [BackendUnavailable("away")]
+    await memory.run_jobs()
+    memory.world.clock.advance(seconds=1)
+    await talked(memory, mark="two")
+    memory.model.answers = [extraction_of(extracted_fact("Writes code in Helix", topic="editor"))]
+    await memory.run_jobs()
+    memory.world.clock.advance(hours=7)
+    memory.model.answers = [
+        extraction_of(extracted_fact("Writes code in vim", topic="editor")),
+        InvalidAnswer("no verdict"),
+    ]
+    await memory.run_jobs()
+
+    [held] = await memory.list_entries(*DRAWN)
+    [gone] = await memory.list_entries(*DRAWN, states=(MemoryState.SUPERSEDED,))
+    assert (held.text, gone.text) == ("Writes code in Helix", "Writes code in vim")
+    assert (gone.superseded_by, gone.valid_until) == (held.id, held.valid_from)
+    await memory.writer.forget((await memory.list_entries(MemoryKind.CELL))[0], BY_BOSS)
+    assert len(await memory.list_entries(*DRAWN, states=(MemoryState.SUPERSEDED,))) == 0
+
+
 async def test_what_is_less_sure_does_not_replace_what_is_surer(memory: WritingSetup) -> None:
     for mark, text, sure in (("one", "Writes code in vim", 0.95), ("two", "Uses nano", 0.6)):
         await talked(memory, mark=mark)
