@@ -366,10 +366,9 @@ class MemoryConsolidator:
                 return await self._support(tx, match, new, context=context, now=now)
             case FactDecision.MERGE if match is not None:
                 return await self._merge(tx, match, new, verdict.merged, now=now)
-            case FactDecision.SUPERSEDE if match is not None and _is_outdated(new, match):
-                return await self._add_past(tx, match, new, now=now)
             case FactDecision.SUPERSEDE if match is not None:
-                return await self._add_in_place_of(tx, [match], new, now=now)
+                add = self._add_past if _is_outdated(new, match) else self._add_in_place_of
+                return await add(tx, [match], new, now=now)
             case FactDecision.CONTRADICT if match is not None and _is_general_conflict(
                 new, verdict
             ):
@@ -408,20 +407,22 @@ class MemoryConsolidator:
         return made
 
     async def _add_past(
-        self, tx: Transaction, held: MemoryEntry, new: NewMemoryEntry, *, now: datetime
+        self, tx: Transaction, newer: Sequence[MemoryEntry], new: NewMemoryEntry, *, now: datetime
     ) -> MemoryEntry | None:
-        """Add what was true until `held` was said. None if it was forgotten or is a repeat."""
+        """Add what was true until `newer` was said. None if it was forgotten or is a repeat."""
         made = await self.entries.add(tx, new, now=now)
         if made is None:
             return None
-        past = replace(
-            made,
-            state=MemoryState.SUPERSEDED,
-            superseded_by=held.id,
-            valid_until=held.valid_from,
-            invalidated_at=now,
-        )
-        return await self.entries.update(tx, past, now=now)
+        for held in newer:
+            past = replace(
+                made,
+                state=MemoryState.SUPERSEDED,
+                superseded_by=held.id,
+                valid_until=held.valid_from,
+                invalidated_at=now,
+            )
+            made = await self.entries.update(tx, past, now=now)
+        return made
 
     async def _support(
         self,
