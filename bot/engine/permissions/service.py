@@ -278,7 +278,7 @@ class _WorkerAuthorizer:
     async def _hold_effect(
         self, call: ToolCall, row: int, *, effect: str = "", files: str = ""
     ) -> AsyncGenerator[str, None]:
-        """What a person has seen stays so from the last look until the call has ended."""
+        """Keep what a person has seen as it is from the last look until the call has ended."""
         if call.kind not in _LOCAL_KINDS:
             # A server has to run to answer.
             yield await self._find_change(call, row, effect, files)
