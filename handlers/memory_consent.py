@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from cards.model import notice_card
 from handlers.errors import UsageError
-from handlers.memory_phrases import topic_to_forget
 from handlers.request import CommandRegistry, Reply, Request, check_may_choose
 from storage.records.memory_consent import ConsentRequest
 from storage.records.messages import DeliveryUrgency, IncomingMessage
@@ -16,14 +15,16 @@ commands = CommandRegistry("memory")
 _ON_WORDS, _OFF_WORDS = {"on", "开", "打开", "开启"}, {"off", "关", "关闭", "结束"}
 
 
-async def heed_consent(request: Request, said: IncomingMessage) -> Reply | None:
+async def heed_consent(
+    request: Request, said: IncomingMessage, *, names_topic: bool
+) -> Reply | None:
     """Withhold what the message asks not to remember, before anything else is done with it; one
     that may ask it, too. None if it says more, or nothing of this kind. What is forwarded was
-    asked of somebody else."""
+    asked of somebody else. `names_topic`: it asks to forget what is known of a topic."""
     memory, chat = request.services.memory, request.chat
     wish = None if said.forwarded else memory.find_consent_request(request.args)
     if wish is None or not wish.is_sure:
-        is_doubtful = wish is not None and not topic_to_forget(request.args)
+        is_doubtful = wish is not None and not names_topic
         if is_doubtful or chat.settings.memory_off:
             await memory.withhold(chat, ConsentRequest.THIS, source=request.source)
         return None

@@ -501,7 +501,10 @@ class Router:
                 await memory_consent.heed_consent_in_task(command_request)
             return await meaning.command.handler(command_request)
         message_request = _with_directives(request, meaning.text, meaning.directives)
-        reply = await memory_consent.heed_consent(message_request, incoming)
+        names_topic = bool(memory.topic_to_forget(message_request.args))
+        reply = await memory_consent.heed_consent(
+            message_request, incoming, names_topic=names_topic
+        )
         async with approvals.requesting_budget(message_request):
             if by_name := await skills.use_by_slash(message_request, tasks.run_task):
                 return by_name
