@@ -119,7 +119,7 @@ def _en_patterns() -> Iterator[_EndingPattern]:
                     rf"{_HAVE}(?:started|begun|began|resumed|went back to|gone back to|back to)"
                     rf" (?:{doing}){on} {_OBJECT}"
                 ),
-                rf"i(?:'m| am) (?:{doing}){on} {_OBJECT} again",
+                rf"i(?:'m| am|'ve been| have been) (?:{doing}){on} {_OBJECT} again",
             ):
                 yield relation, re.compile(pattern), {"is_negative": True}
 
@@ -135,11 +135,13 @@ _RETURNING = frozenset(
     }
 )
 CESSATION = re.compile(
-    r"\b(?:no longer|any ?more|any longer|(?:have not|haven't) been \w+ing"
+    r"\b(?:no longer|for good|no more (?!than\b|of\b)\w+|any ?more|any longer|(?:have not"
+    r"|haven't) been \w+ing"
     r"|(?:have not|haven't) .{1,40} (?:since|for|in)\b|stopped \w+ing|\w+[- ]free\b|(?:non"
     r"|ex)-?smoker)\b"
     r"|不(?!要|错|同|过(?!敏)|仅|但|是|知|能不)[^，]{0,12}了$|[吃喝用住]不(?:了|起|惯)"
-    r"|没(?!事|问题|关系)(?:再)?[^，]{0,10}了$|不再|再也[不没]|(?:好久|早就|早已|很久)(?:不|没)",
+    r"|没(?!事|问题|关系|电|油|信号|货|网|人)(?:再)?[^，]{0,10}了$|不再|再也[不没]|(?:好久|早就"
+    r"|早已|很久)(?:不|没)",
     re.IGNORECASE,
 )
 """Words that say of what else a clause does that it is over."""
@@ -166,12 +168,23 @@ GIVEN_UP = re.compile(
     r"|dumped|traded"
     r"|closed (?:my|our|the)|disbanded|dissolved|moved out|put .{1,20} (?:to sleep|down)"
     r"|passed away"
-    r"|sold|gave away|given away|shut down|stood down|let go of|turned out (?:to be )?(?:wrong"
+    r"|died(?! down| out)|laid off|made redundant|let go (?:by|from)|for good|fell through"
+    r"|fell apart"
+    r"|(?:did not|didn't|doesn't) last|came through|(?:got |is |was |been )?(?:totall?ed|wrecked"
+    r"|written off|stolen)"
+    r"|(?:^|am |i'm )out of (?:the|my)|done (?!with)\w+ing|took me off"
+    r"|sold(?! out)|paid off|discharged from|stopped (?:the|my)|gave away|given away|shut down"
+    r"|stood down|let go of|turned out (?:to be )?(?:wrong"
     r"|false))\b"
-    r"|戒|放弃|滴酒不沾|告别|停[了掉用]|停止|不沾|断了|退[了掉出租订休坑群]|弃坑|脱坑|卸载|注销|被裁"
-    r"|被.{1,10}裁|辞[了职]|离职|搬离|搬走|搬出|没兴趣|腻了|分手|掰了|离婚|破戒|卖[了掉]|转让|送人|送走"
-    r"|过世|去世|走丢|毕业|卸任|交接|交给|不归我|取消|到期|吹了|黄了|停药|断药|解散|解约|逆转|痊愈|治好"
-    r"|康复|摘[了掉]|拆[了掉]|收[了摊]|散了|没续|不续|不算|算不上|脱单|误诊|收掉|关掉|关门|倒闭|结束",
+    r"|戒|放弃|滴酒不沾|删[了掉]|弃了|考完了|还清|不碰|告别|停[了掉用]|停止|不沾|断了"
+    r"|退[了掉出租订休坑群]|弃坑|脱坑|卸载|注销|被裁"
+    r"|被.{1,10}裁|辞[了职]|离职|搬离|搬走|搬出|没兴趣|腻了|分手|掰了|离婚|破戒|卖[了掉]|转让|送人"
+    r"|送走"
+    r"|过世|去世|走丢|毕业|卸任|交接|交给|不归我|取消|到期|吹了|黄了|停药|断药|解散|解约|逆转|痊愈"
+    r"|治好"
+    r"|康复|摘[了掉]|拆[了掉]|收[了摊]|散了|没续|不续|不算|算不上|脱单|误诊|收掉|关掉|关门|倒闭"
+    r"|结束"
+    r"|(?:上周|昨天|前天|今早|昨晚|上个?月)走了|脱单|让我?停[了掉]",
     re.IGNORECASE,
 )
 """Words that say so of a thing, whatever is done with it."""
@@ -194,6 +207,20 @@ INSTEAD_OF = re.compile(
 _SpecialPatterns = tuple[tuple[FactRelation, str, Mapping[str, bool]], ...]
 _EN_SPECIAL: _SpecialPatterns = (
     (FactRelation.ALLERGY, rf"{_BE_NOT} allergic to {_OBJECT}", {}),
+    (
+        FactRelation.ALLERGY,
+        (
+            rf"{_OBJECT} (?:is|are) (?:fine|ok|okay|no (?:problem|issue))"
+            r"(?: (?:for|with) me)?(?: now)?"
+        ),
+        {},
+    ),
+    (
+        FactRelation.ALLERGY,
+        rf"i can (?:now |finally |safely )*(?:eat|have|touch) {_OBJECT}(?: again| now)?",
+        {},
+    ),
+    (FactRelation.ALLERGY, rf"(?:i have |there is )?no {_OBJECT} allergy", {}),
     (FactRelation.ALLERGY, rf"{_I}used to be allergic to {_OBJECT}", {"was_so": True}),
     (
         FactRelation.ALLERGY,
@@ -244,7 +271,11 @@ _EN_SPECIAL: _SpecialPatterns = (
         rf"{_HAVE}(?:resigned|retired)(?: from {_OBJECT})?|i(?:'m| am) retired(?P<none>)",
         {},
     ),
-    (FactRelation.SMOKES, rf"{_HAVE}{_STOPPED} (?:smoking|cigarettes|vaping)(?P<what>)", {}),
+    (
+        FactRelation.SMOKES,
+        rf"{_HAVE}{_STOPPED} (?:the )?(?:smoking|cigarettes|vaping)(?P<what>)",
+        {},
+    ),
     (
         FactRelation.SMOKES,
         rf"{_I}{_NOT} (?:smoke|vape)(?P<what>)|{_BE_NOT} (?:smoking|a smoker)",
@@ -299,6 +330,11 @@ _EN_SPECIAL: _SpecialPatterns = (
             rf"{_HAVE}(?:broke up|broken up|split up|separated|got divorced|divorced)(?: (?:with"
             rf"|from) {_OBJECT})?|i(?:'m| am) (?:divorced|single again)(?P<none>)"
         ),
+        {},
+    ),
+    (
+        FactRelation.RELATIONSHIP,
+        rf"{_OBJECT} and i (?:are|aren't) (?:not |no longer )?(?:together|dating|a couple|married)",
         {},
     ),
     (
@@ -382,6 +418,11 @@ _ZH_SPECIAL: _SpecialPatterns = (
         rf"{_ZH_OBJECT}(?:我)?(?:现在)?(?:又|也|已经|敢吃也)*(?:能|可以|敢|爱|肯)吃(?:了|啦)",
         {"is_negative": True},
     ),
+    (
+        FactRelation.ALLERGY,
+        rf"{_ZH_OBJECT}(?:我)?(?:现在|已经|终于|也|又)*(?:能|可以|敢)吃(?:了|啦)",
+        {},
+    ),
     (FactRelation.WORK, rf"{_ZH_I}不在{_ZH_OBJECT}了", {}),
     (FactRelation.HOME, rf"{_ZH_I}不在{_ZH_OBJECT}了", {}),
     (
@@ -452,7 +493,8 @@ _ZH_SPECIAL: _SpecialPatterns = (
     (
         FactRelation.WORK,
         (
-            rf"{_ZH_I}(?:已经|刚|刚刚|上个月)*(?:辞职|离职|失业|跳槽|换工作|退休|被裁|被裁员|被辞退"
+            rf"{_ZH_I}(?:已经|刚|刚刚|上个月)*(?:辞职|离职|失业|跳槽(?:[到去至]了?.{{1,10}}?)?"
+            rf"|换工作|退休|被裁|被裁员|被辞退"
             rf"|裸辞){_ZH_END}(?P<what>)"
         ),
         {},
@@ -466,8 +508,9 @@ _ZH_SPECIAL: _SpecialPatterns = (
     (
         FactRelation.OWNS,
         (
-            rf"(?:我们家|我家|我)?(?:的)?{_ZH_OBJECT}(?:已经|刚|都)*(?:卖|死|去世|丢|没|送人|走丢"
-            rf"|被偷|报废)(?:掉)?(?:了|啦)"
+            rf"(?:我们家|我家|我)?(?:的)?{_ZH_OBJECT}(?:已经|刚|都)*(?:卖|死|走|去世|丢|没|送人"
+            rf"|走丢"
+            rf"|被偷|报废)(?:掉|光)?(?:了|啦)"
         ),
         {},
     ),

@@ -103,6 +103,9 @@ def _read_cessation(clause: SaidClause) -> Iterator[EndedClaim]:
     ("Wednesdays on call is history")."""
     given_up = GIVEN_UP.search(clause.plain)
     over = given_up or CESSATION.search(clause.plain) or CESSATION.search(clause.text)
+    is_act = over is given_up or (over is not None and over[0].startswith("stopp"))
+    if over and is_act and _NOT_GIVEN_UP.search(over.string[: over.start()]):
+        return
     if over is None and clause.since is not None:
         over = NOT_SINCE.search(clause.plain)
     needless = NEEDED_NO_MORE.fullmatch(clause.text)
@@ -116,8 +119,11 @@ def _read_cessation(clause: SaidClause) -> Iterator[EndedClaim]:
     begins = over if over and over.string == clause.plain else _DENIAL.search(clause.plain)
     before = clause.plain[: begins.start()].strip() if begins else ""
     is_own = clause.is_first_person or (
-        not clause.of_another and re.search(r"\bi\b|我|咱", before) is not None
+        (not clause.of_another and re.search(r"\bi\b|我|咱", before) is not None)
+        or (given_up is not None and _TOLD_ME.search(clause.plain) is not None)
     )
+    if not is_own and _SOMEBODY.match(before):
+        return
     if _RATHER.search(clause.text) or (clause.of_another and not before and not is_own):
         return
     leads = "" if is_own or not before else before
@@ -152,6 +158,13 @@ _RATHER = re.compile(r"\brather\b|宁愿|宁可")
 _DENIAL = re.compile(
     r"\b(?:do|does|did|is|are|am|was|has|have|can|will)?(?:n't|not)\b|\bno longer\b"
 )
+_NOT_GIVEN_UP = re.compile(
+    r"\b(?:won't|not|never|didn't|haven't|hasn't|wouldn't|don't|isn't)(?: \w+)?(?: to)? $"
+    r"|(?:不|没|没有|别|不会|不想|不打算|绝不|从没)$"
+)
+_USED_UP = re.compile(r"\b(?:is|are|was) (?:over|finished|gone|closed)\b(?! (?:for|to) me)")
+_SOMEBODY = re.compile(r"(?:he|she|they)\b|[他她]")
+_TOLD_ME = re.compile(r"\b(?:took|let|laid) me\b|(?:医生|大夫)让")
 _STOPPED = re.compile(r"\bstopp(?:ed|ing)\b")
 _MAX_TOLD = 160
 _CALLED = re.compile(r"(?:\b(?:named|called)\b|名?叫)\s*([\w-]+)")
@@ -187,10 +200,15 @@ def _is_named_over(ended: EndedClaim, entry: MemoryEntry) -> bool:
     """Of words that only say that something is over: whether the sentence names all that the fact
     is about, and the clause speaks of nothing else than the fact does."""
     about = _value_terms(entry)
+    if ended.leads and _USED_UP.search(ended.clause) and _is_of_taste(entry):
+        return False  # "winter is over" says nothing of who likes it
     if is_negated_fact(entry) != ended.is_negative or not _names_it(about, entry, ended.what):
         return False
     known = about | content_terms(entry.text)
-    if any(not each[0].isdigit() and each not in known for each in content_terms(ended.leads)):
+    if any(
+        not each[0].isdigit() and not each.endswith("ly") and each not in known
+        for each in content_terms(ended.leads)
+    ):
         return False
     # "Got tired of it" is about no thing that one has.
     rest = AGAIN.sub(" ", GIVEN_UP.sub(" ", ended.clause))
@@ -201,6 +219,10 @@ def _is_named_over(ended: EndedClaim, entry: MemoryEntry) -> bool:
     if not spoken:
         return ended.is_thing or content_terms(_STOPPED.sub(" ", rest)) <= known
     return any(_relation_in(each, entry) for each in related)
+
+
+def _is_of_taste(entry: MemoryEntry) -> bool:
+    return any(_relation_in(each, entry) for each in _TASTES)
 
 
 def _names_it(about: frozenset[str], entry: MemoryEntry, said: str) -> bool:
@@ -215,7 +237,8 @@ def _names_it(about: frozenset[str], entry: MemoryEntry, said: str) -> bool:
     if contains_han(text):
         tail = content_terms(text[-2:])
         return len(tail) > 1 and tail <= told and 2 * len(about & told) >= len(about)
-    verb = content_terms(text.split(" ", 1)[0])
+    begins = _VERB.match(text)
+    verb = content_terms(begins[0] if begins else "")
     return bool(about - verb) and about - verb <= told
 
 
@@ -226,6 +249,7 @@ def _value_terms(entry: MemoryEntry) -> frozenset[str]:
         if topic.startswith(f"{name} ") and name not in {"prefers", "favourite"}:
             return content_terms(topic.removeprefix(name))
     text = simplify_han(entry.text.removeprefix(f"{entry.sender}: "))
+    text = _OFFICE.sub(r"\1", _ROLE.sub(" ", text))
     for pattern in _FACT_PATTERNS.values():
         text = pattern.sub(" ", text)
     if not (about := content_terms(text)) and _SINGLE_RELATIONS.isdisjoint(
@@ -278,6 +302,14 @@ def says_it_is_not_so(text: str) -> bool:
     return _NEGATED_FACT.search(simplify_han(text)) is not None
 
 
+_ROLE = re.compile(
+    r"\b(?:a )?(?:member|part|fan|subscriber|customer) of\b|\b(?:subscriber|customer|member)\b"
+    r"|的(?:会员|成员)"
+    r"|\b(?:on (?:mon|tues|wednes|thurs|fri|satur|sun)days|every \w+|daily)\b"
+    r"|每(?:天|周末|周|个?月|年|晚)"
+)
+_VERB = re.compile(r"(?:is \w+ing(?= )|\S*)", re.IGNORECASE)
+_OFFICE = re.compile(r"^((?:Is )?(?:the|a|an) \w+) of .*")
 _ENDED_KINDS = frozenset({MemoryKind.FACT, MemoryKind.PROFILE, MemoryKind.LONGTERM})
 _HISTORY_CATEGORIES = frozenset(
     {MemoryCategory.EVENTS, MemoryCategory.CASES, MemoryCategory.LESSONS, MemoryCategory.PITFALLS}
@@ -297,6 +329,7 @@ _SINGLE_BY_TOPIC = {
     "work": FactRelation.WORK,
     "diet": FactRelation.DIET,
 }
+_TASTES = (FactRelation.LIKES, FactRelation.EATS, FactRelation.DRINKS)
 _COMPATIBLE = {
     FactRelation.EATS: (FactRelation.EATS, FactRelation.LIKES),
     FactRelation.DRINKS: (FactRelation.DRINKS, FactRelation.LIKES),

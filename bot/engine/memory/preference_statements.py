@@ -232,10 +232,10 @@ _RULES = (
         "prefers {slot}",
         "Prefers {what}",
         "更喜欢{what}",
-        rf"i(?:'ve| have)? {_ADVERBS}(?:switched|changed|moved|migrated|gone(?: back)?"
+        rf"(?:i(?:'ve| have)? )?{_ADVERBS}(?:switched|changed|moved|migrated|gone(?: back)?"
         rf"|went(?: back)?"
         rf"|converted)(?: over)?(?: from .{{1,40}}?)? to {_WHAT}(?:(?: instead| now"
-        rf"| for .{{1,30}}))*",
+        rf"| (?:for|at) .{{1,30}}))*",
         rf"{_I_ZH}?{_ADVERBS_ZH}(?:已经)?(?:从.{{1,12}}?)?(?:换成|换到|换用|改成|改用|改喝|改吃"
         rf"|转用|切换到|改为)了?(?:用|喝|吃)?{_WHAT_ZH}(?:了)?",
         rf"{_I_ZH}?不(?:再)?(?:用|喝|吃).{{1,12}}?(?:了)?(?:改|换)(?:用|喝|吃"

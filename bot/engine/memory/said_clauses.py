@@ -57,7 +57,7 @@ def said_clauses(
 ) -> Iterator[SaidClause]:
     """Clauses in order. Without `today`, no days are read. Yields nothing for texts that are too
     long to be talk, or in jest as a whole."""
-    read = simplify_han(text)
+    read = _TITLE.sub(r"\1", simplify_han(text))
     if len(text) > _MAX_CHARS_READ or _JEST.search(read):
         return
     of_another = False
@@ -68,7 +68,7 @@ def said_clauses(
             following, is_tag = clauses[at + 1] if at + 1 < len(clauses) else ("", False)
             asked = is_question or (is_tag and _TAG.fullmatch(following.strip()) is not None)
             plain, spans = _plain(said, today, month_first=month_first)
-            if _OF_ANOTHER.match(plain):
+            if _OF_ANOTHER.match(plain) and not _DONE_TO_ME.match(plain):
                 of_another = True
             elif _OF_SPEAKER.match(plain):
                 of_another = False
@@ -79,12 +79,19 @@ def said_clauses(
                 sentence=sentence,
                 is_asked=asked,
                 is_unreal=supposed or _UNREAL.search(said) is not None,
-                is_for_now=_FOR_NOW.search(_LASTING.sub("", _FROM_TODAY.sub("", said))) is not None,
+                is_for_now=_is_for_now(said),
                 is_future=_FUTURE.search(said) is not None,
                 of_another=of_another,
                 since=since,
                 until=until,
             )
+
+
+def _is_for_now(said: str) -> bool:
+    """ "Sold the car today" is over for good, "no coffee today" is not."""
+    if _FINAL.search(said):
+        return False
+    return _FOR_NOW.search(_LASTING.sub("", _FROM_TODAY.sub("", said))) is not None
 
 
 def without_authority(text: str) -> str:
@@ -172,7 +179,8 @@ _SUPPOSED = re.compile(
     re.IGNORECASE,
 )
 _UNREAL = re.compile(
-    r"\b(?:maybe|perhaps|probably|possibly|might|may(?= (?:have|be|not))|would(?! rather)|could"
+    r"\b(?:don['’]t (?:tell me|say)|maybe|perhaps|probably|possibly|might|may(?= (?:have|be|not))"
+    r"|would(?! rather)|could"
     r"|should|wish"
     r"|hope|guess|i think|i thought|i believe"
     r"|not sure|whether|try(?:ing)? to|tried to|want to|wanted to|wanna|thinking (?:of|about)"
@@ -186,13 +194,21 @@ _UNREAL = re.compile(
     re.IGNORECASE,
 )
 _FOR_NOW = re.compile(
-    r"\b(?:today|tonight|this (?:week|weekend|morning|evening|afternoon|time|once)|for (?:now"
+    r"\b(?:today|tonight|this (?:week|weekend|\w+day|morning|evening|afternoon|time|once)"
+    r"|for (?:now"
     r"|the moment|a while|a bit|the time being|lunch|dinner|breakfast|dessert|once|a week"
     r"|two weeks)"
     r"|temporarily|at the moment|right now|yet|until (?:then|later|tomorrow)|so far|on weekdays"
     r"|on mondays|lent)\b"
     r"|今天|今晚|今早|今日|这周|本周|这次|这一次|这会儿|这两天|这几天|暂时|临时|先不|一时|目前先"
     r"|等会儿?|待会|晚饭|午饭|早饭|这顿|这餐|这个周末",
+    re.IGNORECASE,
+)
+_FINAL = re.compile(
+    r"\b(?:got (?:my|the) \w+ (?:off|out|removed)|(?:got|was|been) (?:laid off|fired|let go)"
+    r"|quit my|resigned|handed in|sold|broke up"
+    r"|divorced|moved (?:to|out|in)|passed away|died|cancelled)\b"
+    r"|(?<!外)卖[了掉]|辞职|离职|分手|离婚|退租|注销|去世",
     re.IGNORECASE,
 )
 _FROM_TODAY = re.compile(
@@ -202,7 +218,7 @@ _FROM_TODAY = re.compile(
 )
 _RESCHEDULED = re.compile(
     r"\b(?:postponed|rescheduled|pushed back|brought forward|moved to|put off)\b"
-    r"|推迟|延[后期]到?|提前|改到|改在|挪到",
+    r"|推迟|延[后期]到?|提前|改到|改在|[挪调移]到",
     re.IGNORECASE,
 )
 _LASTING = re.compile(
@@ -215,7 +231,8 @@ _FUTURE = re.compile(
     r"(?:next|coming) (?:week|month|year|spring|summer|autumn|fall|winter|\w+day)|tomorrow"
     r"|in \w+ (?:days?|weeks?|months?|years?)|one day|someday|eventually)\b"
     r"|明天|后天|明年|后年|下(?:个)?(?:周|月|星期|礼拜|年|半年)|将(?!近)|打算|准备(?!好)|计划"
-    r"|即将|等(?=我|以后)|马上(?:就)?要|快要|就要|以后要|迟早|总有一天|年底要|要(?=搬|换|去|离开|辞|跳槽)"
+    r"|即将|等(?=我|以后)|马上(?:就)?要|快要|就要|以后要|迟早|总有一天|年底要|要(?=搬|换|去|离开|辞"
+    r"|跳槽)"
     r"|会(?=搬|换|去|离开|辞)",
     re.IGNORECASE,
 )
@@ -224,9 +241,11 @@ _JEST = re.compile(
     r"|/s|sarcasm|april fools?)\b|开玩笑|逗你|骗你|玩笑|愚人节|闹着玩",
     re.IGNORECASE,
 )
+_DONE_TO_ME = re.compile(r"\w+ (?:tested|retested|checked|took|put|let|laid) me\b")
+_TITLE = re.compile(r"\b(Dr|Mr|Mrs|Ms|Prof|St)\.(?= )")
 _TIMES = re.compile(
     r"\b(?:last|this|next|past) (?:week|month|year|spring|summer|autumn|fall|winter|night)\b"
-    r"|\byesterday\b"
+    r"|\byesterday\b|\bon (?:mon|tues|wednes|thurs|fri|satur|sun)day\b"
 )
 _CONFIRMED = (
     r"(?:it turn(?:s|ed) out|(?:(?:my|the) )?(?:doc|doctor|gp|nurse|vet|dentist|specialist"
@@ -251,7 +270,8 @@ _OPENING = re.compile(
     r"|outdated|not right|no longer true|not true any ?more)|you(?: still)? (?:think|believe"
     r"|remember)(?: that)?|scratch that|my bad|my mistake|as you know|you should know(?: that)?"
     r"|one more thing|(?:a )?(?:little|quick|small) (?:update|note|thing))\b[:, -]*)+"
-    r"|^[^，]{0,8}?(?:医生|大夫|医师|检查|复查|化验|体检|报告|结果)(?:都|也)?(?:说|告诉我|确认|证实|显示)(?=我)|^(?:(?:请|麻烦|帮我|你要?"
+    r"|^[^，]{0,8}?(?:医生|大夫|医师|检查|复查|化验|体检|报告|结果)(?:都|也)?(?:说|告诉我|确认|证实"
+    r"|显示)(?=我)|^(?:(?:请|麻烦|帮我|你要?"
     r"|一定要?|务必)*(?:记住|记一下|记下来?|记得|别忘了)|对了|其实|另外"
     r"|不对|不是|更正(?:一下)?|纠正(?:一下)?|哦|噢|啊|嗯|那个|话说|说起来|说实话|老实说|事实上"
     r"|实际上|最近|现在|目前|如今|后来|已经|终于|刚刚|刚(?!才)|最终|结果"

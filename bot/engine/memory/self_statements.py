@@ -275,8 +275,11 @@ _PROPER_NAME = (
     r"(?P<what>(?-i:[A-Z])[\w.&'’-]*(?: (?:of|de|la|le|am|an|der|the|(?-i:[A-Z])[\w.&'’-]*)){0,3})"
 )
 _TRAILING_CLAUSE = (
-    r"(?: (?:by the way|btw|now|too|as well|actually|though|(?:with|and|but|so|because|since|which"
-    r"|where) .{1,80}))?"
+    r"(?: (?:by the way|btw|now|these days|nowadays|currently|too|as well|actually|though|(?:with"
+    r"|and|but|so|because|since|which|where) .{1,80}|(?:on |last |this )?(?:mon|tues|wednes|thurs"
+    r"|fri|satur|sun)day|(?:last"
+    r"|this) (?:week|month|year)"
+    r"|(?:a|two|three|\d+) (?:days?|weeks?|months?) ago))?"
 )
 _TRAILING_BUT = _TRAILING_CLAUSE.replace("(?:with|and|but", "(?:with|but")
 _MONTH = (
@@ -349,7 +352,8 @@ _ALSO = re.compile(r"^(?:也|还|同时|另外)+")
 _SPEAKERS_MOVES = ("跳槽", "换工作", "换了工作", "搬家", "离职", "入职", "转正", "毕业")
 """Words that begin a sentence about oneself without 我."""
 _ELIDED = re.compile(
-    r"(?:现在|目前|如今|最近|也|还|同时)*(?:住|定居|搬到|搬去|常驻|在.{1,12}(?:工作|上班)|(?<=现在)在.{2,12}$"
+    r"(?:现在|目前|如今|最近|也|还|同时)*(?:住|定居|搬到|搬去|常驻|在.{1,12}(?:工作|上班)"
+    r"|(?<=现在)在.{2,12}$"
     r"|对.{1,12}过敏|不吃|吃素|怕)"
 )
 _SHORT_TIME = re.compile(
@@ -366,7 +370,8 @@ _WILL_MOVE = re.compile(
     r"\bi(?:['’]m| am|['’]ll be| will be)? (?:moving|relocating|going to move|will move"
     r"|['’]ll move|planning to move"
     r"|about to move|will relocate|move|plan to move) to\b|\bi['’]ll (?:move|relocate) to\b"
-    r"|(?P<zh_who>我)?(?:就|会|要|将|将要|打算|准备|计划|即将)*(?:搬|搬家)(?:到|去|往)(?!了|[^，。]{1,14}了)",
+    r"|(?P<zh_who>我)?(?:就|会|要|将|将要|打算|准备|计划|即将)*(?:搬|搬家)(?:到|去|往)(?!了"
+    r"|[^，。]{1,14}了)",
     re.IGNORECASE,
 )
 _OPENING_WORDS = re.compile(
@@ -428,8 +433,8 @@ _SELF_STATEMENT_RULES = (
         "住在{what}",
         rf"i (?:now |currently )?live in {_PROPER_NAME}{_TRAILING_CLAUSE}",
         rf"{_I_AM} based in {_PROPER_NAME}{_TRAILING_CLAUSE}",
-        rf"(?:i|we)(?:['’]ve| have)? (?:just )?(?:moved"
-        rf"|relocated)(?: from [\w ]{{2,30}}?)? to {_PROPER_NAME}{_TRAILING_CLAUSE}",
+        rf"(?:(?:i|we)(?:['’]ve| have)? )?(?:(?:just|finally|recently) )*(?:settled (?:down )?in"
+        rf"|(?:moved|relocated)(?: from [\w ]{{2,30}}?)? to) {_PROPER_NAME}{_TRAILING_CLAUSE}",
         rf"(?:i|we)(?:['’]ve| have) (?:lived|been living) in {_PROPER_NAME}{_TRAILING_CLAUSE}",
         rf"我(?:现在|目前|一直|平时|人|家)?住(?P<what>{_CITY_ZH}[\w·]{{0,6}}?)(?:了|这边)?",
         r"我是?住(?![在院宿校店着进下])(?P<what>[^\W得惯满]{2,4})",
@@ -449,8 +454,9 @@ _SELF_STATEMENT_RULES = (
         rf"| for)|joined) {_PROPER_NAME}{_TRAILING_CLAUSE}",
         rf"i(?:['’]ve| have) (?:been (?:at|with|working (?:at|for))|worked (?:at|for))"
         rf" {_PROPER_NAME}{_TRAILING_CLAUSE}",
-        rf"我(?:刚|新|已经?)?(?:入职|加入)(?:了|的是?|的)?{_WORKPLACE_ZH}(?:了|的)?",
+        rf"我(?:刚|新|已经?)?(?:入职|加入|跳槽[到去至])(?:了|的是?|的)?{_WORKPLACE_ZH}(?:了|的)?",
         r"我(?:现在|目前|一直)?在(?P<what>[\u4e00-\u9fff]{2,6}?)(?:上班|就职|任职|供职)(?:的)?",
+        r"我去(?P<what>[\u4e00-\u9fff]{2,6}?)(?:上班|任职)(?:了|啦)",
         rf"我(?:现在|目前|一直)?(?:在|就职于|任职于){_WORKPLACE_ZH}(?:工作|上班|任职|就职"
         rf"|当\w{{2,4}})?(?:的)?",
         fits=_is_workplace,
@@ -460,7 +466,8 @@ _SELF_STATEMENT_RULES = (
         "Lived in {what}",
         "在{what}住过",
         rf"(?:i|we) (?:lived|was living|were living|stayed) in {_PROPER_NAME}{_TRAILING_CLAUSE}",
-        rf"我(?:以前|之前)?(?:住在?|在)(?P<what>{_CITY_ZH}[\w·]{{0,6}}?)(?:住|生活|待|定居)?(?:过|了)?",
+        rf"我(?:以前|之前)?(?:住在?|在)(?P<what>{_CITY_ZH}[\w·]{{0,6}}?)(?:住|生活|待|定居)?(?:过"
+        rf"|了)?",
         fits=_is_place,
     ),
     *_build_rules(
@@ -538,8 +545,7 @@ _QUOTED_OR_FICTIONAL = re.compile(
     r"|imagin\w+|for example|example|e\.g\.|quot\w+|e-?mail|letter|sentence|character|joke"
     r"|suppose|says?|said|tell (?:him|her|them)|told|wrote|asked|grammar)\b"
     r"|翻译|润色|改写|扮演|假装|假设|假如|例如|比如|例句|造句|故事|小说|台词|作文|歌词|诗|邮件"
-    r"|邮箱|写一"
-    r"|写个|写封|写段|总结|这句|那句|这段|句子|笑话|文案|他说|她说|他们说|有人说|人家说|据说|听说"
+    r"|邮箱|写一|写个|写封|写段|总结|这句|那句|这段|句子|笑话|文案|他说|她说|他们说|有人说|人家说|据说|听说"
     r"|告诉他"
     r"|告诉她|转告|回复他|回复她|问我|角色|剧本|语法"
     r"|[“”\"「」『』《》`]|(?:^|\s)>",
@@ -581,7 +587,8 @@ _NOT_A_WORKPLACE = re.compile(
     r"|附近|一起|努力|认真"
     r"|准时|正常|打卡|开始|准备|坚持|轮流|单独|一个人|安心|着急|赶|等|想|要|看|做|写|说|催|忙|着"
     r"|床|车|路|国$|村$"
-    r"|总部|班|网(?!易)|地下|[上下]$|行业|^银行$|^工厂$|今天|明天|昨天|上午|下午|中午|现在|以前|平时|那"
+    r"|总部|班|网(?!易)|地下|[上下]$|行业|^银行$|^工厂$|今天|明天|昨天|上午|下午|中午|现在|以前"
+    r"|平时|那"
     r"|这|同一|工位|学校$|单位|市$|省$|区$|县$"
     rf"|^{_CITY_ZH}"
 )

@@ -59,6 +59,11 @@ def _has_other_figure(said: str, around: str, known: str) -> bool:
         return False
     then_words, now_words = _FIGURE.sub(" ", known), _FIGURE.sub(" ", around)
     about = content_terms(then_words)
+    if _REDUCED.search(around) and (unit := _UNIT.search(known)) and unit["unit"] in around:
+        # "Down to 84 kg" and "one coffee a day" leave the verb out.
+        about -= content_terms(known.split(" ", 1)[0])
+        if not about:
+            return True
     if about:
         return about <= content_terms(now_words)
     words = set(_WORD.findall(then_words))
@@ -110,8 +115,14 @@ _CHANGE = re.compile(
     r"\b(?:now|nowadays|these days|new|newly|chang(?:e|ed|es)|switched|moved|replaced|left|promoted"
     r"|instead|any ?more|no longer|since last|upgraded|pushed|postponed|brought forward|rescheduled"
     r"|correction|sorry|typo|mistake|actually|turned|down to|up to|became|become|got married|not)\b"
-    r"|现在|如今|目前|改|换|搬|升|转|推迟|提前|延后?到|更正|纠正|说错|写错|打错|搞错|不对|其实|今年|跳槽"
+    r"|现在|如今|目前|改|换|搬|升|转|推迟|岁了|[挪移调降减增涨]到|提前|延后?到|更正|纠正|说错|写错"
+    r"|打错|搞错|不对|其实|今年|跳槽"
     r"|不再|不是|新的?|以后"
+)
+_REDUCED = re.compile(r"\b(?:down|back|up) to\b|[降减增涨]到")
+_UNIT = re.compile(
+    r"(?:\b(?:one|two|three|four|five|six|\d+)) ?(?P<unit>kg|kilos?|lbs?|cm|km|公斤|斤"
+    r"|[a-z]{3,}?)s?\b"
 )
 _SWITCHED = re.compile(r"换|改[用喝吃成]")
 _NOW = re.compile(
@@ -127,7 +138,8 @@ _ONLY_ONE = re.compile(
     r"\bmy (?:\w+ )?(?:name|boss|manager|wife|husband|partner|doctor|dentist|therapist|landlord"
     r"|birthday|address|phone number|number|email|e-mail|age|weight|height|blood type|job|employer"
     r"|favou?rite \w+)(?:'s name)?(?: is|'s|:)"
-    r"|我的?(?:名字|老板|领导|上司|老婆|老公|爱人|医生|房东|生日|地址|电话|手机号|邮箱|年龄|体重|身高|血型"
+    r"|我的?(?:名字|老板|领导|上司|老婆|老公|爱人|医生|房东|生日|地址|电话|手机号|邮箱|年龄|体重"
+    r"|身高|血型"
     r"|导师|班主任)(?:是|叫|：|:)"
 )
 _OF_OTHER = re.compile(
@@ -136,7 +148,7 @@ _OF_OTHER = re.compile(
 _MEANS_TOPIC = re.compile(
     r"(?:it|he|she|they)(?:'s|'re| is| are)\b|(?:现在|如今|目前)?(?:是|叫|改成|换成)"
 )
-_ASSIGNS = re.compile(r"\b(?:is|are|am)\b|'s\b|'re\b|:|是|叫|换成|改成|：")
+_ASSIGNS = re.compile(r"\b(?:is|are|am|changed to|became)\b|'s\b|'re\b|:|是|叫|换成|改成|：")
 _AGE = re.compile(
     r"(?:(?:the user |user )?(?:is|am|i am) |age:? |年龄[：:]?|我|今年)*\d{1,3}"
     r"(?: years old| years of age|岁)?"
