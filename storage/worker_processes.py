@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -20,27 +21,35 @@ class WorkerProcessRepo:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    async def register(self, tx: Transaction, process: WorkerProcess) -> None:
-        """Its times are those of the store's clock."""
+    async def register(self, tx: Transaction, process: WorkerProcess) -> datetime:
+        """Its times are those of the store's clock; returns what that says."""
         values = row_from(process)
         place = upsert(tx.dialect.name, workers, tuple(values), ("id",))
         await tx.execute(place.values(values))
         now = store_time(tx.dialect.name, process.seen_at)
-        await tx.execute(
-            sa.update(workers).where(_W.id == process.id).values(started_at=now, seen_at=now)
-        )
+        placed = sa.update(workers).where(_W.id == process.id).values(started_at=now, seen_at=now)
+        at: datetime = (await tx.execute(placed.returning(_W.seen_at))).scalar_one()
+        return at
 
-    async def beat(self, tx: Transaction, process_id: str, *, now: datetime) -> bool | None:
-        """Store a heartbeat; returns whether the process must drain, None if others took it for
-        dead."""
+    async def set_abilities(
+        self, tx: Transaction, process_id: str, abilities: Mapping[str, Any]
+    ) -> None:
+        told = sa.update(workers).where(_W.id == process_id).values(abilities=dict(abilities))
+        await tx.execute(told)
+
+    async def beat(
+        self, tx: Transaction, process_id: str, *, now: datetime
+    ) -> tuple[datetime, bool] | None:
+        """Store a heartbeat; returns its time by the store's clock and whether the process must
+        drain, None if others took it for dead."""
         beaten = (
             sa.update(workers)
             .where(_W.id == process_id)
             .values(seen_at=store_time(tx.dialect.name, now))
-            .returning(_W.draining)
+            .returning(_W.seen_at, _W.draining)
         )
-        found: bool | None = (await tx.execute(beaten)).scalar_one_or_none()
-        return found
+        found = (await tx.execute(beaten)).one_or_none()
+        return None if found is None else (found.seen_at, found.draining)
 
     async def remove(self, tx: Transaction, process_ids: Collection[str]) -> None:
         """Forget processes that have ended, with what they held."""

@@ -45,6 +45,7 @@ from bot.engine.autonomy.doctor import (
     describe_buttons,
     describe_disk,
     describe_embeddings,
+    describe_process_clocks,
     describe_sandbox,
 )
 from bot.engine.autonomy.drive import DriveBudget, DriveService, ProblemDiagnosis
@@ -366,6 +367,13 @@ def _host_probes(settings: Settings, engine: Engine) -> Sequence[SelfCheck]:
         RemarkProbe(name="sandbox", read=partial(describe_sandbox, engine.workers.sandbox)),
         RemarkProbe(name="memory", read=partial(describe_embeddings, embedder)),
         RemarkProbe(name="backups", read=partial(describe_backups, state, engine.clock.now)),
+        RemarkProbe(
+            name="clocks",
+            read=partial(
+                describe_process_clocks,
+                lambda: engine.processes.list_situations(now=engine.clock.now()),
+            ),
+        ),
         RemarkProbe(
             name="disk",
             read=partial(describe_disk, lambda: shutil.disk_usage(settings.home).free),

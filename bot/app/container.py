@@ -67,7 +67,7 @@ class Container:
     `on_store_gap` when changes may have been missed."""
 
     def __init__(
-        self, settings: Settings, store: RepositorySet, clock: Clock, plan: ProcessPlan
+        self, settings: Settings, store: RepositorySet, clock: SystemClock, plan: ProcessPlan
     ) -> None:
         """Raises BadSettings."""
         self.plan = plan

@@ -108,6 +108,7 @@ def _build_membership(core: Container) -> ProcessMembership:
         describe=describe,
         recover=engine.dispatcher.recover_from_dead,
         now=clock.now,
+        adjust_clock=clock.adjust,
         sleep=clock.sleep,
     )
 

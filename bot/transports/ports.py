@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -241,8 +241,17 @@ class Clock(Protocol):
 
 
 class SystemClock:
+    """This machine's clock, or the one of a store that several machines share: see `adjust`."""
+
+    def __init__(self) -> None:
+        self._ahead = timedelta()
+
     def now(self) -> datetime:
-        return datetime.now(UTC)
+        return datetime.now(UTC) - self._ahead
+
+    def adjust(self, by: timedelta) -> None:
+        """From now on tell a time that is later by this much."""
+        self._ahead -= by
 
     def elapsed(self) -> float:
         return time.monotonic()

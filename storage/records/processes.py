@@ -15,6 +15,12 @@ STOPS_AFTER_SECONDS = 7.0
 """A process that could not store a heartbeat for so long, by its own clock, stops its work: well
 before others take it."""
 
+CLOCK_TOLERANCE = timedelta(seconds=1)
+"""A machine's clock may differ by this much from the store's."""
+CLOCK_AHEAD = "clock_ahead"
+"""Of the abilities of a process: by how many seconds its machine's own clock is ahead of the
+store's, which it goes by. Missing if it is not."""
+
 
 class ProcessRole(StrEnum):
     """`run` does everything; `front` has the channels and all that must happen once; `worker` runs
@@ -49,6 +55,10 @@ class WorkerProcess:
     draining: bool = False
     started_at: datetime
     seen_at: datetime
+
+    @property
+    def clock_ahead(self) -> timedelta:
+        return timedelta(seconds=float(self.abilities.get(CLOCK_AHEAD, 0.0)))
 
     def is_alive(self, now: datetime) -> bool:
         return now - self.seen_at <= DEAD_AFTER

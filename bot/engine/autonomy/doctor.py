@@ -33,6 +33,7 @@ from storage.db import Database
 from storage.key_value import KeyValueStore
 from storage.records.autonomy import CheckResult, HealthFinding, HealthReport
 from storage.records.people import Channel, Language, Person
+from storage.records.processes import ProcessSituation
 from storage.records.system import BackendHealth, BackendReport, BackupState, ModelChoice
 
 _PROBE_SECONDS = 45.0
@@ -293,6 +294,21 @@ async def describe_backups(
 async def describe_disk(free_bytes: Callable[[], int]) -> Sequence[HealthFinding]:
     free = await asyncio.to_thread(free_bytes)
     return [HealthFinding(text="disk_free", points=0, facts={"free_bytes": free})]
+
+
+async def describe_process_clocks(
+    list_processes: Callable[[], Awaitable[Sequence[ProcessSituation]]],
+) -> Sequence[HealthFinding]:
+    """The machines whose clocks are not that of the store, which all of them go by."""
+    return [
+        HealthFinding(
+            text="machine_clock_fast" if ahead > 0 else "machine_clock_slow",
+            points=10,
+            facts={"name": each.process.name, "seconds": round(abs(ahead))},
+        )
+        for each in await list_processes()
+        if abs(ahead := each.process.clock_ahead.total_seconds()) >= _CLOCK_TOLERANCE
+    ]
 
 
 async def describe_embeddings(embedder: TextEmbedder | None) -> Sequence[HealthFinding]:

@@ -9,12 +9,18 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from storage.db import Database, Transaction
 from storage.errors import StoreUnavailable
-from storage.records.processes import HEARTBEAT_SECONDS, STOPS_AFTER_SECONDS, WorkerProcess
+from storage.records.processes import (
+    CLOCK_AHEAD,
+    CLOCK_TOLERANCE,
+    HEARTBEAT_SECONDS,
+    STOPS_AFTER_SECONDS,
+    WorkerProcess,
+)
 from storage.worker_processes import WorkerProcessRepo
 
 log = logging.getLogger(__name__)
@@ -36,8 +42,10 @@ class ProcessMembership:
 
     On SQLite a process is alone, so it registers once. On PostgreSQL each one sends heartbeats; one
     that cannot writes nothing else until it can, and ends with ProcessLost if others have taken it
-    for dead meanwhile. `recover` takes over the work of processes that are none any more;
-    `must_drain` is set when a command tells this one to stop.
+    for dead meanwhile. The store's clock counts for all of them: where this machine's differs,
+    `adjust_clock` gets by how much `now` is to be later, and the others are told. `recover` takes
+    over the work of processes that are none any more; `must_drain` is set when a command tells this
+    one to stop.
     """
 
     name = "heartbeat of the process"
@@ -51,6 +59,7 @@ class ProcessMembership:
         describe: Callable[[], Awaitable[Mapping[str, Any]]],
         recover: Callable[[Transaction], Awaitable[object]],
         now: Callable[[], datetime],
+        adjust_clock: Callable[[timedelta], None],
         sleep: Callable[[float], Awaitable[None]],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -60,6 +69,7 @@ class ProcessMembership:
         self._describe = describe
         self._recover = recover
         self._now = now
+        self._adjust_clock = adjust_clock
         self._sleep = sleep
         self._monotonic = monotonic
         self.is_shared = db.dialect != "sqlite"
@@ -76,7 +86,9 @@ class ProcessMembership:
         async with self._db.write() as tx:
             if not self.is_shared:
                 await self._repo.remove_all(tx)
-            await self._repo.register(tx, self.process)
+            called_at = self._now()
+            at = await self._repo.register(tx, self.process)
+            await self._compare_clocks(tx, called_at, at)
         self._reported_at = self._steady_since = self._monotonic()
         stack.push_async_callback(self._leave)
         if self.is_shared:
@@ -103,9 +115,12 @@ class ProcessMembership:
     async def _report(self) -> None:
         began = self._monotonic()
         async with self._db.write() as tx:
-            drains = await self._repo.beat(tx, self.process.id, now=self._now())
-            if drains is None:
+            called_at = self._now()
+            beaten = await self._repo.beat(tx, self.process.id, now=called_at)
+            if beaten is None:
                 raise ProcessLost(self.process.name)
+            at, drains = beaten
+            await self._compare_clocks(tx, called_at, at)
             if self._may_look_after_others(began):
                 await self._look_after_others(tx)
         if began - self._reported_at > _STEADY_SECONDS:
@@ -114,6 +129,21 @@ class ProcessMembership:
         if drains and not self.must_drain.is_set():
             log.info("a command drains this process")
             self.must_drain.set()
+
+    async def _compare_clocks(self, tx: Transaction, called_at: datetime, at: datetime) -> None:
+        """The store told its time `at` some time after `called_at`, and before now: the wait for
+        the other writers is in between."""
+        answered_at = self._now()
+        later = max(called_at - at, at - answered_at)
+        if not self.is_shared or later < CLOCK_TOLERANCE:
+            return
+        by = at - called_at if at < called_at else at - answered_at
+        self._adjust_clock(by)
+        ahead = self.process.clock_ahead - by
+        log.warning("this machine's clock is %.0f s ahead of the store's", ahead.total_seconds())
+        abilities = {**self.process.abilities, CLOCK_AHEAD: round(ahead.total_seconds(), 3)}
+        self.process = replace(self.process, abilities=abilities)
+        await self._repo.set_abilities(tx, self.process.id, abilities)
 
     def _may_look_after_others(self, now: float) -> bool:
         """The more processes there are, the less often each of them looks."""

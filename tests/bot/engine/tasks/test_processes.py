@@ -1,0 +1,70 @@
+"""A process among those that share a store, and its machine's clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from bot.engine.autonomy.doctor import describe_process_clocks
+from bot.engine.tasks.processes import ProcessMembership
+from bot.transports.ports import SystemClock
+from storage.db import Database, Transaction
+from storage.records.processes import ProcessRole, WorkerProcess
+from storage.worker_processes import WorkerProcessRepo
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (timedelta(minutes=5), [("machine_clock_fast", 5)]),
+        (timedelta(minutes=-5), [("machine_clock_slow", 5)]),
+        (timedelta(), []),
+    ],
+)
+async def test_a_machine_with_a_wrong_clock_goes_by_the_stores_and_the_doctor_says_so(
+    postgres_url: str, wrong: timedelta, told: list[tuple[str, int]]
+) -> None:
+    clock = SystemClock()
+    clock.adjust(wrong)
+    async with AsyncExitStack() as stack:
+        db = await Database.open(postgres_url, stack)
+        repo = WorkerProcessRepo(db)
+        await membership(db, repo, clock).start(stack)
+        found = await describe_process_clocks(lambda: repo.list_situations(now=clock.now()))
+
+    # The server has the clock of this machine.
+    assert abs(clock.now() - datetime.now(UTC)) < timedelta(minutes=1)
+    assert [(each.text, round(int(each.facts["seconds"]) / 60)) for each in found] == told
+
+
+def membership(db: Database, repo: WorkerProcessRepo, clock: SystemClock) -> ProcessMembership:
+    async def describe() -> Mapping[str, Any]:
+        return {}
+
+    async def recover(_tx: Transaction) -> None:
+        pass
+
+    return ProcessMembership(
+        db=db,
+        repo=repo,
+        process=WorkerProcess(
+            id="one",
+            name="one",
+            host="host",
+            pid=1,
+            version="1",
+            role=ProcessRole.WORKER,
+            slots=1,
+            started_at=clock.now(),
+            seen_at=clock.now(),
+        ),
+        describe=describe,
+        recover=recover,
+        now=clock.now,
+        adjust_clock=clock.adjust,
+        sleep=clock.sleep,
+    )
