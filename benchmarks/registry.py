@@ -75,6 +75,13 @@ BENCHMARKS = (
         is_long=True,
         minutes=60,
     ),
+    Benchmark(
+        name="machine_takeovers",
+        function="machine_takeovers.measure",
+        section=Section.CRASHES,
+        is_long=True,
+        minutes=15,
+    ),
     Benchmark(name="durable_turns", function="durable_turns.measure", section=Section.WORKERS),
     Benchmark(name="shared_session", function="shared_session.measure", section=Section.WORKERS),
     Benchmark(name="prompts", function="prompts.measure", section=Section.WORKERS),
