@@ -37,6 +37,7 @@ _MOST_WAITING = 24
 _PERSON_CAP, _TASK_CAP, _TIGHT_CAP = 400_000, 1_000_000, 30_000
 """Tokens: of the one person whose tasks all of them are in a day, of a task, of every fifth one."""
 _WRITTEN = 1_500
+_FRONT_SECONDS = 20.0
 _REPEATED = "Sent again"
 _LOST_HEARTBEAT_SECONDS = 13.0
 
@@ -96,6 +97,7 @@ async def measure(scale: Scale) -> list[Measurement]:
     seed = int(os.environ.get("CHAOS_SEED", random.randrange(1_000_000)))
     print(f"CHAOS_SEED={seed}", flush=True)
     deaths = int(os.environ.get("CHAOS_KILLS", scale.pick(500, 8)))
+    minutes = float(os.environ.get("CHAOS_MINUTES", "inf"))
     before = ShiftbossProcess.use_fork_server
     # Loading the modules is most of what a life costs: forks die three times as often in an hour.
     ShiftbossProcess.use_fork_server = True
@@ -105,7 +107,7 @@ async def measure(scale: Scale) -> list[Measurement]:
             killable_server(Path(folder)) as server,
         ):
             async with _load(server, random.Random(seed)) as load:
-                return await load.live_through(deaths)
+                return await load.live_through(deaths, minutes)
     finally:
         ShiftbossProcess.use_fork_server = before
 
@@ -162,7 +164,7 @@ class _Load:
         asyncio.get_running_loop().call_later(_STEP_SECONDS, go.set)
         return replace(made, hold=go, usage=cost)
 
-    async def live_through(self, deaths: int) -> list[Measurement]:
+    async def live_through(self, deaths: int, most_minutes: float) -> list[Measurement]:
         made = self.machines
         for role in (
             ("front", "--name", "f1"),
@@ -174,7 +176,10 @@ class _Load:
         clerk = asyncio.create_task(self._extend_caps())
         try:
             async with asyncio.TaskGroup() as rests:
-                while self.counts["killed"] + self.counts["server"] < deaths:
+                while (
+                    self.counts["killed"] + self.counts["server"] < deaths
+                    and time.monotonic() - began < 60 * most_minutes
+                ):
                     await self._add_work()
                     await asyncio.sleep(self.chance.uniform(0.0, 1.2))
                     await self._break_something(rests)
@@ -201,7 +206,7 @@ class _Load:
     async def _break_something(self, rests: asyncio.TaskGroup) -> None:
         luck = self.chance.random()
         self._note(f"{luck:.2f} {dict(self.counts)}")
-        if luck < 0.08:
+        if luck < 0.15:
             await self._kill_server()
         elif luck < 0.2:
             self.counts["cuts"] += 1
@@ -213,12 +218,24 @@ class _Load:
             victim = self.chance.choice(
                 [each for each in self.machines.processes if id(each) not in self.resting]
             )
+            if victim.arguments[0] == "front":
+                await self._let_fronts_work()
             await self._kill(victim)
+
+    async def _let_fronts_work(self) -> None:
+        """On a busy machine fronts would die before they have done anything, and all would wait."""
+        done = "SELECT count(*) FROM inbox WHERE state <> 'new'"
+        waiting = "SELECT count(*) FROM inbox WHERE state = 'new'"
+        before, end = await self._number(done), time.monotonic() + _FRONT_SECONDS
+        while time.monotonic() < end and await self._number(waiting):
+            if await self._number(done) > before:
+                return
+            await asyncio.sleep(0.2)
 
     async def _kill(self, victim: ShiftbossProcess) -> None:
         await victim.kill_if_running()
         self.counts["killed"] += 1
-        if self.chance.random() < 0.15:
+        if self.chance.random() < 0.3:
             # The next death may come in the middle of the start.
             starting = asyncio.create_task(victim.start())
             await asyncio.sleep(self.chance.uniform(0.0, 0.8))

@@ -146,9 +146,9 @@ class ProcessMembership:
         await self._repo.set_abilities(tx, self.process.id, abilities)
 
     def _may_look_after_others(self, now: float) -> bool:
-        """The more processes there are, the less often each of them looks."""
+        """With each heartbeat; the more processes there are, the less often each of them."""
         steady = now - self._reported_at <= _STEADY_SECONDS
-        pause = max(0.2 * self._others, min(2, self._others)) * HEARTBEAT_SECONDS
+        pause = max(1.0, 0.2 * self._others) * HEARTBEAT_SECONDS
         return (
             steady
             and now - self._steady_since >= _STEADY_SECONDS
