@@ -190,6 +190,14 @@ def find_silent_changes(path: Path, home: Path, folders: Sequence[str]) -> Itera
                 yield name
 
 
+def extract_database(path: Path, into: Path) -> None:
+    """Unpack only the database, to this file. Blocking. Raises BadBackup and OSError."""
+    for archive, member in _members(path):
+        if member.name == DATABASE and member.isreg():
+            with into.open("xb") as file:
+                file.writelines(_chunks(archive, member, hashlib.sha256()))
+
+
 def _hash_unwritten(path: Path, member: tarfile.TarInfo) -> str:
     """The SHA-256 of a file that has the size and time of its copy; empty for another,
     and `unreadable` where the disk fails."""

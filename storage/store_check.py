@@ -8,7 +8,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,6 +19,7 @@ from storage.backup_archive import (
     DATABASE,
     HOME_PREFIX,
     extract_backup,
+    extract_database,
     find_damage,
     find_silent_changes,
     list_backups,
@@ -33,6 +34,27 @@ _STEPS_BETWEEN_LOOKS = 10_000
 _TASK_FOLDERS = ("files/tasks", "files/logs", "work")
 _LASTING_FOLDERS = ("files/inbox", "files/tasks", "files/logs")
 _ID = re.compile(r"[0-9a-z]{4,16}")
+
+# What is never changed once it is written, of the rows that give somebody the power to do
+# something: the table, its key, the time that tells a row from another one with this key, and the
+# rest. Who a person is and may be does change.
+_LASTING_COLUMNS = (
+    ("task_graphs", "task_id version", "at", "body reason"),
+    ("approvals", "id", "created_at", "kind task_id path title detail command_hash payload"),
+    ("approvals", "id", "decided_at", "state decided_for reason"),
+    ("tool_grants", "id", "at", "scope tool pattern approval_id"),
+    ("budget_grants", "approval_id", "at", "scope day micros tokens"),
+    (
+        *("usage", "id", "at"),
+        (
+            "backend model requests input_tokens output_tokens cache_read_tokens cache_write_tokens"
+            " cost_micros estimated_tokens"
+        ),
+    ),
+    ("web_sessions", "id", "created_at", "cookie_hash token_mark"),
+    ("web_keys", "id", "created_at", "kind secret_hash name"),
+    ("triggers", "id", "created_at", "kind"),
+)
 
 # Rows without which another cannot be used, beyond what foreign keys say: the finding, then the
 # ids of the rows that lack it.
@@ -134,6 +156,7 @@ def check_home(home: Path, place: DatabasePlace, backups: Path) -> CheckReport:
             # Without its rows no file can be judged.
             if not any(each.kind in {"store", "page", "table"} for each in findings):
                 findings += _check_files(home, database)
+                findings += _compare_rows_with_backup(database, backups)
     findings += _compare_with_backup(home, backups)
     return CheckReport(findings=findings, schema=schema, store_id=store_id)
 
@@ -211,6 +234,47 @@ def _compare_with_backup(home: Path, backups: Path) -> Iterator[CheckFinding]:
                 yield CheckFinding(kind="changed_file", text=f"{text}; the disk may be failing")
         except BadBackup as error:
             yield CheckFinding(kind="backup", text=f"the newest backup {newest.name}: {error}")
+
+
+def _compare_rows_with_backup(database: Path, backups: Path) -> Iterator[CheckFinding]:
+    for newest in list_backups(backups)[:1]:
+        with tempfile.TemporaryDirectory(prefix="shiftboss-check-") as folder:
+            copy = Path(folder) / DATABASE
+            # That it cannot be read is told where its files are compared.
+            with suppress(BadBackup, OSError):
+                extract_database(newest, copy)
+            if not copy.exists():
+                return
+            try:
+                for table, row in _find_changed_rows(database, copy):
+                    text = f"{table} {row} has changed on the disk: {newest.name} has it intact"
+                    yield CheckFinding(kind="changed_row", text=f"{text}; the disk may be failing")
+            except DAMAGE_ERRORS as error:
+                yield CheckFinding(kind="page", text=str(error))
+
+
+def _find_changed_rows(database: Path, copy: Path) -> Iterator[tuple[str, str]]:
+    """Rows of the database that are also in the copy, with something else in lasting columns."""
+    uris = [f"{each.absolute().as_uri()}?mode=ro" for each in (database, copy)]
+    with closing(sqlite3.connect(uris[0], uri=True)) as connection:
+        connection.execute("ATTACH ? AS kept", (uris[1],))
+        for table, key, at, rest in _LASTING_COLUMNS:
+            keys, columns = key.split(), rest.split()
+            joined = " AND ".join(f"n.{each} = k.{each}" for each in (*keys, at))
+            new, old = (", ".join(f"{side}.{each}" for each in columns) for side in "nk")
+            name = " || ' ' || ".join(f"n.{each}" for each in keys)
+            query = (
+                f"SELECT {name} FROM main.{table} n JOIN kept.{table} k ON {joined}"  # noqa: S608 - constants
+                f" WHERE ({new}) IS NOT ({old}) LIMIT {_MAX_EACH}"
+            )
+            try:
+                found = connection.execute(query).fetchall()
+            except sqlite3.OperationalError as error:
+                # The backup may be of an older schema.
+                if "no such" not in str(error):
+                    raise
+                continue
+            yield from ((table, str(row[0])) for row in found)
 
 
 def check_backup(archive: Path, *, folder: Path | None = None) -> CheckReport:

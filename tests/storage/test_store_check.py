@@ -181,6 +181,81 @@ def test_a_flipped_byte_in_a_file_is_found(tmp_path: Path) -> None:
     assert (found.kind, found.text.split()[0]) == ("changed_file", "files/tasks/t1aa/a.txt")
 
 
+POWER = (
+    (
+        "INSERT INTO approvals (id, kind, chat_id, title, detail, command_hash, approvers, state,"
+        " decided_at, created_at, expires_at) VALUES"
+        " ('a1aa', 'tool', 'c1', 'run', 'make test', 'beef', '[]', 'approved', 5, 4, 9)"
+    ),
+    (
+        "INSERT INTO tool_grants (scope, tool, pattern, approval_id, granted_by, at) VALUES"
+        " ('chat', 'exec', 'make test', 'a1aa', 'p1', 5)"
+    ),
+    (
+        "INSERT INTO budget_grants (approval_id, scope, subject, micros, tokens, at) VALUES"
+        " ('a1aa', 'task', 't1aa', 1000, 7, 5)"
+    ),
+    (
+        "INSERT INTO usage (at, purpose, backend, model, requests, input_tokens, output_tokens,"
+        " cache_read_tokens, cache_write_tokens) VALUES (6, 'step', 'x', 'm', 1, 2, 3, 0, 0)"
+    ),
+    "INSERT INTO web_sessions VALUES ('w1', 'c0ffee', 'mark', 'p1', 1, 2, 3, 'browser', NULL)",
+)
+
+
+@pytest.mark.parametrize(
+    ("table", "was", "is_now"),
+    [
+        ("approvals", b"make test", b"make tesu"),
+        ("approvals", b"beef", b"beeg"),
+        ("tool_grants", b"make test", b"make tes*"),
+        ("task_graphs", b"the plan", b"thE plan"),
+        ("web_sessions", b"mark", b"nark"),
+    ],
+)
+def test_a_changed_character_of_what_gives_power_is_found(
+    tmp_path: Path, table: str, was: bytes, is_now: bytes
+) -> None:
+    """On the disk, below SQLite, which notices nothing."""
+    home = healthy(tmp_path)
+    execute(home, "UPDATE task_graphs SET body = '\"the plan\"'", *POWER)
+    for report in check_both(home):
+        assert report.is_good
+    path = home / "shiftboss.db"
+    body = path.read_bytes()
+    start = page_of(home, table) * 4096
+    at = body.index(was, start, start + 4096)
+    path.write_bytes(body[:at] + is_now + body[at + len(was) :])
+
+    (found,) = check_live(home).findings
+
+    assert (found.kind, found.is_error, found.text.split()[0]) == ("changed_row", True, table)
+
+
+def test_what_changes_in_use_is_no_finding(tmp_path: Path) -> None:
+    home = healthy(tmp_path)
+    execute(home, *POWER, POWER[0].replace("a1aa", "a2aa").replace(", 5, 4", ", NULL, 4"))
+    check_both(home)
+    execute(
+        home,
+        "UPDATE approvals SET state = 'denied', decided_at = 8 WHERE id = 'a2aa'",
+        "UPDATE tool_grants SET revoked_at = 9",
+        "UPDATE web_sessions SET seen_at = 9",
+        "INSERT INTO task_graphs VALUES ('t1aa', 2, '{}', '', 'x', 9)",
+        "DELETE FROM usage",
+        POWER[3].replace("VALUES (6", "VALUES (7").replace("'m', 1", "'m', 2"),
+    )
+
+    assert check_live(home).is_good
+
+
+def page_of(home: Path, table: str) -> int:
+    """The number of the only page of a small table, from 0."""
+    with closing(sqlite3.connect(home / "shiftboss.db")) as db:
+        query = "SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?"
+        return int(db.execute(query, (table,)).fetchone()[0]) - 1
+
+
 def test_a_damaged_newest_backup_is_found(tmp_path: Path) -> None:
     home = healthy(tmp_path)
     check_both(home)
