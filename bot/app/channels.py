@@ -305,6 +305,7 @@ def _build_inbox(core: Container, *, resume_unfinished: bool) -> InboxService:
         clock=core.clock,
         alerts=core.alerts,
         resume_unfinished=resume_unfinished,
+        files=core.files,
         retention=lambda: timedelta(days=core.autonomy.retention.keep.inbox_days),
     )
 
@@ -336,6 +337,7 @@ def _build_web(settings: Settings, core: Container, inbox: InboxService) -> WebT
         on_guessing=partial(_tell_owners_of_guessing, core),
         on_language=partial(store.chats.set_client_language, LOCAL_PLACE),
         signals=core.signals,
+        shared_files=core.files,
         cookie=_shared_cookie(core),
         leases=None if store.db.dialect == "sqlite" else lambda: [FRONT_SERVICE] * inbox.leads,
     )
@@ -537,7 +539,7 @@ class _LazyDashboard:
                 is_welcome=partial(_is_welcome, core),
                 stopping=self._stopping,
                 read_log=partial(_read_log, settings.home),
-                find_file=partial(_find_file, WebFileStore(settings.home)),
+                find_file=partial(_find_file, WebFileStore(settings.home, core.files)),
                 first_time=partial(_first_time, core),
             )
         )

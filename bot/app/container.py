@@ -19,7 +19,7 @@ from bot.app.schedule import build_project_folders
 from bot.app.status import StatusSources, build_system_status
 from bot.app.workers import build_masker
 from bot.config.channels import configured_channels
-from bot.config.settings import Settings
+from bot.config.settings import BadSettings, Settings
 from bot.engine.agent.session_history import TranscriptService
 from bot.engine.agent.skills import SkillDrafter
 from bot.engine.autonomy.doctor import DoctorService
@@ -57,6 +57,7 @@ from storage.records.channels import SetupSession
 from storage.records.messages import ChatAddress, MessageSender
 from storage.records.people import Channel, Chat, ChatKind, Language, PersonRole
 from storage.sessions import TranscriptRepo
+from storage.shared_files import OneFolder, SharedFiles, build_s3_files
 from storage.web_sessions import WebSessionRepo
 
 
@@ -111,6 +112,23 @@ class Container:
         )
 
     @cached_property
+    def files(self) -> SharedFiles:
+        """Raises BadSettings."""
+        settings = self.settings
+        if not settings.s3_url:
+            return OneFolder()
+        try:
+            return build_s3_files(
+                settings.home,
+                settings.s3_url,
+                key=settings.s3_key,
+                secret=settings.s3_secret.get_secret_value(),
+                region=settings.s3_region,
+            )
+        except ValueError as error:
+            raise BadSettings([f"SHIFTBOSS_S3_URL: {error}"]) from error
+
+    @cached_property
     def signals(self) -> FrontSignals:
         """Nobody is told where a process has its store alone."""
         url = self.settings.database if self.repositories.db.dialect != "sqlite" else ""
@@ -131,6 +149,7 @@ class Container:
             alerts=self.alerts,
             language_of=CardLanguageResolver(store.people, self.settings.fixed_language),
             quotas={Channel.FEISHU: self.quota},
+            files=self.files,
         )
 
     @cached_property
@@ -170,6 +189,7 @@ class Container:
             self.clock,
             self._approval_cards,
             documents=self.bitable.get_reader,
+            files=self.files,
             plan=self.plan,
         )
 

@@ -80,6 +80,7 @@ from storage.heartbeat import HeartbeatRepo
 from storage.records.messages import InboxRow
 from storage.records.tasks import ResultForm, Task, TaskEvent, TaskId
 from storage.records.workers import Subagent
+from storage.shared_files import SharedFiles
 from storage.usage import BudgetRepo
 from storage.worker_processes import WorkerProcessRepo
 
@@ -98,11 +99,12 @@ class Engine:
         approval_cards: ApprovalCards,
         *,
         documents: Callable[[], DocumentReader | None],
+        files: SharedFiles,
         plan: ProcessPlan,
     ) -> None:
         """`documents` returns the reader of linked documents, if there is one now. Raises
         BadSettings."""
-        self.plan = plan
+        self.plan, self.files = plan, files
         self.settings, self.store, self.courier, self.clock = settings, store, courier, clock
         self.process_id = secrets.token_hex(8)
         self._approval_cards, self._documents = approval_cards, documents
@@ -242,7 +244,7 @@ class Engine:
 
     @cached_property
     def _artifacts(self) -> TaskArtifacts:
-        return TaskArtifacts(self.settings.home, self.store.adoption.is_adopted)
+        return TaskArtifacts(self.settings.home, self.store.adoption.is_adopted, self.files)
 
     @cached_property
     def _views(self) -> TaskViewLoader:
@@ -277,6 +279,7 @@ class Engine:
             result_form=ResultForm(settings.results),
             account_of=account_of,
             mask=self.workers.redactor.mask,
+            files=self.files,
         )
 
     @cached_property
@@ -412,6 +415,7 @@ class Engine:
             workflows=self.evolution.workflows,
             timer=self._timer,
             on_tasks=self.dispatcher.wake,
+            files=self.files,
         )
 
     @cached_property

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from bot.app.container import Container, open_container
-from bot.app.lifecycle import ServiceGroup, stop_on_signals
+from bot.app.lifecycle import ServiceGroup, StartFailure, stop_on_signals
 from bot.app.parts import ProcessPlan
 from bot.app.preflight import (
     check_store,
@@ -38,6 +38,7 @@ from storage.people import PeopleRepo
 from storage.records.people import Channel, Language
 from storage.records.processes import ProcessRole
 from storage.records.tasks import Task, TaskView
+from storage.shared_files import FileShareError
 
 if TYPE_CHECKING:
     from bot.transports.web.transport import WebTransport
@@ -68,6 +69,7 @@ async def serve(
 
         async with open_container(settings, plan) as core:
             core.reloader.restart = restart
+            await _check_files(core)
             async with belong(core, stop) as member:
                 await _serve_channels(core, member, stop, announce, on_ready)
     if restarts.is_set() or member.is_lost:
@@ -118,6 +120,16 @@ async def _serve_channels(
             await app.run(stop, meanwhile=take_over)
 
 
+async def _check_files(core: Container) -> None:
+    """Raises StartFailure for what only the settings or the bucket's owner can mend."""
+    try:
+        await core.files.check()
+    except FileShareError as error:
+        if error.is_setup:
+            raise StartFailure(str(error)) from error
+        log.warning("files cannot be shared now: %s", error)
+
+
 async def _prepare_to_lead(core: Container) -> None:
     await _demote_unlisted_owners(core.repositories.people)
     await core.repositories.account_links.move_late_records()
@@ -143,6 +155,7 @@ async def serve_tasks(
     with explain_start_failures(settings), join_home(settings, plan):
         stop = stop_on_signals()
         async with open_container(settings, plan) as core:
+            await _check_files(core)
             workers = core.engine.workers
             await asyncio.gather(workers.sandbox(), workers.models.refresh_cli_health())
             async with (

@@ -37,6 +37,7 @@ from storage.records.people import Channel, Chat, ChatId, ChatKind, PersonId
 from storage.records.schedules import ScheduleKind
 from storage.records.usage import BudgetScope
 from storage.schedules import ScheduleRepo
+from storage.shared_files import SharedFiles
 from storage.triggers import TriggerRepo
 
 
@@ -50,6 +51,7 @@ def build_schedule(
     workflows: WorkflowLibrary,
     timer: DueTimer,
     on_tasks: Callable[[], None],
+    files: SharedFiles,
 ) -> ScheduleServices:
     folders = build_project_folders(settings, store)
 
@@ -91,7 +93,7 @@ def build_schedule(
         on_change=partial(timer.wake, ScheduleFirer.name),
     )
     builtin = _build_builtin(settings, store, clock, service)
-    triggers = _build_triggers(settings, store, clock, firer, workflows)
+    triggers = _build_triggers(settings, store, clock, firer, workflows, files=files)
     return ScheduleServices(
         service=service, firer=firer, builtin=builtin, triggers=triggers, parts=parts
     )
@@ -103,6 +105,8 @@ def _build_triggers(
     clock: Clock,
     firer: ScheduleFirer,
     workflows: WorkflowLibrary,
+    *,
+    files: SharedFiles,
 ) -> TriggerService:
     return TriggerService(
         db=store.db,
@@ -112,6 +116,7 @@ def _build_triggers(
         tasks=firer.tasks,
         workflows=workflows,
         home=settings.home,
+        files=files,
         web_url=settings.web_url or f"http://127.0.0.1:{settings.web_port}",
         now=clock.now,
         new_id=store.ids.short_id,

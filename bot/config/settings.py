@@ -284,6 +284,10 @@ class Settings(BaseSettings):
         default=10, ge=0, le=600, alias="SHIFTBOSS_STOP_GRACE_SECONDS"
     )
     dispatcher: Literal["store", "procrastinate"] = Field("store", alias="SHIFTBOSS_DISPATCHER")
+    s3_url: Url = Field(default="", alias="SHIFTBOSS_S3_URL")
+    s3_key: str = Field(default="", alias="SHIFTBOSS_S3_KEY")
+    s3_secret: SecretStr = Field(default=SecretStr(""), alias="SHIFTBOSS_S3_SECRET")
+    s3_region: str = Field(default="us-east-1", alias="SHIFTBOSS_S3_REGION")
     approval_hours: float = Field(default=168, gt=0, alias="SHIFTBOSS_APPROVAL_HOURS")
     risk_words: str = Field(default=RISK_WORDS, alias="SHIFTBOSS_RISK_WORDS")
     tools_security: Literal["deny", "allowlist", "full"] = Field(

@@ -75,7 +75,8 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     ),
     "web": ("web_host", "web_port", "web_token", "web_url"),
     "data": (
-        *("home", "database_url", "dispatcher", "retention", "backup_dir", "backup_hours"),
+        *("home", "database_url", "dispatcher", "s3_url", "s3_key", "s3_secret", "s3_region"),
+        *("retention", "backup_dir", "backup_hours"),
         "backup_keep",
         *("log_level", "log_format", "log_megabytes", "log_files"),
         *("otlp_endpoint", "otlp_headers"),

@@ -22,6 +22,7 @@ from bot.transports.ports import (
 )
 from storage.records.messages import InboxRow, IncomingMessage, RemoteFile
 from storage.records.people import Channel
+from storage.shared_files import FileShareError, SharedFiles
 
 log = logging.getLogger(__name__)
 
@@ -120,6 +121,7 @@ class AttachmentFetcher:
     transports: Mapping[Channel, Transport]
     home: Path
     clock: Clock
+    files: SharedFiles
 
     async def fetch(self, rows: Sequence[InboxRow]) -> FetchedFiles:
         """Download all files of these rows, in order, replacing those of an earlier try."""
@@ -149,12 +151,20 @@ class AttachmentFetcher:
             path = await self._fetch_with_retries(channel, file, into)
             if not await asyncio.to_thread(_is_inside, path, into):
                 raise ContentRefused("it was written to where it does not belong")
+            await self._publish(path.relative_to(self.home).as_posix())
         except DeliveryError as error:
             log.warning("A file could not be fetched: %s", error)
             missing = MissingFile(name=file.name, too_large=isinstance(error, FileTooLarge))
             return replace(fetched, missing=(*fetched.missing, missing))
         relative = path.relative_to(self.home).as_posix()
         return replace(fetched, files=(*fetched.files, relative))
+
+    async def _publish(self, path: str) -> None:
+        """Whoever runs the task has it then. Raises PlatformUnavailable."""
+        try:
+            await self.files.publish(path)
+        except FileShareError as error:
+            raise PlatformUnavailable(str(error)) from error
 
     async def _fetch_with_retries(self, channel: Channel, file: RemoteFile, into: Path) -> Path:
         for _ in range(_MAX_ATTEMPTS - 1):

@@ -53,6 +53,7 @@ from storage.records.messages import (
 )
 from storage.records.people import Channel, ChatId, ChatKind, ChatSettings, Language
 from storage.restore import find_restore
+from storage.shared_files import OneFolder, SharedFiles
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +99,7 @@ class InboxService:
     alerts: ChannelAlerts
     resume_unfinished: bool = True
     leads: bool = True
+    files: SharedFiles = field(default_factory=OneFolder)
     retention: Callable[[], timedelta] = lambda: INBOX_RETENTION
     _restored_at: datetime | None = field(default=None, init=False)
     _fragment_senders: dict[tuple[str, ...], float] = field(default_factory=dict, init=False)
@@ -116,7 +118,7 @@ class InboxService:
             outbox_sender=self.outbox_sender,
             router=self.router,
             attachments=AttachmentFetcher(
-                transports=self.transports, home=self.home, clock=self.clock
+                transports=self.transports, home=self.home, clock=self.clock, files=self.files
             ),
             clock=self.clock,
             on_reply=self._note_reply,

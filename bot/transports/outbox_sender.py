@@ -21,7 +21,7 @@ from bot.transports.ports import Clock, wait_for_event
 from bot.transports.quota import MonthlyQuota, QuotaLevel
 from bot.transports.rate_limits import CHANNEL_LIMITS, ChannelLimits, ChannelRateLimiter
 from cards.card_json import CardDecodeError, load_card
-from cards.model import Card, TextBlock
+from cards.model import Card, FileBlock, ImageBlock, TextBlock
 from storage.db import STORE_RETRY_SECONDS, Database, retry_until_stored
 from storage.errors import StoreUnavailable
 from storage.messages.outbox import DeliveryAttempt, NextDelivery, OutboxRepo
@@ -32,6 +32,7 @@ from storage.records.messages import (
     OutboxId,
 )
 from storage.records.people import Channel, Chat, Language
+from storage.shared_files import FileShareError, OneFolder, SharedFiles
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,8 @@ _MAX_BACKOFF = 60.0
 _CHANNEL_FAILURE_LIMIT = 3
 # After this many crashes a message is sent as plain text.
 _CRASH_LIMIT = 3
+# After so many attempts a message goes out without files that cannot be brought here.
+_FILE_ATTEMPTS = 6
 
 ReaderRemovedCheck: TypeAlias = Callable[[DeliveryAttempt], Awaitable[bool]]
 """Whether a message's reader was removed. Must not raise."""
@@ -66,6 +69,7 @@ class ChannelSender:
     is_reader_removed: ReaderRemovedCheck
     language_of: ports.LanguageResolver
     quota: MonthlyQuota | None = None
+    files: SharedFiles = field(default_factory=OneFolder)
     next_files: dict[OutboxId, int] = field(default_factory=dict, init=False)
     _failures: int = field(default=0, init=False)
     _crashes: Counter[OutboxId] = field(default_factory=Counter, init=False)
@@ -93,6 +97,13 @@ class ChannelSender:
             )
             return
         card = _load_stored_card(tried)
+        try:
+            await self._bring_files(card)
+        except FileShareError as error:
+            if tried.row.attempts < _FILE_ATTEMPTS:
+                await self._schedule_retry(tried, error, may_have_arrived=False)
+                return
+            log.error("Outbox %s is sent without its files: %s", tried.row.id, error)  # noqa: TRY400
         message = _build_message(tried, card, await self.language_of(tried.chat, card))
         message = replace(message, on_part=partial(self._save_part, tried))
         try:
@@ -108,6 +119,11 @@ class ChannelSender:
             await self._schedule_retry(tried, error, may_have_arrived=True)
         else:
             await self._record_delivered(tried, message, delivery)
+
+    async def _bring_files(self, card: Card) -> None:
+        for block in card.blocks:
+            if isinstance(block, FileBlock | ImageBlock):
+                await self.files.ensure(block.path)
 
     async def end_outage(self) -> None:
         """The platform answers again: what waits to be tried again is due now."""
@@ -303,6 +319,7 @@ class OutboxSender:
     language_of: ports.LanguageResolver
     quotas: Mapping[Channel, MonthlyQuota]
     channel_limits: Mapping[Channel, ChannelLimits] = field(default_factory=lambda: CHANNEL_LIMITS)
+    files: SharedFiles = field(default_factory=OneFolder)
     jitter: Callable[[], float] = random.random
     grace_seconds: float = 3.0
     on_chat_closed: ChatClosedCallback = field(
@@ -427,6 +444,7 @@ class OutboxSender:
             is_reader_removed=self.is_reader_removed,
             language_of=self.language_of,
             quota=self.quotas.get(transport.channel),
+            files=self.files,
         )
         return _ChannelLoop(
             channel=transport.channel,

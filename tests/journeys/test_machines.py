@@ -69,10 +69,12 @@ async def test_work_and_channels_pass_from_dead_machines_to_others(tmp_path: Pat
 
 
 @asynccontextmanager
-async def cluster(home: Path, url: str) -> AsyncGenerator[tuple[ModelWorld, Starter], None]:
+async def cluster(
+    home: Path, url: str, **settings: str
+) -> AsyncGenerator[tuple[ModelWorld, Starter], None]:
     """A front with the channels, and a function that starts more processes."""
     async with (
-        model_world(home, "openai", DATABASE_URL=url) as world,
+        model_world(home, "openai", DATABASE_URL=url, **settings) as world,
         AsyncExitStack() as stack,
     ):
         await world.program.stop()

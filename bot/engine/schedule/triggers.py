@@ -36,6 +36,7 @@ from storage.records.people import ChatId, Person, PersonRole
 from storage.records.tasks import NewTask, Task, TaskPriority
 from storage.records.triggers import NewTrigger, Trigger, TriggerFiring, TriggerKind
 from storage.records.workflows import NamedWorkflow, WorkflowRefused
+from storage.shared_files import FileShareError, SharedFiles
 from storage.tasks import TaskRepo
 from storage.triggers import TriggerRepo
 
@@ -94,6 +95,7 @@ class TriggerService:
     tasks: TaskEnqueuer
     workflows: WorkflowLibrary
     home: Path
+    files: SharedFiles
     web_url: str
     now: Callable[[], datetime]
     new_id: Callable[[], str]
@@ -249,7 +251,8 @@ class TriggerService:
                     _copy_in, Path(trigger.folder), file, self.home, _digest(trigger.id + key)
                 )
                 size = (self.home / copy).stat().st_size
-            except OSError as error:
+                await self.files.publish(copy)
+            except (OSError, FileShareError) as error:
                 log.warning("trigger %s cannot take a file: %s", trigger.id, error)
                 continue
             values = {"file": Path(copy).name, "name": file, "size": size}

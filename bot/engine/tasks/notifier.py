@@ -40,6 +40,7 @@ from storage.records.tasks import (
     TaskStatus,
     TaskView,
 )
+from storage.shared_files import FileShareError, OneFolder, SharedFiles
 from storage.task_queue import TaskQueue
 from storage.tasks import TaskEventRepo
 
@@ -168,8 +169,10 @@ class TaskNotifier:
         result_form: ResultForm,
         account_of: Callable[[Task], Awaitable[str]],
         mask: Callable[[str], str],
+        files: SharedFiles | None = None,
     ) -> None:
         self.result_form = result_form
+        self._files = files or OneFolder()
         self._account_of = account_of
         self._mask = mask
         self._db = db
@@ -314,7 +317,7 @@ class TaskNotifier:
             ending = endings[-1]
             delivery = await self._result_delivery(task)
             paths = (delivery.report, *result_files(view.steps))
-            sizes = await asyncio.to_thread(self._file_sizes, tuple(filter(None, paths)))
+            sizes = await self._file_sizes(tuple(filter(None, paths)))
             told = task_ended_card(
                 view, words, now=ending.at, zone=self._zone, sizes=sizes, delivery=delivery
             )
@@ -346,7 +349,8 @@ class TaskNotifier:
             try:
                 text = f"# {task.title}\n\n{report}\n" if not as_documents else report
                 await asyncio.to_thread(self._write_report, path, self._mask(text))
-            except OSError as error:
+                await self._files.publish(path)
+            except (OSError, FileShareError) as error:
                 log.warning("the result of task %s cannot be written: %s", task.id, error)
                 path = ""
         return ResultDelivery(report=path, as_documents=as_documents, owner=owner)
@@ -356,9 +360,19 @@ class TaskNotifier:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
 
-    def _file_sizes(self, paths: Sequence[str]) -> Mapping[str, int]:
-        found = ((path, self._home / path) for path in paths)
-        return {path: file.stat().st_size for path, file in found if file.is_file()}
+    async def _file_sizes(self, paths: Sequence[str]) -> Mapping[str, int]:
+        """Of those that are here, or can be brought here."""
+        for path in paths:
+            try:
+                await self._files.ensure(path)
+            except FileShareError as error:
+                log.warning("the size of %s is not known: %s", path, error)
+        return await asyncio.to_thread(_sizes, self._home, paths)
+
+
+def _sizes(home: Path, paths: Sequence[str]) -> Mapping[str, int]:
+    found = ((path, home / path) for path in paths)
+    return {path: file.stat().st_size for path, file in found if file.is_file()}
 
 
 def _card_urgency(task: Task, events: Sequence[TaskEvent]) -> DeliveryUrgency:

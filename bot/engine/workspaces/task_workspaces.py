@@ -28,6 +28,7 @@ from bot.engine.workspaces.branch_merge import (
 )
 from storage.file_trees import delete_tree, walk_folders
 from storage.records.tasks import Task, TaskId
+from storage.shared_files import FileShareError, OneFolder, SharedFiles
 
 # --- one git worktree per task
 # Every operation can be repeated after a crash. A marker in git's entry makes a worktree *ready*;
@@ -354,14 +355,23 @@ class TaskArtifacts:
     delivered files unchanged.
 
     Tasks with a project work in its folder; tasks with a branch work in their own worktree until it
-    is merged."""
+    is merged. Attachments and copies go through `files`, since other processes have made or need
+    them."""
 
-    def __init__(self, data_dir: Path, is_adopted: AdoptionCheck) -> None:
+    def __init__(
+        self, data_dir: Path, is_adopted: AdoptionCheck, files: SharedFiles | None = None
+    ) -> None:
         self._data_dir = data_dir
+        self._files = files or OneFolder()
         self._worktrees = TaskWorktrees(data_dir, is_adopted)
 
     async def workspace(self, task: Task) -> Path:
         """Return the task's folder with the attached files in it. Raises ProjectFolderUnusable."""
+        for sent in task.files:
+            try:
+                await self._files.ensure(sent)
+            except FileShareError as error:
+                raise ProjectFolderUnusable(str(error)) from error
         if not task.branch:
             own = Path(task.project_dir) if task.project_dir else self._data_dir / "work" / task.id
             return await asyncio.to_thread(self._prepare, task, own)
@@ -393,7 +403,14 @@ class TaskArtifacts:
     ) -> CollectedFiles:
         """Copy the files that a step claims; paths outside the workspace count as missing, and so
         do `named` files that no folder of the workspace has."""
-        return await asyncio.to_thread(self._collect, task_id, workspace, claimed, named)
+        found = await asyncio.to_thread(self._collect, task_id, workspace, claimed, named)
+        for copy in found.copies:
+            try:
+                await self._files.publish(copy)
+            except FileShareError as error:
+                # The step is done; its card names the file, and the log says why it is not sent.
+                log.error("a result of task %s is not shared: %s", task_id, error)  # noqa: TRY400
+        return found
 
     async def find_unchanged(
         self, task: Task, workspace: Path, names: Sequence[str]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import mimetypes
 import re
 import shutil
@@ -15,6 +16,9 @@ from bot.transports.files import MAX_DOWNLOAD_BYTES, sanitize_file_name
 from bot.transports.ports import ChatUnreachable, FileTooLarge
 from cards.model import Block, Card, FileBlock, ImageBlock
 from storage.records.messages import AttachmentKind, RemoteFile
+from storage.shared_files import FileShareError, OneFolder, SharedFiles
+
+log = logging.getLogger(__name__)
 
 MAX_FILE_BYTES = MAX_DOWNLOAD_BYTES
 FILES_FOLDER = "files"
@@ -40,25 +44,30 @@ class ServedFile:
 
 
 class WebFileStore:
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, shared: SharedFiles | None = None) -> None:
         self._home = home
         self._root = home / FILES_FOLDER
+        self._shared = shared or OneFolder()
 
     async def find(self, relative: str) -> ServedFile | None:
         """The file at this path below `files`, or None, also for links that lead outside."""
+        await self._bring(f"{FILES_FOLDER}/{relative}")
         return await asyncio.to_thread(self._find, relative)
 
     async def save_upload(
         self, upload_id: str, name: str, chunks: AsyncIterator[bytes]
     ) -> RemoteFile:
-        """Store an upload. Raises FileTooLarge and EmptyUpload, leaving no file behind."""
+        """Store an upload. Raises FileTooLarge, EmptyUpload and FileShareError, leaving no file
+        behind."""
         folder = self._root / UPLOADS_FOLDER / upload_id
         await asyncio.to_thread(folder.mkdir, parents=True)
         draft = folder / ".part"
         try:
             with await asyncio.to_thread(draft.open, "wb") as file:
                 await _write_chunks(chunks, file)
-            await asyncio.to_thread(draft.replace, folder / sanitize_file_name(name))
+            target = folder / sanitize_file_name(name)
+            await asyncio.to_thread(draft.replace, target)
+            await self._shared.publish(target.relative_to(self._home).as_posix())
         except BaseException:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
             raise
@@ -72,7 +81,16 @@ class WebFileStore:
         return await asyncio.to_thread(self._get_upload, upload_id)
 
     async def fetch(self, file: RemoteFile, into: Path) -> Path:
+        await self._bring(file.reference.get("path", ""))
         return await asyncio.to_thread(self._fetch, file, into)
+
+    async def _bring(self, path: str) -> None:
+        """Another front may have it."""
+        try:
+            if path.startswith(f"{FILES_FOLDER}/"):
+                await self._shared.ensure(path)
+        except (FileShareError, OSError, ValueError) as error:
+            log.warning("a file is not brought from the other fronts: %s", error)
 
     def _find(self, relative: str) -> ServedFile | None:
         path = self._resolve_inside(relative)

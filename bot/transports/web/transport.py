@@ -74,6 +74,7 @@ from cards.render import text
 from storage.errors import NotFound
 from storage.records.messages import IncomingMessage, MessagePlacement, RemoteFile
 from storage.records.people import Channel, Chat, Language, WebKeyKind
+from storage.shared_files import FileShareError, OneFolder, SharedFiles
 
 _SHUTDOWN_SECONDS = 2
 _MAX_FRAME_BYTES = 4 * 1024 * 1024
@@ -230,6 +231,7 @@ class WebTransport:
     on_guessing: Callable[[str], Coroutine[object, object, None]]
     on_language: Callable[[Language], Awaitable[None]]
     signals: FrontSignals
+    shared_files: SharedFiles = field(default_factory=OneFolder)
     cookie: str = ""
     leases: Callable[[], Sequence[str]] | None = None
     routes: Sequence[BaseRoute] = ()
@@ -242,7 +244,7 @@ class WebTransport:
 
     def __post_init__(self) -> None:
         self._hosts = AllowedHosts(self.host, public_url=self.public_url)
-        self._files = WebFileStore(self.home)
+        self._files = WebFileStore(self.home, self.shared_files)
         self.tabs = WebTabs()
         self.sessions.on_end = self._close_sessions
         self.throttle = LoginThrottle(
@@ -458,7 +460,8 @@ class WebHttpApi:
             return JSONResponse({"error": problem}, status_code=400)
         except ClientDisconnect:
             return Response(status_code=499)
-        except OSError:
+        except (OSError, FileShareError) as error:
+            _log.warning("an upload cannot be kept: %s", error)
             problem = words("web.upload_failed", name=name[:80])
             return JSONResponse({"error": problem}, status_code=507)
         upload_id = kept.reference["path"].split("/")[-2]

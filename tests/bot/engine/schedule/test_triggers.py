@@ -28,6 +28,7 @@ from storage.people import PeopleRepo
 from storage.records.people import PersonRole
 from storage.records.tasks import Task
 from storage.records.triggers import NewTrigger, Trigger, TriggerKind
+from storage.shared_files import OneFolder
 from storage.triggers import TriggerRepo
 from tests.bot.engine.crash import CrashAfterCommit
 from tests.bot.engine.workflow.integration.workflow_world import WorkflowWorld, workflow_world
@@ -73,6 +74,7 @@ async def trigger_world(
                 people=PeopleRepo(db, ids, ChatRepo(db, ids)),
                 tasks=here.engine.tasks,
                 workflows=library,
+                files=OneFolder(),
                 home=home,
                 web_url="http://boss.test/",
                 now=clock,

@@ -1,0 +1,249 @@
+"""Shares the files of the data directory among processes that have no folder in common, through an
+object store with the interface of S3."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+log = logging.getLogger(__name__)
+
+MAX_OBJECT_BYTES = 5 * 1024**3
+"""S3 takes no more in one request."""
+
+EXTRA = "shiftboss[s3]"
+
+_ATTEMPTS = 4
+_CONNECT_SECONDS = 5
+_READ_SECONDS = 60
+_PART = ".shiftboss-{}.part"
+_DIGEST = "sha256"
+_GONE = frozenset({"404", "NoSuchKey", "NotFound"})
+_NO_BUCKET = frozenset({"NoSuchBucket"})
+_DENIED = frozenset(
+    {
+        *("403", "AccessDenied", "Forbidden", "InvalidAccessKeyId", "SignatureDoesNotMatch"),
+        *("ExpiredToken", "InvalidToken", "RequestTimeTooSkewed"),
+    }
+)
+
+
+class FileShareError(Exception):
+    """The text names the problem and its solution, without secrets. `is_setup`: only somebody who
+    changes the settings or the bucket can solve it."""
+
+    def __init__(self, text: str, *, is_setup: bool = False) -> None:
+        self.is_setup = is_setup
+        super().__init__(text)
+
+
+class SharedFiles(Protocol):
+    """Paths are relative to the data directory."""
+
+    async def check(self) -> None:
+        """Raises FileShareError."""
+        ...
+
+    async def publish(self, path: str) -> None:
+        """Make a file of this process available to the others. Raises FileShareError."""
+        ...
+
+    async def ensure(self, path: str) -> bool:
+        """Bring the newest published version of a file here, if this process has not got it; False
+        if there is none at all. Raises FileShareError."""
+        ...
+
+
+class OneFolder:
+    """All processes have the same data directory, so nothing has to be brought anywhere."""
+
+    async def check(self) -> None: ...
+
+    async def publish(self, path: str) -> None: ...
+
+    async def ensure(self, path: str) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketAddress:
+    """`endpoint` is the service's URL; keys of objects begin with `prefix`, which may be empty."""
+
+    endpoint: str
+    bucket: str
+    prefix: str
+
+    @classmethod
+    def parse(cls, url: str) -> BucketAddress:
+        """Of `https://HOST/BUCKET` or `https://HOST/BUCKET/PREFIX`. Raises ValueError."""
+        parts = urlsplit(url)
+        if parts.username or parts.password:
+            raise ValueError("keys do not belong into the address")
+        bucket, _, prefix = unquote(parts.path).strip("/").partition("/")
+        if parts.scheme not in {"http", "https"} or not parts.hostname or not bucket:
+            raise ValueError("give https://HOST/BUCKET or https://HOST/BUCKET/PREFIX")
+        return cls(
+            endpoint=f"{parts.scheme}://{parts.netloc}",
+            bucket=bucket,
+            prefix=f"{prefix.strip('/')}/" if prefix.strip("/") else "",
+        )
+
+
+class S3Files:
+    """`new_client` returns a client of boto3, in a thread, when it is first needed."""
+
+    def __init__(self, home: Path, address: BucketAddress, new_client: Callable[[], Any]) -> None:
+        self._home = home
+        self._address = address
+        self._new_client = new_client
+        self._client: Any = None
+
+    async def check(self) -> None:
+        await asyncio.to_thread(self._check)
+
+    async def publish(self, path: str) -> None:
+        await asyncio.to_thread(self._publish, path)
+
+    async def ensure(self, path: str) -> bool:
+        return await asyncio.to_thread(self._ensure, path)
+
+    def _check(self) -> None:
+        with self._explain(""):
+            self._connect().head_bucket(Bucket=self._address.bucket)
+
+    def _publish(self, path: str) -> None:
+        source = self._home / path
+        try:
+            size = source.stat().st_size
+        except OSError as error:
+            raise FileShareError(f"{path} cannot be read: {error.strerror}") from error
+        if size > MAX_OBJECT_BYTES:
+            raise FileShareError(f"{path} is larger than 5 GB and stays on this machine")
+        with self._explain(path), source.open("rb") as file:
+            self._connect().put_object(
+                Bucket=self._address.bucket,
+                Key=self._key(path),
+                Body=file,
+                ContentLength=size,
+                Metadata={_DIGEST: _digest(source)},
+            )
+
+    def _ensure(self, path: str) -> bool:
+        target = self._home / path
+        if not target.resolve().is_relative_to(self._home.resolve()):
+            return False
+        place = {"Bucket": self._address.bucket, "Key": self._key(path)}
+        try:
+            with self._explain(path):
+                if target.is_file() and _is_current(target, self._connect().head_object(**place)):
+                    return True
+                found = self._connect().get_object(**place)
+                if found["ContentLength"] > MAX_OBJECT_BYTES:
+                    found["Body"].close()
+                    raise FileShareError(f"{path} is larger than 5 GB and is not brought here")
+                _write_atomically(target, found["Body"])
+        except FileNotFoundError:
+            if not target.is_file():
+                log.warning("%s is not in the object store: it was deleted or never shared", path)
+            return target.is_file()
+        return True
+
+    def _key(self, path: str) -> str:
+        return f"{self._address.prefix}{PurePosixPath(path)}"
+
+    def _connect(self) -> Any:
+        if self._client is None:
+            self._client = self._new_client()
+        return self._client
+
+    @contextmanager
+    def _explain(self, path: str) -> Iterator[None]:
+        """Errors of the client as FileShareError, or FileNotFoundError for an object that is
+        gone."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        where = f"{self._address.endpoint}/{self._address.bucket}"
+        try:
+            yield
+        except ClientError as error:
+            code = str(error.response.get("Error", {}).get("Code", "?"))
+            if code in _NO_BUCKET or (code in _GONE and not path):
+                text = f"the bucket {where} does not exist: create it, or correct SHIFTBOSS_S3_URL"
+                raise FileShareError(text, is_setup=True) from None
+            if code in _GONE:
+                raise FileNotFoundError(path) from None
+            if code in _DENIED:
+                text = (
+                    f"the object store {where} refuses the keys ({code}): correct"
+                    " SHIFTBOSS_S3_KEY and SHIFTBOSS_S3_SECRET, or what they may do"
+                )
+                raise FileShareError(text, is_setup=True) from None
+            raise FileShareError(f"the object store {where} answers {code}") from None
+        except BotoCoreError as error:
+            raise FileShareError(
+                f"the object store {where} cannot be reached ({type(error).__name__})"
+            ) from None
+
+
+def build_s3_files(home: Path, url: str, *, key: str, secret: str, region: str) -> S3Files:
+    """Raises ValueError for an address that is none, and FileShareError without the packages."""
+    address = BucketAddress.parse(url)
+
+    def new_client() -> Any:
+        try:
+            # Loaded only where files go through an object store.
+            from boto3.session import Session
+            from botocore.config import Config
+        except ImportError as error:
+            text = f"an object store needs packages that are not installed: pip install '{EXTRA}'"
+            raise FileShareError(text, is_setup=True) from error
+        config = Config(
+            connect_timeout=_CONNECT_SECONDS,
+            read_timeout=_READ_SECONDS,
+            retries={"total_max_attempts": _ATTEMPTS, "mode": "standard"},
+            # Services other than Amazon's know neither bucket names in host names nor trailers.
+            s3={"addressing_style": "path"},
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+        )
+        return Session(
+            aws_access_key_id=key, aws_secret_access_key=secret, region_name=region
+        ).client("s3", endpoint_url=address.endpoint, config=config)
+
+    return S3Files(home, address, new_client)
+
+
+def _is_current(target: Path, published: Any) -> bool:
+    """Whether the file here is the published one, or was written after it."""
+    if published.get("Metadata", {}).get(_DIGEST) == _digest(target):
+        return True
+    written: float = published["LastModified"].timestamp()
+    return target.stat().st_mtime > written
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _write_atomically(target: Path, body: Any) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(_PART.format(secrets.token_hex(6)))
+    try:
+        with part.open("xb") as file:
+            for chunk in body.iter_chunks(1024 * 1024):
+                file.write(chunk)
+        part.replace(target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    finally:
+        body.close()
