@@ -67,9 +67,7 @@ from bot.engine.workflow.call_steps import CallSteps
 from bot.engine.workflow.live_progress import LiveProgress
 from bot.engine.workflow.presentation.task_view import TaskViewLoader
 from bot.engine.workflow.runner import TaskRunner
-from bot.engine.workflow.step_approvals import (
-    CapExtensionRequester,
-)
+from bot.engine.workflow.step_approvals import CapExtensionRequester
 from bot.engine.workflow.step_executor import RunnerDeps
 from bot.engine.workflow.workflow_cases import DryRunService
 from bot.engine.workspaces.task_workspaces import TaskArtifacts
@@ -248,8 +246,7 @@ class Engine:
 
     @cached_property
     def _views(self) -> TaskViewLoader:
-        store = self.store
-        return TaskViewLoader(store.work, store.usage, self._progress, now=self.clock.now)
+        return TaskViewLoader(self.store.work, self.store.usage, self._progress, now=self.clock.now)
 
     @cached_property
     def notifier(self) -> TaskNotifier:
@@ -535,8 +532,7 @@ class Engine:
 
     @cached_property
     def traces(self) -> TraceCardUpdater:
-        mask = self.workers.redactor.mask
-        return build_trace_cards(self.store, self.courier, self.clock, mask)
+        return build_trace_cards(self.store, self.courier, self.clock, self.workers.redactor.mask)
 
     @cached_property
     def task_services(self) -> tuple[AppService, ...]:

@@ -280,9 +280,7 @@ class Settings(BaseSettings):
     slots: int = Field(default=3, ge=1, le=64, alias="SHIFTBOSS_SLOTS")
     patience_hours: float = Field(default=12, gt=0, alias="SHIFTBOSS_PATIENCE_HOURS")
     offer_after_hours: float = Field(default=12, gt=0, alias="SHIFTBOSS_OFFER_AFTER_HOURS")
-    stop_grace_seconds: float = Field(
-        default=10, ge=0, le=600, alias="SHIFTBOSS_STOP_GRACE_SECONDS"
-    )
+    stop_grace_seconds: float = Field(10, ge=0, le=600, alias="SHIFTBOSS_STOP_GRACE_SECONDS")
     dispatcher: Literal["store", "procrastinate"] = Field("store", alias="SHIFTBOSS_DISPATCHER")
     s3_url: Url = Field(default="", alias="SHIFTBOSS_S3_URL")
     s3_key: str = Field(default="", alias="SHIFTBOSS_S3_KEY")
@@ -293,9 +291,7 @@ class Settings(BaseSettings):
     tools_security: Literal["deny", "allowlist", "full"] = Field(
         default="allowlist", alias="SHIFTBOSS_TOOLS_SECURITY"
     )
-    tools_ask: Literal["off", "on-miss", "always"] = Field(
-        default="on-miss", alias="SHIFTBOSS_TOOLS_ASK"
-    )
+    tools_ask: Literal["off", "on-miss", "always"] = Field("on-miss", alias="SHIFTBOSS_TOOLS_ASK")
     tools_trust_sandbox: bool = Field(default=False, alias="SHIFTBOSS_TOOLS_TRUST_SANDBOX")
     tools_allow: str = Field(default="", alias="SHIFTBOSS_TOOLS_ALLOW")
     tools_ask_for: str = Field(default="", alias="SHIFTBOSS_TOOLS_ASK_FOR")
