@@ -69,6 +69,13 @@ BENCHMARKS = (
         minutes=30,
     ),
     Benchmark(
+        name="capacity",
+        function="capacity.measure",
+        section=Section.CORE,
+        is_long=True,
+        minutes=30,
+    ),
+    Benchmark(
         name="machine_deaths",
         function="machine_deaths.measure",
         section=Section.CRASHES,
