@@ -14,8 +14,8 @@ from benchmarks.engine_runs import InstantBackend, RealClock
 from benchmarks.figures import Figure, Measurement, Scale, at_most
 from bot.engine.workflow.definition import Workflow, WorkflowEdge, WorkflowNode
 from bot.engine.workflow.nodes.assign import AssignConfig
-from bot.engine.workflow.nodes.contract import VariableAssignment
 from bot.engine.workflow.nodes.foreach import ForeachConfig
+from bot.engine.workflow.nodes.shared_settings import VariableAssignment
 from bot.engine.workflow.validation import validate_workflow
 from storage.records.tasks import TaskStatus
 from tests.bot.engine.workflow.scheduler_simulator import SchedulerSimulator

@@ -43,7 +43,7 @@ from bot.engine.workers.spec import WorkerSpec
 from bot.engine.workflow.definition import WorkflowNode
 from bot.engine.workflow.nodes.command import CommandConfig
 from bot.engine.workflow.nodes.contract import CallTypeSpec
-from bot.engine.workflow.nodes.http import READ_METHODS, HttpConfig
+from bot.engine.workflow.nodes.http import HttpConfig
 from bot.engine.workflow.nodes.readfile import ReadFileConfig
 from bot.engine.workflow.nodes.writefile import WriteFileConfig
 from cards.catalog import TextCatalog
@@ -140,15 +140,14 @@ class CallSteps:
         assert isinstance(kind_of_node, CallTypeSpec)
         made = kind_of_node.call(node.config)
         detail = kind_of_node.describe(node.config)
-        kind = _call_kind(node)
-        if kind is CallKind.EDIT and (diff := write_tool(spec.workspace).detail) is not None:
+        if made.kind is CallKind.EDIT and (diff := write_tool(spec.workspace).detail) is not None:
             detail = await diff(made.arguments)
         own = f"{spec.step_path}:{spec.attempt}"
         return ToolCall(
             call_id=call_id or hashlib.sha256(own.encode()).hexdigest()[:32],
             name=made.tool,
             arguments=made.arguments,
-            kind=kind,
+            kind=made.kind,
             title=call_title(made.tool, made.arguments),
             detail=detail,
         )
@@ -272,18 +271,6 @@ async def _write(node: WorkflowNode, workspace: Path, words: TextCatalog) -> Cal
 
 def _path_text(refusal: folder.PathRefusal, path: str, words: TextCatalog) -> str:
     return words(f"workflow.call.path_{refusal}", path=path)
-
-
-def _call_kind(node: WorkflowNode) -> CallKind:
-    match node.config:
-        case HttpConfig(method=method):
-            return CallKind.FETCH if method in READ_METHODS else CallKind.OTHER
-        case ReadFileConfig():
-            return CallKind.READ
-        case WriteFileConfig():
-            return CallKind.EDIT
-        case _:
-            return CallKind.EXECUTE
 
 
 def _charset(page: WebPage) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bot.engine.workflow.definition import Workflow, WorkflowEdge, WorkflowNode
 from bot.engine.workflow.expressions.evaluator import syntax_tree
@@ -14,8 +14,6 @@ from bot.engine.workflow.expressions.operations import TEXT_KEY, ExpressionError
 from bot.engine.workflow.expressions.parser import ExpressionNode, ExpressionOp, walk_nodes
 from bot.engine.workflow.field_reader import ValidationIssue, similar_name
 from bot.engine.workflow.nodes.contract import EdgeRule, NodeRole
-from bot.engine.workflow.nodes.loop import LoopConfig
-from bot.engine.workflow.nodes.switch import SwitchConfig
 from storage.records.workflows import Diagnostic, DiagnosticSeverity
 
 _OWN_FIELDS = {TEXT_KEY, "result", "summary", "files", "error"}
@@ -79,7 +77,7 @@ def find_warnings(
 ) -> tuple[Diagnostic, ...]:
     """About a valid workflow. Blocking."""
     issues = (
-        *_find_missing_defaults(workflow),
+        *_find_doubtful_settings(workflow),
         *_find_unasked_fields(workflow),
         *_find_untaken_ways(workflow),
         *_find_unknown_workers(workflow, workers),
@@ -87,10 +85,11 @@ def find_warnings(
     return to_diagnostics(issues, text, file=file, severity=DiagnosticSeverity.WARNING)
 
 
-def _find_missing_defaults(workflow: Workflow) -> Iterator[ValidationIssue]:
+def _find_doubtful_settings(workflow: Workflow) -> Iterator[ValidationIssue]:
     for node in workflow.nodes:
-        if isinstance(node.config, SwitchConfig) and not node.config.default:
-            yield ValidationIssue(key="no_default", where=node.id, field="switch")
+        if node.settings is not None:
+            for issue in node.spec.warnings(node.settings):
+                yield replace(issue, where=node.id)
 
 
 def _find_unasked_fields(workflow: Workflow) -> Iterator[ValidationIssue]:
@@ -116,10 +115,9 @@ def _branching_expressions(workflow: Workflow) -> Iterator[tuple[str, str, str]]
         if edge.condition:
             yield edge_name(edge), "condition", edge.condition
     for node in workflow.nodes:
-        if isinstance(node.config, SwitchConfig):
-            yield node.id, "switch.expression", node.config.expression
-        if isinstance(node.config, LoopConfig) and node.config.condition:
-            yield node.id, "loop.condition", node.config.condition
+        if node.settings is not None:
+            for field, text in node.spec.deciding_expressions(node.settings):
+                yield node.id, f"{node.type}.{field}", text
 
 
 def _output_fields(expression: str) -> Iterator[tuple[str, str]]:
@@ -154,9 +152,6 @@ def _find_untaken_ways(workflow: Workflow) -> Iterator[ValidationIssue]:
             yield ValidationIssue(
                 key="never_taken", where=edge_name(edge), field="condition", written=edge.condition
             )
-    for node in workflow.nodes:
-        if isinstance(node.config, SwitchConfig):
-            yield from _repeated_cases(node.id, node.config)
     coming: dict[str, list[WorkflowEdge]] = {}
     for edge in workflow.edges:
         coming.setdefault(edge.target, []).append(edge)
@@ -187,18 +182,6 @@ def _is_literally_false(condition: str) -> bool:
     except ExpressionError:
         return False
     return tree.op is ExpressionOp.NAME and tree.value in {"false", "False"}
-
-
-def _repeated_cases(where: str, config: SwitchConfig) -> Iterator[ValidationIssue]:
-    seen: set[str] = set()
-    for case in config.cases:
-        value = str(case.value).strip().casefold()
-        if value in seen:
-            facts = {"value": str(case.value)[:60]}
-            yield ValidationIssue(
-                key="repeated_case", where=where, field="switch.cases", facts=facts
-            )
-        seen.add(value)
 
 
 def _unconnected_nodes(

@@ -43,8 +43,6 @@ from bot.engine.workflow.node_runs import (
     scope_of,
 )
 from bot.engine.workflow.nodes.contract import EdgeRule, EvaluationContext, NodeRole
-from bot.engine.workflow.nodes.loop import LoopConfig
-from bot.engine.workflow.nodes.switch import SwitchConfig
 from bot.engine.workflow.scope import LoopState, OutputsView, ScopeState, StatesView
 from storage.records.tasks import NodeRun, NodeStatus, TaskId
 
@@ -177,7 +175,8 @@ class SchedulerState:
         self.asked_subjects: dict[str, str] = {}
         self._active_scopes: dict[str, None] = {}
         self.has_conditions = any(edge.condition for edge in workflow.edges) or any(
-            isinstance(node.config, LoopConfig | SwitchConfig) for node in workflow.nodes
+            node.config is not None and any(node.spec.deciding_expressions(node.config))
+            for node in workflow.nodes
         )
         plain = {name.replace("-", "_"): name for name in self.topology.nodes}
         self._aliases = {

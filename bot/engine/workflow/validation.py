@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import replace
@@ -58,14 +58,9 @@ from bot.engine.workflow.field_reader import (
     unknown_node_issue,
     variable_name_issues,
 )
-from bot.engine.workflow.nodes.contract import (
-    BodyConfig,
-    LoopTypeSpec,
-    NodeRole,
-    expression_issues,
-)
+from bot.engine.workflow.nodes.contract import BodyConfig, LoopTypeSpec, NodeRole
 from bot.engine.workflow.nodes.registry import NodeType
-from bot.engine.workflow.nodes.switch import SwitchConfig
+from bot.engine.workflow.nodes.shared_settings import expression_issues
 from bot.engine.workflow.output_schema import OutputField, OutputKind, output_issues
 
 _GLOBAL_NAMES = frozenset({"outputs", "variables", "inputs", "nodeStates", "loopCount"})
@@ -84,8 +79,9 @@ def find_unknown_references(workflow: Workflow) -> Iterator[ValidationIssue]:
         if node.settings is not None:
             for field, text in node.spec.expressions(node.settings):
                 yield from checker.issues(text, node.id, node.id, f"{node.type}.{field}")
-        if isinstance(node.settings, SwitchConfig):
-            yield from checker.switch_issues(node.settings, node.id)
+            compared, values = node.spec.compared_values(node.settings)
+            for issue in checker.comparison_issues(compared, values):
+                yield replace(issue, where=node.id, field=f"{node.type}.cases")
         template = node.template
         for expression in dict.fromkeys(find_placeholders(template)):
             for fault in checker.issues(expression, node.id, node.id, "prompt"):
@@ -163,10 +159,10 @@ class _ReferenceChecker:
                 at = max(0, text.find(str(issue.facts.get("reference", ""))))
                 yield replace(issue, where=where, field=field, written=text, at=at)
 
-    def switch_issues(self, config: SwitchConfig, where: str) -> Iterator[ValidationIssue]:
+    def comparison_issues(self, text: str, values: Iterable[object]) -> Iterator[ValidationIssue]:
+        """Check values that a field is compared with; the issues have no place."""
         with suppress(ExpressionError):
-            for issue in self._outputs.switch_issues(config):
-                yield replace(issue, where=where, field="switch.cases")
+            yield from self._outputs.comparison_issues(text, values)
 
     def _owner_of(self, name: str) -> str:
         """Where a bare name would be found: `topic` is the input `inputs.topic`."""
@@ -498,12 +494,10 @@ class _OutputChecker:
                 for sign, one, two in zip(node.value, operands, operands[1:], strict=False):
                     yield from self._comparison(sign, one, two)
 
-    def switch_issues(self, config: SwitchConfig) -> Iterator[ValidationIssue]:
-        """Check the cases of a switch over a declared field."""
-        tree = syntax_tree(config.expression) if self._fields else ExpressionNode(ExpressionOp.NAME)
-        if (field := self._field(tree)) is not None:
-            for case in config.cases:
-                yield from _mismatch(field, "==", case.value, loose=True)
+    def comparison_issues(self, text: str, values: Iterable[object]) -> Iterator[ValidationIssue]:
+        if text and self._fields and (field := self._field(syntax_tree(text))) is not None:
+            for value in values:
+                yield from _mismatch(field, "==", value, loose=True)
 
     def _unknown_field(self, node: ExpressionNode) -> Iterator[ValidationIssue]:
         name, part = _output_member(node)

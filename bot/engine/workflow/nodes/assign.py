@@ -15,6 +15,8 @@ from bot.engine.workflow.nodes.contract import (
     NodeRole,
     NodeShape,
     NodeTypeSpec,
+)
+from bot.engine.workflow.nodes.shared_settings import (
     VariableAssignment,
     assign_variables,
     assignment_expressions,

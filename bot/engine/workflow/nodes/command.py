@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from bot.engine.llm.tool_calls import CallKind
 from bot.engine.workflow.expressions.evaluator import template_expressions
 from bot.engine.workflow.expressions.operations import ExpressionError
 from bot.engine.workflow.field_reader import FieldReader, ValidationIssue, range_issues, scalar_text
@@ -15,9 +16,8 @@ from bot.engine.workflow.nodes.contract import (
     CallTypeSpec,
     EvaluationContext,
     NodeConfig,
-    expression_issues,
-    fill_text,
 )
+from bot.engine.workflow.nodes.shared_settings import expression_issues, fill_text
 
 DEFAULT_SECONDS, MAX_SECONDS = 120, 600
 _MAX_WORDS = 100
@@ -107,7 +107,7 @@ inputs: [{name: file, default: data.csv}]
 
     def call(self, config: CommandConfig) -> CallArguments:
         arguments = {"command": config.command, "seconds": config.seconds}
-        return CallArguments(tool="exec", arguments=arguments)
+        return CallArguments(tool="exec", kind=CallKind.EXECUTE, arguments=arguments)
 
     def describe(self, config: CommandConfig) -> str:
         return config.command

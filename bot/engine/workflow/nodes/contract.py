@@ -1,10 +1,9 @@
-"""The contract of a node type: settings, file format, validation, execution and display;
-and the variable assignments and checks of expressions that several types share."""
+"""The contract of a node type: settings, file format, validation, execution and display."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -12,47 +11,26 @@ from zoneinfo import ZoneInfo
 
 from pydantic import JsonValue
 
-from bot.engine.llm.workspace_files import is_workspace_path
+from bot.engine.llm.tool_calls import CallKind
 from bot.engine.workflow.expressions.evaluator import (
-    check_expression,
     evaluate,
     evaluate_answer,
     evaluate_condition,
-    fill_template,
-    replace_placeholders,
     split_condition,
-    template_expressions,
 )
 from bot.engine.workflow.expressions.operations import (
-    ExpressionError,
-    ExpressionSyntaxError,
     UnclearAnswer,
     value_as_text,
 )
 from bot.engine.workflow.field_reader import (
     FieldReader,
     ValidationIssue,
-    range_issues,
-    scalar_text,
-    strip_placeholder,
-    variable_name_issues,
 )
 from bot.engine.workflow.input_fields import InputDefinition
 
-_MAX_ROUNDS = 10_000
 _MAX_SHOWN = 80
 _MAX_ANSWER = 900
 _CALL_SECONDS = 10.0
-_MAX_PATH_SHOWN = 60
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VariableAssignment:
-    """A variable and its value: a literal, or the text of an expression."""
-
-    variable: str
-    value: JsonValue
-    is_expression: bool = False
 
 
 class NodeRole(StrEnum):
@@ -296,6 +274,10 @@ class NodeTypeSpec(Generic[C]):
         """Yield issues of the settings, each with its field."""
         yield from ()
 
+    def warnings(self, config: C) -> Iterator[ValidationIssue]:
+        """Yield what valid settings surely do not mean, each with its field."""
+        yield from ()
+
     def check_incoming(self, config: C, incoming: int) -> Iterator[ValidationIssue]:
         """Yield issues that depend on the number of incoming edges."""
         yield from ()
@@ -303,6 +285,14 @@ class NodeTypeSpec(Generic[C]):
     def expressions(self, config: C) -> Iterable[tuple[str, str]]:
         """The expressions in the settings that will be evaluated, each with its field."""
         return ()
+
+    def deciding_expressions(self, config: C) -> Iterable[tuple[str, str]]:
+        """Those of the expressions that say how the run goes on, each with its field."""
+        return ()
+
+    def compared_values(self, config: C) -> tuple[str, tuple[JsonValue, ...]]:
+        """An expression and the values that it is compared with, in the field `cases`."""
+        return "", ()
 
     def assigned_variables(self, config: C) -> Iterable[str]:
         """Names of the variables that the node sets."""
@@ -380,6 +370,7 @@ class CallArguments:
     """The call of a tool that a node stands for, as permissions and approvals judge it."""
 
     tool: str
+    kind: CallKind
     arguments: Mapping[str, Any]
 
 
@@ -466,122 +457,3 @@ class LoopTypeSpec(NodeTypeSpec[B]):
     def shown_limit(self, config: B) -> int | None:
         """The maximum number of rounds, if people should see it while `total_rounds` is unknown."""
         return None
-
-
-def max_rounds_issues(rounds: int) -> Iterator[ValidationIssue]:
-    return range_issues(rounds, "maxIterations", 1, _MAX_ROUNDS)
-
-
-def assign_variables(
-    assignments: Iterable[VariableAssignment], context: EvaluationContext
-) -> NodeDone | NodeFailure:
-    """Set the variables in order; later expressions see earlier variables. The output contains them
-    too."""
-    values: dict[str, Any] = {}
-    for each in assignments:
-        try:
-            values[each.variable] = (
-                context.evaluate(str(each.value)) if each.is_expression else each.value
-            )
-        except ExpressionError as error:
-            return NodeFailure(
-                key="workflow.no_value", facts={"name": each.variable, "why": str(error)}
-            )
-        variables = {**context.names.get("variables", {}), **values}
-        context = replace(context, names={**context.names, "variables": variables})
-    return NodeDone(output=values, variables=values)
-
-
-def fill_text(template: str, context: EvaluationContext) -> str:
-    """The template with its placeholders filled in. Raises ExpressionError if one has no value:
-    what is called must not differ from what was meant."""
-    problems: list[str] = []
-    text = fill_template(template, context.names, problems.append)
-    if problems:
-        raise ExpressionError(problems[0])
-    return text
-
-
-def fill_value(value: JsonValue, context: EvaluationContext) -> Any:
-    """A text that is one placeholder has the value of its expression, other texts are filled in.
-    Raises ExpressionError."""
-    if not isinstance(value, str):
-        return value
-    text = value.strip()
-    inside = strip_placeholder(text)
-    return context.evaluate(inside) if inside != text else fill_text(value, context)
-
-
-def workspace_path_issues(path: str) -> Iterator[ValidationIssue]:
-    """Check the path of a file, which may have placeholders."""
-    if not path:
-        yield ValidationIssue(key="missing", field="path")
-    elif not is_workspace_path(replace_placeholders(path, lambda _hole, _expression: "x")):
-        facts = {"path": path[:_MAX_PATH_SHOWN]}
-        yield ValidationIssue(key="bad_deliverable", field="path", facts=facts)
-    for name, text in template_expressions(path=path):
-        yield from expression_issues(text, name)
-
-
-def expression_issues(text: str, field: str) -> Iterator[ValidationIssue]:
-    """Check that an expression is present and valid."""
-    if not text.strip():
-        yield ValidationIssue(key="missing", field=field)
-        return
-    try:
-        check_expression(text)
-    except ExpressionSyntaxError as error:
-        facts = {"text": text[:_MAX_SHOWN], "reason": error.key, "why": str(error), **error.facts}
-        yield ValidationIssue(
-            key="bad_expression",
-            field=field,
-            facts={**facts, "word": error.written},
-            written=text,
-            at=error.at,
-            suggestion=error.suggestion,
-        )
-
-
-def read_assignments(block: FieldReader) -> Iterator[VariableAssignment]:
-    """Read the field `assignments`: a list of mappings, or one mapping from names to values."""
-    for each in block.pairs("assignments", "variable", "value"):
-        is_expression = each.boolean("isExpression", default=False)
-        value = each.value("value")
-        if is_expression:
-            value = strip_placeholder((scalar_text(value) or "").strip())
-        variable = each.word("variable", "name")
-        each.check_unknown_names()
-        yield VariableAssignment(variable=variable, value=value, is_expression=is_expression)
-
-
-def assignments_to_data(assignments: Iterable[VariableAssignment]) -> list[dict[str, Any]]:
-    """The assignments in file format."""
-    return [
-        {"variable": each.variable, "value": each.value}
-        | ({"isExpression": True} if each.is_expression else {})
-        for each in assignments
-    ]
-
-
-def assignment_issues(assignments: Iterable[VariableAssignment]) -> Iterator[ValidationIssue]:
-    for each in assignments:
-        yield from variable_name_issues(each.variable, "variable")
-        if each.is_expression:
-            yield from expression_issues(str(each.value), "value")
-
-
-def assignment_expressions(
-    assignments: Iterable[VariableAssignment],
-) -> Iterator[tuple[str, str]]:
-    """The values that are expressions, each with its field name."""
-    return (("value", str(each.value)) for each in assignments if each.is_expression)
-
-
-def rewrite_assignments(
-    assignments: Iterable[VariableAssignment], text: Callable[[str], str]
-) -> tuple[VariableAssignment, ...]:
-    """Return the assignments with `text` applied to every expression."""
-    return tuple(
-        replace(each, value=text(str(each.value))) if each.is_expression else each
-        for each in assignments
-    )

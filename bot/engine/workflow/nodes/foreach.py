@@ -23,9 +23,8 @@ from bot.engine.workflow.nodes.contract import (
     NodeInput,
     NodeWait,
     RoundProgress,
-    expression_issues,
-    max_rounds_issues,
 )
+from bot.engine.workflow.nodes.shared_settings import expression_issues, max_rounds_issues
 
 _MODES: tuple[Literal["sequential", "parallel"], ...] = ("sequential", "parallel")
 _MAX_PARALLEL = 20

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import JsonValue
 
+from bot.engine.llm.tool_calls import CallKind
 from bot.engine.workflow.expressions.evaluator import template_expressions
 from bot.engine.workflow.expressions.operations import ExpressionError, value_as_text
 from bot.engine.workflow.field_reader import FieldReader, ValidationIssue, scalar_text
@@ -18,13 +19,11 @@ from bot.engine.workflow.nodes.contract import (
     CallTypeSpec,
     EvaluationContext,
     NodeConfig,
-    expression_issues,
-    fill_text,
-    fill_value,
 )
+from bot.engine.workflow.nodes.shared_settings import expression_issues, fill_text, fill_value
 
 METHODS = ("get", "head", "post", "put", "patch", "delete")
-READ_METHODS = frozenset({"get", "head"})
+_READ_METHODS = frozenset({"get", "head"})
 _MAX_HEADERS = 20
 _MAX_HEADER = 2_000
 _MAX_BODY = 200_000
@@ -94,7 +93,7 @@ nodes:
         for name in config.headers:
             if not _HEADER_NAME.fullmatch(name) or name.lower() in _OWN_HEADERS:
                 yield ValidationIssue(key="bad_header", field="headers", facts={"name": name[:60]})
-        if config.body is not None and config.method in READ_METHODS:
+        if config.body is not None and config.method in _READ_METHODS:
             yield ValidationIssue(key="no_body_here", field="body")
         for name, text in self.expressions(config):
             yield from expression_issues(text, name)
@@ -115,7 +114,7 @@ nodes:
         )
 
     def is_repeatable(self, settings: HttpConfig) -> bool:
-        return settings.method in READ_METHODS
+        return settings.method in _READ_METHODS
 
     def fill(self, config: HttpConfig, context: EvaluationContext) -> HttpConfig:
         headers = {name: fill_text(value, context) for name, value in config.headers.items()}
@@ -135,11 +134,14 @@ nodes:
 
     def call(self, config: HttpConfig) -> CallArguments:
         if config.method == "get" and not config.headers:
-            return CallArguments(tool="web_fetch", arguments={"url": config.url})
+            arguments: dict[str, Any] = {"url": config.url}
+            return CallArguments(tool="web_fetch", kind=CallKind.FETCH, arguments=arguments)
         arguments = {"method": config.method.upper(), "url": config.url}
         headers = {"headers": dict(config.headers)} if config.headers else {}
         body = {"body": config.body} if config.body is not None else {}
-        return CallArguments(tool="http_request", arguments={**arguments, **headers, **body})
+        kind = CallKind.FETCH if config.method in _READ_METHODS else CallKind.OTHER
+        arguments |= {**headers, **body}
+        return CallArguments(tool="http_request", kind=kind, arguments=arguments)
 
     def describe(self, config: HttpConfig) -> str:
         head = [f"{config.method.upper()} {config.url}"]

@@ -22,9 +22,8 @@ from bot.engine.workflow.nodes.contract import (
     OnLimit,
     RoundProgress,
     UndecidedCondition,
-    expression_issues,
-    max_rounds_issues,
 )
+from bot.engine.workflow.nodes.shared_settings import expression_issues, max_rounds_issues
 
 _MODES: tuple[Literal["while", "for", "until"], ...] = ("while", "for", "until")
 _COUNTING = ("init", "end", "step")
@@ -102,6 +101,9 @@ nodes:
     def expressions(self, config: LoopConfig) -> Iterable[tuple[str, str]]:
         fields = _COUNTING if config.mode == "for" else ("condition",)
         return ((field, getattr(config, field)) for field in fields)
+
+    def deciding_expressions(self, config: LoopConfig) -> Iterable[tuple[str, str]]:
+        return (("condition", config.condition),) if config.condition else ()
 
     def round_variables(self, config: LoopConfig) -> Iterable[str]:
         return (config.var,)

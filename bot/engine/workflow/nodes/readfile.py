@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from bot.engine.llm.tool_calls import CallKind
 from bot.engine.workflow.expressions.evaluator import template_expressions
 from bot.engine.workflow.field_reader import FieldReader, ValidationIssue
 from bot.engine.workflow.nodes.contract import (
@@ -13,9 +14,8 @@ from bot.engine.workflow.nodes.contract import (
     CallTypeSpec,
     EvaluationContext,
     NodeConfig,
-    fill_text,
-    workspace_path_issues,
 )
+from bot.engine.workflow.nodes.shared_settings import fill_text, workspace_path_issues
 
 _FORMATS: tuple[Literal["text", "json", "lines", "csv"], ...] = ("text", "json", "lines", "csv")
 
@@ -72,7 +72,7 @@ inputs: [{name: file, default: data.csv}]
         return replace(config, path=fill_text(config.path, context).strip())
 
     def call(self, config: ReadFileConfig) -> CallArguments:
-        return CallArguments(tool="read", arguments={"path": config.path})
+        return CallArguments(tool="read", kind=CallKind.READ, arguments={"path": config.path})
 
     def describe(self, config: ReadFileConfig) -> str:
         return f"📖 {config.path}"

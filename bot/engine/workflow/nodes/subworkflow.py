@@ -22,9 +22,8 @@ from bot.engine.workflow.nodes.contract import (
     NodeInput,
     NodeWait,
     RoundProgress,
-    expression_issues,
-    fill_value,
 )
+from bot.engine.workflow.nodes.shared_settings import expression_issues, fill_value
 
 _MAX_VERSION = 1_000_000
 _MAX_SHOWN = 60

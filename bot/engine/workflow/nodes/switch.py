@@ -28,8 +28,8 @@ from bot.engine.workflow.nodes.contract import (
     NodeShape,
     NodeTypeSpec,
     UndecidedCondition,
-    expression_issues,
 )
+from bot.engine.workflow.nodes.shared_settings import expression_issues
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +106,25 @@ inputs: [{name: size}]
             if target not in node_ids:
                 yield unknown_node_issue(target, field, node_ids)
 
+    def warnings(self, config: SwitchConfig) -> Iterator[ValidationIssue]:
+        if not config.default:
+            yield ValidationIssue(key="no_default", field=self.name)
+        seen: set[str] = set()
+        for case in config.cases:
+            value = str(case.value).strip().casefold()
+            if value in seen:
+                facts = {"value": str(case.value)[:60]}
+                yield ValidationIssue(key="repeated_case", field="switch.cases", facts=facts)
+            seen.add(value)
+
     def expressions(self, config: SwitchConfig) -> Iterable[tuple[str, str]]:
         return (("expression", config.expression),)
+
+    def deciding_expressions(self, config: SwitchConfig) -> Iterable[tuple[str, str]]:
+        return self.expressions(config)
+
+    def compared_values(self, config: SwitchConfig) -> tuple[str, tuple[JsonValue, ...]]:
+        return config.expression, tuple(case.value for case in config.cases)
 
     def targets(self, config: SwitchConfig) -> tuple[str, ...]:
         targets = (*(case.target for case in config.cases), config.default)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import JsonValue
 
+from bot.engine.llm.tool_calls import CallKind
 from bot.engine.workflow.expressions.evaluator import template_expressions
 from bot.engine.workflow.expressions.operations import value_as_text
 from bot.engine.workflow.field_reader import FieldReader, ValidationIssue
@@ -18,6 +19,8 @@ from bot.engine.workflow.nodes.contract import (
     CallTypeSpec,
     EvaluationContext,
     NodeConfig,
+)
+from bot.engine.workflow.nodes.shared_settings import (
     expression_issues,
     fill_text,
     fill_value,
@@ -85,7 +88,8 @@ nodes:
 
     def call(self, config: WriteFileConfig) -> CallArguments:
         content = config.content if isinstance(config.content, str) else ""
-        return CallArguments(tool="write", arguments={"path": config.path, "content": content})
+        arguments = {"path": config.path, "content": content}
+        return CallArguments(tool="write", kind=CallKind.EDIT, arguments=arguments)
 
     def describe(self, config: WriteFileConfig) -> str:
         return f"✏️ {config.path}\n\n{config.content}"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bot.engine.workflow.definition import OnError, Workflow, WorkflowEdge, WorkflowNode
 from bot.engine.workflow.nodes.assign import AssignConfig
-from bot.engine.workflow.nodes.contract import NodeConfig, OnLimit, VariableAssignment
+from bot.engine.workflow.nodes.contract import NodeConfig, OnLimit
 from bot.engine.workflow.nodes.delay import DelayConfig
 from bot.engine.workflow.nodes.foreach import ForeachConfig
 from bot.engine.workflow.nodes.human import HumanConfig
@@ -20,6 +20,7 @@ from bot.engine.workflow.nodes.loop import LoopConfig
 from bot.engine.workflow.nodes.registry import NodeType
 from bot.engine.workflow.nodes.schedule import ScheduleConfig
 from bot.engine.workflow.nodes.script import ScriptConfig
+from bot.engine.workflow.nodes.shared_settings import VariableAssignment
 from bot.engine.workflow.nodes.switch import SwitchCase, SwitchConfig
 from bot.engine.workflow.serialization.data_parser import parse_yaml
 from bot.engine.workflow.serialization.reader import workflow_from_data

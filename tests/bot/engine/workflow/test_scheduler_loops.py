@@ -11,9 +11,10 @@ import pytest
 
 from bot.engine.workflow.definition import OnError, Workflow, WorkflowNode
 from bot.engine.workflow.nodes.assign import AssignConfig
-from bot.engine.workflow.nodes.contract import OnLimit, VariableAssignment
+from bot.engine.workflow.nodes.contract import OnLimit
 from bot.engine.workflow.nodes.foreach import ForeachConfig
 from bot.engine.workflow.nodes.loop import LoopConfig
+from bot.engine.workflow.nodes.shared_settings import VariableAssignment
 from bot.engine.workflow.scheduler import render_step
 from storage.records.tasks import NodeStatus
 from tests.bot.engine.workflow.builders import make_edge, make_step, make_workflow, worker_returning

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from bot.engine.workflow.nodes.assign import AssignConfig
-from bot.engine.workflow.nodes.contract import VariableAssignment
 from bot.engine.workflow.nodes.delay import DelayConfig
 from bot.engine.workflow.nodes.foreach import ForeachConfig
 from bot.engine.workflow.nodes.registry import NodeType
+from bot.engine.workflow.nodes.shared_settings import VariableAssignment
 from storage.records.approvals import ApprovalState
 from storage.records.tasks import NodeStatus, TaskStatus, TaskView
 from tests.bot.engine.crash import CrashAfterCommit

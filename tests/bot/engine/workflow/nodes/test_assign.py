@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.engine.workflow.nodes.assign import AssignConfig
-from bot.engine.workflow.nodes.contract import VariableAssignment
+from bot.engine.workflow.nodes.shared_settings import VariableAssignment
 from tests.bot.engine.workflow.builders import (
     IssuePlace,
     assert_refused,

@@ -23,11 +23,11 @@ from bot.engine.workflow.expressions.evaluator import fill_template
 from bot.engine.workflow.field_reader import InvalidGraph, parse_duration
 from bot.engine.workflow.input_fields import InputDefinition
 from bot.engine.workflow.nodes.assign import AssignConfig
-from bot.engine.workflow.nodes.contract import VariableAssignment
 from bot.engine.workflow.nodes.delay import DelayConfig
 from bot.engine.workflow.nodes.human import HumanConfig
 from bot.engine.workflow.nodes.registry import NodeType
 from bot.engine.workflow.nodes.schedule import ScheduleConfig
+from bot.engine.workflow.nodes.shared_settings import VariableAssignment
 from bot.engine.workflow.nodes.switch import SwitchCase, SwitchConfig
 from bot.engine.workflow.plan import linear_workflow
 from bot.engine.workflow.planner import format_issues, plan_from_answer, plan_from_text
