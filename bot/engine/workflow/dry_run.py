@@ -119,6 +119,80 @@ def dry_run(
     return DryRun(workflow, _make_task(prepared, conditions), given, conditions).run(name)
 
 
+@dataclass(kw_only=True, eq=False)
+class RequestsInMemory:
+    """Takes the place of the store for `transition`: the requests of one task to people."""
+
+    task: Task
+    lifetime: timedelta
+    by_id: dict[str, Approval] = field(default_factory=dict)
+
+    def decide(
+        self, deciding: events.Deciding[Outcome], answer: Callable[[events.StoreCall], object]
+    ) -> Outcome:
+        given: object = None
+        while True:
+            try:
+                call = deciding.send(given)
+            except StopIteration as ended:
+                return cast("Outcome", ended.value)
+            given = answer(call)
+
+    def answer(self, call: events.StoreCall, now: datetime) -> Any:
+        """No call of a tool is ever suspended here, no budget reached, no subagent started."""
+        match call:
+            case FindNewest(kind=kind, path=path):
+                asked = [a for a in self.by_id.values() if (a.kind, a.path) == (kind, path)]
+                return asked[-1] if asked else None
+            case AddFacts(approval=approval, facts=facts):
+                payload = {**approval.payload, **facts}
+                self.by_id[approval.id] = replace(approval, payload=payload)
+            case WithdrawRequests(is_over=is_over):
+                for each in self.list_waiting():
+                    if is_over(each.path):
+                        self.settle(each, ApprovalState.EXPIRED)
+            case CreateRequest(node=node, kind=kind):
+                return self._create(kind, node, now)
+            case events.CountSubagents():
+                return 0
+        return None
+
+    def list_waiting(self) -> list[Approval]:
+        return [a for a in self.by_id.values() if a.state is ApprovalState.WAITING]
+
+    def settle(
+        self,
+        asked: Approval,
+        state: ApprovalState,
+        *,
+        by: PersonId | None = None,
+        reason: str = "",
+    ) -> None:
+        self.by_id[asked.id] = replace(asked, state=state, decided_by=by, reason=reason)
+
+    def _create(self, kind: ApprovalKind, node: WorkflowNode, now: datetime) -> Approval:
+        approval = Approval(
+            id=f"a{len(self.by_id)}",
+            kind=kind,
+            task_id=self.task.id,
+            path=node.id,
+            subject="",
+            chat_id=self.task.chat_id,
+            title=node.title,
+            detail=f"{node.title}\n{node.detail}".strip(),
+            command_hash=command_hash(node),
+            approvers=(),
+            state=ApprovalState.WAITING,
+            decided_by=None,
+            decided_at=None,
+            reason="",
+            created_at=now,
+            expires_at=now + self.lifetime,
+        )
+        self.by_id[approval.id] = approval
+        return approval
+
+
 class DryRun:
     """Takes the place of the store and of the people for `transition`, and that of the workers."""
 
@@ -141,7 +215,7 @@ class DryRun:
             warn=lambda _text: None,
         )
         self._running: dict[str, events.StartedStep] = {}
-        self._approvals: dict[str, Approval] = {}
+        self._requests = RequestsInMemory(task=task, lifetime=conditions.approval_lifetime)
         self._nodes: dict[str, DryRunNode] = {}
         self._times: Counter[str] = Counter()
         self._labels: dict[str, str] = {}
@@ -184,64 +258,19 @@ class DryRun:
         deciding = transition(
             self.state, self._memory, event, rules=self._rules, session_id="", now=self._now
         )
-        answer: object = None
-        while True:
-            try:
-                call = deciding.send(answer)
-            except StopIteration as ended:
-                return cast("Outcome", ended.value)
-            answer = self._answer(call)
+        return self._requests.decide(deciding, self._answer)
 
     def _answer(self, call: events.StoreCall) -> object:
-        match call:
-            case FindNewest(kind=kind, path=path):
-                asked = (a for a in self._approvals.values() if (a.kind, a.path) == (kind, path))
-                return next(iter(reversed(list(asked))), None)
-            case AddFacts(approval=approval, facts=facts):
-                payload = {**approval.payload, **facts}
-                self._approvals[approval.id] = replace(approval, payload=payload)
-            case WithdrawRequests(is_over=is_over):
-                for each in self._open_requests():
-                    if is_over(each.path):
-                        expired = replace(each, state=ApprovalState.EXPIRED)
-                        self._approvals[each.id] = expired
-            case CreateRequest(node=node, kind=kind):
-                return self._request(kind, node)
-            case events.CountSubagents():
-                return 0
-            case _:
-                # No call of a tool is ever suspended here, and no budget reached.
-                return None
-        return None
+        answer = self._requests.answer(call, self._now)
+        if isinstance(call, CreateRequest) and call.kind is ApprovalKind.HUMAN:
+            self._show_person_step(call.node)
+        return answer
 
-    def _request(self, kind: ApprovalKind, node: WorkflowNode) -> Approval:
-        approval = Approval(
-            id=f"a{len(self._approvals)}",
-            kind=kind,
-            task_id=_TASK,
-            path=node.id,
-            subject="",
-            chat_id=self.state.task.chat_id,
-            title=node.title,
-            detail=f"{node.title}\n{node.detail}".strip(),
-            command_hash=command_hash(node),
-            approvers=(),
-            state=ApprovalState.WAITING,
-            decided_by=None,
-            decided_at=None,
-            reason="",
-            created_at=self._now,
-            expires_at=self._now + self._conditions.approval_lifetime,
-        )
-        self._approvals[approval.id] = approval
+    def _show_person_step(self, node: WorkflowNode) -> None:
         activation = parse_activation(node.id)
-        if kind is ApprovalKind.HUMAN and activation is not None and node.id not in self._nodes:
+        if activation is not None and node.id not in self._nodes:
             run = self.state.scheduler.new_run(activation, NodeStatus.WAITING, self._now)
             self._nodes[node.id] = replace(self._describe(node.id, run), title=node.title)
-        return approval
-
-    def _open_requests(self) -> list[Approval]:
-        return [a for a in self._approvals.values() if a.state is ApprovalState.WAITING]
 
     # --- workers, people and time
 
@@ -259,7 +288,7 @@ class DryRun:
 
     def _begin(self, step: events.StartedStep) -> None:
         self._running[step.node.id] = step
-        asked = [a for a in self._approvals.values() if a.path == step.node.id]
+        asked = [a for a in self._requests.by_id.values() if a.path == step.node.id]
         described = replace(
             self._describe(step.node.id, step.run), title=step.node.title, asks=bool(asked)
         )
@@ -329,10 +358,10 @@ class DryRun:
 
     def _decide_or_wait(self) -> bool:
         """Let people answer what is open, or time pass; False at a condition without an answer."""
-        open_ = self._open_requests()
+        open_ = self._requests.list_waiting()
         for each in open_:
             self._answer_request(each)
-        if self._undecided and len(self._open_requests()) == len(open_):
+        if self._undecided and len(self._requests.list_waiting()) == len(open_):
             return False
         if not open_:
             self._now = max(self._now, self.state.task.wake_at or self._now)
@@ -357,12 +386,8 @@ class DryRun:
                 reason = given
             else:
                 approve = given is not False
-        self._approvals[asked.id] = replace(
-            asked,
-            state=ApprovalState.APPROVED if approve else ApprovalState.REJECTED,
-            decided_by=_APPROVED_BY,
-            reason=reason,
-        )
+        state = ApprovalState.APPROVED if approve else ApprovalState.REJECTED
+        self._requests.settle(asked, state, by=_APPROVED_BY, reason=reason)
         if (before := self._nodes.get(asked.path)) is not None:
             status = before.status if approve else NodeStatus.FAILED
             self._nodes[asked.path] = replace(before, is_given=is_given, status=status)

@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from bot.engine.workflow.checkpoint_events import (
@@ -23,7 +23,8 @@ from bot.engine.workflow.checkpoint_events import (
     StoreCall,
     Woken,
 )
-from bot.engine.workflow.definition import Workflow, WorkflowNode
+from bot.engine.workflow.definition import Workflow
+from bot.engine.workflow.dry_run import RequestsInMemory
 from bot.engine.workflow.nodes.human import HumanConfig
 from bot.engine.workflow.run_state import ChangeSet, LeaseMemory, TaskRunState
 from bot.engine.workflow.step_approvals import (
@@ -32,10 +33,9 @@ from bot.engine.workflow.step_approvals import (
     FindNewest,
     StepApprovalRules,
     WithdrawRequests,
-    command_hash,
 )
 from bot.engine.workflow.transitions import Outcome, transition
-from storage.records.approvals import Approval, ApprovalKind, ApprovalState
+from storage.records.approvals import Approval, ApprovalState
 from storage.records.tasks import (
     EventKind,
     NodeRun,
@@ -50,6 +50,15 @@ from tests.bot.engine.workflow.scheduler_simulator import START, TASK, Work, ech
 from tests.engine_harness import BOSS, CHAT
 
 RULES = StepApprovalRules(("deploy",))
+KNOWN_CALLS = (
+    FindNewest,
+    AddFacts,
+    WithdrawRequests,
+    CreateRequest,
+    CountSubagents,
+    RequestToolCall,
+    HasSuspendedCalls,
+)
 
 
 def describe(key: str, **facts: Any) -> str:
@@ -99,7 +108,6 @@ class TransitionSimulator:
     now: datetime = START
     task: Task = field(default_factory=make_task)
     runs: dict[str, NodeRun] = field(default_factory=dict)
-    approvals: dict[str, Approval] = field(default_factory=dict)
     events: list[tuple[EventKind, str]] = field(default_factory=list)
     calls: list[StoreCall] = field(default_factory=list)
     memory: LeaseMemory = field(default_factory=LeaseMemory)
@@ -109,6 +117,11 @@ class TransitionSimulator:
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
         self.state: TaskRunState | None = None
+        self.requests = RequestsInMemory(task=self.task, lifetime=timedelta(days=7))
+
+    @property
+    def approvals(self) -> dict[str, Approval]:
+        return self.requests.by_id
 
     # --- one transition
 
@@ -116,7 +129,7 @@ class TransitionSimulator:
         approvals = dict(self.approvals)
         if self._random.random() < self.rollbacks:
             self.decide(event)
-            self.state, self.approvals = None, approvals
+            self.state, self.requests.by_id = None, approvals
         outcome = self.decide(event)
         self.store(outcome.changes)
         self.memory = outcome.memory
@@ -138,14 +151,7 @@ class TransitionSimulator:
         deciding = transition(
             self.state, self.memory, event, rules=RULES, session_id="s1", now=self.now
         )
-        answer: object = None
-        while True:
-            try:
-                call = deciding.send(answer)
-            except StopIteration as ended:
-                return cast("Outcome", ended.value)
-            self.calls.append(call)
-            answer = self.answer(call)
+        return self.requests.decide(deciding, self.answer)
 
     def store(self, changes: ChangeSet) -> None:
         assert not changes.plans
@@ -155,56 +161,15 @@ class TransitionSimulator:
         self.task = self.state.task
 
     def answer(self, call: StoreCall) -> object:
-        match call:
-            case FindNewest(kind=kind, path=path):
-                asked = [a for a in self.approvals.values() if (a.kind, a.path) == (kind, path)]
-                return asked[-1] if asked else None
-            case AddFacts(approval=approval, facts=facts):
-                payload = {**approval.payload, **facts}
-                self.approvals[approval.id] = replace(approval, payload=payload)
-            case WithdrawRequests(is_over=is_over):
-                for each in self.waiting():
-                    if is_over(each.path):
-                        self.approvals[each.id] = replace(each, state=ApprovalState.EXPIRED)
-            case CreateRequest(node=node, kind=kind):
-                return self.request(kind, node)
-            case CountSubagents():
-                return 0
-            case RequestToolCall() | HasSuspendedCalls():
-                return None
-            case _:
-                raise AssertionError(call)
-        return None
-
-    def request(self, kind: ApprovalKind, node: WorkflowNode) -> Approval:
-        approval = Approval(
-            id=f"a{len(self.approvals)}",
-            kind=kind,
-            task_id=TASK,
-            path=node.id,
-            subject="",
-            chat_id=CHAT.id,
-            title=node.title,
-            detail=f"{node.title}\n{node.detail}".strip(),
-            command_hash=command_hash(node),
-            approvers=(),
-            state=ApprovalState.WAITING,
-            decided_by=None,
-            decided_at=None,
-            reason="",
-            created_at=self.now,
-            expires_at=self.now + timedelta(days=7),
-        )
-        self.approvals[approval.id] = approval
-        return approval
+        assert isinstance(call, KNOWN_CALLS), call
+        self.calls.append(call)
+        return self.requests.answer(call, self.now)
 
     def waiting(self) -> list[Approval]:
-        return [a for a in self.approvals.values() if a.state is ApprovalState.WAITING]
+        return self.requests.list_waiting()
 
     def approve(self, approval: Approval) -> None:
-        self.approvals[approval.id] = replace(
-            approval, state=ApprovalState.APPROVED, decided_by=BOSS.id
-        )
+        self.requests.settle(approval, ApprovalState.APPROVED, by=BOSS.id)
 
     # --- whole lives
 
