@@ -10,6 +10,7 @@ from datetime import timedelta
 from functools import cached_property, partial
 from typing import Any
 
+from bot.app.conversations import build_captioner, build_chat_resumer, build_conversations
 from bot.app.evolution import build_evolution
 from bot.app.lifecycle import AppService, Signal
 from bot.app.memory import Memory
@@ -33,13 +34,6 @@ from bot.app.workers import (
 from bot.config.settings import Settings
 from bot.engine.agent.budget import SpendingBudget
 from bot.engine.agent.conversation.chat_files import ImageCaptioner
-from bot.engine.agent.conversation.service import ConversationService
-from bot.engine.agent.conversation.turn_taking import (
-    ConversationExpiry,
-    SuspendedChatResumer,
-    ToolCallSuspension,
-    TurnQueue,
-)
 from bot.engine.agent.cost_report import CostReportService
 from bot.engine.agent.memory_hooks import RecordedConversation
 from bot.engine.agent.model_gateway import ModelGateway
@@ -227,14 +221,7 @@ class Engine:
 
     @cached_property
     def _captioner(self) -> ImageCaptioner:
-        blind = (each.strip().casefold() for each in self.settings.no_vision.split(","))
-        return ImageCaptioner(
-            gateway=self.gateway,
-            db=self.store.db,
-            ids=self.store.ids,
-            model=self.workers.live_models.get_vision_model,
-            text_only_models=tuple(filter(None, blind)),
-        )
+        return build_captioner(self.settings, self.store, self.workers, self.gateway)
 
     @cached_property
     def _progress(self) -> LiveProgress:
@@ -500,34 +487,14 @@ class Engine:
 
     @cached_property
     def conversations(self) -> RecordedConversation:
-        settings, store, clock = self._base
-        memory = settings.memory
-        conversations = ConversationService(
-            db=store.db,
-            sessions=store.sessions,
+        return build_conversations(
+            *self._base,
+            workers=self.workers,
             gateway=self.gateway,
-            data_dir=settings.home,
             context_builder=self._context_builder,
-            now=clock.now,
-            sleep=asyncio.sleep,
-            ids=store.ids,
-            approval_lifetime=settings.approval_lifetime,
-            turn_queue=TurnQueue(settings.queue),
-            auto_choice=self.workers.live_models.auto_choice,
             captioner=self._captioner,
-            suspension=ToolCallSuspension(
-                calls=store.tool_calls,
-                requester=store.approval_requester,
-                wake=self._chats_changed.set,
-            ),
-            expiry=ConversationExpiry(
-                max_idle=timedelta(minutes=memory.session_idle_minutes),
-                max_turns=memory.session_turns,
-                max_tokens=memory.session_tokens,
-            ),
-        )
-        return RecordedConversation(
-            conversations, db=store.db, recorder=self.memory.recorder, now=clock.now
+            recorder=self.memory.recorder,
+            on_reset=self._chats_changed.set,
         )
 
     @cached_property
@@ -563,7 +530,13 @@ class Engine:
             *self.schedule.services,
             self._timer,
             self._live_cards,
-            self._build_resumer(),
+            build_chat_resumer(
+                *self._base,
+                conversation=self.conversations,
+                courier=self.courier,
+                publisher=self.publisher,
+                changed=self._chats_changed,
+            ),
             self.traces,
             # Independent of tasks: skills, traces and memory.
             self.heartbeat,
@@ -580,21 +553,4 @@ class Engine:
             *build_span_services(*self._base, workers.redactor.mask),
             self._archive.build_compactor(self.gateway, workers.models),
             *self.memory.services,
-        )
-
-    def _build_resumer(self) -> SuspendedChatResumer:
-        store = self.store
-        return SuspendedChatResumer(
-            db=store.db,
-            calls=store.tool_calls,
-            requester=store.approval_requester,
-            people=store.people,
-            conversation=self.conversations,
-            post=self.courier,
-            changed=self._chats_changed,
-            show_request=self.publisher.publish,
-            refresh_cards=self.publisher.update_outdated,
-            language=self.settings.fixed_language,
-            now=self.clock.now,
-            sleep=asyncio.sleep,
         )
