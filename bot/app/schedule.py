@@ -9,7 +9,8 @@ from pathlib import Path
 
 from bot.app.parts import ScheduleServices
 from bot.app.repositories import RepositorySet
-from bot.config.settings import Settings, parse_day_hours
+from bot.config.settings import Settings
+from bot.config.values import parse_day_hours
 from bot.engine.agent.budget import SpendingCaps
 from bot.engine.agent.conversation.turn_taking import CardPoster
 from bot.engine.agent.model_gateway import ModelGateway

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
-from datetime import time, timedelta
+from datetime import timedelta
 from importlib.util import find_spec
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
@@ -33,9 +31,23 @@ from pydantic_settings import (
 )
 
 from bot.config.sources import find_env_file, list_bad_lines, suggest_name
-from bot.config.step_limits import StepSeconds, StepTokens, StepTurns
+from bot.config.values import (
+    CapText,
+    DayHours,
+    StepSeconds,
+    StepTokens,
+    StepTurns,
+    Url,
+    check_folders,
+    check_holidays,
+    check_model,
+    check_models,
+    check_owners,
+    check_zone,
+    split_list,
+    token_bits,
+)
 from storage.records.people import Channel, Language
-from storage.records.usage import parse_cap
 
 
 class MemorySettings(BaseModel):
@@ -119,85 +131,16 @@ class BadSettings(Exception):
         super().__init__("; ".join(errors))
 
 
-def _check_zone(name: str) -> str:
-    if name:
-        try:
-            ZoneInfo(name)
-        except (KeyError, ValueError, OSError) as error:
-            raise ValueError(f"there is no time zone {name!r}; try Asia/Shanghai") from error
-    return name
-
-
-def _check_holidays(region: str) -> str:
-    if region:
-        # An extra, and imported only where it is set.
-        try:
-            from holidays import country_holidays
-        except ImportError as error:
-            raise ValueError("run pip install 'shiftboss[holidays]', or leave it empty") from error
-        country, _, part = region.partition("-")
-        try:
-            country_holidays(country, subdiv=part or None)
-        except NotImplementedError as error:
-            raise ValueError(
-                f"no holidays are known for {region!r}; name a country such as CN, US or DE, or a"
-                " part of one such as DE-BY, or leave it empty"
-            ) from error
-    return region
-
-
-_ACCOUNT_FORMATS = {
-    Channel.TELEGRAM.value: re.compile(r"[1-9][0-9]*"),
-    Channel.FEISHU.value: re.compile(r"ou_\w+"),
-}
-
-
-def _check_owners(text: str) -> str:
-    for each in filter(None, (part.strip() for part in text.split(","))):
-        channel, _, external_id = (part.strip() for part in each.partition(":"))
-        # A user name would silently match no account.
-        form = _ACCOUNT_FORMATS.get(channel)
-        if form is None or not form.fullmatch(external_id):
-            raise ValueError(f"{each!r} is not of the form telegram:123 or feishu:ou_x")
-    return text
-
-
-def _check_model(name: str) -> str:
-    backend, _, model = name.partition(":")
-    if (
-        name
-        and name not in {"offline", "auto"}
-        and not (backend in {"anthropic", "openai", "acp"} and model)
-    ):
-        form = "anthropic:<model>, openai:<model>, acp:<name> or offline"
-        raise ValueError(f"{name!r} is not of the form {form}")
-    return name
-
-
-def _check_models(text: str) -> str:
-    for name in _split_list(text):
-        _check_model(name)
-    return text
+_MIN_TOKEN_BITS = 64.0
 
 
 def _check_env_names(text: str) -> str:
-    for name in _split_list(text):
+    for name in split_list(text):
         if not re.fullmatch(r"[A-Za-z_]\w*", name):
             raise ValueError(f"{name!r} is not the name of a variable")
         if name in secret_setting_names():
             raise ValueError(f"{name} is a secret of Shiftboss: commands cannot have it")
     return text
-
-
-def _check_folders(text: str) -> str:
-    for each in _split_list(text):
-        if not each.startswith(("/", "~/")):
-            raise ValueError(f"{each!r} is not an absolute path")
-    return text
-
-
-def _split_list(text: str) -> tuple[str, ...]:
-    return tuple(filter(None, (part.strip() for part in text.split(","))))
 
 
 def secret_setting_names() -> frozenset[str]:
@@ -213,57 +156,6 @@ def setting_names() -> frozenset[str]:
     return frozenset(str(each.alias) for each in Settings.model_fields.values())
 
 
-_MIN_TOKEN_BITS = 64.0
-_MIN_TOKEN_CHARS = 16
-
-
-def _token_bits(token: str) -> float:
-    """Estimate how hard a token is to guess, low rather than high: neither repetitions nor
-    sequences such as 0123 count."""
-    length = len(token)
-    period = next(n for n in range(1, length + 2) if token == (token[:n] * length)[:length])
-    text = token[:period]
-    counted = text[:1] + "".join(b for a, b in pairwise(text) if abs(ord(a) - ord(b)) > 1)
-    if len(counted) < _MIN_TOKEN_CHARS:
-        return 0.0
-    return len(counted) * math.log2(len(set(counted)))
-
-
-def _check_url(text: str) -> str:
-    if text and not text.startswith(("http://", "https://")):
-        raise ValueError("must begin with http:// or https://")
-    return text.rstrip("/")
-
-
-_DAY_HOURS = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)\s*[-–]\s*([01]?\d|2[0-3]):([0-5]\d)")
-
-
-def parse_day_hours(text: str) -> tuple[time, time] | None:
-    """Parse `23:00-08:00`; None if empty. Raises ValueError."""
-    if not text.strip():
-        return None
-    found = _DAY_HOURS.fullmatch(text.strip())
-    if found is None or found.group(1, 2) == found.group(3, 4):
-        raise ValueError(f"{text!r} is not of the form 23:00-08:00")
-    a, b, c, d = map(int, found.groups())
-    return time(a, b), time(c, d)
-
-
-def _check_day_hours(text: str) -> str:
-    parse_day_hours(text)
-    return text
-
-
-def _check_cap(text: str) -> str:
-    parse_cap(text)
-    return text
-
-
-Url = Annotated[str, AfterValidator(_check_url)]
-DayHours = Annotated[str, AfterValidator(_check_day_hours)]
-CapText = Annotated[str, AfterValidator(_check_cap)]
-
-
 class Settings(BaseSettings):
     """Aliases are environment names; YAML uses the field names."""
 
@@ -274,7 +166,7 @@ class Settings(BaseSettings):
 
     home: Path = Field(default=Path("~/.shiftboss"), alias="SHIFTBOSS_HOME")
     database_url: str = Field(default="", alias="DATABASE_URL")
-    owners: Annotated[str, NoDecode, AfterValidator(_check_owners)] = Field(
+    owners: Annotated[str, NoDecode, AfterValidator(check_owners)] = Field(
         default="", alias="SHIFTBOSS_OWNERS"
     )
     slots: int = Field(default=3, ge=1, le=64, alias="SHIFTBOSS_SLOTS")
@@ -313,15 +205,15 @@ class Settings(BaseSettings):
     heartbeat_hours: DayHours = Field(default="", alias="SHIFTBOSS_HEARTBEAT_HOURS")
     evolve: Literal["off", "ask", "auto"] = Field(default="ask", alias="SHIFTBOSS_EVOLVE")
     evolve_share: int = Field(default=50, ge=10, le=90, alias="SHIFTBOSS_EVOLVE_SHARE")
-    timezone: Annotated[str, AfterValidator(_check_zone)] = Field(
+    timezone: Annotated[str, AfterValidator(check_zone)] = Field(
         default="", alias="SHIFTBOSS_TIMEZONE"
     )
-    holidays: Annotated[str, AfterValidator(_check_holidays)] = Field(
+    holidays: Annotated[str, AfterValidator(check_holidays)] = Field(
         default="", alias="SHIFTBOSS_HOLIDAYS"
     )
     quiet_hours: DayHours = Field(default="", alias="SHIFTBOSS_QUIET_HOURS")
     language: Literal["zh", "en", "auto"] = Field(default="auto", alias="SHIFTBOSS_LANGUAGE")
-    model: Annotated[str, AfterValidator(_check_model)] = Field(default="", alias="SHIFTBOSS_MODEL")
+    model: Annotated[str, AfterValidator(check_model)] = Field(default="", alias="SHIFTBOSS_MODEL")
     model_small: str = Field(default="", alias="SHIFTBOSS_MODEL_SMALL")
     model_middle: str = Field(default="", alias="SHIFTBOSS_MODEL_MIDDLE")
     model_large: str = Field(default="", alias="SHIFTBOSS_MODEL_LARGE")
@@ -329,7 +221,7 @@ class Settings(BaseSettings):
     no_vision: str = Field(default="", alias="SHIFTBOSS_NO_VISION")
     results: Literal["card", "file", "document"] = Field(default="card", alias="SHIFTBOSS_RESULTS")
     queue: Literal["cut", "wait"] = Field(default="cut", alias="SHIFTBOSS_QUEUE")
-    fallback: Annotated[str, AfterValidator(_check_models)] = Field(
+    fallback: Annotated[str, AfterValidator(check_models)] = Field(
         default="", alias="SHIFTBOSS_FALLBACK"
     )
     # Sub-agents at work at the same time, in the whole program.
@@ -356,7 +248,7 @@ class Settings(BaseSettings):
     tools_env: Annotated[str, AfterValidator(_check_env_names)] = Field(
         default="", alias="SHIFTBOSS_TOOLS_ENV"
     )
-    tools_folders: Annotated[str, AfterValidator(_check_folders)] = Field(
+    tools_folders: Annotated[str, AfterValidator(check_folders)] = Field(
         default="", alias="SHIFTBOSS_TOOLS_FOLDERS"
     )
     web_host: str = Field(default="127.0.0.1", alias="SHIFTBOSS_WEB_HOST")
@@ -427,7 +319,7 @@ class Settings(BaseSettings):
             )
         token = self.web_token.get_secret_value()
         opened = "HOST" if not loopback else "URL" if self.web_url and token else ""
-        if opened and _token_bits(token) < _MIN_TOKEN_BITS:
+        if opened and token_bits(token) < _MIN_TOKEN_BITS:
             raise ValueError(
                 f"SHIFTBOSS_WEB_TOKEN can be guessed, and SHIFTBOSS_WEB_{opened} opens the web chat"
                 " to others: make a token with `openssl rand -hex 24`"
@@ -449,7 +341,7 @@ class Settings(BaseSettings):
     @property
     def fallbacks(self) -> tuple[str, ...]:
         """The backends that stand in for one another, in order."""
-        return tuple(_split_list(self.fallback))
+        return tuple(split_list(self.fallback))
 
     @property
     def database(self) -> str:
@@ -488,16 +380,16 @@ class Settings(BaseSettings):
     @property
     def passed_env_names(self) -> tuple[str, ...]:
         """Names of variables that commands receive."""
-        return _split_list(self.tools_env)
+        return split_list(self.tools_env)
 
     @property
     def readable_folders(self) -> tuple[Path, ...]:
-        return tuple(Path(each).expanduser() for each in _split_list(self.tools_folders))
+        return tuple(Path(each).expanduser() for each in split_list(self.tools_folders))
 
     @property
     def otlp_header_values(self) -> dict[str, str]:
         """Headers for the collector, by name."""
-        pairs = (each.partition("=") for each in _split_list(self.otlp_headers.get_secret_value()))
+        pairs = (each.partition("=") for each in split_list(self.otlp_headers.get_secret_value()))
         return {name.strip(): value.strip() for name, _, value in pairs}
 
     @property

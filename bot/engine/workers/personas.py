@@ -23,7 +23,7 @@ from pydantic import (
     model_validator,
 )
 
-from bot.config.step_limits import StepSeconds, StepTokens, StepTurns
+from bot.config.values import StepSeconds, StepTokens, StepTurns
 from bot.engine.llm.backend import NO_OVERRIDES, LimitOverrides, McpServer, WorkerMode
 from bot.engine.workers.mcp_config import HeaderName, HeaderValue, OAuthClientForm
 from cards.catalog import catalog_for

@@ -17,7 +17,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from bot.config.step_limits import SECONDS_RANGE, TOKENS_RANGE, TURNS_RANGE
+from bot.config.values import SECONDS_RANGE, TOKENS_RANGE, TURNS_RANGE
 from bot.engine.llm.answer_schemas import MAX_DELIVERABLES
 from bot.engine.llm.workspace_files import is_workspace_path
 from bot.engine.workflow.definition import (
