@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -106,9 +105,6 @@ class NotedFactNotifier:
     language_of: Callable[[ChatId], Awaitable[Language]]
     zone: ZoneInfo
     now: Callable[[], datetime]
-
-    async def start(self, stack: AsyncExitStack) -> None:
-        """Nothing to prepare."""
 
     async def run(self) -> None:
         while self.noted.mode is NoticeMode.DAILY:
