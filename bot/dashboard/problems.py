@@ -61,6 +61,12 @@ def as_told(error: Exception, words: TextCatalog) -> Exception:
             return error
 
 
+def failure_texts(error: UserError, words: TextCatalog) -> tuple[str, str]:
+    """Say what is wrong, and what to do."""
+    told = explain_error(error, words, "")
+    return told.title, told.hint
+
+
 def without_commands(text: str, words: TextCatalog) -> str:
     """The sentences that name no command of the chat: programs cannot send one."""
     kept = [each.strip() for each in _SENTENCES.split(text) if not _names_command(each)]

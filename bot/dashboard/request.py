@@ -26,6 +26,8 @@ from storage.records.channels import SetupSession
 from storage.records.people import Chat, Language, Person, PersonId, PersonRole, WebVisitor
 
 MAX_FORM_BYTES = 1024 * 1024
+MAX_SETUP_BYTES = 16_384
+"""Of the forms that connect models and platforms."""
 VISITOR = "visitor"
 """The key in the scope under which access control leaves the WebVisitor."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -41,10 +41,19 @@ class Page:
     role: PersonRole = PersonRole.OWNER
 
 
-def render_page(request: DashboardRequest, name: str, **facts: object) -> Response:
-    """Fill in the template `<name>.html`, which extends `layout.html`."""
+def render_page(
+    request: DashboardRequest, name: str, *, failure: Sequence[str] = (), **facts: object
+) -> Response:
+    """Fill in the template `<name>.html`, which extends `layout.html`. `failure` says what is wrong
+    with a form that was sent, and what to do."""
     return _render(
-        request.deps, request.http, request.words, name, person=request.person, facts=facts
+        request.deps,
+        request.http,
+        request.words,
+        name,
+        person=request.person,
+        facts={**facts, "failure": failure},
+        status=422 if failure else 200,
     )
 
 

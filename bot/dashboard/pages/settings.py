@@ -10,6 +10,7 @@ from urllib.parse import quote
 from starlette.responses import RedirectResponse, Response
 
 from bot.dashboard.pages.layout import render_page
+from bot.dashboard.problems import failure_texts
 from bot.dashboard.request import DashboardRequest, form_text
 from cards import formats
 from cards.views.system import FAULT_SEPARATOR, setting_fault_text
@@ -17,7 +18,6 @@ from handlers.errors import UserError
 from storage.records.system import SettingChange, SettingView
 
 PATH = "/dashboard/settings"
-_PARTS = ("title", "hint")
 _MAX_SHOWN = 300
 _MAX_NAMES = 1_000
 
@@ -52,7 +52,7 @@ async def save_settings(request: DashboardRequest) -> Response:
         if faults := str(facts.get("faults", "")):
             told = (setting_fault_text(each, words) for each in faults.split(FAULT_SEPARATOR))
             facts = {**facts, "faults": FAULT_SEPARATOR.join(told)}
-        failure = tuple(words(f"error.{error.key}.{each}", **facts) for each in _PARTS)
+        failure = failure_texts(UserError(error.key, **facts), words)
         return await _render(request, given, failure=failure)
     names = quote(",".join(changes) or "-")
     group = quote(request.http.query_params.get("group", ""))
@@ -71,7 +71,7 @@ async def _render(
     known = {each.name for each in listed.settings}
     saved = query.get("saved", "")[:_MAX_NAMES]
     before = query.get("restarting", "")
-    page = render_page(
+    return render_page(
         request,
         "settings",
         groups=groups,
@@ -91,8 +91,6 @@ async def _render(
         was_same=saved == "-",
         failure=failure,
     )
-    page.status_code = 422 if failure else 200
-    return page
 
 
 def _row(view: SettingView, given: Mapping[str, str], request: DashboardRequest) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from starlette.responses import RedirectResponse, Response
 
 from bot.dashboard.pages import setup_bitable, setup_feishu, setup_telegram
 from bot.dashboard.pages.layout import render_page
-from bot.dashboard.request import DashboardRequest, form_text
+from bot.dashboard.problems import failure_texts
+from bot.dashboard.request import MAX_SETUP_BYTES, DashboardRequest, form_text
 from cards.views.channels import channel_symbol, channel_text
 from cards.views.self_checks import finding_text, next_step_text
 from handlers.errors import UserError
@@ -25,9 +26,6 @@ CHANNEL_PAGES: Mapping[Channel, str] = {
 }
 """The page on which each chat platform is connected."""
 
-_MAX_FORM_BYTES = 16_384
-_PARTS = ("title", "hint")
-
 
 async def show_setup(request: DashboardRequest) -> Response:
     with suppress(ValueError):
@@ -37,15 +35,14 @@ async def show_setup(request: DashboardRequest) -> Response:
 
 
 async def connect_model(request: DashboardRequest) -> Response:
-    form, words = await request.form(_MAX_FORM_BYTES), request.words
+    form, words = await request.form(MAX_SETUP_BYTES), request.words
     if leave := form_text(form, "disconnect"):
         return await _disconnect(request, leave, form_text(form, "seen"))
     new = _read_connection(form, request)
     try:
         finding = await request.services.model_setup.connect(new, by=request.person)
     except UserError as error:
-        title, hint = (words(f"error.{error.key}.{each}", **error.facts) for each in _PARTS)
-        return await _render(request, new, failure=(title, hint))
+        return await _render(request, new, failure=failure_texts(error, words))
     if finding.points:
         # The reason of a refused call names what to correct, and this is the page for it.
         to_do = "" if finding.text == "model_refuses" else next_step_text(finding, words)
@@ -60,21 +57,19 @@ async def _disconnect(request: DashboardRequest, name: str, seen: str) -> Respon
     try:
         await request.services.channel_setup.disconnect(Channel(name), seen=seen)
     except UserError as error:
-        words = request.words
-        title, hint = (words(f"error.{error.key}.{each}", **error.facts) for each in _PARTS)
-        return await _render(request, failure=(title, hint))
+        return await _render(request, failure=failure_texts(error, request.words))
     return RedirectResponse("/dashboard/setup?disconnected=1", status_code=303)
 
 
 async def _render(
     request: DashboardRequest,
     given: ModelConnection | None = None,
-    failure: tuple[str, str] | None = None,
+    failure: tuple[str, ...] = (),
 ) -> Response:
-    """The form keeps what was `given` except the key. `failure`: what is wrong, what to do."""
+    """The form keeps what was `given` except the key."""
     words, setup = request.words, await request.services.model_setup.get_setup()
     kinds = [each for each in ModelKind if each is not ModelKind.CLI or setup.clis]
-    page = render_page(
+    return render_page(
         request,
         "setup",
         kinds=kinds,
@@ -89,8 +84,6 @@ async def _render(
         bitable=await request.services.bitable.status(),
         bitable_path=setup_bitable.PATH,
     )
-    page.status_code = 422 if failure else 200
-    return page
 
 
 async def _list_channels(request: DashboardRequest) -> Sequence[Mapping[str, object]]:

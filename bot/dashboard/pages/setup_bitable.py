@@ -5,14 +5,13 @@ from __future__ import annotations
 from starlette.responses import RedirectResponse, Response
 
 from bot.dashboard.pages.layout import render_page
-from bot.dashboard.request import DashboardRequest, form_text
+from bot.dashboard.problems import failure_texts
+from bot.dashboard.request import MAX_SETUP_BYTES, DashboardRequest, form_text
 from cards.views.bitable import bitable_news, bitable_state
 from handlers.errors import UserError
-from handlers.middleware import explain_error
 from storage.records.bitable import BitableReport
 
 PATH = "/dashboard/setup/bitable"
-_MAX_FORM_BYTES = 16_384
 
 
 async def show_bitable(request: DashboardRequest) -> Response:
@@ -20,7 +19,7 @@ async def show_bitable(request: DashboardRequest) -> Response:
 
 
 async def change_bitable(request: DashboardRequest) -> Response:
-    form, bitable = await request.form(_MAX_FORM_BYTES), request.services.bitable
+    form, bitable = await request.form(MAX_SETUP_BYTES), request.services.bitable
     try:
         match form_text(form, "order"):
             case "setup":
@@ -40,8 +39,7 @@ async def change_bitable(request: DashboardRequest) -> Response:
             case _:
                 return await _render(request)
     except UserError as error:
-        told = explain_error(error, request.words, "")
-        return await _render(request, failure=(told.title, told.hint))
+        return await _render(request, failure=failure_texts(error, request.words))
     return await _render(request, report=report)
 
 
@@ -49,11 +47,10 @@ async def _render(
     request: DashboardRequest,
     *,
     report: BitableReport | None = None,
-    failure: tuple[str, str] | None = None,
+    failure: tuple[str, ...] = (),
 ) -> Response:
-    """`failure`: what is wrong, what to do."""
     words, status = request.words, await request.services.bitable.status()
-    page = render_page(
+    return render_page(
         request,
         "setup_bitable",
         status=status,
@@ -62,5 +59,3 @@ async def _render(
         is_off=request.http.query_params.get("note") == "off" and not failure,
         failure=failure,
     )
-    page.status_code = 422 if failure else 200
-    return page

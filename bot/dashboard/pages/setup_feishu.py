@@ -10,12 +10,11 @@ from markupsafe import Markup
 from starlette.responses import RedirectResponse, Response
 
 from bot.dashboard.pages.layout import render_page
-from bot.dashboard.problems import tell_code
-from bot.dashboard.request import DashboardRequest, form_text
+from bot.dashboard.problems import failure_texts, tell_code
+from bot.dashboard.request import MAX_SETUP_BYTES, DashboardRequest, form_text
 from cards.views.channels import step_text, unsaved_text
 from cards.views.self_checks import finding_text, next_step_text
 from handlers.errors import UserError
-from handlers.middleware import explain_error
 from storage.records.channels import (
     FeishuApp,
     FeishuCodeState,
@@ -25,7 +24,6 @@ from storage.records.channels import (
 )
 
 PATH = "/dashboard/setup/feishu"
-_MAX_FORM_BYTES = 16_384
 _SVG_BORDER = 4
 
 
@@ -34,7 +32,7 @@ async def show_feishu(request: DashboardRequest) -> Response:
 
 
 async def change_feishu(request: DashboardRequest) -> Response:
-    form = await request.form(_MAX_FORM_BYTES)
+    form = await request.form(MAX_SETUP_BYTES)
     setup, session = request.services.feishu_setup, request.session
     goal = PATH
     match form_text(form, "order"):
@@ -53,8 +51,7 @@ async def change_feishu(request: DashboardRequest) -> Response:
             try:
                 finding = await setup.connect(new)
             except UserError as error:
-                told = explain_error(error, request.words, "")
-                return await _render(request, new, (told.title, told.hint))
+                return await _render(request, new, failure_texts(error, request.words))
             if finding is not None:
                 words = request.words
                 failure = (finding_text(finding, words), next_step_text(finding, words))
@@ -69,14 +66,14 @@ async def change_feishu(request: DashboardRequest) -> Response:
 async def _render(
     request: DashboardRequest,
     given: FeishuApp | None = None,
-    failure: tuple[str, str] | None = None,
+    failure: tuple[str, ...] = (),
 ) -> Response:
-    """The form keeps what was `given` except the secret. `failure`: what is wrong, what to do."""
+    """The form keeps what was `given` except the secret."""
     words = request.words
     setup = await request.services.feishu_setup.get_setup(request.session)
     is_checked = "check" in request.http.query_params and bool(setup.app_id)
     steps = await request.services.feishu_setup.check() if is_checked else ()
-    page = render_page(
+    return render_page(
         request,
         "setup_feishu",
         setup=setup,
@@ -91,8 +88,6 @@ async def _render(
         failure=failure,
         is_open=bool(given or setup.unsaved),
     )
-    page.status_code = 422 if failure else 200
-    return page
 
 
 def _write_scopes(steps: Sequence[FeishuStepState]) -> str:

@@ -8,19 +8,18 @@ from collections.abc import Sequence
 from starlette.responses import RedirectResponse, Response
 
 from bot.dashboard.pages.layout import render_page
-from bot.dashboard.request import DashboardRequest, form_text
+from bot.dashboard.problems import failure_texts
+from bot.dashboard.request import MAX_SETUP_BYTES, DashboardRequest, form_text
 from cards.catalog import TextCatalog
 from cards.views.channels import channel_symbol, channel_text, last_problem_text
 from cards.views.self_checks import finding_text, next_step_text
 from handlers.errors import UserError
-from handlers.middleware import explain_error
 from storage.records.approvals import Approval, ApprovalKind
 from storage.records.autonomy import HealthFinding
 from storage.records.channels import ChannelState, TelegramConnection, TelegramResult
 from storage.records.people import Channel
 
 PATH = "/dashboard/setup/telegram"
-_MAX_FORM_BYTES = 16_384
 _NOTES = ("connected", "removed", "other_bot")
 
 
@@ -29,7 +28,7 @@ async def show_telegram(request: DashboardRequest) -> Response:
 
 
 async def change_telegram(request: DashboardRequest) -> Response:
-    form = await request.form(_MAX_FORM_BYTES)
+    form = await request.form(MAX_SETUP_BYTES)
     setup, seen = request.services.channel_setup, form_text(form, "seen")
     try:
         match form_text(form, "order"):
@@ -56,8 +55,7 @@ async def change_telegram(request: DashboardRequest) -> Response:
                 await setup.check(Channel.TELEGRAM)
                 return await _render(request)
     except UserError as error:
-        told = explain_error(error, request.words, "")
-        return await _render(request, failure=(told.title, told.hint))
+        return await _render(request, failure=failure_texts(error, request.words))
     raise UserError("form_incomplete", fields=request.words("setup.telegram.title"))
 
 
@@ -81,16 +79,15 @@ async def _render(
     request: DashboardRequest,
     *,
     result: TelegramResult | None = None,
-    failure: tuple[str, str] | None = None,
+    failure: tuple[str, ...] = (),
 ) -> Response:
-    """`failure`: what is wrong, what to do."""
     words, zone = request.words, request.deps.zone
     state = await get_state(request)
     if result is not None and result.problem is not None:
         failure = (finding_text(result.problem, words), next_step_text(result.problem, words))
     note = request.http.query_params.get("note", "")
     asking = [] if not state.is_configured else await _list_asking(request)
-    page = render_page(
+    return render_page(
         request,
         "setup_telegram",
         state=state,
@@ -109,8 +106,6 @@ async def _render(
             or bool(state.code and not state.code.owner)
         ),
     )
-    page.status_code = 422 if failure else 200
-    return page
 
 
 def _describe(finding: HealthFinding, words: TextCatalog) -> tuple[str, str]:

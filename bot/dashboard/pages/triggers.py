@@ -92,7 +92,7 @@ async def _triggers_page(
     refused for this `problem`."""
     views = await request.services.triggers.list()
     catalog = await request.services.workflows.list_workflows()
-    page = render_page(
+    return render_page(
         request,
         "triggers",
         rows=[_row(each, request) for each in views[:_MAX_LISTED]],
@@ -109,9 +109,8 @@ async def _triggers_page(
             for each in TriggerKind
         ],
         new_source=new_source(),
+        failure=(problem,) if problem else (),
     )
-    page.status_code = 422 if problem else 200
-    return page
 
 
 def _row(view: TriggerView, request: DashboardRequest) -> dict[str, Any]:
