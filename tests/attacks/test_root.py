@@ -197,13 +197,15 @@ async def test_root_s_own_powers_do_not_reach_into_a_command(cell: SandboxCell, 
 
 
 async def test_a_command_of_root_is_another_user_for_the_kernel(dropped: SandboxCell) -> None:
-    running = asyncio.create_task(dropped.says("whoami; id -G; sleep 1.25"))
+    wait = "until [ -e seen ]; do sleep 0.125; done"
+    running = asyncio.create_task(dropped.says(f"whoami; id -G; {wait}"))
     seen: set[str] = set()
     while not running.done():
         for pid in supervisor.descendants(os.getpid()):
             with suppress(OSError):
-                if Path(f"/proc/{pid}/cmdline").read_bytes() == b"sleep\x001.25\0":
+                if Path(f"/proc/{pid}/cmdline").read_bytes() == b"sleep\x000.125\0":
                     seen.add(Path(f"/proc/{pid}/status").read_text())
+                    (dropped.workspace / "seen").touch()
         await asyncio.sleep(0.01)
 
     user = dropped.sandbox.limits.user
@@ -226,7 +228,10 @@ async def test_the_kernel_limits_the_processes_of_root_s_commands_by_itself(
     few = replace(dropped, sandbox=replace(dropped.sandbox, limits=limits))
 
     said = await few.run(f"({BOMBS[name]}); pgrep -c . >/dev/null; echo over", seconds=3)
-    refused = await few.run(BOMBS[name].replace("2>/dev/null", "2>&1"), seconds=3)
+    aloud = BOMBS[name].replace("2>/dev/null", "2>&1")
+    refused = await few.run(aloud, seconds=3)
+    if not refused.head:  # a busy machine has not made so many by then
+        refused = await few.run(aloud, seconds=60)
 
     assert said is not None
     assert b"fork" in refused.head or b"start new thread" in refused.head, refused

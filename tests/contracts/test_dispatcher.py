@@ -4,7 +4,10 @@ leases."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +20,7 @@ from tests.contracts.dispatcher_lives import (
     wait_for_reason,
     wait_until_done,
 )
-from tests.engine_harness import BOSS, ManualClock
+from tests.engine_harness import BOSS, EngineHarness, ManualClock
 from tests.thoroughness import sampled
 
 MANY = sampled(100, 25)
@@ -219,8 +222,8 @@ async def test_an_idle_dispatcher_does_not_query_the_store(
     async with life(tmp_path, backend) as world:
         await wait_until_done(world, await add_task(world, "a"))
         loop = asyncio.get_running_loop()
-        for _ in range(200):  # whatever the end of the task still leads to
-            await asyncio.sleep(0.005)
+        with monkeypatch.context() as patched:
+            await _until_quiet(world, patched)
         timers: list[float] = []
         real = loop.call_at
 
@@ -237,3 +240,27 @@ async def test_an_idle_dispatcher_does_not_query_the_store(
         monkeypatch.setattr(world.db, "read", asked[1])
 
     assert len([each for each in timers if each < 10]) == 1, "the sleep of this test"
+
+
+async def _until_quiet(world: EngineHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the store was in no use for so many rounds of the loop, however long they take."""
+    in_use, quiet_rounds = 0, 0
+
+    def watch(use: Callable[..., AbstractAsyncContextManager[Any]]) -> Callable[..., Any]:
+        @asynccontextmanager
+        async def watched(*args: Any) -> AsyncGenerator[Any]:
+            nonlocal in_use, quiet_rounds
+            in_use, quiet_rounds = in_use + 1, 0
+            try:
+                async with use(*args) as transaction:
+                    yield transaction
+            finally:
+                in_use -= 1
+
+        return watched
+
+    for name in ("read", "write"):
+        monkeypatch.setattr(world.db, name, watch(getattr(world.db, name)))
+    while quiet_rounds < 40:
+        await asyncio.sleep(0.005)
+        quiet_rounds = 0 if in_use else quiet_rounds + 1

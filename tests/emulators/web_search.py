@@ -25,6 +25,7 @@ class WebSearchEmulator:
     found: Sequence[Mapping[str, Any]] = ()
     broken: tuple[int, bytes] | str | None = None
     queries: list[tuple[str, str, int]] = field(default_factory=list)
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -32,6 +33,7 @@ class WebSearchEmulator:
         first, *lines = head.split("\r\n")
         fields = {k.lower(): v for k, _, v in (line.partition(": ") for line in lines)}
         body = await reader.readexactly(int(fields.get("content-length", 0)))
+        self.asked.set()
         if self.broken == "hang":
             await reader.read()
             self.gone.set()

@@ -49,6 +49,7 @@ from tests.bot.engine.schedule.schedule_world import (
 )
 from tests.engine_harness import BOSS, CHAT, MATE, START
 from tests.thoroughness import sampled
+from tests.waiting import WAIT_SECONDS
 
 JOB = TaskBody(instruction="Send the news")
 
@@ -306,7 +307,7 @@ async def test_a_part_of_the_program_runs_and_its_failure_is_in_the_log(tmp_path
                 fired = await here.firings(made)
                 return fired[-1].state is not FiringState.STARTED
 
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(WAIT_SECONDS):
                 while not await is_settled():
                     await asyncio.sleep(0.01)
 

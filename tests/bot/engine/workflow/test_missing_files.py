@@ -136,8 +136,8 @@ async def test_an_answer_instead_of_steps_makes_no_file(tmp_path: Path) -> None:
     assert len([r for r in backend.requests if r.purpose is RunPurpose.PLAN]) == 1
 
 
-NOON = datetime.now(UTC) + timedelta(hours=1)
-"""When the task is given, later than any file of the test is written."""
+NOON = datetime.now(UTC) + timedelta(days=1)
+"""When the task is given, later than any file of the test is written, also by a run of hours."""
 EDIT = "Change the port in settings.ini to 9090"
 
 

@@ -13,7 +13,7 @@ from bot.engine.workflow.definition import Workflow, WorkflowNode
 from bot.engine.workflow.nodes.registry import NodeType
 from storage.records.tasks import TaskStatus
 from tests.engine_harness import FakeBackend, run_engine
-from tests.waiting import wait_until
+from tests.waiting import WAIT_SECONDS, wait_until
 
 SOUND = "[server]\nport = 8080\n"
 SPOILT = "server\nport = 9090\n"
@@ -184,7 +184,7 @@ async def test_beside_other_steps_only_files_that_a_step_names_are_judged(tmp_pa
     async with run_engine(tmp_path, backend) as world:
         task = await world.run_workflow(workflow, project_dir=str(folder))
         await backend.wait_until_started("Look around", "Change a.json")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not any(each.ended_at for each in (await world.views.view(task.id)).steps):
                 await asyncio.sleep(0.005)
         held.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +40,7 @@ from tests.emulators.telegram.faults import (
     ServerErrorFault,
 )
 from tests.fakes.inbox import FakeInbox
+from tests.waiting import WAIT_SECONDS, let_time_pass
 
 
 class Killed(BaseException):
@@ -122,13 +124,15 @@ async def test_a_time_out_is_ambiguous(
 ) -> None:
     hold = HoldFault()
     tg.inject_fault("sendMessage", hold)
-    impatient = make_transport(tg, intake, tmp_path, sleep, request_seconds=1.5)
+    patient = make_transport(tg, intake, tmp_path, sleep, request_seconds=WAIT_SECONDS)
 
-    async with started(impatient) as transport:
+    async with started(patient) as transport:
+        sending = asyncio.create_task(transport.deliver(text_letter(chat, "x")))
+        await hold.entered.wait()
+        await let_time_pass(WAIT_SECONDS)
         with pytest.raises(DeliveryUncertain):
-            await transport.deliver(text_letter(chat, "x"))
+            await sending
 
-    await hold.entered.wait()
     hold.release()
     assert len(chat.from_bot) == 1
 
