@@ -68,13 +68,14 @@ def _template() -> bytes:
         return path.read_bytes()
 
 
-def older_database(path: Path) -> str:
-    """Make a database as the last version before stores had ids left it; returns its schema."""
+def older_database(path: Path, before: str = "store_identity") -> str:
+    """Make a database as the last version before the migration of this name left it, by default
+    the last whose stores had no ids; returns its schema."""
     from alembic import command
     from alembic.config import Config
     from alembic.script import ScriptDirectory
 
-    (identity,) = Path(versions.__path__[0]).glob("*_store_identity.py")
+    (identity,) = Path(versions.__path__[0]).glob(f"*_{before}.py")
     config = Config()
     config.set_main_option("script_location", "storage:migrations")
     script = ScriptDirectory.from_config(config)

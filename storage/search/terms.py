@@ -10,6 +10,7 @@ from datetime import date, datetime, tzinfo
 from functools import lru_cache
 
 from storage.records.memory import MemoryEntry
+from storage.search.chinese import simplify_han
 from storage.search.dates import DateMention, day_tokens, find_dates
 from storage.search.lexicon import (
     CHINESE_QUESTION_PHRASES,
@@ -95,7 +96,8 @@ _ASKS_WHEN = re.compile(
 
 
 def tokenize(text: str) -> Iterator[str]:
-    """Stems of words, and numbers unchanged; for scripts without spaces every character and pair.
+    """Stems of words, and numbers unchanged; for scripts without spaces every character and pair,
+    traditional Chinese ones as their simplified forms.
     English stop words are skipped. Never more terms than characters, each at most 40 long."""
     for run in _WORD_RUN.finditer(_normalize(text, _MAX_TEXT)):
         if run[1]:
@@ -108,7 +110,7 @@ def tokenize(text: str) -> Iterator[str]:
 def query_terms(query: str, *, now: datetime, zone: tzinfo) -> Mapping[str, float]:
     """Weighted terms of a query: words without stop words of both languages, and tokens for its
     dates."""
-    query = query[:_MAX_QUERY]
+    query = simplify_han(query[:_MAX_QUERY])
     days = find_dates(query, now.astimezone(zone).date())
     telling = list(_content_terms(_without_dates(query, days)))
     found = dict.fromkeys(telling, 1.0)
@@ -178,7 +180,7 @@ _QUESTION_PHRASES = re.compile("|".join(CHINESE_QUESTION_PHRASES))
 def _normalize(text: str, limit: int) -> str:
     text = text[:limit]
     if not text.isascii():
-        text = unicodedata.normalize("NFKC", text)[: 2 * limit]
+        text = simplify_han(unicodedata.normalize("NFKC", text)[: 2 * limit])
     return text.lower()
 
 

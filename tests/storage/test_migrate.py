@@ -23,7 +23,8 @@ from storage import (  # noqa: F401 - add their tables to the metadata
 from storage.errors import StoreTooNew, StoreUnavailable
 from storage.migrate import HEAD_REVISION, known_revisions, migrate
 from storage.schema import metadata
-from tests.migrated_database import migrated_file
+from storage.search.inverted_index import pack_posting, unpack_postings
+from tests.migrated_database import migrated_file, older_database
 
 
 def test_a_migrated_database_has_exactly_the_schema_we_query(tmp_path: Path) -> None:
@@ -46,6 +47,33 @@ def test_the_head_constant_is_the_newest_migration() -> None:
 
     assert ScriptDirectory.from_config(config).get_heads() == [HEAD_REVISION]
     assert HEAD_REVISION in known_revisions()
+
+
+def test_indexed_traditional_characters_are_found_by_simplified_ones(tmp_path: Path) -> None:
+    path = tmp_path / "shiftboss.db"
+    older_database(path, before="simplified_terms")
+    traditional = _postings({1: 1.0, 3: 2.0})
+    rows = [("醫", traditional), ("医", _postings({2: 1.0, 3: 7.0})), ("@醫院", traditional)]
+    with closing(sqlite3.connect(path)) as store:
+        store.execute("INSERT INTO memory_scopes (id, name) VALUES (1, 'person:ann')")
+        store.executemany("INSERT INTO memory_postings VALUES (1, 0, ?, ?)", rows)
+        store.commit()
+
+    migrate(f"sqlite:///{path}")
+
+    with closing(sqlite3.connect(path)) as store:
+        found = dict(store.execute("SELECT term, data FROM memory_postings").fetchall())
+    assert list(unpack_postings(found.pop("医"))) == [
+        pack_posting(1, 1.0),
+        pack_posting(2, 1.0),
+        pack_posting(3, 7.75),
+    ], "the counts of an entry with both are added, up to the most that fits"
+    assert found == {"@医院": traditional}
+
+
+def _postings(times: dict[int, float]) -> bytes:
+    packed = [pack_posting(offset, each) for offset, each in times.items()]
+    return b"".join(each.to_bytes(2, "little") for each in packed)
 
 
 def test_migrating_again_changes_nothing(tmp_path: Path) -> None:

@@ -187,6 +187,17 @@ async def test_what_was_said_before_and_after_is_found_too_but_behind(
     assert await found(entries, index, ANN, "parrot") == ["A parrot.", "How loud.", "Which pet?"]
 
 
+@pytest.mark.parametrize(("said", "asked"), [("看醫生", "医生"), ("看医生", "醫生")])
+async def test_traditional_and_simplified_characters_find_one_another(
+    db: Database, entries: MemoryEntryRepo, index: InvertedIndex, said: str, asked: str
+) -> None:
+    await kept(db, index, cell(said), cell("買菜"))
+
+    wanted = query_terms(asked, now=NOW, zone=UTC)
+
+    assert (await found(entries, index, ANN, *wanted))[:1] == [said]
+
+
 async def test_what_is_asked_finds_the_answer_before_the_question(
     db: Database, entries: MemoryEntryRepo, index: InvertedIndex
 ) -> None:
