@@ -33,6 +33,7 @@ _END_MARKS = {
     DryRunEnd.COMPLETED: "✅",
     DryRunEnd.FAILED: "❌",
     DryRunEnd.BLOCKED: "⛔",
+    DryRunEnd.CANCELLED: "🛑",
     DryRunEnd.UNDECIDED: "❓",
     DryRunEnd.TOO_LONG: "❌",
 }

@@ -21,6 +21,7 @@ class DryRunEnd(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     BLOCKED = "blocked"
+    CANCELLED = "cancelled"
     UNDECIDED = "undecided"
     TOO_LONG = "too_long"
 

@@ -398,7 +398,8 @@ class DryRunStepModel(ApiModel):
 
 
 class DryRunModel(ApiModel):
-    """`end` is completed, failed, blocked, undecided or too_long; `undecided` the condition at
+    """`end` is completed, failed, blocked,
+    cancelled, undecided or too_long; `undecided` the condition at
     which it stopped. `not_given` are steps whose output would decide more. Costs are bounds for
     one attempt at each step, in tokens and, where the price is known, US dollars."""
 

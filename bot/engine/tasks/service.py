@@ -4,7 +4,7 @@ effect that its state allows."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -47,6 +47,13 @@ from storage.tasks import TaskChanges
 # WrongState if the state forbids it.
 
 _PAUSABLE = {TaskStatus.PENDING, TaskStatus.WAITING, TaskStatus.BLOCKED}
+_UNDOING: TaskChanges = {
+    "status": TaskStatus.PENDING,
+    "status_reason": "",
+    "control": TaskControl.RUN,
+    "wake_at": None,
+}
+"""The changes of a task that is stopped and has something to undo first."""
 _RESTARTABLE = {TaskStatus.FAILED, TaskStatus.BLOCKED, TaskStatus.CANCELLED}
 
 
@@ -319,8 +326,8 @@ class TaskService:
 
     async def stop(self, task: Task, *, by: Person, source: str) -> Task:
         stopped = await self._execute(task, "stop", by, source, lambda held: stop(held, self.now()))
-        # A repeated command may meet a task that was retried since.
-        if stopped.status.is_final:
+        # A repeated command may meet a task that was retried since. What is undone runs anew.
+        if stopped.status in {TaskStatus.CANCELLED, TaskStatus.PENDING}:
             self.dispatcher.abort(task.id)
         return stopped
 
@@ -462,6 +469,8 @@ class TaskService:
             order = decide(held)
             if order is None:
                 return held
+            if kind == "stop" and held.graph_version and await self.reruns.undo(tx, held):
+                order = replace(order, changes=_UNDOING, event=EventKind.NOTE)
             if kind == "retry" and held.graph_version and not held.outside:
                 held = await self.reruns.revive(tx, held, by)
             elif order.released_status is not None:

@@ -12,14 +12,19 @@ from bot.engine.agent.model_calls import ModelReply
 from bot.engine.llm.answer_schemas import StepAnswer
 from bot.engine.llm.backend import ReachedCap
 from bot.engine.workflow.definition import Workflow, WorkflowNode
-from bot.engine.workflow.node_runs import REPORTED_ERROR_KEY, SOUND_FILES_KEY, VALUE_FILES_KEY
+from bot.engine.workflow.node_runs import (
+    REPORTED_ERROR_KEY,
+    SOUND_FILES_KEY,
+    SUSPENDED_KEY,
+    VALUE_FILES_KEY,
+)
 from bot.engine.workflow.report_delivery import (
     DELIVERED_COUNT_KEY,
     WITHHELD_REPORTS_KEY,
     format_messages,
     messages_for_step,
 )
-from bot.engine.workflow.step_approvals import SUSPENDED_KEY, ApprovalCall, command_hash
+from bot.engine.workflow.step_approvals import ApprovalCall, command_hash
 from storage.records.tasks import NodeRun, Task, TaskStatus
 
 if TYPE_CHECKING:

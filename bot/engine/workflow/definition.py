@@ -66,6 +66,11 @@ class _StoredConfig:
 
 FORMAT_VERSION = "2.0"
 
+ROOT_GRAPH = ""
+
+COMPENSATION_MARK = "↩️"
+"""Marks what undoes another step, for people."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowNode:
@@ -76,8 +81,9 @@ class WorkflowNode:
     template with the worker's instructions. `auto_wait`: ask a person for approval before the step
     runs. `deliverables`: workspace paths of files that must exist afterwards. `output`: the fields
     of the result that the worker must hand in. `timeout`: seconds per attempt, `limits`: those of
-    each run of its worker. `own_session`: its worker reads nothing of the task's session. `config`
-    is optional for types with a default; without `retry` the global retry rules apply.
+    each run of its worker. `own_session`: its worker reads nothing of the task's session.
+    `on_cancel`: the node that undoes it. `config` is optional for types with a default; without
+    `retry` the global retry rules apply.
     """
 
     id: str
@@ -96,6 +102,7 @@ class WorkflowNode:
     output: tuple[OutputField, ...] = ()
     limits: LimitOverrides = NO_OVERRIDES
     own_session: bool = False
+    on_cancel: str = ""
 
     @property
     def template(self) -> str:
@@ -171,8 +178,9 @@ class Workflow:
     `plan` is the approach in words; `answer` is set if no node is needed. `served` is the journal
     number of the last replan request that was handled. `variables` holds initial values, `values`
     the values given for `inputs`, and `outputs` the expressions that produce the results. `timeout`
-    limits the whole run in seconds; `parallel` limits concurrent steps. `source` is the version of
-    the named workflow that it was made from.
+    limits the whole run in seconds, `compensation_timeout` what undoes it after a failure or a
+    stop; `parallel` limits concurrent steps. `source` is the version of the named workflow that it
+    was made from.
     """
 
     plan: str
@@ -188,11 +196,39 @@ class Workflow:
     outputs: Mapping[str, str] = field(default_factory=dict)
     timeout: float | None = None
     parallel: int = 1
+    compensation_timeout: float | None = None
     source: UsedVersion | None = None
 
     @property
     def nodes_by_id(self) -> Mapping[str, WorkflowNode]:
         return {node.id: node for node in self.nodes}
+
+    @property
+    def compensations(self) -> frozenset[str]:
+        """The nodes that undo others. They stand outside the flow: no edge leads to them."""
+        return frozenset(node.on_cancel for node in self.nodes if node.on_cancel)
+
+
+def with_compensation_edges(workflow: Workflow) -> Workflow:
+    """The workflow as people see it, with an edge from each node to the one that undoes it."""
+    if not workflow.compensations:
+        return workflow
+    undoes = {node.id: node.on_cancel for node in workflow.nodes if node.on_cancel}
+    owner = {inner: node.id for node in workflow.nodes for inner in node.body}
+    places = {other: owner.get(name, ROOT_GRAPH) for name, other in undoes.items()}
+
+    def drawn(node: WorkflowNode) -> WorkflowNode:
+        inside = tuple(name for name, place in places.items() if place == node.id)
+        if inside and isinstance(node.config, BodyConfig):
+            node = replace(node, config=replace(node.config, body=(*node.body, *inside)))
+        return replace(node, on_cancel="")
+
+    edges = tuple(
+        WorkflowEdge(source=name, target=other, label=COMPENSATION_MARK)
+        for name, other in undoes.items()
+    )
+    nodes = tuple(map(drawn, workflow.nodes))
+    return replace(workflow, nodes=nodes, edges=(*workflow.edges, *edges))
 
 
 def may_ask_people(workflow: Workflow) -> bool:
@@ -202,7 +238,6 @@ def may_ask_people(workflow: Workflow) -> bool:
     )
 
 
-ROOT_GRAPH = ""
 _MAX_WORK = 2_000_000
 
 EdgesByNode: TypeAlias = Mapping[str, tuple[WorkflowEdge, ...]]
@@ -276,7 +311,10 @@ class WorkflowTopology:
     def scope_graphs(self) -> Mapping[str, ScopeGraph]:
         """By the id of the loop, or ROOT_GRAPH for the top level."""
         members: dict[str, list[WorkflowNode]] = defaultdict(list)
+        outside = self.workflow.compensations
         for node in self.workflow.nodes:
+            if node.id in outside:
+                continue
             members[self.container_of.get(node.id, ROOT_GRAPH)].append(node)
         edges: dict[str, list[WorkflowEdge]] = defaultdict(list)
         for edge in self.workflow.edges:

@@ -193,7 +193,7 @@ def _unconnected_nodes(
     written = [e for e in workflow.edges if e.source not in terminal and e.target not in terminal]
     if not written:
         return
-    inside = {name for node in workflow.nodes for name in node.body}
+    inside = {name for node in workflow.nodes for name in node.body} | workflow.compensations
     for node in workflow.nodes:
         before = [edge for edge in coming.get(node.id, ()) if edge.source != node.id]
         behind = [edge for edge in workflow.edges if edge.source == node.id]

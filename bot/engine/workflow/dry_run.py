@@ -16,12 +16,15 @@ from bot.engine.memory.token_budget import estimate_tokens
 from bot.engine.workers.personas import BUILT_IN_PERSONAS, Persona
 from bot.engine.workflow import checkpoint_events as events
 from bot.engine.workflow import prompts
+from bot.engine.workflow.compensation import ending_by_stop
 from bot.engine.workflow.definition import Workflow, WorkflowNode
 from bot.engine.workflow.expressions.operations import ExpressionError
 from bot.engine.workflow.node_runs import (
+    compensated_path,
     is_unreached,
     parse_activation,
     public_value,
+    scope_of,
     taken_edges,
 )
 from bot.engine.workflow.nodes.contract import CallTypeSpec, NodeRole
@@ -73,8 +76,10 @@ class GivenResults:
     """The results of steps in a dry run. `outputs` are by the id of a node, or by the label of one
     activation: a text is a worker's answer, a mapping has its values, `{error: …}` is a failure,
     and a list has one of these for each activation, the last one again. For people, `false` or
-    `{approved: false}` rejects. `decisions` answer conditions that an output leaves open."""
+    `{approved: false}` rejects. `decisions` answer conditions that an output leaves open. `stop` is
+    the label of the activation during which the Boss stops the run."""
 
+    stop: str = ""
     outputs: Mapping[str, Any] = field(default_factory=dict)
     decisions: Mapping[str, bool] = field(default_factory=dict)
 
@@ -315,9 +320,10 @@ class DryRun:
         )
 
     def _end_step(self, path: str) -> events.NextAction:
+        if self._given.stop and self._label(path) == self._given.stop:
+            return self._stop()
         step = self._running.pop(path)
-        activation = parse_activation(path)
-        node = step.workflow.nodes_by_id[activation.node] if activation else step.node
+        node = self._node_at(path) if _is_of_node(path) else step.node
         given = self._find_given(node.id, path)
         self._now += timedelta(seconds=1)
         if isinstance(given, Mapping) and set(given) == {"error"}:
@@ -333,6 +339,24 @@ class DryRun:
         run = replace(run, ended_at=self._now)
         return self._commit(events.StepEnded(run=run, title=step.node.title, reply=None))
 
+    def _stop(self) -> events.NextAction:
+        """As if the Boss stopped the run now."""
+        self._given, state = replace(self._given, stop=""), self.state
+        rows = ending_by_stop(_TASK, state.workflow, state.runs, self._now)
+        for path in self._running:
+            cut_off = replace(state.runs[path], status=NodeStatus.PENDING, ended_at=self._now)
+            state.record_run(cut_off)
+            ended = replace(self._nodes[path], status=NodeStatus.CANCELLED, is_given=True)
+            self._nodes[path] = ended
+        for row in rows:
+            state.record_run(row)
+        self._running.clear()
+        self._memory = LeaseMemory()
+        if rows:
+            return self._commit(events.Started())
+        state.task = replace(state.task, status=TaskStatus.CANCELLED)
+        return None
+
     def _find_given(self, node: str, path: str) -> Any:
         times = self._times[node]
         self._times[node] += 1
@@ -340,13 +364,17 @@ class DryRun:
 
     def _label(self, path: str) -> str:
         """By how often the node has run, which a loop around it may count otherwise."""
-        activation = parse_activation(path)
-        if path not in self._labels and activation is not None:
-            key = (activation.scope, activation.node)
+        if path not in self._labels and _is_of_node(path):
+            key = (scope_of(path), self._node_at(path).id)
             self._label_counts[key] += 1
             again = f"#{self._label_counts[key]}" if self._label_counts[key] > 1 else ""
-            self._labels[path] = f"{activation.scope}{activation.node}{again}"
+            self._labels[path] = f"{key[0]}{key[1]}{again}"
         return self._labels.get(path, path)
+
+    def _node_at(self, path: str) -> WorkflowNode:
+        flow = self.state.scheduler
+        undoes = compensated_path(path) is not None
+        return flow.compensations.node_of(path) if undoes else flow.node_at(path)
 
     def _output(self, node: WorkflowNode, path: str, given: Any) -> Mapping[str, Any]:
         if given is None:
@@ -377,8 +405,8 @@ class DryRun:
                 self._undecided = self._undecided or subject
                 return
             approve = self._given.decisions[subject]
-        elif asked.kind is ApprovalKind.HUMAN and (activation := parse_activation(asked.path)):
-            given = self._find_given(activation.node, asked.path)
+        elif asked.kind is ApprovalKind.HUMAN and _is_of_node(asked.path):
+            given = self._find_given(self._node_at(asked.path).id, asked.path)
             is_given = given is not None
             if isinstance(given, Mapping):
                 approve, reason = bool(given.get("approved", True)), str(given.get("reason", ""))
@@ -417,9 +445,11 @@ class DryRun:
 
     def _note(self, run: NodeRun) -> None:
         """Keep what is known of a node that has begun, or was skipped by its author's wish."""
-        activation = parse_activation(run.path)
+        activation = parse_activation(compensated_path(run.path) or run.path)
         if activation is None or activation.node not in self.state.scheduler.topology.nodes:
             return
+        if run.status is NodeStatus.PENDING and run.error:
+            run = replace(run, status=NodeStatus.FAILED)
         if run.status is NodeStatus.PENDING or is_unreached(run):
             return
         before = self._nodes.get(run.path)
@@ -437,7 +467,7 @@ class DryRun:
         )
 
     def _describe(self, path: str, run: NodeRun) -> DryRunNode:
-        node = self.state.scheduler.node_at(path)
+        node = self._node_at(path)
         asks = node.role is NodeRole.HUMAN
         return DryRunNode(
             path=path,
@@ -499,9 +529,15 @@ class DryRun:
         )
 
 
+def _is_of_node(path: str) -> bool:
+    """Whether the path is that of a node's activation, or of what undoes one."""
+    return parse_activation(compensated_path(path) or path) is not None
+
+
 _ENDS = {
     TaskStatus.COMPLETED: DryRunEnd.COMPLETED,
     TaskStatus.BLOCKED: DryRunEnd.BLOCKED,
+    TaskStatus.CANCELLED: DryRunEnd.CANCELLED,
 }
 
 

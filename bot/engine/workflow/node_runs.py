@@ -210,6 +210,7 @@ BACK_EDGE_PREFIX = "@back:"
 _QUESTION_PREFIX = "@ask:"
 _ITERATION_PREFIX = "@of:"
 _FRESH_LIMIT_PREFIX = "@more:"
+_COMPENSATION_PREFIX = "@undo:"
 _DECISION = re.compile(r"@decide:[0-9a-f]{8}\.\d+:")
 
 PLANNING_PATH = "@plan"
@@ -226,6 +227,10 @@ FRESH_START_PATH = "@again"
 """The path of the run that records when the task was last tried again. Its time limit and budget
 count from then on. `attempts` is the number after which those of its nodes count on, and `times`
 how often workers have begun without the conversation before."""
+
+ENDING_PATH = "@ending"
+"""The path of the run that records, once a run ends without success and has something to undo, the
+`status` and the `reason` with which it ends then. `undone` is set when that is over."""
 
 REPORTED_ERROR_KEY = "@reported"
 """The error that the worker is told of after an outage of its model: that of the attempt before."""
@@ -267,6 +272,11 @@ class ActivationPath:
         return f"{self.scope}@decide:{key}:{self.path.removeprefix(self.scope)}"
 
     @property
+    def compensation_path(self) -> str:
+        """The path of the run that undoes it."""
+        return f"{self.scope}{_COMPENSATION_PREFIX}{self.path.removeprefix(self.scope)}"
+
+    @property
     def iteration_path(self) -> str:
         """The path of the run that stores what its rounds iterate over."""
         return f"{self.scope}{_ITERATION_PREFIX}{self.path.removeprefix(self.scope)}"
@@ -296,7 +306,7 @@ def noted_path(path: str) -> str | None:
     """The path of the activation that a note is about; None if the path is that of no such note."""
     scope = scope_of(path)
     name = path.removeprefix(scope)
-    for prefix in (_ITERATION_PREFIX, _FRESH_LIMIT_PREFIX):
+    for prefix in (_ITERATION_PREFIX, _FRESH_LIMIT_PREFIX, _COMPENSATION_PREFIX):
         if name.startswith(prefix):
             return scope + name.removeprefix(prefix)
     return questioned_path(path)
@@ -329,6 +339,15 @@ def questioned_path(path: str) -> str | None:
     return None if found is None else scope + name[found.end() :]
 
 
+def compensated_path(path: str) -> str | None:
+    """The path of the activation that a compensation undoes; None if the path is not that of
+    one."""
+    scope = scope_of(path)
+    name = path.removeprefix(scope)
+    is_one = name.startswith(_COMPENSATION_PREFIX)
+    return scope + name.removeprefix(_COMPENSATION_PREFIX) if is_one else None
+
+
 def is_condition_question(path: str) -> bool:
     """Whether the path is that of a question whether a condition holds."""
     return _DECISION.match(path.removeprefix(scope_of(path))) is not None
@@ -345,6 +364,9 @@ VALUES_KEY = "@values"
 
 UNFINISHED_ROUNDS_KEY = "unfinished"
 """Of a loop that a new plan has cut short, the outputs of its unfinished rounds."""
+
+SUSPENDED_KEY = "asked"
+"""In the output of a step that stopped at tool calls: the hash of that step."""
 
 UNDECIDED_KEY = "@undecided"
 """The subject of the condition that a person has to decide before an edge can be taken."""

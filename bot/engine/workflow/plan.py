@@ -94,6 +94,7 @@ def _rename_in_node(node: WorkflowNode, names: Mapping[str, str]) -> WorkflowNod
     return replace(
         node,
         id=names.get(node.id, node.id),
+        on_cancel=names.get(node.on_cancel, node.on_cancel),
         title=_rename_in_text(node.title, names),
         detail=_rename_in_text(node.detail, names),
         deliverables=tuple(_rename_in_text(name, names) for name in node.deliverables),
@@ -260,6 +261,8 @@ def merge_with_finished(old: Workflow, runs: Mapping[str, NodeRun], new: Workflo
     then the new plan with unused ids. Branches that were not reached, or cancelled, are dropped."""
     over = [node for node in old.nodes if _status_at(runs, node.id).is_settled]
     settled = [node for node in over if not is_left_out(runs[node.id])]
+    undoing = {node.on_cancel for node in settled}
+    settled += [node for node in old.nodes if node.id in undoing]
     given = pending_injected_nodes(old, runs)
     kept = {name: text for name, text in old.outputs.items() if _refers_only_to(text, settled)}
     new = replace(
@@ -267,6 +270,7 @@ def merge_with_finished(old: Workflow, runs: Mapping[str, NodeRun], new: Workflo
         served=old.served,
         name=new.name or old.name,
         timeout=old.timeout if new.timeout is None else new.timeout,
+        compensation_timeout=old.compensation_timeout,
         variables={**old.variables, **new.variables},
         inputs=old.inputs,
         values=old.values,

@@ -252,7 +252,12 @@ class _PlanOutline:
     def __init__(self, workflow: Workflow) -> None:
         self.nodes = workflow.nodes
         self.node_order = {node.id: n for n, node in enumerate(workflow.nodes)}
-        self.steps = [node for node in workflow.nodes if node.role.is_counted or node.body]
+        outside = workflow.compensations
+        self.steps = [
+            node
+            for node in workflow.nodes
+            if (node.role.is_counted or node.body) and node.id not in outside
+        ]
         self._container_of = {inner: node.id for node in workflow.nodes for inner in node.body}
         self._predecessors: dict[str, list[str]] = {}
         for edge in workflow.edges:

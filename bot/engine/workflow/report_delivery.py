@@ -68,7 +68,7 @@ def reports_to_withhold(
     starts: another running step received it (`delivered`, by its path), or a later step is still to
     come behind the one that started the subagent, as this one is not."""
     reports = report_numbers(messages)
-    if topology.workflow.parallel == 1 or not reports:
+    if topology.workflow.parallel == 1 or not reports or activation.node not in topology.nodes:
         return frozenset()
     others = [delivered.get(path, ()) for path in running_paths - {activation.path}]
     return frozenset(

@@ -26,6 +26,7 @@ from bot.engine.workflow.field_reader import MAX_TEXT
 from bot.engine.workflow.input_fields import convert_input
 from bot.engine.workflow.node_runs import (
     BACK_EDGE_PREFIX,
+    ENDING_PATH,
     EXHAUSTED_EDGE_KEY,
     FRESH_START_PATH,
     TAKEN_EDGES_KEY,
@@ -36,6 +37,7 @@ from bot.engine.workflow.node_runs import (
     StoredRuns,
     attempts_before,
     back_edge_path,
+    compensated_path,
     enclosing_round,
     fresh_limit_path,
     is_done,
@@ -98,6 +100,7 @@ def rerun_from(
     place = find_activation(topology, runs, wanted)
     plan = replace(workflow, values={**workflow.values, **_read_inputs(workflow, changes.inputs)})
     state = _Rewinding(topology, runs)
+    state.forget_ending()
     state.rewind(place)
     state.release_failed(scheduler(plan, state.left).failed_runs(), now)
     done_again = {each.node for path in state.discarded if (each := parse_activation(path))}
@@ -130,9 +133,10 @@ def retry_after_dead_end(
     start then."""
     topology = WorkflowTopology(workflow)
     state = _Rewinding(topology, runs)
-    failed = state.release_failed(scheduler(workflow, runs).failed_runs(), now)
-    path = failed[0] if failed else ""
-    dead = None if failed else scheduler(workflow, runs).dead_end_run
+    undone = state.forget_ending()
+    failed = state.release_failed(scheduler(workflow, state.left).failed_runs(), now)
+    path = next(iter((*failed, *undone)), "")
+    dead = None if path else scheduler(workflow, state.left).dead_end_run
     if dead is not None and (place := parse_activation(dead.path)) is not None:
         state.renew_edges(dead, now)
         if EXHAUSTED_EDGE_KEY not in dead.output:
@@ -235,6 +239,22 @@ class _Rewinding:
             self._discard_from(loop, itself=False)
             scope = loop.scope
         self._restore_variables()
+
+    def forget_ending(self) -> Sequence[str]:
+        """Undone nodes count no more, and neither does what came after them; their paths."""
+        if self.left.pop(ENDING_PATH, None) is None:
+            return ()
+        undoing = {
+            of: self.left[path] for path in self.left if (of := compensated_path(path)) is not None
+        }
+        for run in undoing.values():
+            self._discard(run.path)
+        undone = [of for of, run in undoing.items() if run.status is NodeStatus.DONE]
+        for path in undone:
+            place = parse_activation(path)
+            if place is not None and path in self.left and not is_left_out(self.left[path]):
+                self.rewind(place)
+        return undone
 
     def release_failed(self, failed: Iterable[NodeRun], now: datetime) -> Sequence[str]:
         """Let these nodes run again; their paths. A loop may run as many rounds again as it may

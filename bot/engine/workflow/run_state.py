@@ -13,6 +13,7 @@ from typing import Unpack
 from zoneinfo import ZoneInfo
 
 from bot.engine.workflow.checkpoint_events import StepEnded
+from bot.engine.workflow.compensation import COMPENSATION_SECONDS
 from bot.engine.workflow.definition import Workflow, dump_workflow, load_workflow
 from bot.engine.workflow.expressions.evaluator import replace_placeholders
 from bot.engine.workflow.node_runs import SOUND_FILES_KEY, VALUE_FILES_KEY, attempts_before
@@ -126,6 +127,10 @@ class TaskRunState:
     @property
     def deadline(self) -> datetime | None:
         """When the workflow runs out of time; None if it has no limit, or has not started."""
+        if (ending := self.scheduler.ending) is not None and ending.ended_at is not None:
+            most = self.workflow.compensation_timeout
+            allowed = COMPENSATION_SECONDS if most is None else most
+            return ending.ended_at + timedelta(seconds=allowed)
         seconds = self.workflow.timeout
         begun = None if seconds is None else self.scheduler.started_at(self.task.started_at)
         return None if seconds is None or begun is None else begun + timedelta(seconds=seconds)

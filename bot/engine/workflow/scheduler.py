@@ -71,9 +71,9 @@ class WorkflowScheduler(SchedulerState):
 
     @property
     def is_complete(self) -> bool:
-        """Nothing is running, and every reachable end was reached; or, without an end, every node
-        is settled."""
-        if self.running_paths:
+        """Nothing is running or to be undone, and every reachable end was reached; or, without an
+        end, every node is settled."""
+        if self.running_paths or self.compensations.open:
             return False
         state = self._scopes[""]
         return self._has_reached_end if state.graph.end_nodes else state.is_complete
@@ -106,6 +106,8 @@ class WorkflowScheduler(SchedulerState):
     @property
     def next_wake_at(self) -> datetime | None:
         """The time at which the first waiting node continues."""
+        if self._is_finished:
+            return None
         all_waiting = (run for each in self._waiting.values() for run in each.values())
         return min((run.wake_at for run in all_waiting if run.wake_at is not None), default=None)
 
@@ -138,8 +140,11 @@ class WorkflowScheduler(SchedulerState):
 
     def ready_steps(self) -> Iterator[tuple[ActivationPath, WorkflowNode]]:
         """Steps that may start now, and those asked about, which may have been decided: in the
-        order of the plan and of the rounds. None once an end has been reached."""
-        if self._has_reached_end:
+        order of the plan and of the rounds. None once an end has been reached. First what is to
+        be undone."""
+        if (undoing := self.compensations.next_step) is not None:
+            yield undoing
+        if self._has_reached_end or self.ending is not None:
             return
         for scope, state in tuple(self._scopes.items()):
             yield from self._limit_question_steps(scope, state)
@@ -180,7 +185,7 @@ class WorkflowScheduler(SchedulerState):
     @property
     def _is_finished(self) -> bool:
         """True if an end was reached or the workflow failed: automatic moves stop too."""
-        return self._has_reached_end or self.failed_run is not None
+        return self.ending is not None or self._has_reached_end or self.failed_run is not None
 
     @property
     def _has_reached_end(self) -> bool:
@@ -419,8 +424,14 @@ class WorkflowScheduler(SchedulerState):
         state = self._scopes[join.scope]
         if names := state.unfinished_branch_nodes(join.node):
             why = self._text("workflow.cancelled_for", name=state.graph.nodes[join.node].title)
+            lost = [
+                state.activation(each).path for each in state.lost_branch_nodes(join.node, names)
+            ]
             for name in names:
                 yield from self._cancel(state.activation(name), why, now)
+            inside = tuple(f"{path}[" for path in lost)
+            undone = [path for path in self._runs if path in lost or path.startswith(inside)]
+            yield from self._record_runs(*self.compensations.due(self.task_id, among=undone))
 
     def _cancel(self, activation: ActivationPath, why: str, now: datetime) -> Iterator[NodeRun]:
         """End an activation and what has begun in its rounds, those first."""
@@ -509,12 +520,12 @@ def render_step(
     """The step with the path of this activation as its id, and its placeholders filled in. Long
     texts are truncated. Raises ExpressionError for a call that cannot be filled in."""
     if isinstance(node.spec, CallTypeSpec):
-        filled = node.spec.fill(node.config, scheduler.context(activation.scope, now))
+        filled = node.spec.fill(node.config, scheduler.stored_context(activation.scope, now))
         detail = escape_placeholders(node.spec.describe(filled))
         node = replace(node, config=filled, detail=detail)
     if not any(hole in node.template for hole in _PLACEHOLDER_MARKS):
         return replace(node, id=activation.path) if activation.path != node.id else node
-    seen = scheduler.context(activation.scope, now)
+    seen = scheduler.stored_context(activation.scope, now)
     return replace(
         node,
         id=activation.path,

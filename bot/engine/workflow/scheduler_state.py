@@ -3,7 +3,7 @@ and the session lanes of steps."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import ChainMap, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
+from bot.engine.workflow.compensation import Compensations
 from bot.engine.workflow.definition import (
     ROOT_GRAPH,
     OnError,
@@ -23,6 +24,7 @@ from bot.engine.workflow.definition import (
 from bot.engine.workflow.dominators import VIRTUAL_ROOT, DominatorTree, topological_order
 from bot.engine.workflow.expressions.evaluator import NOW_NAME
 from bot.engine.workflow.node_runs import (
+    ENDING_PATH,
     EXHAUSTED_EDGE_KEY,
     FRESH_START_PATH,
     TIMED_OUT_PATH,
@@ -32,6 +34,7 @@ from bot.engine.workflow.node_runs import (
     ActivationPath,
     StoredRuns,
     attempts_before,
+    compensated_path,
     enclosing_round,
     fresh_limit_path,
     is_condition_question,
@@ -164,6 +167,7 @@ class SchedulerState:
         self.running_paths: set[str] = set()
         self.zone, self._text, self._warn = zone, text, warn
         self._runs: dict[str, NodeRun] = dict(runs)
+        self.compensations = Compensations(self.topology, self._runs)
         self._scopes: dict[str, ScopeState] = {}
         self._loops: dict[str, dict[str, LoopState]] = defaultdict(dict)
         self._waiting: dict[str, dict[str, NodeRun]] = defaultdict(dict)
@@ -187,6 +191,7 @@ class SchedulerState:
         self._open_scope(ROOT_GRAPH, "", StoredRuns(runs))
         for run in runs.values():
             self._apply_answer(run)
+            self._note_compensation(run)
 
     def node_at(self, path: str) -> WorkflowNode:
         activation = parse_activation(path)
@@ -202,12 +207,16 @@ class SchedulerState:
     def may_wait_for_person(self, path: str) -> bool:
         """Whether a step with this path can be waiting for a person."""
         activation, state = parse_activation(path), self._scopes.get(scope_of(path))
+        if compensated_path(path) is not None:
+            return any(run.path == path for run in self.compensations.open)
         if activation is None:
             return questioned_path(path) is not None
         return state is not None and not is_finished(state.runs.get(activation.node))
 
     def tolerates_failure(self, path: str) -> bool:
         """True if the workflow continues after this step has failed for good."""
+        if compensated_path(path) is not None:
+            return True
         activation = parse_activation(path)
         if activation is None or activation.node not in self.topology.nodes:
             return False
@@ -223,6 +232,12 @@ class SchedulerState:
         times = (run.started_at for run in self._runs.values() if parse_activation(run.path))
         begun = (time for time in times if time is not None and time > since)
         return min(begun, default=None if times_again else claimed_at)
+
+    @property
+    def ending(self) -> NodeRun | None:
+        """The run that records how this one ends once everything is undone; None if it does not
+        end that way."""
+        return self._runs.get(ENDING_PATH)
 
     def timeout_run(self, now: datetime) -> NodeRun:
         """The run that records that the workflow ran out of time."""
@@ -243,6 +258,7 @@ class SchedulerState:
         if before is not None and before.status is NodeStatus.PENDING:
             self._resume_loop(run)
         self._apply_answer(run)
+        self._note_compensation(run)
 
     def context(self, scope: str, now: datetime) -> EvaluationContext:
         """The names that expressions and templates in that scope may use."""
@@ -262,6 +278,27 @@ class SchedulerState:
         kept = self._runs.get(self.variables_path(scope))
         names["variables"] = {**names["variables"], **(kept.output if kept else {})}
         return EvaluationContext(now=now, zone=self.zone, names=names, warn=self._warn)
+
+    def stored_context(self, scope: str, now: datetime) -> EvaluationContext:
+        """Like `context`, also for a round that is over."""
+        above = enclosing_round(scope)
+        loop = None if above is None else parse_activation(above[0])
+        if scope in self._scopes or above is None or loop is None:
+            return self.context(scope, now)
+        seen, node = self.stored_context(loop.scope, now), self.topology.nodes[loop.node]
+        of = self._runs[loop.iteration_path].output
+        own = node.loop.round_names(node, of, above[1])
+        outputs: dict[str, Any] = {}
+        for run in sorted(self._runs.values(), key=lambda run: run.ended_at or _EARLIEST):
+            place = parse_activation(run.path)
+            if place is not None and place.scope == scope and is_finished(run):
+                outputs |= dict.fromkeys(
+                    (place.node, place.node.replace("-", "_")), node_output(run)
+                )
+        names = {**seen.names, **own, "outputs": ChainMap(outputs, seen.names["outputs"])}
+        kept = self._runs.get(self.variables_path(scope))
+        names["variables"] = {**names["variables"], **(kept.output if kept else {})}
+        return replace(seen, names=names)
 
     def answers_at(self, activation: ActivationPath, rounds: int = 0) -> ConditionAnswers:
         """People's answers about the conditions after an activation, or after its rounds."""
@@ -322,7 +359,7 @@ class SchedulerState:
 
     def visible_runs(self, scope: str) -> Mapping[str, NodeRun]:
         """By node, the run that counts in that scope."""
-        states, _ = self._enclosing_scopes(scope)
+        states, _ = self._enclosing_scopes(scope if scope in self._scopes else "")
         seen: dict[str, NodeRun] = {}
         for state in reversed(states):
             seen.update({**state.previous_runs, **state.runs})
@@ -348,6 +385,13 @@ class SchedulerState:
             self._begin_loop(activation, state.graph.nodes[activation.node])
         state.record_run(activation.node, run)
         self._active_scopes[scope] = None
+
+    def _note_compensation(self, run: NodeRun) -> None:
+        if compensated_path(run.path) is not None:
+            self.compensations.record(run)
+            self.running_paths.discard(run.path)
+            if run.status is NodeStatus.RUNNING:
+                self.running_paths.add(run.path)
 
     def _apply_answer(self, run: NodeRun) -> None:
         """Continue after a loop that has used up its rounds if a person has allowed it."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,6 +94,26 @@ class ScopeState:
             each
             for each in (self._node_ids if branches else ())
             if each in branches and not is_finished(self.runs.get(each))
+        )
+
+    def lost_branch_nodes(self, join: str, ended: Collection[str]) -> tuple[str, ...]:
+        """The nodes whose branches all ended before they arrived at the join, with `ended`."""
+        graph, branches = self.graph, self.graph.cancelling_joins.get(join, frozenset())
+        arrived = {
+            edge.source
+            for edge in graph.incoming.get(join, ())
+            if (run := self.runs.get(edge.source)) is not None
+            and is_done(run)
+            and (taken_edges(run) is None or edge.name in (taken_edges(run) or ()))
+        }
+
+        def behind(node: str) -> frozenset[str]:
+            return branches & {node, *graph.nodes_behind(node)}
+
+        return tuple(
+            each
+            for each in self._node_ids
+            if each in branches and behind(each) & {*ended} and not behind(each) & arrived
         )
 
     def count_bounded_edges(self, run: NodeRun) -> None:

@@ -16,7 +16,7 @@ from bot.engine.agent.budget import request_cap_extension
 from bot.engine.llm.backend import ReachedCap
 from bot.engine.workflow.definition import WorkflowNode
 from bot.engine.workflow.input_fields import input_to_data
-from bot.engine.workflow.node_runs import is_condition_question
+from bot.engine.workflow.node_runs import SUSPENDED_KEY, is_condition_question
 from bot.engine.workflow.report_delivery import delivered_message_count
 from storage.approvals import (
     NewApproval,
@@ -410,10 +410,6 @@ def _count_word(text: str, word: str) -> int:
     if not word[:1].isascii() or not word[:1].isalnum():
         return text.count(word) if word else 0
     return len(re.findall(rf"(?<![a-z0-9]){re.escape(word)}", text))
-
-
-SUSPENDED_KEY = "asked"
-"""In the output of a step that stopped at tool calls: the hash of that step."""
 
 
 def is_suspended(node: WorkflowNode, runs: Mapping[str, NodeRun]) -> bool:

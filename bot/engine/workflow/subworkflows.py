@@ -123,7 +123,8 @@ def collapse(workflow: Workflow) -> Workflow:
     known = workflow.nodes_by_id
     open_ = list(inside)
     while open_:
-        further = set(known[open_.pop()].body) - inside
+        node = known[open_.pop()]
+        further = {*node.body, *filter(None, (node.on_cancel,))} - inside
         inside |= further
         open_ += further
     return replace(
@@ -160,7 +161,7 @@ class _Expansion:
                 node,
                 config=replace(
                     config,
-                    body=_top_level(renamed.nodes),
+                    body=_top_level(renamed),
                     parameters=inner.inputs,
                     variables=dict(inner.variables),
                     outputs=dict(renamed.outputs),
@@ -245,7 +246,7 @@ def _new_ids(node: WorkflowNode, inner: Workflow, taken: set[str]) -> Mapping[st
     return names
 
 
-def _top_level(nodes: Sequence[WorkflowNode]) -> tuple[str, ...]:
-    """The nodes that are in no body."""
-    inner = {name for node in nodes for name in node.body}
-    return tuple(node.id for node in nodes if node.id not in inner)
+def _top_level(workflow: Workflow) -> tuple[str, ...]:
+    """The nodes that are in no body, without those that undo others."""
+    inner = {name for node in workflow.nodes for name in node.body} | workflow.compensations
+    return tuple(node.id for node in workflow.nodes if node.id not in inner)

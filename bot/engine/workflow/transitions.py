@@ -21,15 +21,24 @@ from bot.engine.workflow import checkpoint_events as events
 from bot.engine.workflow import report_delivery, scheduler, step_approvals
 from bot.engine.workflow.checkpoint_events import Deciding, NextAction, ReplanRequest, StartedStep
 from bot.engine.workflow.definition import Workflow, WorkflowNode
-from bot.engine.workflow.expressions.evaluator import escape_placeholders
 from bot.engine.workflow.expressions.operations import ExpressionError
 from bot.engine.workflow.node_runs import (
     PLANNING_PATH,
     VALUES_KEY,
     ActivationPath,
+    compensated_path,
     is_condition_question,
 )
-from bot.engine.workflow.plan import HUMAN, insert_steps, is_chain, merge_with_finished
+from bot.engine.workflow.plan import HUMAN, insert_steps, merge_with_finished
+from bot.engine.workflow.run_ending import (
+    STOP_KEY,
+    ask_for_files,
+    begin_ending,
+    cut_off_running_steps,
+    files_to_check,
+    finish_ending,
+    release_failed_steps,
+)
 from bot.engine.workflow.run_state import (
     BudgetHold,
     ChangeSet,
@@ -57,10 +66,6 @@ from storage.tasks import SubagentReport
 
 MAX_FREE_RUNS = 500
 """The maximum number of automatic runs in one transition, before it looks for steps."""
-
-STOP_KEY = "@stop"
-"""In the output of a step that failed while others ran: the status and the reason with which its
-task ends after them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +142,8 @@ class _Transition:
                 return (yield from self._hold_for_budget(event))
             case events.FilesChecked(missing=missing):
                 self._remember(files_checked=True)
-                if missing and self._scheduler.is_complete and not self._ask_for_files(missing):
+                is_over = self._scheduler.is_complete
+                if missing and is_over and not ask_for_files(self._state, self.changes, missing):
                     return None
             case events.Merged(note=note):
                 # Somebody may have put a step in meanwhile.
@@ -224,7 +230,7 @@ class _Transition:
         if self._scheduler.running_paths:
             output = {**attempt.run.output, STOP_KEY: [stop[0].value, stop[1]]}
             self.changes.put_run(replace(attempt.run, output=output))
-        return self._stop_run(*stop)
+        return (yield from self._stop_run(*stop))
 
     def _suspend_step(self, event: events.StepSuspended) -> Deciding[NextAction]:
         """Request approval for one call at a time. If all calls were decided in the meantime, the
@@ -284,20 +290,33 @@ class _Transition:
     def _choose_next(self) -> Deciding[NextAction]:
         flow, deadline = self._scheduler, self._state.deadline
         late = deadline is not None and deadline <= self._now
+        if flow.ending is not None:
+            return (yield from self._undo(late=late))
         if (failed := flow.failed_run) is not None and not (late and flow.running_paths):
             status, reason = failed.output.get(STOP_KEY, (TaskStatus.FAILED, failed.error))
-            return self._stop_run(TaskStatus(status), reason)
+            return (yield from self._stop_run(TaskStatus(status), reason))
         if flow.is_complete:
             return (yield from self._close_task())
         if late:
-            return self._time_out_task()
+            return (yield from self._time_out_task())
         if (refusal := self._budget_refusal()) is not None:
-            self.changes.end_task(TaskStatus.CANCELLED, refusal)
-            return None
+            return (yield from self._end_run(TaskStatus.CANCELLED, refusal))
+        return (yield from self._go_on())
+
+    def _undo(self, *, late: bool) -> Deciding[NextAction]:
+        """Run what undoes the finished steps, then end as it was to."""
+        why = self._state.text("workflow.undo_late") if late else self._budget_refusal()
+        if not finish_ending(self._state, self.changes, self._now, why=why):
+            return (yield from self._go_on())
+        yield step_approvals.WithdrawRequests("approval.task_over", lambda _path: True)
+        return None
+
+    def _go_on(self) -> Deciding[NextAction]:
+        flow = self._scheduler
         is_held = self._state.task.control is not TaskControl.RUN or self.memory.budget_hold
         if flow.has_pending_moves or (is_held and flow.running_paths):
             return self._steps_started(soon=flow.has_pending_moves)
-        return self._release_slot() if is_held else (yield from self._start_ready_steps())
+        return (yield from (self._release_slot() if is_held else self._start_ready_steps()))
 
     def _budget_refusal(self) -> str | None:
         """The reason with which the task ends because people refused to extend its cap; it ends
@@ -311,23 +330,31 @@ class _Transition:
         self._remember(budget_hold=None)
         return (hold.approval.reason or hold.reason) if is_refused else None
 
-    def _stop_run(self, status: TaskStatus, reason: str) -> NextAction:
-        """End the run once no other step is running. The Boss may retry the failed step."""
+    def _stop_run(self, status: TaskStatus, reason: str) -> Deciding[NextAction]:
+        """End the run once no other step is running."""
         if self._scheduler.running_paths:
             return self._steps_started()
-        while (failed := self._scheduler.failed_run) is not None:
-            free = {key: value for key, value in failed.output.items() if key != STOP_KEY}
-            self.changes.put_run(replace(failed, status=NodeStatus.PENDING, output=free))
-        self.changes.end_task(status, reason)
-        return None
+        due = [*self._scheduler.compensations.due(self._state.task.id)]
+        release_failed_steps(self._state, self.changes)
+        return (yield from self._end_run(status, reason, due))
 
-    def _time_out_task(self) -> NextAction:
+    def _time_out_task(self) -> Deciding[NextAction]:
         """Running steps are cancelled. If the task is retried, its time limit starts again."""
-        why = self._state.text("workflow.timed_out")
-        for path in tuple(self._scheduler.running_paths):
-            self.changes.release_run(self._state.runs[path], why)
-        self.changes.put_run(self._scheduler.timeout_run(self._now))
-        self.changes.end_task(TaskStatus.FAILED, why)
+        why = cut_off_running_steps(self._state, self.changes, self._now)
+        return (yield from self._end_run(TaskStatus.FAILED, why))
+
+    def _end_run(
+        self, status: TaskStatus, reason: str, due: Sequence[NodeRun] | None = None
+    ) -> Deciding[NextAction]:
+        """End the task, for good only after what has to be undone."""
+        if status.is_final and self._scheduler.ending is not None:
+            return (yield from self._choose_next())
+        rows = self._scheduler.compensations.due(self._state.task.id) if due is None else due
+        if begin_ending(self._state, self.changes, status, reason, self._now, due=rows):
+            is_step = self._scheduler.may_wait_for_person
+            yield step_approvals.WithdrawRequests("approval.task_over", lambda p: not is_step(p))
+            return (yield from self._choose_next())
+        self.changes.end_task(status, reason)
         return None
 
     def _close_task(self) -> Deciding[NextAction]:
@@ -348,37 +375,11 @@ class _Transition:
             self.changes.add_event(EventKind.INJECTED, " → ".join(titles))
             self._looks_again = True
             return None
-        if files := self._files_to_check():
+        if files := () if self.memory.files_checked else files_to_check(self._state):
             return events.FilesUnchecked(task=task, files=files)
         if task.branch:
             return events.MergePending(task=task)
         return (yield from self._complete_task(""))
-
-    def _files_to_check(self) -> tuple[str, ...]:
-        """The files that the task asks for, unless its last step has answered for them or people
-        have said something about them since."""
-        if self.memory.files_checked or is_chain(self._state.workflow):
-            return ()
-        # Imported on first use: its many patterns cost the start.
-        from bot.engine.agent.requested_files import find_named_files
-
-        said = "\n".join(self._state.orders.messages)
-        named = find_named_files(self._state.task.instruction)
-        return tuple(name for name in named if name not in said)
-
-    def _ask_for_files(self, missing: Sequence[str]) -> bool:
-        """Put a step in that writes them; False if there was one, and the task ends."""
-        files = ", ".join(missing)
-        title = self._state.text("workflow.write_files", files=files)
-        if any(node.title == escape_placeholders(title) for node in self._state.workflow.nodes):
-            self.changes.end_task(
-                TaskStatus.BLOCKED, self._state.text("work.missing_files", files=files)
-            )
-            return False
-        plan = insert_steps(self._state.workflow, self._state.runs, [title])
-        self.changes.add_plan(plan, "inject", "")
-        self.changes.add_event(EventKind.INJECTED, title)
-        return True
 
     def _complete_task(self, note: str) -> Deciding[NextAction]:
         """`note` says what keeps the work from its project. It comes first: notices are short."""
@@ -391,7 +392,7 @@ class _Transition:
         self.changes.end_task(TaskStatus.COMPLETED, "", "\n\n".join(filter(None, parts)))
         return None
 
-    def _release_slot(self) -> NextAction:
+    def _release_slot(self) -> Deciding[NextAction]:
         """Record why nothing runs, and until when."""
         wakes, requested = self._state.next_wake_at, self._requested
         if (hold := self.memory.budget_hold) is not None:
@@ -407,7 +408,7 @@ class _Transition:
                 reason = self._state.text("workflow.waits_until", at=at)
             self.changes.wait(requested, wake_at=wakes, reason=reason)
         else:
-            self.changes.end_task(TaskStatus.FAILED, self._scheduler.stuck_reason())
+            return (yield from self._end_run(TaskStatus.FAILED, self._scheduler.stuck_reason()))
         return None
 
     def _start_ready_steps(self) -> Deciding[NextAction]:
@@ -430,7 +431,7 @@ class _Transition:
         if self._looks_again and not self._started:
             return None
         if not flow.running_paths:
-            return self._release_slot()
+            return (yield from self._release_slot())
         for approval in self._requested:
             self._announce(approval)
         return self._steps_started(self._started, soon=self._looks_again)
@@ -519,7 +520,8 @@ class _Transition:
 
     def _wait_for_person(self, place: ActivationPath, node: WorkflowNode) -> None:
         """Store the expiry of the step's question, if it has a time limit."""
-        timeout = node.spec.answer_timeout(node.settings)
+        undoes = compensated_path(place.path) is not None
+        timeout = None if undoes else node.spec.answer_timeout(node.settings)
         if timeout is None or place.path in self._scheduler.waiting_runs(place.scope):
             return
         run = self._scheduler.new_run(place, NodeStatus.WAITING, self._now)
@@ -568,6 +570,8 @@ class _Transition:
         """Return why a new plan is needed before the next step, if it is. People's commands come
         first, except those that were carried out or failed."""
         orders, number, reason = self._state.orders, 0, self.memory.replan_reason
+        if self._scheduler.ending is not None:
+            return None
         if orders.replan_command_id > max(self._state.workflow.served, self.memory.declined_order):
             number, reason = orders.replan_command_id, orders.replan_reason
         elif not reason:
@@ -577,8 +581,7 @@ class _Transition:
 
     def _announce(self, approval: Approval) -> None:
         """Say once under a lease that a request waits beside running steps."""
-        announced = self.memory.announced
-        if approval.id not in announced:
+        if approval.id not in (announced := self.memory.announced):
             self._remember(announced=announced | {approval.id})
             self.changes.add_event(EventKind.WAITING, approval.id)
 

@@ -20,6 +20,7 @@ from typing import Any
 from bot.config.values import SECONDS_RANGE, TOKENS_RANGE, TURNS_RANGE
 from bot.engine.llm.answer_schemas import MAX_DELIVERABLES
 from bot.engine.llm.workspace_files import is_workspace_path
+from bot.engine.workflow.compensation import find_compensation_issues
 from bot.engine.workflow.definition import (
     ROOT_GRAPH,
     ScopeGraph,
@@ -119,7 +120,8 @@ class _ReferenceChecker:
         }
         self._outputs = _OutputChecker(workflow.nodes)
         self._nodes = workflow.nodes_by_id
-        self._owner = _body_owners(workflow)
+        owner = self._owner = _body_owners(workflow)
+        owner |= {n.on_cancel: owner[n.id] for n in workflow.nodes if n.id in owner}
         self._members: Mapping[str, tuple[str, AbstractSet[str]]] = {
             "outputs": ("unknown_output", outputs),
             "nodeStates": ("unknown_output", outputs),
@@ -214,6 +216,7 @@ def find_issues(workflow: Workflow) -> Iterator[ValidationIssue]:
         yield from _check_node(node, known)
     for edge in workflow.edges:
         yield from _check_edge(edge, known)
+    yield from find_compensation_issues(workflow)
     owner = _body_owners(workflow)
     circular = _circular_bodies(owner)
     yield from _check_bodies(workflow, circular)
@@ -377,6 +380,7 @@ def _containers(name: str, owner: Mapping[str, str]) -> Iterator[str]:
 
 def _check_settings(workflow: Workflow) -> Iterator[ValidationIssue]:
     yield from duration_issues(workflow.timeout, "settings.timeout")
+    yield from duration_issues(workflow.compensation_timeout, "settings.compensationTimeout")
     yield from range_issues(workflow.parallel, "settings.maxParallel", 1, _MAX_PARALLEL)
     for name in workflow.variables:
         yield from variable_name_issues(name, "variables")

@@ -176,7 +176,7 @@ def read_given(data: Any, workflow: Workflow) -> GivenResults:
     """Outputs and decisions as they stand in a file for a dry run: `{outputs, decisions}`, or the
     outputs alone. Raises InvalidGraph."""
     issues: list[ValidationIssue] = []
-    names = {"outputs", "decisions"}
+    names = {"outputs", "decisions", "stop"}
     if not isinstance(data, Mapping):
         raise InvalidGraph([ValidationIssue(key="not_a_group")])
     if not names & data.keys() or names & workflow.nodes_by_id.keys():
@@ -229,8 +229,12 @@ def _read_results(each: FieldReader, workflow: Workflow, place: str) -> GivenRes
     decisions = each.mapping("decisions") or {}
     prefix = f"{place}.outputs" if place else "outputs"
     each.issues += _label_issues(outputs, workflow, prefix)
+    stop = each.word("stop", limit=200)
+    if stop:
+        each.issues += _label_issues([stop], workflow, f"{place}.stop".strip("."))
     answers = FieldReader(decisions, each.issues, path=f"{place}.decisions".strip("."))
     return GivenResults(
+        stop=stop,
         outputs=outputs,
         decisions={subject: answers.boolean(subject, default=False) for subject in decisions},
     )

@@ -16,6 +16,7 @@ from bot.engine.workflow.definition import (
     WorkflowEdge,
     WorkflowNode,
     WorkflowTopology,
+    with_compensation_edges,
 )
 from bot.engine.workflow.nodes.contract import NodeRole, NodeShape
 from bot.engine.workflow.presentation.collapse import FoldedWorkflow, fold_workflow
@@ -61,7 +62,7 @@ _RESERVED_CHARACTERS = frozenset('"#&;<>`\\|[]{}()*_~%')
 
 def render_mermaid(workflow: Workflow, words: TextCatalog) -> str:
     """Render a flowchart of at most `MAX_MERMAID_NODES` nodes."""
-    return "\n".join(_MermaidChart(workflow, words).lines()) + "\n"
+    return "\n".join(_MermaidChart(with_compensation_edges(workflow), words).lines()) + "\n"
 
 
 class _MermaidChart:
@@ -208,7 +209,8 @@ def render_svg(
     `styled` is for a page that has the styles."""
     style = f"<style>{SVG_STYLE}</style>" if styled else ""
     marks = None if runs is None else mark_run(WorkflowTopology(workflow), runs)
-    return "".join(_SvgPicture(fold_workflow(workflow), words, marks).parts(style))
+    folded = fold_workflow(with_compensation_edges(workflow))
+    return "".join(_SvgPicture(folded, words, marks).parts(style))
 
 
 class _SvgPicture:

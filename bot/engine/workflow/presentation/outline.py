@@ -7,10 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 from typing import TypeAlias
 
+from bot.engine.workflow.compensation import Compensations
 from bot.engine.workflow.definition import (
+    COMPENSATION_MARK,
     ROOT_GRAPH,
     OnError,
     ScopeGraph,
@@ -26,6 +28,7 @@ from bot.engine.workflow.node_runs import (
     is_finished,
     is_unreached,
     questioned_path,
+    scope_of,
     taken_edges,
 )
 from bot.engine.workflow.nodes.contract import NodeRole
@@ -170,16 +173,16 @@ class WorkflowOutline:
 
     def lines(self) -> list[TaskStep]:
         """The lines for a card, from first to last."""
-        return _fold_skipped(self._lines(ROOT_GRAPH, "", 0))
+        return [*_fold_skipped(self._lines(ROOT_GRAPH, "", 0)), *self._undoing_steps()]
 
     def all_steps(self) -> Iterator[TaskStep]:
-        """Yield every activation of every step, in written order."""
-        return self._steps(ROOT_GRAPH, "")
+        """Yield every activation of every step, in written order, then what undoes them."""
+        return chain(self._steps(ROOT_GRAPH, ""), self._undoing_steps())
 
     def all_nodes(self) -> Iterator[TaskStep]:
         """Yield every activation of every node but starts and ends, also of those still to come; of
-        the rounds to come, the next one."""
-        return self._steps(ROOT_GRAPH, "", every=True)
+        the rounds to come, the next one. Then what undoes them."""
+        return chain(self._steps(ROOT_GRAPH, "", every=True), self._undoing_steps())
 
     def progress(self, weights: Mapping[str, float]) -> float:
         """The share of the plan that is done: see `plan_progress`."""
@@ -226,6 +229,24 @@ class WorkflowOutline:
                 ):
                     inside = place.round_scope(each)
                     yield from self._steps(node.id, inside, depth + every, every=every)
+
+    def _undoing_steps(self) -> Iterator[TaskStep]:
+        """The compensations that the run has begun or is to make, in their order."""
+        undoing = Compensations(self.topology, self.runs)
+        for run in undoing.all:
+            node = undoing.node_of(run.path)
+            asks = self._approvers.get(run.path)
+            title = self._titles.title_of(scope_of(run.path), node.id)
+            step = TaskStep(
+                path=run.path,
+                title=f"{COMPENSATION_MARK} {title}",
+                status=_status(node, run, asked=asks is not None),
+                persona=node.persona,
+                kind=node.type,
+                awaits_person=asks is not None,
+                awaited_names=asks or (),
+            )
+            yield _with_run(step, run)
 
     def _step(
         self,

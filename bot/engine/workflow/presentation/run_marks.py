@@ -10,6 +10,7 @@ from enum import StrEnum
 from bot.engine.workflow.definition import ROOT_GRAPH, WorkflowEdge, WorkflowTopology
 from bot.engine.workflow.node_runs import (
     BACK_EDGE_PREFIX,
+    compensated_path,
     is_finished,
     is_unreached,
     parse_activation,
@@ -62,8 +63,15 @@ def mark_run(topology: WorkflowTopology, runs: Mapping[str, NodeRun]) -> RunMark
         if name.startswith(BACK_EDGE_PREFIX):
             edges[name.removeprefix(BACK_EDGE_PREFIX)] += int(run.output.get("times", 0))
             continue
-        place = parse_activation(path)
+        undone = compensated_path(path)
+        place = parse_activation(path if undone is None else undone)
         if place is None or place.node not in topology.nodes:
+            continue
+        if undone is not None:
+            other = topology.nodes[place.node].on_cancel
+            if other and (mark := _MARKS.get(run.status)) is not None:
+                nodes[other] = min(nodes.get(other, mark), mark, key=lambda each: each.rank)
+                visits[other] += 1
             continue
         mark = _mark_of(topology, place.node, run)
         if mark is None:

@@ -18,6 +18,7 @@ from bot.engine.workflow.input_fields import KIND_NAMES, read_input
 from bot.engine.workflow.nodes.contract import NodeTypeSpec
 from bot.engine.workflow.nodes.registry import NodeType
 from bot.engine.workflow.serialization.reader import (
+    COMPENSATION_NAMES,
     read_edge,
     read_limit_fields,
     read_node,
@@ -204,6 +205,10 @@ def _node_schema() -> dict[str, Any]:
         "retry": tries,
         "retries": tries,
         "output": {},
+        **{
+            name: {"anyOf": [{"type": _SCALAR}, {"$ref": "#/$defs/node"}]}
+            for name in COMPENSATION_NAMES
+        },
     }
     kinds = [_kind_schema(kind.spec) for kind in NodeType if kind.spec.config is not None]
     return {"type": "object", "properties": properties, "allOf": kinds}

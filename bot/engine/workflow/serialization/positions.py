@@ -47,6 +47,7 @@ _OTHER_NAMES = {
     "timezone": ("tz",),
     "outputVar": ("output",),
     "retry": ("retries",),
+    "onCancel": ("compensation",),
 }
 """Names under which an author may have written the field that an issue names."""
 _ABOUT_NAMES = {"unknown_field", "reserved_name", "given_twice", "wrong_config"}
@@ -211,6 +212,8 @@ class _DataIndex:
             for number, each in enumerate(whole.items, 1):
                 for name in {f"{section}[{number}]", *_names_of(each)}:
                     names[fold_name(name)].append(each)
+            for name, each in [*_undoing_nodes(whole)] if section in {"nodes", "steps"} else ():
+                names[fold_name(name)].append(each)
 
     def find(self, issue: ValidationIssue) -> TextPlace:
         if issue.key == "given_twice" and (
@@ -294,6 +297,19 @@ def _names_of(spot: _Spot) -> set[str]:
     if source is not None and target is not None:
         names.add(f"{source.text.strip()}→{target.text.strip()}"[:100])
     return names - {""}
+
+
+def _undoing_nodes(nodes: _Spot) -> Iterator[tuple[str, _Spot]]:
+    """The nodes that stand inside those which they undo."""
+    for name, each in (*nodes.entries.items(), *((_id_of(item), item) for item in nodes.items)):
+        inside = each.get("onCancel", "compensation")
+        if inside is not None and inside.entries:
+            yield _id_of(inside) or f"{name}_undo", inside
+
+
+def _id_of(spot: _Spot) -> str:
+    found = spot.get("id")
+    return found.text.strip()[:64] if found is not None else ""
 
 
 def _read_spots(source: _Source) -> tuple[_Spot, dict[str, list[_Spot]]] | None:

@@ -80,6 +80,8 @@ def _refuse_other_blocks(node: FieldReader, spec: NodeTypeSpec[Any]) -> None:
 
 
 _MAX_TITLE = 200
+_MAX_NODE_ID = 64
+COMPENSATION_NAMES = ("onCancel", "compensation")
 _TYPE_NAMES = {name: kind for kind in NodeType for name in (kind.value, *kind.spec.aliases)}
 _ELSE_WORDS = {"else", "default", "otherwise", "否则", "其他"}
 _ANY_NAME = ("unknown_output", "unknown_variable", "unknown_name")
@@ -195,6 +197,7 @@ def read_top(top: FieldReader) -> Workflow:
         inputs=tuple(map(read_input, top.named_mappings("inputs", key="name", plain="default"))),
         outputs=_read_outputs(top),
         timeout=among.duration("timeout"),
+        compensation_timeout=among.duration("compensationTimeout"),
         parallel=among.integer("maxParallel", default=default_parallelism(nodes)),
     )
     top.check_unknown_names()
@@ -207,7 +210,14 @@ def _read_nodes(top: FieldReader) -> Iterator[WorkflowNode]:
         given = node.take("id")
         if given is None or not str(given).strip():
             node.add("missing", "id")
-        yield read_node(node)
+        inside = node.take(*COMPENSATION_NAMES)
+        read_ = read_node(node)
+        yield read_
+        if isinstance(inside, Mapping):
+            undoing = FieldReader(
+                {"id": read_.on_cancel, **inside}, node.issues, where=read_.on_cancel
+            )
+            yield read_node(undoing)
 
 
 def read_node(node: FieldReader) -> WorkflowNode:
@@ -235,10 +245,19 @@ def read_node(node: FieldReader) -> WorkflowNode:
         deliverables=node.word_list("deliverables"),
         output=read_output(node),
         limits=_read_limits(node),
+        on_cancel=_read_compensation(node, name),
     )
     if kind is not None:
         node.check_unknown_names()
     return read_
+
+
+def _read_compensation(node: FieldReader, name: str) -> str:
+    """The id of the node that undoes this one; a node that stands inside it gets one."""
+    given = node.take(*COMPENSATION_NAMES)
+    if isinstance(given, Mapping):
+        return str(given.get("id") or f"{name}_undo")[:_MAX_NODE_ID]
+    return node.word(*COMPENSATION_NAMES, limit=_MAX_NODE_ID)
 
 
 def _is_repeatable(kind: NodeType | None, config: NodeConfig | None) -> bool:
@@ -347,7 +366,8 @@ def edges_in_order(nodes: Sequence[WorkflowNode]) -> tuple[WorkflowEdge, ...]:
         return ()
     owner = {inner: node.id for node in nodes for inner in node.body}
     scopes: dict[str, list[WorkflowNode]] = {}
-    for node in nodes:
+    outside = {node.on_cancel for node in nodes}
+    for node in (each for each in nodes if each.id not in outside):
         scopes.setdefault(owner.get(node.id, ""), []).append(node)
     return tuple(
         WorkflowEdge(source=one.id, target=two.id)
@@ -395,7 +415,7 @@ def _add_start_and_end(
     """Add a start before all nodes without incoming edges, and an end behind all without outgoing
     edges."""
     nodes = list(workflow.nodes)
-    inner = {name for node in nodes for name in node.body}
+    inner = {name for node in nodes for name in node.body} | workflow.compensations
     outer = {node.id: node.role for node in nodes if node.id not in inner}
     outer = outer or {node.id: node.role for node in nodes}
     taken, names = {node.id for node in nodes}, list(outer)
@@ -436,6 +456,8 @@ def workflow_to_data(workflow: Workflow) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     if workflow.timeout is not None:
         settings["timeout"] = workflow.timeout
+    if workflow.compensation_timeout is not None:
+        settings["compensationTimeout"] = workflow.compensation_timeout
     if workflow.parallel != default_parallelism(workflow.nodes):
         settings["maxParallel"] = workflow.parallel
     return _without_empty(
@@ -464,6 +486,7 @@ def _node_data(node: WorkflowNode) -> dict[str, Any]:
         }
     data |= _without_empty(
         autoWait=node.auto_wait,
+        onCancel=node.on_cancel,
         deliverables=list(node.deliverables),
         output=output_to_data(node.output),
     )

@@ -76,7 +76,7 @@ def test_every_test_case_takes_the_way_that_it_expects(language: Language) -> No
         for case in cases:
             values = {**defaults, **case.get("inputs", {})}
             given, prepared = (
-                GivenResults(outputs=case["outputs"]),
+                GivenResults(outputs=case["outputs"], stop=case.get("stop", "")),
                 prepare_run(name, workflow, values),
             )
 

@@ -1,0 +1,171 @@
+"""Compensation: undoes nodes of a run that ends without success, or of a branch that a join ends.
+
+As in BPMN, a node names what undoes it, and the latest is undone first. Each compensation is a run
+of its own beside that of its node, stored before it starts: what has a result never runs again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from bot.engine.workflow.definition import Workflow, WorkflowNode, WorkflowTopology
+from bot.engine.workflow.field_reader import ValidationIssue, unknown_node_issue
+from bot.engine.workflow.node_runs import (
+    ENDING_PATH,
+    SUSPENDED_KEY,
+    ActivationPath,
+    attempts_before,
+    compensated_path,
+    is_unreached,
+    parse_activation,
+    scope_of,
+)
+from bot.engine.workflow.nodes.contract import NodeRole
+from storage.records.tasks import NodeRun, NodeStatus, TaskId, TaskStatus
+
+COMPENSATION_SECONDS = 3_600.0
+"""How long all compensations of a run that ends may take, if its workflow does not say."""
+
+_LATEST = datetime.max.replace(tzinfo=UTC)
+
+
+def find_compensation_issues(workflow: Workflow) -> Iterator[ValidationIssue]:
+    """A step is undone by another step, which stands outside the flow."""
+    known = workflow.nodes_by_id
+    linked = {name for edge in workflow.edges for name in (edge.source, edge.target)}
+    linked |= {name for node in workflow.nodes for name in node.body}
+    for node in workflow.nodes:
+        other, facts = known.get(node.on_cancel), {"node": node.on_cancel}
+        key = ""
+        if not node.on_cancel:
+            continue
+        if other is None:
+            yield unknown_node_issue(node.on_cancel, "onCancel", known, where=node.id)
+        elif not node.role.is_step:
+            key = "nothing_to_undo"
+        elif not other.role.is_step:
+            key = "cannot_undo"
+        elif other.id in linked or other is node:
+            key = "undoing_in_flow"
+        elif other.on_cancel:
+            key = "undoing_undone"
+        if key:
+            yield ValidationIssue(key=key, where=node.id, field="onCancel", facts=facts)
+
+
+class Compensations:
+    """Those of one run: which are open, and in which order. `runs` is kept current by its owner."""
+
+    def __init__(self, topology: WorkflowTopology, runs: Mapping[str, NodeRun]) -> None:
+        self._topology = topology
+        self._runs = runs
+        self._order = {node.id: n for n, node in enumerate(topology.workflow.nodes)}
+        self._paths = [path for path in runs if compensated_path(path) is not None]
+
+    def record(self, run: NodeRun) -> None:
+        if compensated_path(run.path) is not None and run.path not in self._paths:
+            self._paths.append(run.path)
+
+    @property
+    def all(self) -> Sequence[NodeRun]:
+        """In the order in which they run: what ended last is undone first."""
+        return sorted((self._runs[path] for path in self._paths), key=self._key, reverse=True)
+
+    @property
+    def open(self) -> Sequence[NodeRun]:
+        """Those without a result."""
+        over = {NodeStatus.DONE, NodeStatus.FAILED}
+        return [run for run in self.all if run.status not in over] if self._paths else ()
+
+    @property
+    def next_step(self) -> tuple[ActivationPath, WorkflowNode] | None:
+        """The next one, unless one is running: they run one after the other."""
+        left = self.open
+        if not left or any(run.status is NodeStatus.RUNNING for run in left):
+            return None
+        scope = scope_of(left[0].path)
+        place = ActivationPath(scope, left[0].path.removeprefix(scope))
+        return place, self.node_of(left[0].path)
+
+    def node_of(self, path: str) -> WorkflowNode:
+        """The node that runs as the compensation at this path."""
+        place = parse_activation(compensated_path(path) or "")
+        assert place is not None
+        nodes = self._topology.nodes
+        return nodes[nodes[place.node].on_cancel]
+
+    def due(self, task: TaskId, *, among: Iterable[str] | None = None) -> Iterator[NodeRun]:
+        """A run to store for everything that has to be undone and is not yet: of nodes that are
+        done, or were cut off. Nodes that failed are not undone. `among` limits the paths."""
+        for path in self._runs if among is None else among:
+            place, run = parse_activation(path), self._runs.get(path)
+            node = None if place is None else self._topology.nodes.get(place.node)
+            if place is None or node is None or run is None or not node.on_cancel:
+                continue
+            if place.compensation_path not in self._runs and _has_acted(node, run):
+                yield NodeRun(
+                    task_id=task,
+                    path=place.compensation_path,
+                    status=NodeStatus.PENDING,
+                    attempt=attempts_before(self._runs),
+                    output={},
+                    error="",
+                    started_at=None,
+                    ended_at=None,
+                )
+
+    def _key(self, run: NodeRun) -> tuple[datetime, int]:
+        path = compensated_path(run.path) or ""
+        of, place = self._runs.get(path), parse_activation(path)
+        ended = _LATEST if of is None else of.ended_at or of.started_at or _LATEST
+        return ended, self._order.get(place.node, 0) if place is not None else 0
+
+
+def _has_acted(node: WorkflowNode, run: NodeRun) -> bool:
+    """Whether it is done, or has begun and was cut off."""
+    match run.status:
+        case NodeStatus.DONE:
+            return not is_unreached(run) and "error" not in run.output
+        case NodeStatus.RUNNING:
+            return True
+        case NodeStatus.PENDING if node.role is NodeRole.CALL and SUSPENDED_KEY in run.output:
+            # The call waits for a person's yes: it was not made.
+            return False
+        case NodeStatus.PENDING | NodeStatus.CANCELLED:
+            return run.started_at is not None
+        case _:
+            return False
+
+
+def ending_by_stop(
+    task: TaskId, workflow: Workflow, runs: Mapping[str, NodeRun], now: datetime
+) -> Sequence[NodeRun]:
+    """The runs to store if people stop the run now; none if there is nothing to undo, or if it is
+    ending already: then it is over at once."""
+    if not workflow.compensations or ENDING_PATH in runs:
+        return ()
+    undoing = Compensations(WorkflowTopology(workflow), runs)
+    rows = [*undoing.due(task)]
+    if not (rows or undoing.open):
+        return ()
+    return (ending_run(task, TaskStatus.CANCELLED, "", now), *rows)
+
+
+def ending_run(task: TaskId, status: TaskStatus, reason: str, now: datetime) -> NodeRun:
+    """The run that records how a run ends once everything is undone."""
+    return NodeRun(
+        task_id=task,
+        path=ENDING_PATH,
+        status=NodeStatus.DONE,
+        attempt=1,
+        output={"status": status.value, "reason": reason},
+        error="",
+        started_at=now,
+        ended_at=now,
+    )
+
+
+def given_up(run: NodeRun, why: str, now: datetime) -> NodeRun:
+    """A compensation that will not run any more."""
+    return replace(run, status=NodeStatus.FAILED, error=why, ended_at=now)

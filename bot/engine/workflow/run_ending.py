@@ -1,0 +1,132 @@
+"""How a run ends: not without the files that its task asks for, and without success only after
+everything that has to be undone is undone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from bot.engine.workflow.compensation import ending_run, given_up
+from bot.engine.workflow.expressions.evaluator import escape_placeholders, fill_template
+from bot.engine.workflow.node_runs import scope_of
+from bot.engine.workflow.plan import insert_steps, is_chain
+from bot.engine.workflow.run_state import ChangeSet, TaskRunState
+from cards import formats
+from storage.records.tasks import EventKind, NodeRun, NodeStatus, TaskStatus
+
+STOP_KEY = "@stop"
+"""In the output of a step that failed while others ran: the status and the reason with which its
+task ends after them."""
+
+_MAX_NAMES = 10
+_MAX_TITLE = 100
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+
+
+def files_to_check(state: TaskRunState) -> tuple[str, ...]:
+    """The files that the task asks for, unless its last step has answered for them or people have
+    said something about them since."""
+    if is_chain(state.workflow):
+        return ()
+    # Imported on first use: its many patterns cost the start.
+    from bot.engine.agent.requested_files import find_named_files
+
+    said = "\n".join(state.orders.messages)
+    return tuple(name for name in find_named_files(state.task.instruction) if name not in said)
+
+
+def ask_for_files(state: TaskRunState, changes: ChangeSet, missing: Sequence[str]) -> bool:
+    """Put a step in that writes them; False if there was one, and the task ends."""
+    files = ", ".join(missing)
+    title = state.text("workflow.write_files", files=files)
+    if any(node.title == escape_placeholders(title) for node in state.workflow.nodes):
+        changes.end_task(TaskStatus.BLOCKED, state.text("work.missing_files", files=files))
+        return False
+    changes.add_plan(insert_steps(state.workflow, state.runs, [title]), "inject", "")
+    changes.add_event(EventKind.INJECTED, title)
+    return True
+
+
+def release_failed_steps(state: TaskRunState, changes: ChangeSet) -> None:
+    """The Boss may retry what failed."""
+    while (failed := state.scheduler.failed_run) is not None:
+        free = {key: value for key, value in failed.output.items() if key != STOP_KEY}
+        changes.put_run(replace(failed, status=NodeStatus.PENDING, output=free))
+
+
+def begin_ending(
+    state: TaskRunState,
+    changes: ChangeSet,
+    status: TaskStatus,
+    reason: str,
+    now: datetime,
+    *,
+    due: Iterable[NodeRun],
+) -> bool:
+    """Store the status and the reason with which the run ends once the compensations in `due`, and
+    those that are open already, have run. False if there are none."""
+    rows = tuple(due)
+    if not status.is_final or not (rows or state.scheduler.compensations.open):
+        return False
+    for run in (ending_run(state.task.id, status, reason, now), *rows):
+        changes.put_run(run)
+    return True
+
+
+def cut_off_running_steps(state: TaskRunState, changes: ChangeSet, now: datetime) -> str:
+    """Because the workflow has run out of time; returns that as the reason."""
+    why = state.text("workflow.timed_out")
+    for path in tuple(state.scheduler.running_paths):
+        changes.cancelled.append(state.runs[path])
+        changes.release_run(state.runs[path], why)
+    changes.put_run(state.scheduler.timeout_run(now))
+    return why
+
+
+def finish_ending(
+    state: TaskRunState, changes: ChangeSet, now: datetime, *, why: str | None
+) -> bool:
+    """End the task as noted once all compensations have run; False if there are more. With `why`,
+    those are given up."""
+    flow = state.scheduler
+    _tell_ending(state, changes)
+    if why is None and flow.compensations.open:
+        return False
+    for run in flow.compensations.open:
+        lost = given_up(run, why or "", now)
+        if run.status is NodeStatus.RUNNING:
+            changes.end_attempt(lost)
+        else:
+            changes.put_run(lost)
+    noted = flow.ending
+    assert noted is not None
+    done = [run for run in flow.compensations.all if run.status is NodeStatus.DONE]
+    failed = [run for run in flow.compensations.all if run.status is NodeStatus.FAILED]
+    told = [str(noted.output.get("reason", ""))]
+    if done:
+        told.append(state.text("workflow.undone", names=_titles(state, done)))
+    if failed:
+        names = "; ".join(f"{_titles(state, [run])}: {run.error}" for run in failed[:_MAX_NAMES])
+        told.append(state.text("workflow.not_undone", names=names))
+    status = TaskStatus(noted.output["status"])
+    changes.end_task(status, "\n".join(filter(None, told)))
+    return True
+
+
+def _tell_ending(state: TaskRunState, changes: ChangeSet) -> None:
+    """Say once on the card that steps are being undone."""
+    undoing = state.scheduler.compensations
+    text = state.text("workflow.undoing", names=_titles(state, undoing.all))
+    if state.task.status_reason != text and all(run.started_at is None for run in undoing.all):
+        changes.update_task(status_reason=text)
+        changes.add_event(EventKind.NOTE, text)
+
+
+def _titles(state: TaskRunState, runs: Iterable[NodeRun]) -> str:
+    flow, titles = state.scheduler, list[str]()
+    for run in runs:
+        names = flow.stored_context(scope_of(run.path), _EARLIEST).names
+        title = fill_template(flow.compensations.node_of(run.path).title, names, lambda _why: None)
+        titles.append(formats.truncate(title, _MAX_TITLE))
+    return ", ".join(titles[:_MAX_NAMES]) + ", …" * (len(titles) > _MAX_NAMES)
