@@ -78,11 +78,11 @@ NODE = {
         NodeStatus.FAILED,
         NodeStatus.SKIPPED,
     ),
-    NodeStatus.WAITING: (NodeStatus.DONE,),
+    NodeStatus.WAITING: (NodeStatus.DONE, NodeStatus.CANCELLED),
     NodeStatus.DONE: (),
     NodeStatus.FAILED: (NodeStatus.RUNNING, NodeStatus.PENDING),
     NodeStatus.SKIPPED: (),
-    # No story has a join that ends other branches: test_cancelling_join dies at its commits.
+    # No story has a step that runs when a join ends it: test_cancelling_join dies at its commits.
     NodeStatus.CANCELLED: (),
 }
 
@@ -164,6 +164,8 @@ CREATIONS = (
     "node.>waiting",
     "node.>done",
     "node.>skipped",
+    "node.>cancelled",
+    "node.>pending",
     "plan.>there",
     "approval.>waiting",
     "event.>untold",

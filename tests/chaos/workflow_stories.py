@@ -1,4 +1,5 @@
-"""A workflow with branches, rounds, a person and a rest, as a story."""
+"""Stories of workflows: one with branches, rounds, a person and a rest; and one whose join ends a
+branch and which fails, so that all is undone."""
 
 from __future__ import annotations
 
@@ -34,6 +35,44 @@ edges:
 """
 
 
+_UNDONE = """\
+name: Take it back
+settings: {maxParallel: 2}
+nodes:
+  - {id: fork, type: parallel}
+  - {id: ask, type: human, name: "May it go on?"}
+  - {id: book, name: 'write "booked" to u-book.txt', onCancel: free}
+  - {id: free, name: 'write "free" to u-free.txt'}
+  - {id: rest, type: delay, delay: {value: 9, unit: h}}
+  - {id: later, type: task, name: 'write "late" to u-late.txt'}
+  - {id: meet, type: join, join: any, cancelOthers: true}
+  - {id: put, name: 'write "put" to u-put.txt', onCancel: {id: take,
+     name: 'write "taken" to u-take.txt'}}
+  - {id: fail, type: readfile, path: u-missing.txt}
+edges:
+  - {from: fork, to: ask}
+  - {from: ask, to: meet}
+  - {from: fork, to: book}
+  - {from: book, to: rest}
+  - {from: rest, to: later}
+  - {from: later, to: meet}
+  - {from: meet, to: put}
+  - {from: put, to: fail}
+"""
+
+
+async def _undoing(boss: ScriptedUser) -> None:
+    folder = boss.home / "workflows"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "back.yaml").write_text(_UNDONE, encoding="utf-8")
+    await boss.channel.send_message("/workflow run back")
+    task = str(await boss.wait_for_row("SELECT id FROM tasks"))
+    await boss.wait_for_row("SELECT 1 FROM node_runs WHERE path = 'rest' AND status = 'waiting'")
+    await boss.wait_for_row("SELECT 1 FROM approvals WHERE state = 'waiting'")
+    await boss.channel.press("Approve", about="May it go on")
+    await boss.wait_for_status(task, "failed")
+
+
 async def _branches(boss: ScriptedUser) -> None:
     folder = boss.home / "workflows"
     folder.mkdir(parents=True, exist_ok=True)
@@ -58,5 +97,18 @@ STORIES = (
             "node.waiting>done",
             "node.running>skipped",
         ),
+    ),
+    CrashStory(
+        name="undoing",
+        act=_undoing,
+        final_statuses={"Take it back": ("failed",)},
+        files={
+            "u-book.txt": "booked",
+            "u-free.txt": "free",
+            "u-put.txt": "put",
+            "u-take.txt": "taken",
+        },
+        transitions=("node.waiting>cancelled", "node.>cancelled", "node.>pending"),
+        extra_transitions=("node.pending>running",),
     ),
 )
