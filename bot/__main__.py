@@ -9,6 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 from typer.exceptions import TyperException
 
+from bot.cli.dataclass_methods import share_dataclass_methods
 from storage.data_directory import make_new_files_private
 
 
@@ -103,6 +104,7 @@ def _add_commands(cli: typer.Typer) -> None:
 
 def main() -> None:
     make_new_files_private()
+    share_dataclass_methods()
     cli = create_cli(runs=sys.argv[1:2] == ["run"])
     try:
         status = cli(standalone_mode=False)

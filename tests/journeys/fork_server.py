@@ -28,6 +28,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import NoReturn
 
+from bot.cli.dataclass_methods import share_dataclass_methods
 from bot.cli.run import loading_modules
 
 FORK_SERVER_VARIABLE = "SHIFTBOSS_TESTS_FORK_SERVER"
@@ -287,6 +288,7 @@ def _end(status: int) -> NoReturn:
 
 
 def _preload() -> None:
+    share_dataclass_methods()
     from tests.journeys.warm_run import warm_up
 
     with loading_modules():
