@@ -8,17 +8,17 @@ import html
 import ipaddress
 import json
 import re
-import ssl
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cache
 from socket import SOCK_STREAM, gaierror
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote, urlencode, urljoin, urlsplit
+
+from bot.config.tls import tls_context
 
 # --- URLs that may be fetched
 
@@ -219,13 +219,6 @@ async def _open_response(
         ) as response,
     ):
         yield response
-
-
-@cache
-def tls_context() -> ssl.SSLContext:
-    import httpx
-
-    return httpx.create_ssl_context(trust_env=False)
 
 
 async def _read_response(url: WebUrl, response: httpx.Response) -> WebPage:

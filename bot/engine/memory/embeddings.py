@@ -15,6 +15,7 @@ from math import isfinite, sqrt
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+from bot.config.tls import tls_context
 from bot.engine.memory.change_feed import MemoryChangeFeed
 from bot.engine.memory.ports import EmbeddingFailed, TextEmbedder, embedding_text
 from bot.engine.memory.retriever import min_max_normalise
@@ -51,7 +52,7 @@ class InferenceEndpoint:
 
         if self._client is None:
             bearer = {"authorization": f"Bearer {self._key}"} if self._key else {}
-            self._client = httpx.AsyncClient(headers=bearer, trust_env=False)
+            self._client = httpx.AsyncClient(headers=bearer, trust_env=False, verify=tls_context())
         try:
             async with asyncio.timeout(self._timeout):
                 async with self._client.stream(

@@ -16,6 +16,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 from bot.config.server_dates import note_response
+from bot.config.tls import context_for
 from bot.transports import ports
 
 log = logging.getLogger(__name__)
@@ -439,6 +440,7 @@ def build_http_client(domain: str) -> httpx.AsyncClient:
         httpx.AsyncClient,
         base_url=domain.rstrip("/"),
         timeout=_HTTP_TIMEOUT,
+        verify=context_for(domain),
         event_hooks={"response": [note_response]},
     )
     try:

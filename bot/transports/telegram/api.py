@@ -25,6 +25,7 @@ from telegram.error import (
 from telegram.request import HTTPXRequest
 
 from bot.config.server_dates import note_response
+from bot.config.tls import context_for
 from bot.transports import ports
 from storage.records.people import Language
 
@@ -151,9 +152,7 @@ async def open_telegram_client(
     os.environ.setdefault("PTB_TIMEDELTA", "1")
     _redact_in_logs(stack, token)
     root = (base_url or PUBLIC_API).rstrip("/")
-    # Loading certificates is expensive: it is done once, and not for plain HTTP, as with a local
-    # Bot API server.
-    trust = httpx.create_ssl_context(verify=not root.startswith("http://"))
+    trust = context_for(root)
     polling = _build_pool(1, request_seconds, trust)
     sending = _build_pool(_SENDING_POOL_SIZE, request_seconds, trust)
     for pool in (polling, sending):

@@ -42,9 +42,10 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import AnyUrl, BaseModel, ValidationError
 
+from bot.config.tls import tls_context
 from bot.engine.llm.backend import McpServer
 from bot.engine.mcp.client.server_config import CLIENT_NAME, McpError
-from bot.engine.web import FetchRefused, WebFetcher, WebUrl, parse_url, tls_context
+from bot.engine.web import FetchRefused, WebFetcher, WebUrl, parse_url
 from storage.data_directory import write_private_file
 
 # --- the connection
