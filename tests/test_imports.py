@@ -17,7 +17,7 @@ from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.waiting import WAIT_SECONDS
 
 OURS = frozenset({"bot", "cards", "handlers", "storage"})
-HELP = OURS | {"annotated_doc", "click", "shellingham", "typer"}
+HELP = OURS | {"annotated_doc", "shellingham", "typer"}
 ENGINE = {"bot.app.container", "bot.engine.workflow.runner", "handlers.router"}
 SERVER = {"apscheduler", "starlette", "uvicorn", "websockets"}
 RUN = (
@@ -117,6 +117,7 @@ async def loaded(home: Path, *command: str, **settings: str) -> frozenset[str]:
         assert await process.wait() == 0, printed.decode()
     modules = frozenset(json.loads(note.read_text()))
     packages = {name.partition(".")[0] for name in modules} - sys.stdlib_module_names
+    packages |= modules & {"multiprocessing"}  # not for a program of one process
     return frozenset(name for name in packages if not name.startswith("_")) | modules & (
         LATER | ENGINE
     )
@@ -167,6 +168,8 @@ async def test_a_start_with_nothing_configured_loads_no_platform_and_no_model(
     found = await loaded(used_home, "run")
 
     assert found <= RUN, sorted(found - RUN)
+    # Command lines and process pools of libraries are left out.
+    assert not found & {"click", "multiprocessing", "rich"}
 
 
 async def test_a_model_sdk_is_not_loaded_before_its_first_use(used_home: Path) -> None:
