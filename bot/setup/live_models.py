@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bot.config.channels import is_configured
 from bot.config.settings import Settings
 from bot.engine.llm.acp.agent_config import AcpAgentsFile
 from bot.engine.llm.acp.backend import AcpBackends
@@ -20,6 +21,7 @@ from bot.engine.llm.api.access import LearnedToolForms
 from bot.engine.llm.backend_registry import BackendRegistry, build_registry
 from bot.engine.sandbox.backends import SandboxDetector, sandboxed_launcher
 from bot.engine.sandbox.spec import Sandbox
+from storage.records.people import Channel
 
 if TYPE_CHECKING:
     from bot.engine.agent.conversation.model_choice import AutoModelChoice
@@ -84,8 +86,10 @@ class LiveModels:
             tool_forms=self._tool_forms,
         )
         registry.also_preloaded = READS_MESSAGES
-        if settings.telegram_bot_token.get_secret_value():
+        if is_configured(Channel.TELEGRAM, settings):
             registry.also_preloaded += (TELEGRAM_TEXT,)
+        if is_configured(Channel.FEISHU, settings):
+            registry.also_preloaded += FEISHU_TOOLS
         return registry
 
     async def apply(self, settings: Settings) -> None:
@@ -121,6 +125,7 @@ READS_MESSAGES = (
 time of a first answer."""
 
 TELEGRAM_TEXT = "telegramify_markdown"
+FEISHU_TOOLS = ("bot.transports.feishu.bitable", "bot.transports.feishu.document_reader")
 
 
 def _cli_environment(settings: Settings) -> dict[str, str]:

@@ -399,9 +399,11 @@ class BackendRegistry:
         backend = self._api_backends.get(default.backend)
         if backend is not None and backend.is_configured:
             await backend.preload(default.model)
-            for module in self.also_preloaded:
-                # One by one, so that messages are answered in between.
-                await asyncio.to_thread(_load, module)
+        elif default.backend == OFFLINE:
+            await asyncio.to_thread(_offline_backend)
+        for module in self.also_preloaded:
+            # One by one, so that messages are answered in between.
+            await asyncio.to_thread(_load, module)
 
     async def end_idle(self, kept_for: str) -> None:
         await self._clis.end_idle(kept_for)

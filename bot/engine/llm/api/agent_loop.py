@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import platform
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
@@ -139,6 +140,10 @@ class ModelApiClient:
         """Import the SDK of the model's provider; the model may be the one that the service
         lists first."""
         await asyncio.to_thread(self._model if model else self._build_model, model)
+        # Builds what reads stored messages.
+        await asyncio.to_thread(load_history, ())
+        # SDKs name the system in their first request: this starts a process, and is remembered.
+        await asyncio.to_thread(platform.platform)
 
     async def aclose(self) -> None:
         await self._http.aclose()

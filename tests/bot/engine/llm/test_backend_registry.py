@@ -19,7 +19,7 @@ from bot.engine.llm.api.access import ApiProvider
 from bot.engine.llm.api.backend import ApiBackend
 from bot.engine.llm.backend import BackendDenied
 from bot.engine.llm.backend_registry import BackendRegistry, build_registry
-from bot.setup.live_models import READS_MESSAGES, TELEGRAM_TEXT
+from bot.setup.live_models import FEISHU_TOOLS, READS_MESSAGES, TELEGRAM_TEXT
 from cards.catalog import catalog_for
 from handlers.ports import ModelPort as ModelsPort
 from storage.records.people import Language
@@ -203,7 +203,7 @@ async def test_a_service_of_ones_own_needs_nothing_but_its_address(models: Model
         ({**BOTH, "model": "offline"}, []),
     ],
 )
-async def test_the_default_models_libraries_are_loaded_before_the_first_answer(
+async def test_what_the_first_answer_needs_is_loaded_before_it(
     monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], loaded: list[tuple[str, str]]
 ) -> None:
     seen: list[tuple[str, str]] = []
@@ -222,8 +222,8 @@ async def test_the_default_models_libraries_are_loaded_before_the_first_answer(
     await found.run()
 
     assert seen == loaded
-    assert imported == [*READS_MESSAGES] * len(loaded)
-    for each in (*READS_MESSAGES, TELEGRAM_TEXT):
+    assert imported == [*READS_MESSAGES]
+    for each in (*READS_MESSAGES, TELEGRAM_TEXT, *FEISHU_TOOLS):
         module, _, function = each.partition(":")
         assert find_spec(module)
         assert not function or callable(getattr(import_module(module), function))
