@@ -18,7 +18,12 @@ from tests.waiting import WAIT_SECONDS
 
 OURS = frozenset({"bot", "cards", "handlers", "storage"})
 HELP = OURS | {"annotated_doc", "shellingham", "typer"}
-ENGINE = {"bot.app.container", "bot.engine.workflow.runner", "handlers.router"}
+ENGINE = {
+    "bot.app.container",
+    "bot.engine.agent.memory_hooks",
+    "bot.engine.workflow.runner",
+    "handlers.router",
+}
 SERVER = {"apscheduler", "starlette", "uvicorn", "websockets"}
 RUN = (
     HELP

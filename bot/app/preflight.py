@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bot.app.lifecycle import StartFailure, home_unusable
-from bot.app.parts import ProcessPlan
 from bot.config.logs import configure_logging
 from bot.config.settings import Settings
 from bot.engine.redaction import SecretMasker
@@ -28,6 +28,9 @@ from storage.migrate import HEAD_REVISION, database_place, describe_place, sqlit
 from storage.records.people import Language
 from storage.records.processes import ProcessRole
 from storage.store_identity import join_store, prepare_store, set_store_aside, verify_store
+
+if TYPE_CHECKING:
+    from bot.app.parts import ProcessPlan
 
 PROCESSES_FOLDER = "processes"
 """Has a folder for each process that shares the data directory: its lock and its log."""
