@@ -36,6 +36,19 @@ class ResumeSupport(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionTable:
+    """Where SQLite files of a CLI, named by a pattern, have rows of sessions: the `key` column has
+    the session's id, `changed` the time of its last change in `units` of a second. What refers to
+    a row is deleted with it."""
+
+    files: str
+    table: str
+    key: str
+    changed: str
+    units: int = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AcpAgentConfig:
     """Configuration of one coding CLI.
 
@@ -45,9 +58,7 @@ class AcpAgentConfig:
     `modes` maps our modes to the CLI's. `files` are written to a new home. `model_env` passes the
     model where the protocol can't. `path` is searched before PATH. `command_in_title` is set if
     permission requests carry the command only in their title. `limitation` is the text key of a
-    warning. `session_folders` hold only sessions and what can be made again. `session_database` is
-    a SQLite file whose table `session` has the time of its last change in `time_updated`, with all
-    that belongs to a session deleted with it."""
+    warning. `session_folders` hold only sessions and what can be made again."""
 
     name: str
     command: tuple[str, ...]
@@ -66,7 +77,7 @@ class AcpAgentConfig:
     command_in_title: bool = False
     limitation: str = ""
     session_folders: tuple[str, ...] = ()
-    session_database: str = ""
+    session_tables: tuple[SessionTable, ...] = ()
 
 
 def _mode_names(plan: str, execute: str) -> Mapping[WorkerMode, str]:
@@ -93,7 +104,10 @@ BUILT_IN_AGENTS: Mapping[str, AcpAgentConfig] = {
             min_node_version=MIN_NODE_VERSION,
             session_folders=tuple(
                 f".claude/{each}"
-                for each in ("projects", "todos", "shell-snapshots", "file-history", "debug")
+                for each in (
+                    *("projects", "todos", "tasks", "plans", "session-env", "paste-cache"),
+                    *("shell-snapshots", "file-history", "debug"),
+                )
             ),
         ),
         AcpAgentConfig(
@@ -112,7 +126,14 @@ BUILT_IN_AGENTS: Mapping[str, AcpAgentConfig] = {
                 f".local/share/opencode/{each}"
                 for each in ("storage", "snapshot", "log", "tool-output")
             ),
-            session_database=".local/share/opencode/opencode.db",
+            session_tables=(
+                SessionTable(
+                    files=".local/share/opencode/opencode.db",
+                    table="session",
+                    key="id",
+                    changed="time_updated",
+                ),
+            ),
         ),
         AcpAgentConfig(
             name="codex",
@@ -125,7 +146,27 @@ BUILT_IN_AGENTS: Mapping[str, AcpAgentConfig] = {
             # In `agent` mode it runs commands in the folder without asking.
             modes=_mode_names("read-only", "read-only"),
             min_node_version=MIN_NODE_VERSION,
-            session_folders=(".codex/sessions", ".codex/archived_sessions", ".codex/log"),
+            session_folders=tuple(
+                f".codex/{each}"
+                for each in ("sessions", "archived_sessions", "shell_snapshots", "log")
+            ),
+            # An index with the first message of each, and newer releases keep the items of sessions
+            # in a database instead of files.
+            session_tables=(
+                SessionTable(
+                    files=".codex/state_*.sqlite",
+                    table="threads",
+                    key="id",
+                    changed="updated_at",
+                    units=1,
+                ),
+                SessionTable(
+                    files=".codex/thread_history_*.sqlite",
+                    table="thread_items",
+                    key="thread_id",
+                    changed="created_at_ms",
+                ),
+            ),
         ),
         AcpAgentConfig(
             name="qwen",

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bot.engine.llm.acp.agent_config import AcpAgentConfig
+from bot.engine.llm.acp.agent_config import AcpAgentConfig, SessionTable
 from bot.engine.llm.acp.idle_process import IdleProcess
 from bot.engine.llm.acp.process import (
     AcpFailure,
@@ -39,7 +39,8 @@ _CACHES = (".cache", ".npm/_cacache", ".npm/_logs", ".npm/_npx")
 _KEPT_FOLDERS = frozenset({"memory", "memories"})
 """The notes that a CLI keeps for itself lie among its sessions."""
 _KEPT_ENDINGS = (".db", ".db-wal", ".db-shm", ".sqlite", ".sqlite-wal", ".sqlite-shm")
-"""Files of many sessions."""
+"""Files of many sessions, unless their folder is named for one."""
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TEMPORARY = ".tmp"
 _LOG = ".log"
 _MOST_READ = 64 << 20
@@ -291,12 +292,10 @@ def delete_old_files(
             for place in places:
                 if not _has_link(home, place):
                     gone += _delete_files(place, {home / each for each in kept}, limit)
-            if agent and agent.session_database:
-                database = home / agent.session_database
-                if database.is_file() and not _has_link(home, database):
-                    # In milliseconds. A text would be older than every number.
-                    old = "typeof(time_updated) = 'integer' AND time_updated < ?"
-                    gone += _delete_rows(database, old, [round(limit * 1000)])
+            for rows, database in _session_databases(home, agent):
+                # A text would be older than every number.
+                old = f"typeof({rows.changed}) = 'integer' AND {rows.changed} < ?"
+                gone += _delete_rows(database, rows, old, [round(limit * rows.units)])
         for log in folder.glob(f"*{_LOG}"):
             gone += _delete_file(log.name, None, log, limit)
     return gone
@@ -319,10 +318,9 @@ def delete_sessions(
             for name in _CACHES:
                 if not _has_link(home, home / name):
                     _delete_files(home / name, set(), time.time(), since=since)
-            if agent and agent.session_database:
-                database = home / agent.session_database
-                if database.is_file() and not _has_link(home, database):
-                    _delete_rows(database, f"id IN ({', '.join('?' * len(names))})", names)
+            for rows, database in _session_databases(home, agent):
+                which = f"{rows.key} IN ({', '.join('?' * len(names))})"
+                _delete_rows(database, rows, which, names)
         for cli_log in folder.glob(f"*{_LOG}"):
             _delete_file(cli_log.name, None, cli_log, time.time(), since=since)
 
@@ -348,7 +346,18 @@ def _mentions(path: Path, name: str) -> bool:
         return False
 
 
-def _delete_rows(database: Path, which: str, values: Sequence[str | int]) -> int:
+def _session_databases(
+    home: Path, agent: AcpAgentConfig | None
+) -> Iterator[tuple[SessionTable, Path]]:
+    for rows in agent.session_tables if agent else ():
+        for database in sorted(home.glob(rows.files)):
+            if database.is_file() and not _has_link(home, database):
+                yield rows, database
+
+
+def _delete_rows(
+    database: Path, rows: SessionTable, which: str, values: Sequence[str | int]
+) -> int:
     """Delete these sessions from the SQLite file of a coding CLI, with everything that belongs to
     them; return how many. Their content is overwritten and their space used again, but the file
     does not shrink. A file that is in use for long, damaged, or of another format stays as it is.
@@ -361,10 +370,11 @@ def _delete_rows(database: Path, which: str, values: Sequence[str | int]) -> int
             cli.execute("PRAGMA trusted_schema = OFF")
             cli.execute("PRAGMA foreign_keys = ON")
             cli.set_progress_handler(lambda: time.monotonic() > end, 10_000)
-            if cli.execute("SELECT 1 FROM sqlite_master WHERE type = 'trigger'").fetchone():
+            trigger = "SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND sql LIKE '%delete%'"
+            if cli.execute(trigger).fetchone():
                 return 0
             cli.execute("PRAGMA secure_delete = ON")
-            query = f"DELETE FROM session WHERE {which}"  # noqa: S608 - constants of this module
+            query = f"DELETE FROM {rows.table} WHERE {which}"  # noqa: S608 - our own constants
             gone = cli.execute(query, tuple(values)).rowcount
             cli.commit()
             cli.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -390,7 +400,8 @@ def _delete_files(place: Path, kept: set[Path], limit: float, *, since: float = 
         folders[:] = [each for each in folders if each not in _KEPT_FOLDERS]
         for name in files:
             path = place / at / name
-            if path not in kept and not name.endswith(_KEPT_ENDINGS):
+            is_of_many = name.endswith(_KEPT_ENDINGS) and not _UUID.fullmatch(path.parent.name)
+            if path not in kept and not is_of_many:
                 gone += _delete_file(name, here, path, limit, since=since)
         if at.parts:
             emptied.append(place / at)

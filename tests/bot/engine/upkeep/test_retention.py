@@ -534,6 +534,57 @@ async def test_old_sessions_in_a_cli_s_database_go_unless_one_can_go_on(
             assert listed(opened, "account") == ["a"]
 
 
+CODEX_TABLES = """
+CREATE TABLE threads (id TEXT PRIMARY KEY, first_user_message TEXT, updated_at INTEGER NOT NULL);
+CREATE TABLE thread_dynamic_tools (id TEXT,
+    thread_id TEXT NOT NULL REFERENCES threads ON DELETE CASCADE);
+CREATE TRIGGER recent AFTER UPDATE OF updated_at ON threads BEGIN SELECT 1; END;
+INSERT INTO threads VALUES ('old', 'secret', {old}), ('young', 'words', {young});
+INSERT INTO thread_dynamic_tools SELECT 't' || id, id FROM threads;
+"""
+CODEX_HISTORY = """
+CREATE TABLE thread_items (id TEXT, thread_id TEXT, created_at_ms INTEGER, item_json TEXT);
+INSERT INTO thread_items VALUES ('i1', 'old', {old}000, 'secret'), ('i2', 'young', {young}000, '');
+"""
+
+
+async def test_old_sessions_in_codex_s_databases_go(tmp_path: Path) -> None:
+    folder = tmp_path / "agents/codex/ann/.codex"
+    folder.mkdir(parents=True)
+    times = {"old": int(LONG_AGO.timestamp()), "young": int(NOW.timestamp())}
+    async with open_database(tmp_path) as db:
+        with (
+            closing(sqlite3.connect(folder / "state_5.sqlite")) as state,
+            closing(sqlite3.connect(folder / "thread_history_1.sqlite")) as history,
+        ):
+            state.executescript(CODEX_TABLES.format(**times))
+            history.executescript(CODEX_HISTORY.format(**times))
+
+            await clean(db, tmp_path, RetentionSettings())
+
+            assert listed(state, "threads") == ["young"]
+            assert listed(state, "thread_dynamic_tools") == ["tyoung"]
+            assert listed(history, "thread_items") == ["i2"]
+    for each in folder.iterdir():
+        assert b"secret" not in each.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "stays"), [("0192f0c1-aaaa-7bbb-8ccc-0123456789ab", False), ("shared", True)]
+)
+async def test_a_database_in_a_folder_of_one_session_goes_with_it(
+    tmp_path: Path, name: str, *, stays: bool
+) -> None:
+    kept = tmp_path / "agents/qwen/ann/.qwen/projects/hash" / name / "store.db"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("words")
+    os.utime(kept, (LONG_AGO.timestamp(), LONG_AGO.timestamp()))
+    async with open_database(tmp_path) as db:
+        await clean(db, tmp_path, RetentionSettings())
+
+    assert kept.exists() is stays
+
+
 @pytest.mark.parametrize("damage", ["text", "link", "other", "trigger"])
 async def test_a_cli_s_database_that_is_none_stays_and_stops_nothing(
     tmp_path: Path, damage: str
