@@ -13,8 +13,8 @@ import os
 import secrets
 import stat
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -189,7 +189,7 @@ class TriggerService:
             return None
         for trigger in await self.triggers.list_enabled(TriggerKind.MESSAGE, chat):
             words = match_pattern(trigger.pattern, text)
-            if words is None or not _may_send(trigger, by):
+            if words is None or not await self._may_send(trigger, by):
                 continue
             event = TriggerEvent(
                 key=_digest(source), values={"text": text, "sender": by.name, **words}
@@ -245,7 +245,7 @@ class TriggerService:
             file, size = there[key], 0
             try:
                 copy = await asyncio.to_thread(
-                    _copy_in, Path(trigger.folder), file, self.home, _digest(trigger.id + key)
+                    _copy_in, trigger.folder, file, self.home, _digest(trigger.id + key)
                 )
                 size = (self.home / copy).stat().st_size
                 await self.files.publish(copy)
@@ -333,6 +333,18 @@ class TriggerService:
             names = ", ".join(sorted(known)) or "–"
             raise UserError("trigger_input", name=formats.single_line(unknown[0], 40), names=names)
 
+    async def _may_send(self, trigger: Trigger, by: Person) -> bool:
+        match trigger.sender:
+            case "":
+                return True
+            case "owner":
+                return by.role is PersonRole.OWNER
+            case name:
+                # People choose their names themselves: one that two have says nothing.
+                members = [each.person for each in await self.people.list_members()]
+                meant = [each.id for each in members if each.id == name]
+                return (meant or [each.id for each in members if each.name == name]) == [by.id]
+
     def _has_room(self, trigger: Trigger) -> bool:
         now, recent = self.now(), self._recent[trigger.id]
         while recent and (now - recent[0]).total_seconds() >= _MINUTE:
@@ -349,16 +361,6 @@ def hash_token(token: str) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _may_send(trigger: Trigger, by: Person) -> bool:
-    match trigger.sender:
-        case "":
-            return True
-        case "owner":
-            return by.role is PersonRole.OWNER
-        case name:
-            return name in {by.id, by.name}
 
 
 def _as_text(value: Any) -> str:
@@ -406,27 +408,43 @@ def _list_files(folder: str, settled: float) -> dict[str, str]:
     """The names of the files in it that were not written to since, by key: a replaced file is a new
     one. Links, folders and hidden files do not count. Blocking. Raises OSError and
     _TooManyFiles."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     found: dict[str, str] = {}
-    try:
-        with os.scandir(handle) as entries:
-            for entry in entries:
-                if entry.name.startswith(".") or not entry.name.isprintable():
-                    continue
-                info = entry.stat(follow_symlinks=False)
-                if stat.S_ISREG(info.st_mode) and info.st_mtime <= settled:
-                    found[_digest(f"{entry.name}:{info.st_ino}")] = entry.name
-                if len(found) > _MAX_FILES:
-                    raise _TooManyFiles
-    finally:
-        os.close(handle)
+    with _open_watched(folder) as handle, os.scandir(handle) as entries:
+        for entry in entries:
+            if entry.name.startswith(".") or not entry.name.isprintable():
+                continue
+            info = entry.stat(follow_symlinks=False)
+            if stat.S_ISREG(info.st_mode) and info.st_mtime <= settled:
+                found[_digest(f"{entry.name}:{info.st_ino}")] = entry.name
+            if len(found) > _MAX_FILES:
+                raise _TooManyFiles
     return found
 
 
-def _copy_in(folder: Path, name: str, home: Path, key: str) -> str:
+@contextmanager
+def _open_watched(folder: str) -> Iterator[int]:
+    """No link led there when it was chosen; a worker may have put one in since. Raises OSError."""
+    parts = Path(folder).parts
+    way = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    at = os.open(parts[0], way)
+    try:
+        for n, part in enumerate(parts[1:], 2):
+            flags = way if n < len(parts) else (way & ~os.O_PATH) | os.O_RDONLY
+            deeper = os.open(part, flags, dir_fd=at)
+            os.close(at)
+            at = deeper
+        yield at
+    finally:
+        os.close(at)
+
+
+def _copy_in(folder: str, name: str, home: Path, key: str) -> str:
     """Copy a file into the data directory; returns its path there. Blocking. Raises OSError."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with os.fdopen(os.open(folder / name, flags), "rb") as opened:
+    with (
+        _open_watched(folder) as watched,
+        os.fdopen(os.open(name, flags, dir_fd=watched), "rb") as opened,
+    ):
         if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
             raise OSError(f"{name!r} is no file")
         data = opened.read(_MAX_FILE_BYTES + 1)
