@@ -170,8 +170,13 @@ def place_url(place: DatabasePlace) -> str:
 
 
 def describe_place(place: DatabasePlace) -> str:
-    """For people: the file's path, or the URL without its password."""
-    return str(place) if isinstance(place, Path) else make_url(place).render_as_string()
+    """For people: the file's path, or the URL without its passwords."""
+    if isinstance(place, Path):
+        return str(place)
+    url = make_url(place)
+    # Such as `password` and `sslpassword` of libpq.
+    hidden = {name: "***" for name in url.query if name.lower().endswith("password")}
+    return url.update_query_dict(hidden).render_as_string()
 
 
 def sqlite_url(path: Path) -> str:

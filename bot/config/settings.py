@@ -8,7 +8,6 @@ from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
-from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 import yaml
@@ -30,7 +29,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from bot.config.sources import find_env_file, list_bad_lines, suggest_name
+from bot.config.sources import database_passwords, find_env_file, list_bad_lines, suggest_name
 from bot.config.values import (
     CapText,
     DayHours,
@@ -397,7 +396,7 @@ class Settings(BaseSettings):
         """Values that must be masked."""
         values = (getattr(self, name) for name in type(self).model_fields)
         held = [v.get_secret_value() for v in values if isinstance(v, SecretStr)]
-        held.append(urlsplit(self.database_url).password or "")
+        held += database_passwords(self.database_url)
         held += self.otlp_header_values.values()
         return tuple(secret for secret in held if secret)
 

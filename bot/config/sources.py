@@ -3,11 +3,12 @@ between two readings."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from typing import TypeAlias
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import BaseModel
 
@@ -83,3 +84,12 @@ def _read_stamp(file: Path) -> FileStamp:
 def list_differences(old: BaseModel, new: BaseModel) -> Sequence[str]:
     """The names of the fields whose values differ."""
     return [name for name in type(old).model_fields if getattr(old, name) != getattr(new, name)]
+
+
+def database_passwords(url: str) -> Iterator[str]:
+    """The passwords in a URL, as they stand there and as they are meant."""
+    parts = urlsplit(url)
+    found = [value for name, value in parse_qsl(parts.query) if name.lower().endswith("password")]
+    found += [each.partition("=")[2] for each in parts.query.split("&") if "password=" in each]
+    found += [parts.password, unquote(parts.password)] if parts.password else []
+    yield from dict.fromkeys(found)

@@ -7,11 +7,13 @@ import html
 import json
 import re
 from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
 import pytest_asyncio
 
+from bot.config.settings import Settings
 from bot.engine.redaction import SecretMasker
 from bot.transports.outbox import _mask_texts
 from cards.actions import StartTask
@@ -38,6 +40,7 @@ from cards.model import (
     TableBlock,
     TextBlock,
 )
+from storage.migrate import describe_place
 from tests.emulators.models.script import ScriptedReply
 from tests.journeys.model_world import (
     ModelWorld,
@@ -50,6 +53,26 @@ from tests.journeys.model_world import (
 
 KEY = "tvly-9f/Xq2+Lm7=Zr&4"
 """It looks different in URLs, HTML and base64."""
+
+DATABASE_PASSWORD = "hunter2+of the house"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://boss:{quote(DATABASE_PASSWORD)}@db/shiftboss",
+        f"postgresql://boss@db/shiftboss?password={quote_plus(DATABASE_PASSWORD)}",
+        f"postgresql://db/shiftboss?sslmode=require&sslpassword={quote(DATABASE_PASSWORD)}&user=b",
+    ],
+)
+def test_a_password_in_the_url_of_the_database_is_told_to_nobody(url: str, tmp_path: Path) -> None:
+    settings = Settings(SHIFTBOSS_HOME=tmp_path, DATABASE_URL=url)  # type: ignore[call-arg]
+    mask = SecretMasker(settings.secret_values).mask
+
+    for told in (url, f"cannot connect: {DATABASE_PASSWORD}", describe_place(url)):
+        assert "hunter2" not in mask(told)
+    assert "hunter2" not in describe_place(url)
+
 
 FORMS: dict[str, Callable[[str], str]] = {
     "itself": str,
