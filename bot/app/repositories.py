@@ -9,7 +9,7 @@ from functools import partial
 
 from bot.app.memory_retrieval import MemoryRepositories
 from bot.engine.agent.budget import grant_cap_extension
-from bot.engine.autonomy.evolution.decisions import PromptDecisions
+from bot.engine.autonomy.evolution.retirement import PromptDecisions
 from bot.engine.mcp.client.project_servers import McpConsents
 from bot.engine.memory.candidate_review import CandidateReview
 from bot.engine.memory.promotion import QualityMetrics

@@ -20,8 +20,11 @@ from bot.engine.tools.ask_user import ask_user_tool
 from bot.engine.tools.file_editing import edit_tool, write_tool
 from bot.engine.tools.file_reading import grep_tool, list_tool, read_tool
 from bot.engine.tools.linked_documents import DocumentReader, feishu_read_tool
-from bot.engine.tools.memory_lookup import memory_get_tool, memory_search_tool
-from bot.engine.tools.memory_proposals import memory_proposal_tools
+from bot.engine.tools.memory import (
+    memory_get_tool,
+    memory_proposal_tools,
+    memory_search_tool,
+)
 from bot.engine.tools.shell_exec import CommandShell, exec_tool
 from bot.engine.tools.web import web_fetch_tool, web_search_tool
 from bot.engine.web import WebFetcher, WebSearch

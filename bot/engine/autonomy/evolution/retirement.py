@@ -1,23 +1,25 @@
-"""Ends versions of prompts together with the requests about them, and tells the owners."""
+"""Ends versions of prompts together with the requests about them, tells the owners, and applies
+their decisions in the deciding transaction."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
 from bot.engine.agent.conversation.turn_taking import CardPoster
-from bot.engine.autonomy.evolution.decisions import DecisionStage, request_subject
 from cards.catalog import TextCatalog, catalog_for
 from cards.model import Card
 from cards.views.prompts import version_retired_card
 from storage.approvals import ApprovalRepo, withdraw_approval
 from storage.db import Database, Transaction
+from storage.errors import ConcurrentUpdate
 from storage.prompt_versions import PromptVersionRepo
-from storage.records.approvals import Approval, ApprovalKind
+from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import ChatId, Language
-from storage.records.prompt_versions import PromptVersion, TrialFigures
+from storage.records.prompt_versions import PromptVersion, TrialFigures, VersionState
 
 OwnerChats = Sequence[tuple[ChatId, Language]]
 """Private chats of the owners with their languages."""
@@ -95,3 +97,44 @@ class VersionRetirer:
         self.poster.wake()
         if withdrawn:
             await self.update_cards([await self.approvals.get(each.id) for each in withdrawn])
+
+
+class DecisionStage(StrEnum):
+    """The change that a request asks for."""
+
+    TRIAL = "trial"
+    ADOPTION = "adoption"
+
+    @property
+    def expected(self) -> VersionState:
+        """The state of a version that this can be decided about."""
+        return VersionState.DRAFT if self is DecisionStage.TRIAL else VersionState.TRIAL
+
+
+def request_subject(version: PromptVersion, stage: DecisionStage) -> str:
+    return f"{version.subject}:{stage}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptDecisions:
+    versions: PromptVersionRepo
+    now: Callable[[], datetime]
+
+    async def apply(self, tx: Transaction, approval: Approval) -> None:
+        """A yes starts the trial or adopts the version; a no, and no answer, retire it.
+
+        Raises ConcurrentUpdate if the version's text is not the one that was asked about. A
+        version that has moved on meanwhile stays as it is."""
+        stage = DecisionStage(approval.payload["stage"])
+        version = await self.versions.get(tx, int(approval.payload["version_id"]))
+        if version.state is not stage.expected:
+            return
+        if version.hash != approval.command_hash:
+            raise ConcurrentUpdate
+        if approval.state is not ApprovalState.APPROVED:
+            reason = "declined" if approval.state is ApprovalState.REJECTED else "no_answer"
+            await self.versions.retire(tx, version, reason, now=self.now())
+        elif stage is DecisionStage.TRIAL:
+            await self.versions.start_trial(tx, version, now=self.now())
+        else:
+            await self.versions.activate(tx, version, now=self.now())

@@ -13,9 +13,13 @@ from math import comb
 from statistics import median
 
 from bot.engine.autonomy.evolution.change_check import MAX_PROMPT
-from bot.engine.autonomy.evolution.decisions import DecisionStage, request_subject
 from bot.engine.autonomy.evolution.proposal import Proposal, ProposalWriter, prompt_diff
-from bot.engine.autonomy.evolution.retirement import OwnerChats, VersionRetirer
+from bot.engine.autonomy.evolution.retirement import (
+    DecisionStage,
+    OwnerChats,
+    VersionRetirer,
+    request_subject,
+)
 from bot.engine.autonomy.evolution.signals import (
     WINDOW,
     DetectedSignal,

@@ -20,7 +20,7 @@ from bot.engine.memory.worker_proposals import (
     ProposingTask,
     WorkerProposals,
 )
-from bot.engine.tools.memory_proposals import memory_proposal_tools
+from bot.engine.tools.memory import memory_proposal_tools
 from storage.approvals import ApprovalRepo
 from storage.errors import ConcurrentUpdate, NotAllowed
 from storage.ids import IdGenerator

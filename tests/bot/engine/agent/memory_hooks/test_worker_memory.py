@@ -12,7 +12,7 @@ from bot.engine.agent.memory_hooks import WorkerMemoryLookup
 from bot.engine.llm.tool_calls import ERROR_PREFIX
 from bot.engine.memory.access import MemoryReader
 from bot.engine.memory.ports import RecalledMemory
-from bot.engine.tools.memory_lookup import memory_get_tool, memory_search_tool
+from bot.engine.tools.memory import memory_get_tool, memory_search_tool
 from storage.records.memory import MemoryKind, MemoryState
 from tests.bot.engine.memory.retrieval_builders import (
     GROUP_READER,

@@ -15,9 +15,8 @@ import sqlalchemy as sa
 from bot.engine.agent.background_calls import BackgroundModelCalls
 from bot.engine.agent.prompt_versions import PromptVersions
 from bot.engine.agent.worker_context import WorkerContextBuilder
-from bot.engine.autonomy.evolution.decisions import PromptDecisions
 from bot.engine.autonomy.evolution.proposal import ProposalWriter
-from bot.engine.autonomy.evolution.retirement import VersionRetirer
+from bot.engine.autonomy.evolution.retirement import PromptDecisions, VersionRetirer
 from bot.engine.autonomy.evolution.service import EvolutionLimits, EvolutionService
 from bot.engine.autonomy.evolution.sources import BuiltInTexts, PersonaTexts
 from bot.engine.llm.backend import BackendDenied, RunPurpose, RunRequest, RunResult, TokenUsage

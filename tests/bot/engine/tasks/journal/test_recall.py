@@ -11,7 +11,7 @@ from bot.engine.llm.tool_calls import ERROR_PREFIX
 from bot.engine.memory.ports import MemorySource
 from bot.engine.tasks.access import TaskAccess
 from bot.engine.tasks.journal_recall import TaskMemories
-from bot.engine.tools.memory_lookup import memory_get_tool, memory_search_tool
+from bot.engine.tools.memory import memory_get_tool, memory_search_tool
 from cards.catalog import catalog_for
 from storage.records.people import Chat, ChatId, Language, Person, PersonId
 from storage.records.task_logs import LogKind, NewLog
