@@ -136,9 +136,9 @@ async def _refuse(
     facts = await _facts(approval, request)
     if refused is not None:
         facts["fields"] = field_rows(form_of(approval), request.words, filled, refused)
-    page = render_page(request, "approval", each=facts, notice=notice, new_source=new_source())
-    page.status_code = status
-    return page
+    return render_page(
+        request, "approval", each=facts, notice=notice, new_source=new_source(), status_code=status
+    )
 
 
 async def _facts(approval: Approval, request: DashboardRequest) -> dict[str, Any]:

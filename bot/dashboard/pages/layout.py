@@ -42,7 +42,12 @@ class Page:
 
 
 def render_page(
-    request: DashboardRequest, name: str, *, failure: Sequence[str] = (), **facts: object
+    request: DashboardRequest,
+    name: str,
+    *,
+    status_code: int = 200,
+    failure: Sequence[str] = (),
+    **facts: object,
 ) -> Response:
     """Fill in the template `<name>.html`, which extends `layout.html`. `failure` says what is wrong
     with a form that was sent, and what to do."""
@@ -53,7 +58,7 @@ def render_page(
         name,
         person=request.person,
         facts={**facts, "failure": failure},
-        status=422 if failure else 200,
+        status=422 if failure else status_code,
     )
 
 

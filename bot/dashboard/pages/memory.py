@@ -148,7 +148,7 @@ def _entry_page(request: DashboardRequest, detail: MemoryDetail, *, draft: str =
     card = entry_card(
         entry, words, zone=request.deps.zone, strength=detail.strength, editable=False
     )
-    page = render_page(
+    return render_page(
         request,
         "memory",
         entry=entry,
@@ -159,9 +159,8 @@ def _entry_page(request: DashboardRequest, detail: MemoryDetail, *, draft: str =
         draft=draft,
         new_source=new_source(),
         most=MAX_ENTRY_TEXT,
+        status_code=409 if draft else 200,
     )
-    page.status_code = 409 if draft else 200
-    return page
 
 
 def _row(entry: MemoryEntry, request: DashboardRequest) -> dict[str, Any]:

@@ -14,10 +14,6 @@ from storage.records.bitable import BitableReport
 PATH = "/dashboard/setup/bitable"
 
 
-async def show_bitable(request: DashboardRequest) -> Response:
-    return await _render(request)
-
-
 async def change_bitable(request: DashboardRequest) -> Response:
     form, bitable = await request.form(MAX_SETUP_BYTES), request.services.bitable
     try:
@@ -37,13 +33,13 @@ async def change_bitable(request: DashboardRequest) -> Response:
                 await bitable.disconnect()
                 return RedirectResponse(f"{PATH}?note=off", status_code=303)
             case _:
-                return await _render(request)
+                return await show_bitable(request)
     except UserError as error:
-        return await _render(request, failure=failure_texts(error, request.words))
-    return await _render(request, report=report)
+        return await show_bitable(request, failure=failure_texts(error, request.words))
+    return await show_bitable(request, report=report)
 
 
-async def _render(
+async def show_bitable(
     request: DashboardRequest,
     *,
     report: BitableReport | None = None,

@@ -27,10 +27,6 @@ PATH = "/dashboard/setup/feishu"
 _SVG_BORDER = 4
 
 
-async def show_feishu(request: DashboardRequest) -> Response:
-    return await _render(request)
-
-
 async def change_feishu(request: DashboardRequest) -> Response:
     form = await request.form(MAX_SETUP_BYTES)
     setup, session = request.services.feishu_setup, request.session
@@ -51,11 +47,11 @@ async def change_feishu(request: DashboardRequest) -> Response:
             try:
                 finding = await setup.connect(new)
             except UserError as error:
-                return await _render(request, new, failure_texts(error, request.words))
+                return await show_feishu(request, new, failure_texts(error, request.words))
             if finding is not None:
                 words = request.words
                 failure = (finding_text(finding, words), next_step_text(finding, words))
-                return await _render(request, new, failure)
+                return await show_feishu(request, new, failure)
             goal = f"{PATH}?check=1"
         case _:
             fields = request.words("setup.feishu.title")
@@ -63,7 +59,7 @@ async def change_feishu(request: DashboardRequest) -> Response:
     return RedirectResponse(goal, status_code=303)
 
 
-async def _render(
+async def show_feishu(
     request: DashboardRequest,
     given: FeishuApp | None = None,
     failure: tuple[str, ...] = (),

@@ -23,10 +23,6 @@ PATH = "/dashboard/setup/telegram"
 _NOTES = ("connected", "removed", "other_bot")
 
 
-async def show_telegram(request: DashboardRequest) -> Response:
-    return await _render(request)
-
-
 async def change_telegram(request: DashboardRequest) -> Response:
     form = await request.form(MAX_SETUP_BYTES)
     setup, seen = request.services.channel_setup, form_text(form, "seen")
@@ -41,7 +37,7 @@ async def change_telegram(request: DashboardRequest) -> Response:
                 )
                 result = await setup.connect_telegram(new, by=request.person)
                 if result.problem is not None:
-                    return await _render(request, result=result)
+                    return await show_telegram(request, result=result)
                 await _offer_owner_code(request)
                 note = "other_bot" if result.is_other_bot else "connected"
                 return RedirectResponse(f"{PATH}?note={note}", status_code=303)
@@ -53,9 +49,9 @@ async def change_telegram(request: DashboardRequest) -> Response:
                 return RedirectResponse(PATH, status_code=303)
             case "check":
                 await setup.check(Channel.TELEGRAM)
-                return await _render(request)
+                return await show_telegram(request)
     except UserError as error:
-        return await _render(request, failure=failure_texts(error, request.words))
+        return await show_telegram(request, failure=failure_texts(error, request.words))
     raise UserError("form_incomplete", fields=request.words("setup.telegram.title"))
 
 
@@ -75,7 +71,7 @@ async def get_state(request: DashboardRequest) -> ChannelState:
     return next(each for each in states if each.channel is Channel.TELEGRAM)
 
 
-async def _render(
+async def show_telegram(
     request: DashboardRequest,
     *,
     result: TelegramResult | None = None,

@@ -27,10 +27,6 @@ _MAX_LISTED = 100
 _MAX_NOTE = 200
 
 
-async def show_triggers(request: DashboardRequest) -> Response:
-    return await _triggers_page(request)
-
-
 async def change_triggers(request: DashboardRequest) -> Response:
     form = await request.form()
     triggers, prefix = request.services.triggers, form_text(form, "trigger")
@@ -43,7 +39,7 @@ async def change_triggers(request: DashboardRequest) -> Response:
             await triggers.remove(prefix)
         case "token":
             _, address = await triggers.renew_token(prefix)
-            return await _triggers_page(request, address=address)
+            return await show_triggers(request, address=address)
         case _:
             raise UserError("form_incomplete", fields=request.words("dashboard.triggers.title"))
     return RedirectResponse(PATH, status_code=303)
@@ -63,7 +59,7 @@ async def _add(request: DashboardRequest, form: FormData) -> Response:
         problem = request.words(
             "dashboard.triggers.inputs_format", text=formats.single_line(free, 60)
         )
-        return await _triggers_page(request, kind=kind, filled=filled, problem=problem)
+        return await show_triggers(request, kind=kind, filled=filled, problem=problem)
     digest = hashlib.sha256(repr((kind, *filled.values())).encode()).hexdigest()[:12]
     began = request.now
     if await request.deps.first_time(f"{form_source(form)}:{digest}") < began:
@@ -74,13 +70,13 @@ async def _add(request: DashboardRequest, form: FormData) -> Response:
     except (UserError, WorkflowRefused) as error:
         told = explain_error(as_told(error, request.words), request.words, "")
         problem = f"{told.title}. {told.hint}"
-        return await _triggers_page(request, kind=kind, filled=filled, problem=problem)
+        return await show_triggers(request, kind=kind, filled=filled, problem=problem)
     if address:
-        return await _triggers_page(request, address=address)
+        return await show_triggers(request, address=address)
     return RedirectResponse(PATH, status_code=303)
 
 
-async def _triggers_page(
+async def show_triggers(
     request: DashboardRequest,
     *,
     address: str = "",

@@ -104,7 +104,7 @@ def _import_page(
     **facts: Any,
 ) -> Response:
     facts = {"plan": None, "lines": "", **facts}
-    page = render_page(
+    return render_page(
         request,
         "workflow_import",
         text=text,
@@ -112,9 +112,8 @@ def _import_page(
         problems=problems or [],
         new_source=new_source(),
         **facts,
+        status_code=status,
     )
-    page.status_code = status
-    return page
 
 
 async def send_export(request: DashboardRequest) -> Response:

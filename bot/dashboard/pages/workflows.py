@@ -88,10 +88,6 @@ async def show_workflows(request: DashboardRequest) -> Response:
     )
 
 
-async def show_workflow(request: DashboardRequest) -> Response:
-    return await _workflow_page(request)
-
-
 async def change_workflow(request: DashboardRequest) -> Response:
     """Runs it, dry-runs it, runs its test cases or deletes it."""
     name, form = request.http.path_params["name"], await request.form()
@@ -103,7 +99,7 @@ async def change_workflow(request: DashboardRequest) -> Response:
             return await _dry_run(request, name, form)
         case "test":
             report = await request.services.dry_runs.test(name, request.words.language)
-            return await _workflow_page(request, tried=cases_card(report, request.words))
+            return await show_workflow(request, tried=cases_card(report, request.words))
         case "delete" if form_text(form, "sure"):
             await remove_workflow(command, name, based_on=form_text(form, "hash") or "?")
             return RedirectResponse(PATH, status_code=303)
@@ -224,7 +220,7 @@ async def _run(request: DashboardRequest, name: str, form: FormData) -> Response
     texts = field_texts(form, workflow.inputs)
     inputs = parse_inputs(workflow.inputs, texts)
     if not inputs.is_complete:
-        return await _workflow_page(request, filled=texts, refused=inputs)
+        return await show_workflow(request, filled=texts, refused=inputs)
     # Back, other values and Run again is another run; the same form twice is not.
     digest = hashlib.sha256(repr(sorted(inputs.values.items())).encode()).hexdigest()[:12]
     source = f"{form_source(form)}:{digest}"
@@ -243,7 +239,7 @@ async def _dry_run(request: DashboardRequest, name: str, form: FormData) -> Resp
     texts = field_texts(form, workflow.inputs)
     inputs = parse_inputs(workflow.inputs, texts)
     if not inputs.is_complete:
-        return await _workflow_page(
+        return await show_workflow(
             request, filled=texts, refused=inputs, given=given, is_trial=True
         )
     try:
@@ -256,12 +252,12 @@ async def _dry_run(request: DashboardRequest, name: str, form: FormData) -> Resp
         card, status = invalid_workflow_card(workflow.name, refused.errors, request.words), 422
     else:
         card, status = dry_run_card(run, request.words), 200
-    page = await _workflow_page(request, filled=texts, given=given, tried=card)
+    page = await show_workflow(request, filled=texts, given=given, tried=card)
     page.status_code = status
     return page
 
 
-async def _workflow_page(
+async def show_workflow(
     request: DashboardRequest,
     *,
     filled: Mapping[str, str] | None = None,
@@ -279,7 +275,7 @@ async def _workflow_page(
     inputs = workflow.inputs if workflow else ()
     history = await request.services.workflow_history.list_versions(source.name)
     runs = (await _list_runs(request, [source.name], _RUNS)).get(source.name, ())
-    page = render_page(
+    return render_page(
         request,
         "workflow",
         **judged,
@@ -298,9 +294,8 @@ async def _workflow_page(
         versions=[_version_row(history, each, request) for each in history.versions[:_VERSIONS]],
         version_count=len(history.versions),
         new_source=new_source(),
+        status_code=200 if refused is None else 422,
     )
-    page.status_code = 200 if refused is None else 422
-    return page
 
 
 async def _editor_page(
@@ -316,7 +311,7 @@ async def _editor_page(
     status: int = 200,
 ) -> Response:
     """`theirs` is the text that somebody else has saved meanwhile."""
-    page = render_page(
+    return render_page(
         request,
         "workflow_editor",
         **await _judge(request, text),
@@ -330,9 +325,8 @@ async def _editor_page(
         theirs=theirs,
         most=MAX_TEXT,
         new_source=new_source(),
+        status_code=status,
     )
-    page.status_code = status
-    return page
 
 
 async def _judge(request: DashboardRequest, text: str) -> dict[str, Any]:
