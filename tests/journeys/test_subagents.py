@@ -129,7 +129,14 @@ async def test_helpers_of_helpers_report_upwards_and_those_send_off_nobody(
     world.script.script(
         "step-deep", "step", sends("deep-one"), step_reply("Sent one."), step_reply("All told.")
     )
-    world.script.script("deep-one", "talk", sends("deep-two"), ScriptedReply(text="Two is at it."))
+    note = ScriptedCall(name="memory_propose", arguments={"text": "The lamp is always green"})
+    world.script.script(
+        "deep-one",
+        "talk",
+        ScriptedReply(calls=[note]),
+        sends("deep-two"),
+        ScriptedReply(text="Two is at it."),
+    )
     world.script.script(
         "deep-two",
         "talk",
@@ -146,6 +153,10 @@ async def test_helpers_of_helpers_report_upwards_and_those_send_off_nobody(
     assert [text for text in results if "accepted" not in text] == [
         "Error: a helper's helper cannot start another: do it yourself"
     ]
+    helper = world.script.requests_for("deep-one")[0]
+    assert {"memory_propose", "page_edit"} & set(helper.tools) == {"memory_propose"}
+    proposed = "SELECT state FROM memories WHERE text = 'The lamp is always green'"
+    assert rows(world.program.home, proposed) == [("candidate",)]
     (end,) = told_in(world, "step-deep")
     assert "One says: two did it." in end.last_text
     assert "Two did it alone." not in end.last_text

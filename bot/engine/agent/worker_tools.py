@@ -22,6 +22,7 @@ from bot.engine.tools.file_reading import grep_tool, list_tool, read_tool
 from bot.engine.tools.linked_documents import DocumentReader, feishu_read_tool
 from bot.engine.tools.memory import (
     memory_get_tool,
+    memory_note_tool,
     memory_proposal_tools,
     memory_search_tool,
 )
@@ -95,14 +96,16 @@ class WorkerTools:
         )
 
     def _proposal_tools(self, job: WorkerSpec, persona: Persona) -> Sequence[AgentTool]:
-        """For tasks: what is said in a chat is remembered with its turn. Sub-agents report to
-        their parent, who has heard the person."""
+        """For tasks: what is said in a chat is remembered with its turn. Sub-agents propose notes
+        but no edits of pages, which their parent has read."""
         task = job.account.task
-        if task is None or job.depth or not job.uses_memory:
+        if task is None or not job.uses_memory:
             return ()
 
         async def proposing_task() -> ProposingTask:
             reader = await self.memories.resolve_reader(job, persona)
             return ProposingTask(id=task, reader=reader, uses_memory=job.uses_memory)
 
+        if job.depth:
+            return (memory_note_tool(self.proposals, proposing_task),)
         return memory_proposal_tools(self.proposals, proposing_task)

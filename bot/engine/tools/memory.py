@@ -31,13 +31,13 @@ def memory_proposal_tools(
     proposals: WorkerProposals, get_task: Callable[[], Awaitable[ProposingTask]]
 ) -> Sequence[AgentTool]:
     return (
-        _note_tool(proposals, get_task),
+        memory_note_tool(proposals, get_task),
         _page_read_tool(proposals, get_task),
         _page_edit_tool(proposals, get_task),
     )
 
 
-def _note_tool(
+def memory_note_tool(
     proposals: WorkerProposals, get_task: Callable[[], Awaitable[ProposingTask]]
 ) -> AgentTool:
     async def run(arguments: Mapping[str, Any]) -> str:
