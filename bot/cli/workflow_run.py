@@ -15,13 +15,21 @@ from bot.app.container import Container, open_container
 from bot.app.lifecycle import ServiceGroup, stop_on_signals
 from bot.app.preflight import hold_home
 from bot.config.settings import Settings
-from bot.engine.workflow.definition import Workflow, WorkflowTopology, load_workflow
+from bot.engine.workflow.compensation import Compensations
+from bot.engine.workflow.definition import (
+    COMPENSATION_MARK,
+    Workflow,
+    WorkflowTopology,
+    load_workflow,
+)
 from bot.engine.workflow.expressions.operations import ExpressionError
 from bot.engine.workflow.node_runs import (
     VALUES_KEY,
+    ActivationPath,
     is_internal_key,
     parse_activation,
     public_value,
+    scope_of,
 )
 from bot.engine.workflow.presentation.node_display import NodeTitles
 from bot.engine.workflow.scheduler import WorkflowScheduler
@@ -206,13 +214,20 @@ async def _collect_result(settings: Settings, core: Container, task: Task) -> Wo
 def list_activations(
     task: Task, workflow: Workflow, runs: Mapping[str, NodeRun]
 ) -> Iterator[NodeActivation]:
-    """Activations by start time, then in the plan's order and by iteration."""
+    """Activations by start time, then in the plan's order and by iteration; what undoes one has a
+    mark before its title."""
     known = workflow.nodes_by_id
     written = {node.id: n for n, node in enumerate(workflow.nodes)}
-    titles = NodeTitles(WorkflowTopology(workflow), runs)
+    topology = WorkflowTopology(workflow)
+    titles, undoing = NodeTitles(topology, runs), Compensations(topology, runs)
     places = {
         path: place for path in runs if (place := parse_activation(path)) and place.node in known
     }
+    undone = {
+        run.path: ActivationPath(scope_of(run.path), undoing.node_of(run.path).id)
+        for run in undoing.all
+    }
+    places |= undone
 
     def when(path: str) -> tuple[datetime, int, list[int]]:
         rounds = [int(n) for n in _ROUND_NUMBERS.findall(path)]
@@ -224,7 +239,8 @@ def list_activations(
             path=path,
             id=node.id,
             type=str(node.type),
-            title=titles.title_of(place.scope, place.node),
+            title=f"{COMPENSATION_MARK} " * (path in undone)
+            + titles.title_of(place.scope, place.node),
             state=_activation_state(task, path, runs),
             run=runs[path],
         )
@@ -235,7 +251,7 @@ def list_other_nodes(
 ) -> Iterator[NodeActivation]:
     """The nodes without a run: steps that wait for a person, by the paths `asked`, and nodes of the
     outermost scope that have not started."""
-    inner = {name for node in workflow.nodes for name in node.body}
+    inner = {name for node in workflow.nodes for name in node.body} | workflow.compensations
     begun = {place.node for path in runs if (place := parse_activation(path)) is not None}
     left = [node.id for node in workflow.nodes if node.id not in begun | inner]
     titles = NodeTitles(WorkflowTopology(workflow), runs)

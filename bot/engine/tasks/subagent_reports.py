@@ -12,6 +12,7 @@ from pathlib import Path
 from bot.engine.agent.subagents.spawning import render_report, render_reports
 from bot.engine.tasks.queue import requeue
 from bot.engine.workers.spec import BackendPreference
+from bot.engine.workflow.node_runs import ENDING_PATH, compensated_path
 from bot.engine.workflow.task_store import TaskStore
 from storage.db import Transaction
 from storage.messages.inbox import InboxRepo
@@ -21,6 +22,7 @@ from storage.records.people import Chat, Language
 from storage.records.tasks import (
     SUBAGENTS_RUNNING_REASON,
     EventKind,
+    NodeStatus,
     SubagentStatus,
     Task,
     TaskId,
@@ -72,7 +74,18 @@ class SubagentReportDelivery:
     async def is_needed(self, helper: Subagent) -> bool:
         if helper.task_id is None:
             return True
-        return not (await self.store.tasks.get(helper.task_id)).status.is_final
+        task = await self.store.tasks.get(helper.task_id)
+        return not (task.status.is_final or await self._is_cut_off(helper, task.id))
+
+    async def _is_cut_off(self, helper: Subagent, task_id: TaskId) -> bool:
+        """Whether a join has ended the branch of its step, or the run ends and undoes its steps."""
+        if helper.depth > 1:
+            return False
+        run = await self.store.graphs.find_run(task_id, helper.path)
+        if run is not None and run.status is NodeStatus.CANCELLED:
+            return True
+        is_undoing = compensated_path(helper.path) is not None
+        return not is_undoing and await self.store.graphs.find_run(task_id, ENDING_PATH) is not None
 
     async def lock(self, tx: Transaction, helper: Subagent) -> None:
         """Lock the task first, as all other writers do."""
@@ -99,7 +112,10 @@ class SubagentReportDelivery:
         """Deliver the report like a message and resume a task whose last subagent has ended. A
         nested subagent reports to its parent subagent."""
         task = await self.store.tasks.lock(tx, task_id)
-        if helper.depth == 1:
+        if await self._is_cut_off(helper, task_id):
+            # No step is to take up what nobody needs.
+            await self.store.subagents.mark_delivered(tx, (helper,), now=self.now())
+        elif helper.depth == 1:
             said = {
                 "said": render_report(helper),
                 "label": helper.label,

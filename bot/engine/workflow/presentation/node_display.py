@@ -6,11 +6,13 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from bot.engine.tracing.span_builder import NodeName
 from bot.engine.workflow.definition import (
+    COMPENSATION_MARK,
     ROOT_GRAPH,
     ScopeGraph,
     Workflow,
@@ -25,6 +27,7 @@ from bot.engine.workflow.node_runs import (
     VARIABLES_PATH,
     ActivationPath,
     StoredRuns,
+    compensated_path,
     enclosing_round,
     is_finished,
     is_unreached,
@@ -183,15 +186,19 @@ def node_namer(
     def name_of(path: str) -> NodeName | None:
         if path == PLANNING_PATH:
             return NodeName(title="plan", type="plan")
-        place = parse_activation(path)
+        undone = compensated_path(path)
+        place, mark = parse_activation(undone or path), ""
         if place is None:
             return None
         node = nodes.get(place.node)
+        if undone is not None and node is not None and node.on_cancel:
+            place, mark = replace(place, node=node.on_cancel, round=1), f"{COMPENSATION_MARK} "
+            node = nodes.get(place.node)
         around = enclosing_round(place.scope)
         which = f" [{around[1] + 1}]" if around else ""
         again = f" #{place.round}" if place.round > 1 else ""
         return NodeName(
-            title=f"{title_of(place) or place.node}{which}{again}",
+            title=f"{mark}{title_of(place) or place.node}{which}{again}",
             type=str(node.type) if node else "",
             parent_path=around[0] if around else "",
             order=(around[1] if around else 0, written.get(place.node, 0), place.round),

@@ -19,7 +19,7 @@ from storage.approvals import NewApproval, add_approval
 from storage.db import Database, Transaction
 from storage.ids import IdGenerator
 from storage.records.approvals import ApprovalKind, ApprovalState, NewToolCall, ToolCallState
-from storage.records.tasks import SubagentStatus, Task, TaskStatus
+from storage.records.tasks import NodeStatus, SubagentStatus, Task, TaskStatus
 from storage.records.workers import Subagent
 from storage.subagents import SubagentRepo
 from storage.tools import ToolCallRepo
@@ -227,6 +227,29 @@ async def test_a_stopped_task_ends_its_helpers(tmp_path: Path) -> None:
         ended = await home.ended(helper)
         assert ended.status is SubagentStatus.FAILED
         assert "Stopped" in ended.result
+
+
+async def test_a_branch_that_a_join_ended_ends_its_helpers_without_a_report(
+    tmp_path: Path,
+) -> None:
+    backend = SubagentAnswersBackend(steps=("one",), on_helper=lambda _prompt: asyncio.Event())
+    async with subagent_setup(tmp_path, backend) as home:
+        graphs = home.world.store.graphs
+        task = await home.world.create_task()
+        helper = await home.send(await home.job(task))
+        await home.world.until(task, TaskStatus.WAITING)
+        run = await graphs.find_run(task.id, helper.path)
+        assert run is not None
+        async with home.world.db.write() as tx:
+            await graphs.save_run(tx, replace(run, status=NodeStatus.CANCELLED))
+        home.service.check_needed()
+
+        ended = await home.ended(helper)
+        view = await home.world.until(task)
+        said = await home.world.store.events.get_worker_input(task.id)
+        assert "Stopped" in ended.result
+        assert view.task.status is TaskStatus.COMPLETED
+        assert said.messages == ()
 
 
 async def test_nobody_is_asked_any_more_for_a_helper_that_was_ended(tmp_path: Path) -> None:
