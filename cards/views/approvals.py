@@ -239,7 +239,11 @@ def mark_settled_in_list(card: model.Card, approval: Approval, words: TextCatalo
     and its other controls are removed."""
     blocks: list[model.Block] = []
     has_outcome = False
+    # How to fill in its form is of no use any more.
+    how_to = f"/approve {approval.id} "
     for block in card.blocks:
+        if isinstance(block, model.NoteBlock) and how_to in block.markdown:
+            continue
         remainder = _remove_decision(block, approval.id)
         if remainder is not block and not has_outcome:
             blocks.append(model.NoteBlock(decided_text(approval, words)))

@@ -26,16 +26,17 @@ from bot.engine.workflow.definition import load_workflow
 from bot.engine.workflow.named_workflows import WorkflowLibrary
 from bot.engine.workflow.validation import validate_workflow
 from cards import formats
+from cards.catalog import TextCatalog, catalog_for
 from handlers.errors import UserError
 from handlers.ports_autonomy import MAX_HOOK_BYTES, HookAnswer, TriggerEvent, TriggerView
 from handlers.workflow_inputs import parse_inputs
 from storage.db import Database
 from storage.errors import StoreUnavailable
 from storage.people import PeopleRepo
-from storage.records.people import ChatId, Person, PersonRole
+from storage.records.people import ChatId, Language, Person, PersonRole
 from storage.records.tasks import NewTask, Task, TaskPriority
 from storage.records.triggers import NewTrigger, Trigger, TriggerFiring, TriggerKind
-from storage.records.workflows import NamedWorkflow, WorkflowRefused
+from storage.records.workflows import NamedWorkflow, WorkflowRefusalReason, WorkflowRefused
 from storage.shared_files import FileShareError, SharedFiles
 from storage.tasks import TaskRepo
 from storage.triggers import TriggerRepo
@@ -78,7 +79,7 @@ def match_pattern(pattern: str, text: str) -> Mapping[str, str] | None:
 
 
 class UnfitEvent(Exception):
-    """The workflow cannot start with what an event brings; the text says why."""
+    """The workflow cannot start with what an event brings; the text names the inputs."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -238,8 +239,8 @@ class TriggerService:
         settled = self.now().timestamp() - _SETTLED_SECONDS
         try:
             there = await asyncio.to_thread(_list_files, trigger.folder, settled)
-        except _TooManyFiles as error:
-            await self._note_too_many(trigger, str(error))
+        except _TooManyFiles:
+            await self._note_too_many(trigger)
             return
         for key in sorted(await self.triggers.find_unfired(trigger, there)):
             file, size = there[key], 0
@@ -255,9 +256,10 @@ class TriggerService:
             values = {"file": Path(copy).name, "name": file, "size": size}
             await self._fire(trigger, TriggerEvent(key=key, values=values, files=(copy,)))
 
-    async def _note_too_many(self, trigger: Trigger, why: str) -> None:
+    async def _note_too_many(self, trigger: Trigger) -> None:
         """Once a day, where people see what the trigger has done."""
-        now = self.now()
+        now, words = self.now(), await self._words(trigger)
+        why = words("triggers.note.too_many", most=_MAX_FILES)
         key = _digest(f"too many files:{now.date()}")
         if await self.triggers.find_firing(trigger, key) is not None:
             return
@@ -275,13 +277,15 @@ class TriggerService:
         if not await self.people.has_access(trigger.owner_id):
             await self.triggers.update(trigger, enabled=False)
             return None
-        prepared, refusal = None, ""
+        prepared, refusal, words = None, "", await self._words(trigger)
         try:
             prepared = await self._prepare(trigger, event, by)
         except WorkflowRefused as error:
-            refusal = f"{error.name}: {error.reason.value} {error.detail}".strip()
+            is_unknown = error.reason is WorkflowRefusalReason.UNKNOWN
+            key = "triggers.note.unknown" if is_unknown else "triggers.note.broken"
+            refusal = words(key, name=error.name)
         except UnfitEvent as error:
-            refusal = str(error)
+            refusal = words("triggers.note.inputs", names=error)
         refusal = formats.single_line(refusal, 300)
         now = self.now()
         async with self.db.write() as tx:
@@ -301,6 +305,11 @@ class TriggerService:
         return TriggerFiring(
             trigger_id=trigger.id, key=event.key, task_id=task, note=refusal, fired_at=now
         )
+
+    async def _words(self, trigger: Trigger) -> TextCatalog:
+        """Those of its owner: a note is stored as people read it."""
+        owner = await self.people.get(trigger.owner_id)
+        return catalog_for(owner.language or Language.ENGLISH)
 
     async def _prepare(
         self, trigger: Trigger, event: TriggerEvent, by: Person | None
@@ -399,9 +408,6 @@ def _watch(folder: str) -> tuple[str, tuple[str, ...]]:
 class _TooManyFiles(Exception):
     """The folder has more files than are looked at: some of them, in no order, would leave out new
     ones."""
-
-    def __init__(self) -> None:
-        super().__init__(f"more than {_MAX_FILES} files in the folder; none of them starts a task")
 
 
 def _list_files(folder: str, settled: float) -> dict[str, str]:

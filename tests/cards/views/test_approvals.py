@@ -14,7 +14,11 @@ from cards.formats import date_time
 from cards.model import ButtonsBlock, Card, CardTone, CodeBlock, CollapsibleBlock, NoteBlock
 from cards.permission_reasons import build_reason
 from cards.render.text import render
-from cards.views.approvals import approval_card, waiting_approvals_card
+from cards.views.approvals import (
+    approval_card,
+    mark_settled_in_list,
+    waiting_approvals_card,
+)
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.people import Language
 from tests.builders import NOW, make_approval
@@ -149,6 +153,18 @@ def test_money_says_what_is_spent_and_what_a_yes_allows() -> None:
     opened = shown(replace(approval, state=ApprovalState.EXPIRED))
     assert "new day" in text_of(opened)
     assert actions(opened) == []
+
+
+def test_a_list_does_not_tell_how_to_fill_in_a_form_that_is_settled() -> None:
+    form = {"form": [{"name": "amount", "type": "number"}]}
+    asked, other = (replace(make_approval(n, ApprovalKind.HUMAN), payload=form) for n in ("a", "b"))
+    card = waiting_approvals_card([asked, other], EN, zone=ZONE)
+
+    settled = mark_settled_in_list(card, replace(asked, state=ApprovalState.APPROVED), EN)
+
+    assert "/approve a amount=" in text_of(card)
+    assert "/approve a amount=" not in text_of(settled)
+    assert "/approve b amount=" in text_of(settled)
 
 
 def test_the_list_has_the_buttons_of_each_kind() -> None:

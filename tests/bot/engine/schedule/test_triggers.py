@@ -25,7 +25,7 @@ from storage.errors import StoreUnavailable
 from storage.ids import IdGenerator
 from storage.messages.chats import ChatRepo
 from storage.people import PeopleRepo
-from storage.records.people import PersonRole
+from storage.records.people import Language, PersonRole
 from storage.records.tasks import Task
 from storage.records.triggers import NewTrigger, Trigger, TriggerKind
 from storage.shared_files import OneFolder
@@ -123,6 +123,18 @@ async def test_a_message_starts_one_task_of_its_sender(tmp_path: Path) -> None:
         await world.service.remove(trigger.id)
         assert await world.service.list() == []
         assert await world.titles() == ["Note: otters"]
+
+
+async def test_a_note_is_in_the_language_of_the_owner(tmp_path: Path) -> None:
+    async with trigger_world(tmp_path) as world:
+        await world.add(TriggerKind.MESSAGE, pattern="note {n}")
+        await world.service.people.set_language(BOSS, Language.CHINESE)
+        with pytest.raises(UserError):
+            await world.service.on_message("note otters", chat=CHAT.id, by=BOSS, source="m1")
+        (view,) = await world.service.list()
+
+        assert view.last is not None
+        assert view.last.note == "这些输入缺少或不合适：n, topic"
 
 
 async def test_a_new_file_starts_one_task_with_the_file(tmp_path: Path) -> None:
