@@ -48,6 +48,8 @@ nodes:
   - {id: meet, type: join, join: any, cancelOthers: true}
   - {id: put, name: 'write "put" to u-put.txt', onCancel: {id: take,
      name: 'write "taken" to u-take.txt'}}
+  - {id: more, name: 'write "more" to u-more.txt', onCancel: {id: less,
+     name: 'write "less" to u-less.txt'}}
   - {id: fail, type: readfile, path: u-missing.txt}
 edges:
   - {from: fork, to: ask}
@@ -57,7 +59,8 @@ edges:
   - {from: rest, to: later}
   - {from: later, to: meet}
   - {from: meet, to: put}
-  - {from: put, to: fail}
+  - {from: put, to: more}
+  - {from: more, to: fail}
 """
 
 
@@ -107,6 +110,8 @@ STORIES = (
             "u-free.txt": "free",
             "u-put.txt": "put",
             "u-take.txt": "taken",
+            "u-more.txt": "more",
+            "u-less.txt": "less",
         },
         transitions=("node.waiting>cancelled", "node.>cancelled", "node.>pending"),
         extra_transitions=("node.pending>running",),
