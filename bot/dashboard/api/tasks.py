@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, JsonValue, StringConstraints
 
 from bot.dashboard.api.routing import (
     ApiCall,
@@ -151,6 +151,21 @@ class NewTaskBody(ApiModel):
 
 class ReasonBody(ApiModel):
     reason: Words = ""
+
+
+class ExpressionBody(ApiModel):
+    """`node` is the id, title or path of a node; without it the outermost scope counts."""
+
+    expression: Words
+    node: Line = ""
+
+
+class EvaluationModel(ApiModel):
+    path: str
+    value: JsonValue
+    type: str
+    error: str
+    names: list[str]
 
 
 class AnswerBody(ApiModel):
@@ -351,6 +366,15 @@ async def replan_task(call: ApiCall, task_id: str, body: ReasonBody) -> TaskMode
     task = await find_task(call, task_id)
     tasks = call.request.services.tasks
     return TaskModel.model_validate(await tasks.replan(task, body.reason, **call.author))
+
+
+@routes("POST", "/tasks/{task_id}/eval")
+async def evaluate_expression(call: ApiCall, task_id: str, body: ExpressionBody) -> EvaluationModel:
+    """The value of an expression in the run's scope, or in the one that a node saw. If it has none,
+    `error` says why and `names` what there is"""
+    task = await find_task(call, task_id)
+    runs = call.request.services.run_expressions
+    return EvaluationModel.model_validate(await runs.evaluate(task, body.expression, body.node))
 
 
 @routes("GET", "/tasks/{task_id}/events")

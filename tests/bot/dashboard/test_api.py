@@ -307,6 +307,7 @@ async def test_members_see_and_steer_their_own_tasks_only(world: DashboardWorld)
         for verb, body in (
             *(("pause", {}), ("resume", {}), ("replan", {}), ("messages", {"text": "x"})),
             *(("priority", {"priority": "normal"}), ("steps", {"steps": ["x"]})),
+            ("eval", {"expression": "1"}),
         )
     ]
     foreign += [await ann.post(f"{API}/tasks/{of_bob}/{verb}") for verb in ("stop", "retry")]
@@ -450,6 +451,23 @@ inputs:
 nodes:
   - {id: hello, type: task, prompt: "Say hello to {{ inputs.who }}"}
 """
+
+
+async def test_an_expression_is_evaluated_in_a_run(world: DashboardWorld) -> None:
+    olga = world.program("olga")
+    await olga.put(f"{API}/workflows/greeting", json={"text": WORKFLOW})
+    run = await olga.post(f"{API}/workflows/greeting/runs", json={"inputs": {"who": "Bob"}})
+    path = f"{API}/tasks/{run.json()['id']}/eval"
+
+    found = (await olga.post(path, json={"expression": "inputs.who + '!'"})).json()
+    unknown = (await olga.post(path, json={"expression": "inputs.whom"})).json()
+    without_plan = await olga.post(
+        f"{API}/tasks/{await create(olga, 'a')}/eval", json={"expression": "1"}
+    )
+
+    assert (found["value"], found["type"], found["error"]) == ("Bob!", "text", "")
+    assert "whom" in unknown["error"]
+    check_problem(without_plan, 422)
 
 
 async def test_workflows_are_validated_saved_run_and_deleted(world: DashboardWorld) -> None:
