@@ -247,9 +247,12 @@ def count_repeats(front: ChannelClient) -> int:
 
 
 def has_excuse(points: Sequence[str]) -> bool:
-    """True if some life ended between the note that a letter is tried and the note of its end."""
+    """True if some life ended between the note that a letter is tried and the note of its end, or
+    the platform's answer came too late: where the machine is busy, a call may run out of time."""
     under_way: set[str] = set()
     for line in points:
+        if line.endswith(" outbox.retry_later") and under_way:
+            return True
         if line.startswith("moved outbox."):
             _, move, key = line.split(" ", 2)
             (under_way.add if move.endswith(">tried") else under_way.discard)(key)
