@@ -143,8 +143,7 @@ async def _count_calls(left: int, pace: float) -> int:
             before = world.feishu.rates.calls
             await owner.says(chat, "tell me about words")
             await world.feishu.wait_until(
-                lambda: any("word399" in m.text and _is_closed(m) for m in chat.from_bot),
-                timeout=60,
+                lambda: any("word399" in m.text and _is_closed(m) for m in chat.from_bot)
             )
             return world.feishu.rates.calls - before
 

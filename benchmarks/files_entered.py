@@ -21,8 +21,8 @@ from tests.emulators.telegram.chats import TelegramChat
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.emulators.telegram.users import TelegramUser
 from tests.journeys.program import ShiftbossProcess
+from tests.waiting import WAIT_SECONDS
 
-_SECONDS = 60.0
 _QUIET_SECONDS = 1.0
 _STORIES = (
     ("`/help`", "/help", "Commands"),
@@ -63,9 +63,7 @@ class ProfiledRun:
     async def say(self, text: str, end: str) -> None:
         """Say it, and wait until the bot shows a message with `end` in it."""
         await self.owner.says(self.chat, text)
-        await self.chat.wait_for(
-            lambda message: message.from_bot and end in message.text, timeout=_SECONDS
-        )
+        await self.chat.wait_for(lambda message: message.from_bot and end in message.text)
 
     async def wait_until_quiet(self, seconds: float) -> None:
         """Wait until the last answer is complete, and what it has caused is done."""
@@ -84,7 +82,7 @@ class ProfiledRun:
         await self.say(text, end)
         record = self.folder / f"record{next(self._numbers)}.json"
         await self._order(str(record))
-        async with asyncio.timeout(_SECONDS):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not record.exists():
                 await asyncio.sleep(0.01)
         return list(json.loads(record.read_text()))

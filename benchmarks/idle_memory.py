@@ -81,4 +81,4 @@ async def _talk(running: BenchmarkProgram, chats: int) -> None:
         person = running.telegram.user(n, f"Boss {n}")
         chat = running.telegram.private_chat(person)
         await person.says(chat, "hello")
-        await chat.wait_for(lambda message: message.from_bot, timeout=30)
+        await chat.wait_for(lambda message: message.from_bot)

@@ -53,9 +53,9 @@ async def _begin(running: BenchmarkProgram, n: int) -> None:
     person = running.telegram.user(n, f"Boss {n}")
     chat = running.telegram.private_chat(person)
     await person.says(chat, f"tell me about number {n}")
-    await chat.wait_until(lambda: any("word5" in draft.text for draft in chat.drafts), timeout=60)
+    await chat.wait_until(lambda: any("word5" in draft.text for draft in chat.drafts))
 
 
 async def _end(running: BenchmarkProgram, n: int) -> None:
     chat = running.telegram.private_chat(running.telegram.user(n, f"Boss {n}"))
-    await chat.wait_for(lambda message: "word199" in message.text, timeout=60)
+    await chat.wait_for(lambda message: "word199" in message.text)

@@ -309,7 +309,7 @@ class _Load:
 
         try:
             await wait_until(is_over, _PATIENCE_SECONDS)
-            await wait_until(lambda: not self._unanswered(), 60)
+            await wait_until(lambda: not self._unanswered(), _PATIENCE_SECONDS)
         except TimeoutError:
             for name, query in left.items():
                 print(f"left over, {name}: {await self._number(query)}", flush=True)

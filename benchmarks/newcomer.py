@@ -16,6 +16,7 @@ from benchmarks.figures import Figure, LeftOut, Measurement, Scale, at_most
 from tests.browser import CHROMIUM, open_browser, open_visitor
 from tests.emulators.models.emulator import ModelEmulator
 from tests.journeys.program import ShiftbossProcess
+from tests.waiting import WAIT_SECONDS
 
 _REPOSITORY = Path(__file__).parent.parent
 _TASK = "Write a haiku about queues and save it to haiku.md"
@@ -138,7 +139,7 @@ async def _answer_prompts(
     assert process.stdout is not None
     printed = b""
     try:
-        async with asyncio.timeout(_SECONDS):
+        async with asyncio.timeout(WAIT_SECONDS):
             for prompt, answer in answers:
                 printed += await process.stdout.readuntil(prompt.encode())
                 process.stdin.write(f"{answer}\n".encode())

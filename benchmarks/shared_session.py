@@ -23,6 +23,7 @@ from tests.emulators.models.emulator import ModelEmulator
 from tests.emulators.models.script import ReceivedRequest, ScriptedCall, ScriptedReply
 from tests.engine_harness import EngineHarness, run_engine
 from tests.fakes.backends import OnlyBackend
+from tests.waiting import WAIT_SECONDS
 
 _STEPS = 8
 _SOURCES = 6
@@ -168,7 +169,7 @@ async def _run_task(
 
 
 async def _complete(world: EngineHarness, task: Task, writer: HandbookModel) -> None:
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(WAIT_SECONDS):
         while (now := await world.store.tasks.get(task.id)).status is not TaskStatus.COMPLETED:
             if writer.problem or now.status.is_final or now.status is TaskStatus.BLOCKED:
                 raise RuntimeError(writer.problem or f"{now.status}: {now.status_reason}")

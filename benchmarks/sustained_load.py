@@ -18,13 +18,13 @@ from benchmarks.running_program import BenchmarkProgram, both_channels
 from tests.chaos.invariants import unanswered_messages
 from tests.emulators.telegram.chats import TelegramChat, TelegramMessage
 from tests.journeys.web_page import WebPageClient, open_web_page
+from tests.waiting import WAIT_SECONDS
 
 _CHATS = 200
 _SECONDS = 600
 _PER_SECOND = 30
 _TASKS = 100
 _ALONE = 20
-_ANSWER_SECONDS = 60.0
 
 Ask = Callable[[str, str], Awaitable[None]]
 """Says the first text in a chat, and waits for a message of the bot with the second."""
@@ -113,7 +113,7 @@ def _telegram_chat(running: BenchmarkProgram, n: int) -> Ask:
     async def ask(text: str, expected: str) -> None:
         await person.says(chat, text)
         await chat.wait_for(
-            lambda message: message.from_bot and expected in message.text, timeout=_ANSWER_SECONDS
+            lambda message: message.from_bot and expected in message.text, timeout=WAIT_SECONDS
         )
 
     return ask
@@ -131,7 +131,7 @@ async def _feishu_chat(running: BenchmarkProgram, n: int) -> Ask:
 
     async def ask(text: str, expected: str) -> None:
         await person.says(chat, text)
-        await chat.wait_for(lambda message: expected in message.text, timeout=_ANSWER_SECONDS)
+        await chat.wait_for(lambda message: expected in message.text, timeout=WAIT_SECONDS)
 
     return ask
 
@@ -143,7 +143,7 @@ def _web_chat(page: WebPageClient) -> Ask:
         # One page reads its frames in order.
         async with lock:
             await page.send_message(text)
-            await page.next_frame("", expected, timeout=_ANSWER_SECONDS)
+            await page.next_frame("", expected, timeout=WAIT_SECONDS)
 
     return ask
 
@@ -163,7 +163,7 @@ async def _wait_for_file(chat: TelegramChat, name: str) -> None:
     def came(message: TelegramMessage) -> bool:
         return message.upload is not None and message.upload.name == name
 
-    await chat.wait_for(came, timeout=_ANSWER_SECONDS)
+    await chat.wait_for(came, timeout=WAIT_SECONDS)
 
 
 def _database_bytes(home: Path) -> int:

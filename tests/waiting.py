@@ -8,7 +8,7 @@ from contextlib import suppress
 from inspect import isawaitable
 from typing import Any, TypeVar
 
-WAIT_SECONDS = 120.0
+WAIT_SECONDS = 300.0
 """The limit for everything that is certain to happen: no passing test waits this long."""
 
 T = TypeVar("T")

@@ -224,7 +224,7 @@ async def tab(program: ShiftbossProcess) -> AsyncGenerator[SetupTab, None]:
     at = urlsplit(program.address)
     base = f"http://{at.netloc}"
     async with httpx.AsyncClient(
-        base_url=base, headers={"origin": base}, follow_redirects=True, timeout=60
+        base_url=base, headers={"origin": base}, follow_redirects=True, timeout=WAIT_SECONDS
     ) as browser:
         await browser.get(program.address)
         made = SetupTab(browser)

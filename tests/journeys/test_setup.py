@@ -10,6 +10,7 @@ import httpx
 
 from tests.emulators.models.emulator import ModelEmulator
 from tests.journeys.program import ShiftbossProcess
+from tests.waiting import WAIT_SECONDS
 
 
 async def run_init(program: ShiftbossProcess, *options: str, key: str = "") -> tuple[int, str]:
@@ -67,7 +68,7 @@ async def finish_a_task(program: ShiftbossProcess) -> str:
             shown = (await api.get(task)).json()["task"]
             return bool(shown["status"] == "completed")
 
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not await is_done():
                 await asyncio.sleep(0.2)
         return str((await api.get(task)).json()["task"]["title"])

@@ -147,7 +147,7 @@ async def test_the_trace_command_works_in_chinese_on_feishu(world: ModelWorld) -
 
     await boss.says(chat, "/追踪")
 
-    await chat.wait_for(lambda m: "Trace of" in m.text and "feishu-look" in m.text, 60)
+    await chat.wait_for(lambda m: "Trace of" in m.text and "feishu-look" in m.text)
 
 
 @thorough_only
