@@ -533,18 +533,18 @@ def dump_workflow(workflow: Workflow) -> dict[str, Any]:
     dumped: dict[str, Any] = _WORKFLOW_ADAPTER.dump_python(workflow, mode="json")
     for node in dumped["nodes"]:
         # Few nodes have these, and every version of a plan is stored whole.
-        if not node["output"]:
-            del node["output"]
         if not any(value is not None for value in node["limits"].values()):
             del node["limits"]
-        if not node["own_session"]:
-            del node["own_session"]
+        for name in ("output", "own_session", "on_cancel"):
+            if not node[name]:
+                del node[name]
         if node["config"] is not None and node["config"].get("form") == []:
             del node["config"]["form"]
         if node["config"] is not None and node["config"].get("cancel_others") is False:
             del node["config"]["cancel_others"]
-    if dumped["source"] is None:
-        del dumped["source"]
+    for name in ("source", "compensation_timeout"):
+        if dumped[name] is None:
+            del dumped[name]
     return dumped
 
 
