@@ -33,6 +33,7 @@ _PATIENCE = 180.0
 _FOR_EACH_DEATH = 45.0
 _LOOK_EVERY = 0.05
 _CATCHING_UP = 3.0
+_LIVES_AFTER = 3
 _KILLED = -9
 
 
@@ -182,9 +183,12 @@ async def _keep_alive(
 
 async def _end_politely(program: ShiftbossProcess, told: StoryResult, story: CrashStory) -> None:
     status = await program.stop()
-    if status == 0 and _left(program.home, story):
+    for _ in range(_LIVES_AFTER):
+        if status != 0 or not _left(program.home, story):
+            break
         # What writes by itself, as the self-check does, may do so as it is told to stop: the next
         # life sends it.
+        program.settings = {**program.settings, "DEADLY_POINTS": ""}
         await program.start()
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
