@@ -106,6 +106,7 @@ if TYPE_CHECKING:
     from storage.records.messages import InboxRow
 
 _STARTUP_SECONDS = 5.0
+_HEALTH_SECONDS = 5.0
 _COMMAND_SECONDS = 60.0
 """Time limit for another command holding the data directory."""
 _RETRY_INTERVAL = 0.1
@@ -144,6 +145,12 @@ def run_remote_or_local(
 
     If another command or a starting Shiftboss holds the directory, it is waited for.
     """
+    if (front := _find_front(settings)) is not None:
+        try:
+            return remote(front)
+        except ProgramUnreachable as error:
+            # It may have begun with the command, so nothing else must do it too.
+            raise StartFailure(str(error)) from error
     queue = _HomeWait()
     while True:
         try:
@@ -165,6 +172,18 @@ def run_remote_or_local(
                     " commands: wait until it is done, or stop it and start `shiftboss run`"
                 ) from error
         time.sleep(_RETRY_INTERVAL)
+
+
+def _find_front(settings: Settings) -> RunningProgram | None:
+    """A front that answers where the store is shared: it does not hold the data directory."""
+    if not settings.database.startswith("postgresql:"):
+        return None
+    try:
+        front = find_running_program(settings)
+        post_json(front, "/healthz", None, wait_seconds=_HEALTH_SECONDS)
+    except (ProgramUnreachable, CommandRefused, StartFailure):
+        return None
+    return front
 
 
 class _HomeWait:
