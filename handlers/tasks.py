@@ -338,8 +338,8 @@ async def resume_task(request: Request, task: Task, answer: str = "") -> str:
 
 
 async def stop_task(request: Request, task: Task) -> str:
-    await request.services.tasks.stop(task, **request.author)
-    return request.words("moved.stopped")
+    stopped = await request.services.tasks.stop(task, **request.author)
+    return request.words("moved.stopped" if stopped.status.is_final else "moved.undoing")
 
 
 async def retry_task(request: Request, task: Task, also: Sequence[str] = ()) -> str:

@@ -33,6 +33,8 @@ class FakeTasks:
     plans that tasks were made with."""
 
     def __init__(self, *tasks: Task) -> None:
+        # Whether tasks have something to undo when they are stopped.
+        self.undoes = False
         self.tasks = {task.id: task for task in tasks}
         self.views: dict[TaskId, TaskView] = {}
         self.event_log: dict[TaskId, list[TaskEvent]] = {}
@@ -153,7 +155,8 @@ class FakeTasks:
     async def stop(self, task: Task, *, by: Person, source: str) -> Task:
         if task.status.is_final:
             raise WrongState("task", task.id, task.status)
-        return self._move("stop", task, source, replace(task, status=TaskStatus.CANCELLED))
+        status = TaskStatus.PENDING if self.undoes else TaskStatus.CANCELLED
+        return self._move("stop", task, source, replace(task, status=status))
 
     async def retry(self, task: Task, *, by: Person, source: str) -> Task:
         self._require_status(task, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.BLOCKED)

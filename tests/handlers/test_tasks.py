@@ -269,6 +269,13 @@ async def test_a_task_is_moved_by_command(text: str, status: TaskStatus, move: s
     assert "k3m9qa" in text_of(reply)
 
 
+async def test_a_stop_that_undoes_things_first_says_so() -> None:
+    desk = RouterHarness(make_task(status=TaskStatus.RUNNING))
+    desk.world.tasks.undoes = True
+
+    assert "undone first" in text_of(await desk.send_message("/stop k3m"))
+
+
 async def test_an_answer_goes_with_the_resumption() -> None:
     desk = RouterHarness(make_task(status=TaskStatus.BLOCKED))
 
