@@ -337,6 +337,7 @@ def _build_web(settings: Settings, core: Container, inbox: InboxService) -> WebT
         on_guessing=partial(_tell_owners_of_guessing, core),
         on_language=partial(store.chats.set_client_language, LOCAL_PLACE),
         signals=core.signals,
+        now=core.clock.now,
         shared_files=core.files,
         cookie=_shared_cookie(core),
         leases=None if store.db.dialect == "sqlite" else lambda: [FRONT_SERVICE] * inbox.leads,
