@@ -13,7 +13,7 @@ from sqlalchemy.engine import make_url
 from storage.errors import StoreUnavailable
 
 NOTIFY_CHANNEL = "shiftboss"
-"""As in the triggers of migrations 0020 and 0024."""
+"""As in the triggers of migrations 0020, 0024 and 0026."""
 LIVE_CHANNEL = "shiftboss_live"
 MAX_LIVE_BYTES = 7_900
 """PostgreSQL takes less than 8,000."""

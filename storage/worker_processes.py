@@ -92,11 +92,9 @@ class WorkerProcessRepo:
         self, tx: Transaction, service: str, holder: str, *, now: datetime
     ) -> bool:
         """Hold a service, unless a living process holds it. Dead ones must be removed before."""
-        held = await tx.scalar(sa.select(_L.holder).where(_L.service == service))
-        if held == holder:
-            return True
-        if held is not None and held in await self.list_ids(tx):
-            return False
+        held = await self.find_living_holder(service, tx)
+        if held is not None:
+            return held == holder
         values = {
             "service": service,
             "holder": holder,
@@ -105,6 +103,11 @@ class WorkerProcessRepo:
         place = upsert(tx.dialect.name, service_leases, tuple(values), ("service",))
         await tx.execute(place.values(values))
         return True
+
+    async def find_living_holder(self, service: str, tx: Transaction | None = None) -> str | None:
+        held = sa.select(_L.holder).join(workers, _W.id == _L.holder).where(_L.service == service)
+        found: str | None = await self._db.fetch_value(held, tx=tx)
+        return found
 
     async def list_situations(self, *, now: datetime) -> Sequence[ProcessSituation]:
         """All processes by name, with the running tasks and the services of each."""

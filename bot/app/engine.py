@@ -70,7 +70,7 @@ from bot.transports.ports import Clock
 from handlers.approval_cards import ApprovalCards
 from storage.heartbeat import HeartbeatRepo
 from storage.records.messages import InboxRow
-from storage.records.tasks import ResultForm, Task, TaskEvent, TaskId
+from storage.records.tasks import ResultForm, Task, TaskEvent, TaskId, TaskStatus
 from storage.records.workers import Subagent
 from storage.shared_files import SharedFiles
 from storage.usage import BudgetRepo
@@ -356,15 +356,19 @@ class Engine:
 
         return partial(SharedDispatcher, **shared)
 
-    def on_store_change(self, table: str, task: TaskId) -> None:
+    def on_store_change(self, table: str, about: str) -> None:
         """Another process may have written to this table."""
         match table:
-            case "tasks" | "commands":
-                self._runner.wake(task)
+            case "tasks":
+                task, _, status = about.partition(" ")
+                self._runner.wake(TaskId(task))
+                self.dispatcher.notice_status(TaskId(task), TaskStatus(status))
+            case "commands":
+                self._runner.wake(TaskId(about))
                 self.dispatcher.wake()
-                self.dispatcher.check_running(task)
+                self.dispatcher.check_running(TaskId(about))
             case "events":
-                self.notifier.wake()
+                self._on_change()
             case "approvals":
                 self._timer.wake(ApprovalExpirer.name)
                 self.on_decided()

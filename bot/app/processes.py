@@ -18,7 +18,6 @@ from bot.engine.tasks.processes import ProcessLost, ProcessMembership
 from bot.transports.ports import SystemClock
 from storage.db import Database
 from storage.records.processes import ProcessSituation, WorkerProcess
-from storage.records.tasks import TaskId
 from storage.worker_processes import WorkerProcessRepo
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ def _build_listener(core: Container) -> StoreListener:
     def on_change(table: str, about: str) -> None:
         if table == "outbox":
             core.outbox_sender.wake()
-        core.engine.on_store_change(table, TaskId(about))
+        core.engine.on_store_change(table, about)
         core.on_store_change(table, about)
 
     def on_unknown() -> None:

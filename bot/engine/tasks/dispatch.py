@@ -331,6 +331,11 @@ class LocalDispatcher:
     def check_running(self, _task_id: TaskId) -> None:
         """Another process may have changed this task; here there is no other one."""
 
+    def notice_status(self, task_id: TaskId, _status: TaskStatus) -> None:
+        """Another process may have given this task this status."""
+        self.check_running(task_id)
+        self.wake()
+
     def check_all_running(self) -> None:
         """Other processes may have changed any task."""
         for task_id in tuple(self._running):

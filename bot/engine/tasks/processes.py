@@ -108,6 +108,10 @@ class ProcessMembership:
     async def hold(self, service: str) -> bool:
         """Try to become the one process that runs this service, until it ends."""
         with suppress(StoreUnavailable):
+            # Those who wait ask often, and each write is in the way of all others.
+            holder = await self._repo.find_living_holder(service)
+            if holder not in {None, self.process.id}:
+                return False
             async with self._db.write() as tx:
                 return await self._repo.take_lease(tx, service, self.process.id, now=self._now())
         return False

@@ -67,6 +67,20 @@ class SharedDispatcher(LocalDispatcher):
             self._checks.add(check)
             check.add_done_callback(self._checks.discard)
 
+    def notice_status(self, task_id: TaskId, status: TaskStatus) -> None:
+        """Only those look at the queue whom it concerns: a queued task all who run some, since it
+        may preempt others; a time to continue the front; a folder that became free those that have
+        free slots."""
+        self.check_running(task_id)
+        if status is TaskStatus.PENDING:
+            concerns = self.slots > 0
+        elif status is TaskStatus.RUNNING:
+            concerns = False
+        else:
+            concerns = status is TaskStatus.WAITING or len(self._running) < self.slots
+        if concerns:
+            self._changed.set()
+
     async def _recover(self, now: datetime) -> None:
         async with self._store.db.write() as tx:
             await self.recover_from_dead(tx)
