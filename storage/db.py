@@ -67,6 +67,10 @@ class Database:
     ) -> None:
         self._writer = writer
         self._reader = reader
+        self._single_reader = reader
+        if reader.dialect.name != "sqlite":
+            # A statement is a transaction of its own there, without two more round trips.
+            self._single_reader = reader.execution_options(isolation_level="AUTOCOMMIT")
         self._file_check = file_check
         self._write_lock = asyncio.Lock()
         self._group: list[tuple[_Work, asyncio.Future[bool]]] = []
@@ -179,39 +183,46 @@ class Database:
     ) -> AsyncGenerator[Transaction, None]:
         """A consistent, read-only view of committed data; or `transaction` itself, if given,
         including its own uncommitted writes."""
+        async with self._connect(self._reader, transaction) as view:
+            yield view
+
+    @asynccontextmanager
+    async def _connect(
+        self, reader: AsyncEngine, transaction: Transaction | None
+    ) -> AsyncGenerator[Transaction, None]:
         if transaction is not None:
             yield transaction
             return
         with translate_database_errors():
-            async with self._reader.connect() as connection:
+            async with reader.connect() as connection:
                 yield connection
 
     async def fetch_all(
         self, query: Executable, values: _Values = None, *, tx: Transaction | None = None
     ) -> Sequence[_Row]:
         """All rows of a query, read like `read(tx)`."""
-        async with self.read(tx) as view:
+        async with self._connect(self._single_reader, tx) as view:
             return (await view.execute(query, values)).all()
 
     async def fetch_one(
         self, query: Executable, values: _Values = None, *, tx: Transaction | None = None
     ) -> _Row | None:
         """The row of a query that has at most one."""
-        async with self.read(tx) as view:
+        async with self._connect(self._single_reader, tx) as view:
             return (await view.execute(query, values)).one_or_none()
 
     async def fetch_value(
         self, query: Executable, values: _Values = None, *, tx: Transaction | None = None
     ) -> Any:
         """The first column of a query's first row; None without rows."""
-        async with self.read(tx) as view:
+        async with self._connect(self._single_reader, tx) as view:
             return await view.scalar(query, values)
 
     async def fetch_column(
         self, query: Executable, values: _Values = None, *, tx: Transaction | None = None
     ) -> Sequence[Any]:
         """The first column of all rows of a query."""
-        async with self.read(tx) as view:
+        async with self._connect(self._single_reader, tx) as view:
             return (await view.scalars(query, values)).all()
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql.base import PGDDLCompiler, PGTypeCompiler
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, DisconnectionError
 
 from storage.async_engine import AsyncConnection, AsyncEngine, create_async_engine
 from storage.dialect import dump_json, translate_database_errors
@@ -41,6 +42,8 @@ _MEMORY_WRITES = sa.text(
     " WHERE schemaname = current_schema() AND relname IN ('memories', 'memory_tombstones')"
 )
 
+_USED_AT = "shiftboss.used_at"
+_PING_AFTER_SECONDS = 1.0
 _WRITERS = 2
 _READERS = 4
 _SETTLE_SECONDS = 30.0
@@ -254,20 +257,39 @@ def _create_engine(
     with _explain_missing_packages():
         made = create_async_engine(
             _driver_url(url),
-            connect_args=_connection_arguments(url),
+            connect_args=_connection_arguments(url, read_only=read_only),
             # Inserts say whether they inserted, as they do on SQLite.
             execution_options={"preserve_rowcount": True, "postgresql_readonly": read_only},
             isolation_level=isolation,
             json_serializer=dump_json,
             max_overflow=0,
-            pool_pre_ping=True,
             pool_size=connections,
             # Looking for it would cost a query for each engine.
             use_native_hstore=False,
         )
+    _ping_after_pauses(made.sync_engine)
     _accept_any_text(made.dialect)
     _read_sums_as_numbers(made.dialect)
     return made
+
+
+def _ping_after_pauses(engine: sa.Engine) -> None:
+    """Replace connections that were lost while they were not used. SQLAlchemy would ask each time,
+    which costs as much as a short statement; what breaks within a second can break as well after
+    the question."""
+
+    @sa.event.listens_for(engine, "checkin")
+    def on_checkin(_connection: object, record: Any) -> None:
+        record.info[_USED_AT] = time.monotonic()
+
+    @sa.event.listens_for(engine, "checkout")
+    def on_checkout(connection: Any, record: Any, _proxy: object) -> None:
+        if time.monotonic() - record.info.get(_USED_AT, time.monotonic()) < _PING_AFTER_SECONDS:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except engine.dialect.loaded_dbapi.Error as error:
+            raise DisconnectionError(str(error)) from error
 
 
 def _read_sums_as_numbers(dialect: Any) -> None:
@@ -303,10 +325,11 @@ def _driver_url(url: URL) -> URL:
     return url.set(drivername="postgresql+psycopg").difference_update_query(["options"])
 
 
-def _connection_arguments(url: URL) -> dict[str, Any]:
+def _connection_arguments(url: URL, *, read_only: bool = False) -> dict[str, Any]:
     """The settings that the URL does not give itself."""
     given = url.query.get("options", "")
-    own = " ".join(f"-c {name}={value}" for name, value in _OPTIONS.items())
+    options = _OPTIONS | ({"default_transaction_read_only": "on"} if read_only else {})
+    own = " ".join(f"-c {name}={value}" for name, value in options.items())
     arguments = {name: value for name, value in _CONNECTION.items() if name not in url.query}
     return arguments | {"options": f"{own} {given if isinstance(given, str) else ' '.join(given)}"}
 

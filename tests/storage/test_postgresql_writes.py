@@ -136,6 +136,8 @@ async def test_readers_see_one_state_and_may_not_write(postgres_url: str) -> Non
         with pytest.raises(StoreUnavailable, match="read-only"):
             async with db.read() as view:
                 await KeyValueStore(db).write(view, _COUNTER, 9)
+        with pytest.raises(StoreUnavailable, match="read-only"):
+            await db.fetch_all(sa.text("DELETE FROM marks RETURNING name"))
 
 
 _REFUSALS = {
