@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import signal
 import tempfile
 import time
@@ -38,6 +39,7 @@ _PERSON_CAP, _TASK_CAP, _TIGHT_CAP = 400_000, 1_000_000, 30_000
 """Tokens: of the one person whose tasks all of them are in a day, of a task, of every fifth one."""
 _WRITTEN = 1_500
 _FRONT_SECONDS = 20.0
+_HELLO = re.compile(r"hello (\d+)")
 _REPEATED = "Sent again"
 _LOST_HEARTBEAT_SECONDS = 13.0
 
@@ -127,7 +129,7 @@ async def _load(server: KillableServer, chance: random.Random) -> AsyncGenerator
         )
         for scene in ("plan", "step"):
             made.world.script.script("owl", scene, load.reply)
-        made.world.script.script("hello", "talk", load.reply)
+        made.world.models.replies(load.answer)
         yield load
 
 
@@ -154,8 +156,10 @@ class _Load:
         most = int(asked.body.get("max_tokens") or asked.body.get("max_completion_tokens") or 0)
         cost = {"input_tokens": 200 + self.calls % 3_000, "output_tokens": min(most - 1, _WRITTEN)}
         if scene_of(asked) == "talk":
-            number = asked.last_text.split()[-1]
-            return ScriptedReply(text=f"answer {number} given", usage={**cost, "output_tokens": 5})
+            # Messages that come while another one is answered are answered together.
+            said = (f"answer {number} given" for number in _HELLO.findall(asked.last_text))
+            text = ", ".join(said) or "It is noted."
+            return ScriptedReply(text=text, usage={**cost, "output_tokens": 5})
         if scene_of(asked) == "plan":
             made = plan_reply(*(f"owl {n}" for n in range(_STEPS)))(asked)
         else:
@@ -163,6 +167,15 @@ class _Load:
         go = asyncio.Event()
         asyncio.get_running_loop().call_later(_STEP_SECONDS, go.set)
         return replace(made, hold=go, usage=cost)
+
+    def answer(self, asked: ReceivedRequest) -> ScriptedReply:
+        """Every call has a cost that the emulator knows, those for notes and summaries too."""
+        if scene_of(asked) == "talk":
+            return self.reply(asked)
+        made = self.machines.world.script(asked)
+        if made.usage is None:
+            made = replace(made, usage={"input_tokens": 100, "output_tokens": 5})
+        return made
 
     async def live_through(self, deaths: int, most_minutes: float) -> list[Measurement]:
         made = self.machines
