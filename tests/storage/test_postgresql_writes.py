@@ -116,8 +116,11 @@ async def test_a_commit_whose_answer_was_lost_counts_as_what_it_was(
 async def test_a_process_that_stops_in_a_transaction_does_not_stop_the_others(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(postgresql._OPTIONS, "idle_in_transaction_session_timeout", "100ms")
-    async with opened(postgres_url, 2) as (stopped, other):
+    async with AsyncExitStack() as stack:
+        (other,) = await stack.enter_async_context(opened(postgres_url, 1))
+        # Not of the other one, which may have to wait for a busy machine.
+        monkeypatch.setitem(postgresql._OPTIONS, "idle_in_transaction_session_timeout", "100ms")
+        (stopped,) = await stack.enter_async_context(opened(postgres_url, 1))
         # Only the end of the first one's session lets the other write.
         with pytest.raises(StoreUnavailable):
             await put_and(stopped, "stopped", KeyValueStore(other).put("other", 2))
