@@ -138,6 +138,9 @@ class BitableConnection:
             self._tables.forget_fields(change.ref)
         self._sync.on_table_change(change)
 
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Nothing to do before `run`."""
+
     async def run(self) -> None:
         pause = _INITIAL_PAUSE
         while True:

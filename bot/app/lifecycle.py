@@ -8,7 +8,7 @@ import signal
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Generic, ParamSpec, Protocol, Self, TypeAlias, runtime_checkable
+from typing import Generic, ParamSpec, Protocol, Self, runtime_checkable
 
 from storage.errors import DataDirectoryUnusable
 
@@ -17,20 +17,13 @@ log = logging.getLogger(__name__)
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-@runtime_checkable
-class StartedService(Protocol):
-    """A service with work to do before the services run; it registers cleanup on the stack."""
+class AppService(Protocol):
+    """Implementations register cleanup on the stack in `start`; `run` continues until it is
+    cancelled."""
 
     name: str
 
     async def start(self, stack: AsyncExitStack) -> None: ...
-
-
-@runtime_checkable
-class RunningService(Protocol):
-    """A service whose `run` continues until it is cancelled."""
-
-    name: str
 
     async def run(self) -> None: ...
 
@@ -41,9 +34,6 @@ class DrainableService(Protocol):
     implementations must limit the time themselves."""
 
     async def drain(self) -> None: ...
-
-
-AppService: TypeAlias = StartedService | RunningService
 
 
 class ServiceGroup:
@@ -58,8 +48,7 @@ class ServiceGroup:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             for service in self._services:
-                if isinstance(service, StartedService):
-                    await service.start(stack)
+                await service.start(stack)
             self._stack = stack.pop_all()
         return self
 
@@ -92,17 +81,12 @@ class ServiceGroup:
         """Start and run more services while `run` does; those that were there go on."""
         added = tuple(services)
         for service in added:
-            if isinstance(service, StartedService):
-                await service.start(self._stack)
+            await service.start(self._stack)
         self._services += added
         self._run(added)
 
     def _run(self, services: Iterable[AppService]) -> None:
-        self._running += [
-            self._group.create_task(each.run(), name=each.name)
-            for each in services
-            if isinstance(each, RunningService)
-        ]
+        self._running += [self._group.create_task(each.run(), name=each.name) for each in services]
 
 
 async def _wait_beside(until: asyncio.Event, work: Awaitable[None]) -> None:

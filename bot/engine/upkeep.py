@@ -59,6 +59,9 @@ class RetentionService:
     now: Callable[[], datetime]
     sleep: Callable[[float], Awaitable[None]]
 
+    async def start(self, stack: AsyncExitStack) -> None:
+        """No preparation is needed."""
+
     async def run(self) -> None:
         await self.sleep(_START_DELAY)
         while True:
@@ -200,6 +203,9 @@ class BackupScheduler:
     now: Callable[[], datetime]
     sleep: Callable[[float], Awaitable[None]]
 
+    async def start(self, stack: AsyncExitStack) -> None:
+        """No preparation is needed."""
+
     async def run(self) -> None:
         if not self.hours:
             return
@@ -286,3 +292,6 @@ class RestoreNotice:
                 await self.offer(tx, chat_id, catalog_for(language))
         async with self.db.write() as tx:
             await mark_restore_told(self.key_values, tx, record)
+
+    async def run(self) -> None:
+        """All is done at the start."""

@@ -73,6 +73,9 @@ class FrontSignals:
         if sender != self._sender and listener is not None:
             listener(data)
 
+    async def start(self, stack: Any) -> None:
+        """Connects with the first signal."""
+
     async def run(self) -> None:
         while True:
             await self._has_news.wait()

@@ -66,6 +66,10 @@ class SelfCheckService:
         self._is_running = True
         stack.callback(setattr, self, "_is_running", False)
 
+    async def run(self) -> None:
+        """Its schedule calls `check_on_schedule`."""
+        await asyncio.Event().wait()
+
     async def check_on_schedule(self, _schedule: Schedule, _due_at: datetime) -> None:
         await self.check()
 

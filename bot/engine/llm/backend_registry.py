@@ -7,6 +7,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
@@ -389,6 +390,9 @@ class BackendRegistry:
             fallback=" → ".join(self._fallbacks),
             file_errors=self._clis.errors,
         )
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Nothing to prepare; part of a service's protocol."""
 
     async def run(self) -> None:
         """Load the default backend's libraries after the start. Loaded with the first answer, they

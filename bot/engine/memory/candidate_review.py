@@ -7,7 +7,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -217,6 +217,8 @@ class CandidateApprovalRequester:
     lifetime: timedelta
     now: Callable[[], datetime]
     _reshown: bool = field(default=False, init=False)
+
+    async def start(self, stack: AsyncExitStack) -> None: ...
 
     async def run(self) -> None:
         news = self.feed.subscribe()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -159,6 +159,9 @@ class WithheldTurnEraser:
     files: WithheldFileEraser
     now: Callable[[], datetime]
     _stopped: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Nothing to prepare."""
 
     async def run(self) -> None:
         while True:

@@ -9,6 +9,7 @@ import math
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 from typing import Annotated, Any
@@ -334,6 +335,8 @@ class EpisodeRecorder:
     zone: tzinfo
     summarizer: EpisodeSummarizer | None = None
     name: str = "memory episodes"
+
+    async def start(self, stack: AsyncExitStack) -> None: ...
 
     async def run(self) -> None:
         listener = self.feed.subscribe()

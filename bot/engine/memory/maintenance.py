@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date, datetime, timedelta, tzinfo
 from typing import Any
@@ -139,6 +140,8 @@ class MemoryMaintenance:
     decay_enabled: bool = True
     name: str = "memory care"
     _last_nightly_run: date | None = field(default=None, init=False)
+
+    async def start(self, stack: AsyncExitStack) -> None: ...
 
     async def run(self) -> None:
         while True:

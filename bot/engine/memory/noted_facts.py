@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -105,6 +106,9 @@ class NotedFactNotifier:
     language_of: Callable[[ChatId], Awaitable[Language]]
     zone: ZoneInfo
     now: Callable[[], datetime]
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Nothing to prepare."""
 
     async def run(self) -> None:
         while self.noted.mode is NoticeMode.DAILY:

@@ -8,6 +8,7 @@ import logging
 import math
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 from typing import Literal, Protocol, TypeVar
@@ -535,6 +536,8 @@ class AssociationLinker:
     feed: MemoryChangeFeed
     sleep: Callable[[float], Awaitable[None]]
     name: str = "memory links"
+
+    async def start(self, stack: AsyncExitStack) -> None: ...
 
     async def run(self) -> None:
         listener = self.feed.subscribe()

@@ -7,6 +7,7 @@ import difflib
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -330,6 +331,8 @@ class PageEditReviewer:
     show_settled_approvals: Callable[[Sequence[Approval]], Awaitable[None]]
     sleep: Callable[[float], Awaitable[None]]
     now: Callable[[], datetime]
+
+    async def start(self, stack: AsyncExitStack) -> None: ...
 
     async def run(self) -> None:
         news = self.feed.subscribe()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -80,6 +81,10 @@ class BuiltinSchedules:
         for each in wanted:
             await self._apply(each)
         self.on_change()
+
+    async def run(self) -> None:
+        """All is done at the start."""
+        await asyncio.Event().wait()
 
     async def get(self, name: str) -> Schedule:
         """The row of this part, created if necessary. Raises NotFound if a setting has always had

@@ -207,6 +207,10 @@ class ScheduleFirer:
         await self.settle_cut_off()
         await self._set_lost_due_times()
 
+    async def run(self) -> None:
+        """The due timer calls `run_due`."""
+        await asyncio.Event().wait()
+
     async def next_due(self) -> datetime | None:
         return await self.schedules.next_due()
 

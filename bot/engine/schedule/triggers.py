@@ -14,7 +14,7 @@ import secrets
 import stat
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -105,6 +105,9 @@ class TriggerService:
     _recent: dict[str, deque[datetime]] = field(
         default_factory=lambda: defaultdict(deque), init=False
     )
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        pass
 
     async def run(self) -> None:
         while True:

@@ -9,6 +9,7 @@ import logging
 import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache, partial
@@ -438,6 +439,9 @@ class SkillReviewNotifier:
         self._sleep = sleep
         self._seen_last: frozenset[str] = frozenset()
         self._announced: list[str] | None = None
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """No preparation is needed."""
 
     async def run(self) -> None:
         while True:

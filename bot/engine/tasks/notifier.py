@@ -398,6 +398,9 @@ class LiveCardUpdater:
     refresh_card: Callable[[TaskId], Awaitable[None]]
     sleep: Callable[[float], Awaitable[None]]
 
+    async def start(self, stack: AsyncExitStack) -> None:
+        pass
+
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._redraw_changed(), name="redraw live cards")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -78,6 +79,9 @@ class TraceCardUpdater:
             chat=chat, key=key, task_id=task_id, render=render, followed_since=self._now()
         )
         self._has_cards.set()
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Cards of earlier processes are not followed."""
 
     async def run(self) -> None:
         rest = _MIN_PAUSE

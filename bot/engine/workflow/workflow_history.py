@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -63,6 +63,9 @@ class WorkflowHistory:
     def bind(self, library: WorkflowLibrary) -> None:
         """`library` asks this one which version a run takes."""
         self._library = library
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """The first look is taken by `run`."""
 
     async def run(self) -> None:
         while True:

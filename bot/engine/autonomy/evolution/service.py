@@ -100,6 +100,10 @@ class EvolutionService:
         for approval in await self.approvals.list_waiting_of_kind(ApprovalKind.PROMPT):
             await self.retirer.show_request(approval)
 
+    async def run(self) -> None:
+        """The goal calls `pursue`."""
+        await asyncio.Event().wait()
+
     async def pursue(self) -> None:
         """One run of the program's own goal."""
         await self._cycle()

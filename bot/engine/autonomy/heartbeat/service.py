@@ -86,6 +86,10 @@ class HeartbeatService:
         await self.runs.cut_off(now=self.now(), note=CUT_OFF)
         await self._tick_done()
 
+    async def run(self) -> None:
+        """The due timer calls `run_scheduled`."""
+        await asyncio.Event().wait()
+
     async def run_scheduled(self, schedule: Schedule, _due_at: datetime) -> None:
         """Satisfies `ScheduledService`."""
         self._is_running = True

@@ -197,6 +197,9 @@ class McpServerPool:
         self._servers: dict[tuple[McpScope, str], LiveMcpServer] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Servers start at their first use."""
+
     async def run(self) -> None:
         while True:
             await self._sleep(_SWEEP_SECONDS)

@@ -8,7 +8,7 @@ import logging
 import re
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol, TypeAlias
@@ -274,6 +274,8 @@ class ArchiveCompactor:
         self._growth = growth
         self._grown_sessions, self._wake_event = self._growth.sessions, self._growth.wake_event
         self._empty_checks: dict[str, int] = {}
+
+    async def start(self, stack: AsyncExitStack) -> None: ...
 
     async def run(self) -> None:
         t = self._deps

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -245,6 +245,8 @@ class MarkdownSyncService:
         self._warned_at: datetime | None = None
         self._busy: set[str] = set()
         self._requested: set[str] = set()
+
+    async def start(self, stack: AsyncExitStack) -> None: ...
 
     async def run(self) -> None:
         while not await self._try_with_store(self.sync_all):
