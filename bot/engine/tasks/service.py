@@ -325,9 +325,16 @@ class TaskService:
         return await self._execute(task, "resume", by, source, resume, message=answer)
 
     async def stop(self, task: Task, *, by: Person, source: str) -> Task:
-        stopped = await self._execute(task, "stop", by, source, lambda held: stop(held, self.now()))
-        # A repeated command may meet a task that was retried since. What is undone runs anew.
-        if stopped.status in {TaskStatus.CANCELLED, TaskStatus.PENDING}:
+        is_new = False
+
+        def decide(held: Task) -> CommandEffect | None:
+            nonlocal is_new
+            is_new = True
+            return stop(held, self.now())
+
+        stopped = await self._execute(task, "stop", by, source, decide)
+        # It may have something to undo first. A repeated command may meet a task that was retried.
+        if is_new or stopped.status.is_final:
             self.dispatcher.abort(task.id)
         return stopped
 
