@@ -240,8 +240,11 @@ class FileSnapshotRepo:
         query = select(_F.path).where(_belongs_to_file(path), _F.hash == body_hash(body)).limit(1)
         return await self._db.fetch_value(query) is not None
 
-    async def put(self, snapshot: FileSnapshot) -> None:
-        """Save it before the file is written, so that every written file has a snapshot."""
+    async def put(self, snapshot: FileSnapshot, *, on_disk: int = 0) -> None:
+        """Save it before the file is written, so that every written file has a snapshot.
+
+        `on_disk` is the number of the file that is there, which is kept: later ones may have been
+        saved and never written."""
         row = {
             "path": _snapshot_key(snapshot.path, snapshot.number),
             "body": snapshot.page_digest.to_json(),
@@ -250,6 +253,7 @@ class FileSnapshotRepo:
         }
         old = delete(memory_files).where(
             _belongs_to_file(snapshot.path),
+            _F.path != bindparam("there"),
             (_F.path <= bindparam("last"))
             # A file just replaced stays beside the new one for a while and must be recognized.
             | ((_F.at < bindparam("since")) & (_F.path < bindparam("before"))),
@@ -258,6 +262,7 @@ class FileSnapshotRepo:
             "last": _snapshot_key(snapshot.path, max(0, snapshot.number - MAX_SNAPSHOTS)),
             "since": snapshot.at - timedelta(days=SNAPSHOT_RETENTION_DAYS),
             "before": _snapshot_key(snapshot.path, max(0, snapshot.number - 1)),
+            "there": _snapshot_key(snapshot.path, on_disk),
         }
         async with self._db.write() as tx:
             await tx.execute(upsert(self._db.dialect, memory_files, row, ("path",)), row)

@@ -338,12 +338,12 @@ class FileReconciler:
         base = FileSnapshot(
             path=file.path, number=number, hash=body_hash(body), page_digest=began, at=self.now()
         )
+        await self.bases.put(base, on_disk=disk.write_number if disk else 0)
         return await self._write(file, base, body, found)
 
     async def _write(
         self, file: MemoryFile, base: FileSnapshot, body: str, found: FileContent
     ) -> ReconcileResult | None:
-        await self.bases.put(base)
         try:
             made = await asyncio.to_thread(self.folder.write, file.path, body, found.signature)
         except OSError as error:

@@ -138,12 +138,19 @@ async def test_what_a_person_saved_while_it_died_is_taken_from_beside_the_file(
     assert desk.shown() == ["likes coffee"]
 
 
+@pytest.mark.parametrize("lags", [False, True], ids=["", "behind a write that was cut off"])
 async def test_a_file_of_long_ago_that_was_just_replaced_when_it_died_brings_nothing_back(
-    desk: SyncSetup,
+    desk: SyncSetup, monkeypatch: pytest.MonkeyPatch, lags: bool
 ) -> None:
     tea = await desk.add_manual("likes tea")
     faded = await desk.add_manual("fades away")
     await desk.sync_service.sync_all()
+    if lags:
+        await desk.add_manual("likes rain")
+        monkeypatch.setattr(desk.folder, "write", _die)
+        with pytest.raises(Died):
+            await desk.sync_service.write_changed([GLOBAL_SCOPE])
+        desk.start()
     desk.clock += timedelta(days=SNAPSHOT_RETENTION_DAYS + 1)
     await desk.writer.edit(tea, "likes coffee", LOCAL_EDITOR)
     async with desk.db.write() as tx:
@@ -155,6 +162,11 @@ async def test_a_file_of_long_ago_that_was_just_replaced_when_it_died_brings_not
     await desk.sync_service.sync_all()
     await desk.wait()
 
-    assert await desk.texts() == ["likes coffee"]
-    assert desk.shown() == ["likes coffee"]
+    wanted = ["likes coffee", *(["likes rain"] if lags else [])]
+    assert await desk.texts() == wanted
+    assert desk.shown() == wanted
     assert [each.name for each in desk.home.glob(".*")] == []
+
+
+def _die(*_args: object) -> None:
+    raise Died
