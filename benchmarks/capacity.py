@@ -14,7 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import sqlalchemy as sa
 
 from benchmarks.figures import Figure, Measurement, Scale, format_value
@@ -313,12 +315,12 @@ class Usage:
 
 
 class _Meter:
-    """Reads the counters of the server and of the processes."""
+    """Reads the counters of the server and of the processes; `listener` hears notifications."""
 
-    def __init__(self, made: Machines) -> None:
+    def __init__(self, made: Machines, listener: psycopg.Connection[Any]) -> None:
         self._made = made
-        self._listener = connect(made.url)
-        self._listener.execute("LISTEN shiftboss")
+        self._listener = listener
+        listener.execute("LISTEN shiftboss")
 
     @contextmanager
     def measure(self, into: list[Usage]) -> Iterator[None]:
@@ -377,10 +379,10 @@ async def measure_costs(scale: Scale) -> Costs:
     same tasks again while more processes listen."""
     count, idle = scale.pick(16, 2), scale.pick(4, 1)
     tasks, herd, messages = list[Usage](), list[Usage](), list[Usage]()
-    async with machines(create_database(migrated=False)) as made:
+    async with machines(create_database(migrated=False)) as made, AsyncExitStack() as stack:
         made.seconds = 0.05
         await made.start("worker", "--name", "w0", "--slots", "4")
-        meter = _Meter(made)
+        meter = _Meter(made, stack.enter_context(connect(made.url)))
         await _settle(made, "warm", 2)
         with meter.measure(tasks):
             await _settle(made, "one", count)
