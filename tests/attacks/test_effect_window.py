@@ -7,7 +7,7 @@ import asyncio
 import os
 import subprocess
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -124,6 +124,21 @@ async def test_who_is_halted_for_two_commands_waits_for_both(any_cell: SandboxCe
             async with halted_processes(work):
                 pass
             assert states(racer.pid) == {"T"}
+        async with asyncio.timeout(WAIT_SECONDS):
+            while "T" in states(racer.pid):
+                await asyncio.sleep(0.01)
+
+
+async def test_who_is_halted_goes_on_after_the_command_that_began_later(
+    any_cell: SandboxCell,
+) -> None:
+    cell, work = any_cell, any_cell.workspace
+    (work / "sub").mkdir()
+    async with racing(cell, work) as racer, AsyncExitStack() as later:
+        async with halted_processes(work / "sub"):
+            assert await later.enter_async_context(halted_processes(work))
+        assert states(racer.pid) == {"T"}
+        await later.aclose()
         async with asyncio.timeout(WAIT_SECONDS):
             while "T" in states(racer.pid):
                 await asyncio.sleep(0.01)

@@ -21,6 +21,8 @@ _HALTED_STATES = frozenset("TtZXx")
 
 # One halts or resumes at a time: what one resumes, another may just have halted.
 _signals = threading.Lock()
+# Stopped for any command: the last that holds a process resumes what another has stopped.
+_stopped: set[int] = set()
 
 
 @asynccontextmanager
@@ -28,22 +30,23 @@ async def halted_processes(folder: Path) -> AsyncGenerator[bool, None]:
     """Stop the processes (SIGSTOP) until the end, and start none there. Yields False if one cannot
     be stopped, as in a system call that does not return: then the folder may still change."""
     pids: list[int] = []
-    halted: set[int] = set()
     try:
         async with FOLDER_PROCESSES.hold(folder):
             pids = FOLDER_PROCESSES.find(folder)
             # With nobody to halt, and that is nearly always, no thread is needed.
-            yield not pids or await asyncio.to_thread(_halt, pids, halted)
+            yield not pids or await asyncio.to_thread(_halt, pids)
     finally:
         if pids:
-            await asyncio.shield(asyncio.to_thread(_resume, pids, halted))
+            await asyncio.shield(asyncio.to_thread(_resume, pids))
 
 
-def _halt(pids: Sequence[int], halted: set[int]) -> bool:
-    """Add to `halted` what was stopped. Blocking."""
+def _halt(pids: Sequence[int]) -> bool:
+    """Blocking."""
     with _signals:
         for _ in range(_TRIES):
+            halted: set[int] = set()
             if _halt_once(pids, halted):
+                _stopped.update(halted)
                 return True
             # A child that is stopped before it runs its program keeps its parent from stopping.
             _signal(halted, signal.SIGCONT)
@@ -66,11 +69,14 @@ def _halt_once(pids: Sequence[int], halted: set[int]) -> bool:
     return False
 
 
-def _resume(pids: Sequence[int], halted: set[int]) -> None:
+def _resume(pids: Sequence[int]) -> None:
     """All but those that another command holds. Blocking."""
     with _signals:
         free = [each for each in pids if not FOLDER_PROCESSES.is_held(each)]
-        _signal(halted & _descendants(free), signal.SIGCONT)
+        there = _stopped & _descendants(free)
+        _signal(there, signal.SIGCONT)
+        ended = {each for each in _stopped if not Path(f"/proc/{each}").exists()}
+        _stopped.difference_update(there, ended)
 
 
 def _descendants(pids: Iterable[int]) -> set[int]:
