@@ -40,7 +40,7 @@ _ID = re.compile(r"[0-9a-z]{4,16}")
 # rest. Who a person is and may be does change.
 _LASTING_COLUMNS = (
     ("task_graphs", "task_id version", "at", "body reason"),
-    ("approvals", "id", "created_at", "kind task_id path title detail command_hash payload"),
+    ("approvals", "id", "created_at", "kind task_id path title detail command_hash"),
     ("approvals", "id", "decided_at", "state decided_for reason"),
     ("tool_grants", "id", "at", "scope tool pattern approval_id"),
     ("budget_grants", "approval_id", "at", "scope day micros tokens"),
@@ -55,6 +55,8 @@ _LASTING_COLUMNS = (
     ("web_keys", "id", "created_at", "kind secret_hash name"),
     ("triggers", "id", "created_at", "kind"),
 )
+_ERASED = {"approvals": "n.title = '…' AND n.detail = ''"}
+"""Rows whose words were withheld since."""
 
 # Rows without which another cannot be used, beyond what foreign keys say: the finding, then the
 # ids of the rows that lack it.
@@ -263,9 +265,10 @@ def _find_changed_rows(database: Path, copy: Path) -> Iterator[tuple[str, str]]:
             joined = " AND ".join(f"n.{each} = k.{each}" for each in (*keys, at))
             new, old = (", ".join(f"{side}.{each}" for each in columns) for side in "nk")
             name = " || ' ' || ".join(f"n.{each}" for each in keys)
+            erased = _ERASED.get(table, "0")
             query = (
                 f"SELECT {name} FROM main.{table} n JOIN kept.{table} k ON {joined}"  # noqa: S608 - constants
-                f" WHERE ({new}) IS NOT ({old}) LIMIT {_MAX_EACH}"
+                f" WHERE ({new}) IS NOT ({old}) AND NOT ({erased}) LIMIT {_MAX_EACH}"
             )
             try:
                 found = connection.execute(query).fetchall()

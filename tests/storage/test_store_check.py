@@ -239,12 +239,22 @@ def test_what_changes_in_use_is_no_finding(tmp_path: Path) -> None:
     execute(
         home,
         "UPDATE approvals SET state = 'denied', decided_at = 8 WHERE id = 'a2aa'",
+        "UPDATE approvals SET payload = '{\"spent\": true}' WHERE id = 'a1aa'",
         "UPDATE tool_grants SET revoked_at = 9",
         "UPDATE web_sessions SET seen_at = 9",
         "INSERT INTO task_graphs VALUES ('t1aa', 2, '{}', '', 'x', 9)",
         "DELETE FROM usage",
         POWER[3].replace("VALUES (6", "VALUES (7").replace("'m', 1", "'m', 2"),
     )
+
+    assert check_live(home).is_good
+
+
+def test_an_approval_whose_words_were_withheld_is_no_finding(tmp_path: Path) -> None:
+    home = healthy(tmp_path)
+    execute(home, *POWER, "UPDATE approvals SET reason = 'as I said'")
+    check_both(home)
+    execute(home, "UPDATE approvals SET title = '…', detail = '', payload = '{}', reason = ''")
 
     assert check_live(home).is_good
 
