@@ -93,7 +93,7 @@ async def build_launch(
             env=env,
             # Configuring a server implies network access; its calls are authorized one by one.
             network=True,
-            readable=_readable_paths(program, server.command),
+            readable=_readable_paths(program, server.command, sandbox.view.hidden),
             writable=scope.mode is WorkerMode.EXECUTE,
         )
         return sandbox.wrap(command)
@@ -104,13 +104,18 @@ async def build_launch(
         raise McpError(f"it could not be started: {error}") from error
 
 
-def _readable_paths(program: str, command: Sequence[str]) -> list[Path]:
+def _readable_paths(program: str, command: Sequence[str], hidden: Sequence[Path]) -> list[Path]:
     """Return the installation folders of the program, and the files named in the command with the
-    packages that they belong to."""
+    packages that they belong to, unless something `hidden` is in them."""
     named = [Path(each) for each in command[1:] if each.startswith("/")]
     files = [each for each in named if each.is_file()]
     starts = [Path(program), *files]
-    packages = [found for each in starts for found in _package_folders(each)]
+    packages = [
+        found
+        for each in starts
+        for found in _package_folders(each)
+        if not any(each.is_relative_to(found.resolve()) for each in hidden)
+    ]
     folders = [
         path.parent.parent if path.parent.name == "bin" else path.parent
         for path in (Path(program), Path(program).resolve())

@@ -136,6 +136,21 @@ async def test_it_finds_the_packages_that_it_was_installed_with(
     assert said.endswith("you said hi")
 
 
+async def test_a_package_with_a_secret_in_it_stays_hidden(tmp_path: Path) -> None:
+    package = tmp_path / "clone"
+    package.mkdir()
+    (package / "pyproject.toml").touch()
+    (package / ".env").write_text(SECRET)
+    peeks = f'echo "error: [$(cat {package / ".env"} 2>/dev/null)]" >&2'
+    (package / "server.sh").write_text(peeks)
+    server = McpServer(name="tiny", command=("sh", str(package / "server.sh")))
+
+    async with plugged(tmp_path, detect_sandbox(secrets=[package / ".env"]), server) as brought:
+        (note,) = brought.notes
+
+    assert str(note.facts["detail"]).endswith("error: []")
+
+
 async def test_one_that_cannot_start_says_why(tmp_path: Path, sandbox: Sandbox) -> None:
     """As Node.js prints it."""
     script = "echo 'Error: Cannot find module x' >&2; echo '  at y' >&2; echo 'Node.js v20' >&2"
