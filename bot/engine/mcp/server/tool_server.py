@@ -164,7 +164,7 @@ class _AuthorizedCalls:
 
     async def withdraw(self) -> None:
         """Nobody waits for what is still undecided."""
-        for call_id in self._undecided:
+        for call_id in tuple(self._undecided):
             await self._permit.record_outcome(call_id, succeeded=False, outcome=_UNDECIDED)
 
     async def _run(self, tool: AgentTool, arguments: Mapping[str, Any]) -> str:
@@ -239,12 +239,12 @@ class ToolLender:
             is_kept = keep is not None and keep not in self._kept and socket_.sessions.is_quiet
         finally:
             socket_.sessions.tools = ()
-            if authorized is not None:
-                await authorized.withdraw()
             if keep is not None and is_kept:
                 self._kept[keep] = socket_
             else:
                 await socket_.close()
+            if authorized is not None:
+                await authorized.withdraw()
 
     async def end_kept(self, work: str) -> None:
         """Close the sockets that are kept for this work."""
