@@ -291,7 +291,7 @@ class ChatQueues:
             queue.rows.remove((later.id, later))
             heapq.heapify(queue.rows)
             rows.append(later)
-        await self._wait_for_commands(rows[0])
+        await self._wait_for_commands(rows[-1])
         return self._without_withdrawn(rows)
 
     def _without_withdrawn(self, rows: MessageRows) -> MessageRows:
