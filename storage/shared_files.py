@@ -154,6 +154,8 @@ class S3Files:
             if not target.is_file():
                 log.warning("%s is not in the object store: it was deleted or never shared", path)
             return target.is_file()
+        except OSError as error:
+            raise FileShareError(f"{path} cannot be kept here: {error.strerror}") from error
         return True
 
     def _key(self, path: str) -> str:

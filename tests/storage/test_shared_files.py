@@ -70,6 +70,17 @@ async def test_what_was_written_here_later_is_kept(tmp_path: Path) -> None:
         assert path.read_text() == "newer"
 
 
+async def test_a_file_that_cannot_be_written_here_is_a_problem_of_the_share(tmp_path: Path) -> None:
+    async with S3Emulator() as s3:
+        write(tmp_path / "a", "text")
+        await files_of(tmp_path / "a", s3).publish(RESULT)
+        (tmp_path / "b").mkdir()
+        (tmp_path / "b" / "files").write_text("not a folder")
+
+        with pytest.raises(FileShareError, match="cannot be kept here"):
+            await files_of(tmp_path / "b", s3).ensure(RESULT)
+
+
 async def test_a_deleted_object_and_a_path_outside_are_no_files(tmp_path: Path) -> None:
     async with S3Emulator() as s3:
         files = files_of(tmp_path / "home", s3)
