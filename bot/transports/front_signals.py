@@ -85,9 +85,13 @@ class FrontSignals:
                         await self._has_news.wait()
                         self._has_news.clear()
                         while self._waiting:
-                            _, text = self._waiting.popitem(last=False)
+                            key, text = next(iter(self._waiting.items()))
                             await channel.send(text)
+                            # A newer one about the same may have come meanwhile.
+                            if self._waiting.get(key) is text:
+                                del self._waiting[key]
                         await asyncio.sleep(_PAUSE_SECONDS)
             except StoreUnavailable as error:
                 log.warning("other fronts cannot be told: %s", error)
+                self._has_news.set()
             await asyncio.sleep(_RECONNECT_SECONDS)

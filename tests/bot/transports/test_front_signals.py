@@ -1,0 +1,57 @@
+"""What one front tells the others reaches them, also if the connection was lost meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from bot.transports import front_signals
+from bot.transports.front_signals import FrontSignal, FrontSignals
+from storage.errors import StoreUnavailable
+
+
+class CutOnce:
+    """A connection that was cut while nobody used it: the first signal finds out."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.is_cut = True
+        self.has_told = asyncio.Event()
+
+    async def send(self, text: str) -> None:
+        if self.is_cut:
+            self.is_cut = False
+            raise StoreUnavailable("the connection was cut")
+        self.told.append(text)
+        if len(self.told) == 2:
+            self.has_told.set()
+
+
+async def test_signals_that_met_a_cut_connection_are_told_over_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    channel = CutOnce()
+
+    @asynccontextmanager
+    async def connect(_url: str) -> AsyncIterator[CutOnce]:
+        yield channel
+
+    monkeypatch.setattr(front_signals, "open_live_channel", connect)
+    monkeypatch.setattr(front_signals, "_RECONNECT_SECONDS", 0)
+    here, there, heard = FrontSignals("url", "a"), FrontSignals("", "b"), list[object]()
+    there.connect(FrontSignal.SESSIONS_ENDED, heard.append)
+    running = asyncio.create_task(here.run())
+    try:
+        here.tell(FrontSignal.SESSIONS_ENDED, ["s1"])
+        here.tell(FrontSignal.SESSIONS_ENDED, ["s2"])
+        async with asyncio.timeout(60):
+            await channel.has_told.wait()
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    for text in channel.told:
+        there.receive(text)
+    assert heard == [["s1"], ["s2"]]
