@@ -187,7 +187,7 @@ def _ask_until_connected(settings: Settings) -> None:
 def _ask_for(kind: ModelKind, clis: list[str]) -> ModelConnection:
     key = base_url = model = ""
     if kind is ModelKind.LOCAL:
-        base_url = typer.prompt("Address of the API", default=_LOCAL_URL)
+        base_url = typer.prompt("API address", default=_LOCAL_URL)
     if kind.is_api:
         key = typer.prompt(
             "API key (hidden; empty for none)", default="", show_default=False, hide_input=True

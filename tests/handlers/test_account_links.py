@@ -295,7 +295,7 @@ async def test_memories_that_exclude_each_other_are_shown_once_to_choose(
     assert (await house.press(tokens[1], OTHER)).good
     assert await known(house, MEMBER) == ["Likes tea", "Name is Ann", "Uses vim"]
     assert "Nothing is left" in text_of(await house.card(key))
-    assert "nothing to choose" in text_of(await house.say("/link choose zzzz", OTHER))
+    assert "Nothing to choose" in text_of(await house.say("/link choose zzzz", OTHER))
 
     await remember(house, OTHER, "Lives in Bern")
     await house.say("/unlink telegram:3", MEMBER)

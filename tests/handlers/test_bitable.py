@@ -109,7 +109,7 @@ async def test_it_is_made_new_from_the_store() -> None:
     assert "No Bitable" in text_of(await ask(desk, "/bitable rebuild"))
     desk.world.bitable.base = BASE
 
-    assert "made new" in text_of(await ask(desk, "/bitable 重建"))
+    assert "Rebuilding the tables" in text_of(await ask(desk, "/bitable 重建"))
     assert desk.world.bitable.rebuilds == 1
 
 
@@ -117,6 +117,6 @@ async def test_it_is_switched_off() -> None:
     desk = RouterHarness()
     desk.world.bitable.base = BASE
 
-    assert "no longer used" in text_of(await ask(desk, "/bitable off"))
+    assert "disconnected" in text_of(await ask(desk, "/bitable off"))
     assert "No Bitable" in text_of(await ask(desk, "/bitable off"))
     assert "/bitable [setup" in text_of(await ask(desk, "/bitable dance"))

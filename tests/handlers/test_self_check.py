@@ -25,7 +25,7 @@ async def test_the_overview_has_one_line_each_for_health_and_drive() -> None:
     assert "Health" in text
     assert "1 problem" in text
     assert "1 of 3 goals is on" in text
-    assert "976.6 KB are free" in text, "the open problem is listed"
+    assert "976.6 KB of disk space" in text, "the open problem is listed"
 
 
 async def test_a_check_says_what_is_wrong_and_what_to_do() -> None:
@@ -58,7 +58,7 @@ async def test_a_problem_that_is_over_or_unknown_gets_no_task() -> None:
     over = await ask(desk, "/self repair 1")
     unknown = await ask(desk, "/self repair 77")
 
-    assert "Nothing to do any more" in text_of(over)
+    assert "No longer a problem" in text_of(over)
     assert "No problem 77" in text_of(unknown)
     assert desk.world.self_check.tasks == []
 

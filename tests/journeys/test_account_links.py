@@ -43,6 +43,6 @@ async def test_one_person_on_three_channels_and_in_the_shell(tmp_path: Path) -> 
     assert "Mia" in on_feishu
     assert "wait 10 minutes" in tasks
     assert "main account" in accounts
-    assert "stands alone again" in ended
+    assert "is separate again" in ended
     assert "Rex" not in apart
     assert "Mia" not in left

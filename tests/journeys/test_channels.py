@@ -64,7 +64,7 @@ async def test_a_changed_token_is_used_at_once_and_what_waited_is_sent_by_it(
             seen = len(telegram.calls)
             status, after = await program.run_to_end("status")
 
-    assert "Telegram refuses the token" in refused
+    assert "Telegram rejects the token" in refused
     assert waited, "the old token is out of force, and no other is"
     assert status == 0
     assert "Telegram" not in after, "the removed channel is not shown any more"
@@ -98,7 +98,7 @@ async def test_a_token_pasted_on_the_page_is_answered_at_once_and_makes_one_owne
             await others.wait_for(lambda m: m.from_bot and "Pairing code" in m.text)
             await boss.says(chat, f"/start {code}")
             await chat.wait_for(lambda m: m.from_bot and "You are an owner" in m.text)
-            await page.wait_for("is an owner now")
+            await page.wait_for("is now an owner")
             await other.says(others, f"/start {code}")
             await boss.says(chat, "/people")
             people = await chat.wait_for(lambda m: m.from_bot and "People with access" in m.text)
@@ -112,13 +112,13 @@ async def test_a_token_pasted_on_the_page_is_answered_at_once_and_makes_one_owne
             mode = stat.S_IMODE(env.stat().st_mode)
 
     assert wrong.status_code == rubbish.status_code == webhook.status_code == 422
-    assert "Telegram refuses the token" in wrong.text
-    assert "no bot token in it" in rubbish.text
+    assert "Telegram rejects the token" in wrong.text
+    assert "No bot token found" in rubbish.text
     assert asked == 1, "what is no token is not sent to Telegram"
     assert "Delete the webhook" in webhook.text
     assert untouched
     assert done.status_code == 200
-    assert "In groups it hears" in done.text or "every message" in done.text, (
+    assert "In groups it receives" in done.text or "every message" in done.text, (
         "told at once, without asking again"
     )
     assert program.printed.count("telegram: connected anew") == 2
@@ -181,7 +181,7 @@ async def test_init_connects_telegram_before_and_while_the_program_runs(tmp_path
             await program.kill_if_running()
 
     assert wrong[0] == 1
-    assert "Telegram refuses the token" in wrong[1]
+    assert "Telegram rejects the token" in wrong[1]
     assert early[0] == live[0] == left[0] == 0, early[1] + live[1] + left[1]
     assert "@shiftboss_bot" in early[1]
     assert "Boss has written" in live[1]

@@ -20,8 +20,8 @@ async def test_faults_are_found_repaired_where_it_is_safe_and_buttons_proven(
         fine = await world.ask("/doctor", expects="Doctor")
         assert "local-model answers, in" in fine
         assert "@" in fine
-        assert "The long connection is offered" in fine
-        assert "not known whether buttons on cards arrive" in fine
+        assert "The long connection is available" in fine
+        assert "Buttons on cards have not been tested" in fine
 
         # The press on its own card is the proof.
         card = next(m for m in chat.from_bot if "Doctor" in m.text)

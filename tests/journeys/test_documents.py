@@ -58,7 +58,7 @@ async def test_a_long_result_is_one_document_and_without_permission_a_file(tmp_p
             stage.script("again-cue", "plan", plan_reply("compare"))
             stage.script("again-cue", "step", step_reply(REPORT))
             await boss.says(team, "/run again-cue", mentions=["bot"])
-            await team.wait_for(lambda m: "Not a document: the app may not" in m.text)
+            await team.wait_for(lambda m: "No document: the app isn't allowed" in m.text)
             sent = await team.wait_for(lambda m: m.msg_type == "file")
             file = fs.world.files[json.loads(sent.content)["file_key"]]
             assert file.data.decode().count("EUR") == 150

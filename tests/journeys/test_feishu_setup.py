@@ -94,7 +94,7 @@ async def test_from_a_declined_code_to_the_first_answer_in_feishu(
         greeting = await chat.wait_for(lambda m: "Feishu is connected" in f"{m.header} {m.text}")
         assert await program.stop() == 0
 
-    assert "is an owner now" in greeting.text
+    assert "is now an owner" in greeting.text
     told = again + done + program.printed + read_log(tmp_path)
     assert feishu.app_secret not in told
     assert not [each for each in feishu.registration.codes if each.device_code in told]
@@ -174,7 +174,7 @@ async def test_init_shows_the_code_in_a_terminal_and_connects_before_the_first_s
     assert "was declined" in declined[1]
     assert status == 0, printed
     assert "▀" in printed
-    assert "is an owner now" in printed
+    assert "is now an owner" in printed
     assert feishu.app_secret not in printed + read_log(tmp_path)
 
 
@@ -202,7 +202,7 @@ async def test_init_connects_an_app_that_exists_while_the_program_runs(
         await feishu.wait_for_connections()
 
     assert wrong[0] == 1
-    assert "refuses the app ID or its secret" in wrong[1]
+    assert "rejects the app ID or its secret" in wrong[1]
     assert right[0] == 0, right[1]
     told = wrong[1] + right[1] + program.printed + read_log(tmp_path)
     assert feishu.app_secret not in told

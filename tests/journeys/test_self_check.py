@@ -62,7 +62,7 @@ async def test_a_broken_file_is_told_once_looked_into_and_its_end_is_told(
     make_check_due(home)
     await world.program.start()
 
-    told = await chat.wait_for(lambda m: shows(m, "Self-check: a problem", "mcp.json"))
+    told = await chat.wait_for(lambda m: shows(m, "Self-check: 1 problem", "mcp.json"))
     assert shows(told, "Correct the file")
     # A kill may double the card, as it may any message that was just sent.
     await world.program.stop()
@@ -74,8 +74,8 @@ async def test_a_broken_file_is_told_once_looked_into_and_its_end_is_told(
 
     (home / "mcp.json").unlink()
     await boss.says(chat, "/self check")
-    await chat.wait_for(lambda m: shows(m, "a problem is over", "mcp.json"))
-    assert sum(shows(m, "Self-check: a problem", "Correct") for m in chat.from_bot) == 1
+    await chat.wait_for(lambda m: shows(m, "1 problem resolved", "mcp.json"))
+    assert sum(shows(m, "Self-check: 1 problem", "Correct") for m in chat.from_bot) == 1
     assert "– now" not in await world.ask("/self history")
 
 

@@ -66,7 +66,7 @@ async def test_a_workflow_is_typed_mended_saved_and_run(
     page, box = owner.page, owner.page.locator("#text")
     verdict, drawing = page.locator("#verdict"), page.locator("#drawing")
     await page.get_by_role("link", name="New workflow").click()
-    await expect(verdict).to_contain_text("Can be run.")
+    await expect(verdict).to_contain_text("Ready to run.")
 
     await page.get_by_role("textbox", name="Name", exact=True).fill("double")
     await box.fill(DOUBLE.replace("type: script", "type: scirpt").replace("number", "nmuber"))
@@ -79,7 +79,7 @@ async def test_a_workflow_is_typed_mended_saved_and_run(
     await expect(verdict).to_contain_text("1 error")
     await owner.save_screenshot("workflow-faults", tmp_path)
     await box.fill(DOUBLE)
-    await expect(verdict).to_contain_text("Can be run.")
+    await expect(verdict).to_contain_text("Ready to run.")
     await expect(drawing.locator("text", has_text="twice")).to_be_visible()
     await page.get_by_role("button", name="Save").click()
 
@@ -112,7 +112,7 @@ async def test_the_plan_of_a_finished_task_is_saved_from_its_page(
     page = owner.page
     await page.goto(address(shiftboss, "").replace("/workflows", "/tasks"))
     await page.get_by_text("New task").click()
-    await page.get_by_label("What is to be done").fill('write "a" to a.txt, then read a.txt')
+    await page.get_by_label("What should be done").fill('write "a" to a.txt, then read a.txt')
     await page.get_by_role("button", name="Create").click()
     await expect(page.locator("#state")).to_contain_text("Completed")
 
@@ -214,7 +214,7 @@ async def test_without_scripts_the_buttons_do_the_same(
     await page.get_by_role("button", name="Save").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("Plain")
     await page.get_by_text("Delete this workflow").click()
-    await page.get_by_label("Delete it for good").check()
+    await page.get_by_label("Delete permanently").check()
     await page.get_by_role("button", name="Delete").click()
 
     await expect(page).to_have_url(address(shiftboss, ""))

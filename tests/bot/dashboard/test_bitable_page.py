@@ -48,7 +48,7 @@ async def test_a_refusal_is_explained(world: DashboardWorld, bitable: FakeBitabl
     page = await browser.get(PATH)
 
     assert refused.status_code == 422
-    assert "No Bitable is in use" in refused.text
+    assert "No Bitable is set up" in refused.text
     assert "/dashboard/setup/feishu" in page.text
 
 

@@ -124,7 +124,7 @@ async def test_whoever_scans_the_code_has_an_app_connected_and_is_an_owner(
     person = await world.core.repositories.people.find_by_account(Channel.FEISHU, boss.open_id)
     assert person is not None
     assert person.role is PersonRole.OWNER
-    assert "is an owner now" in done
+    assert "is now an owner" in done
     device_code = feishu.registration.newest.device_code
     log = await world.core.services.feishu_setup.check()
     assert [each.is_done for each in log] == [True] * 6
@@ -332,7 +332,7 @@ async def test_an_app_by_hand_is_tried_first_and_then_what_it_lacks_is_listed(
 
     wrong = await order(browser, "connect", **by_hand, app_secret="not-the-secret")
     assert wrong.status_code == 422
-    assert "refuses the app ID or its secret" in wrong.text
+    assert "rejects the app ID or its secret" in wrong.text
     assert "not-the-secret" not in wrong.text
     assert 'value="cli_new"' in wrong.text
     assert read_env(world) == ""

@@ -36,7 +36,7 @@ async def test_health_shows_findings_and_acts_on_them(
     await browser.post(PAGE, data={"order": "doctor_fix"})
     repaired = await browser.post(PAGE, data={"order": "repair", "which": "1"})
 
-    assert page.count("free on the disk") == 2  # of the check, and as a problem that lasts
+    assert page.count("of disk space left") == 2  # of the check, and as a problem that lasts
     assert "costs a little" in page
     assert (checked.status_code, self_check.checks) == (303, 1)
     assert "The doctor&#39;s report" in examined.text

@@ -81,7 +81,7 @@ async def test_a_task_is_created_once_however_often_its_form_is_sent(world: Dash
     assert len({each.headers["location"] for each in sent}) == 1
     assert len(ids(await browser.get(PAGE))) == 1
     assert empty.status_code >= 400
-    assert "What is to be done" in empty.text
+    assert "What should be done" in empty.text
 
 
 async def test_a_task_is_shown_and_steered(world: DashboardWorld) -> None:

@@ -180,7 +180,7 @@ async def test_a_new_one_is_checked_before_it_is_saved_and_never_lost(
     start = await browser.get(NEW)
     data = {"name": "weekly", "text": typed_text(start)}
 
-    assert "Can be run." in start.text
+    assert "Ready to run." in start.text
     assert "<svg" in start.text
     for text in ("name: x\nnodes:\n\t- a", "", "<script>alert(1)</script>", "a\0b", "]" * 99_999):
         for order, status in (("check", 200), ("save", 422)):

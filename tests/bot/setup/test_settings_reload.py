@@ -83,7 +83,7 @@ async def test_what_applies_at_once_is_in_force_and_the_rest_is_named(core: Cont
     }
     assert set(reading.waiting) == {"SHIFTBOSS_WEB_PORT", "TELEGRAM_BOT_TOKEN"}
     text = shown(reading)
-    assert "In force now" in text
+    assert "Now in effect" in text
     assert "After a restart" in text
     assert "abcdefghijkl" not in text
 

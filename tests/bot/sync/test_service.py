@@ -147,7 +147,7 @@ async def test_what_shiftboss_fills_in_is_put_back_with_a_note(world: SyncWorld)
 
     assert await world.shown(task, TaskField.COST) == 0.0
     assert await world.shown(task, TaskField.ID) == task.id
-    assert "put back" in str(await world.shown(task, NOTE))
+    assert "was undone" in str(await world.shown(task, NOTE))
 
 
 @pytest.mark.parametrize("who", [STRANGER, "cli_app"])
@@ -172,7 +172,7 @@ async def test_an_order_that_makes_no_sense_is_put_back(world: SyncWorld) -> Non
 
     assert (await world.read(task)).status is TaskStatus.PENDING
     assert await world.shown(task, STATUS) == "🆕 Pending"
-    assert "cannot be ordered" in str(await world.shown(task, NOTE))
+    assert "Not possible right now" in str(await world.shown(task, NOTE))
 
 
 async def test_a_row_becomes_a_task_of_the_person_who_wrote_it(world: SyncWorld) -> None:
@@ -280,7 +280,7 @@ async def test_a_deleted_row_of_a_live_task_comes_back_with_a_note(world: SyncWo
     await world.settle()
 
     assert (await world.read(task)).status is TaskStatus.PENDING
-    assert "the task goes on" in str(await world.shown(task, NOTE))
+    assert "the task continues" in str(await world.shown(task, NOTE))
     assert len(world.tables.rows()) == 1
 
 
@@ -521,7 +521,7 @@ async def test_a_strangers_change_never_counts_as_that_of_who_was_announced(
 
     assert (await world.read(task)).title == "Do it"
     assert await world.shown(task, TITLE) == "Do it"
-    assert "clear who did" in str(await world.shown(task, NOTE))
+    assert "couldn't tell who" in str(await world.shown(task, NOTE))
 
 
 async def test_an_announced_person_counts_when_shiftboss_wrote_last(world: SyncWorld) -> None:

@@ -37,8 +37,8 @@ async def test_a_problem_is_told_once_and_so_is_its_end(tmp_path: Path) -> None:
         still_over = await world.run(minutes=30)
 
         assert healthy == same == still_over == ""
-        assert "Self-check: a problem" in new
-        assert "a problem is over" in over
+        assert "Self-check: 1 problem" in new
+        assert "1 problem resolved" in over
         (incident,) = await world.repo.list_incidents(9)
         assert incident.ended_at is not None
         assert incident.finding.facts == {"free_bytes": 2}
@@ -74,7 +74,7 @@ async def test_a_problem_that_comes_and_goes_is_told_less(tmp_path: Path) -> Non
         world.check.findings = []
         gone = [await world.run(hours=4), await world.run(hours=4), await world.run(hours=4)]
 
-        assert "It is back" in cards[2]
+        assert "Back again" in cards[2]
         assert "comes and goes" in cards[4]
         assert cards[5:] == [""] * 4
         assert [bool(each) for each in gone] == [False, False, True]
@@ -107,7 +107,7 @@ async def test_a_check_that_raises_is_a_problem_itself_and_stops_no_other(tmp_pa
         card = await world.run(ToldCheck(name="money", findings=[STUCK], helps=False), minutes=30)
 
         assert "The check itself failed: OSError" in card
-        assert "The queue stands still" in card
+        assert "The queue is stuck" in card
         assert "over" not in card, "nothing is known of what it found before"
         (report,) = await world.repo.list_runs(1)
         assert report.grade is HealthGrade.FAIL
@@ -134,7 +134,7 @@ async def test_a_safe_repair_is_made_and_told_once(tmp_path: Path) -> None:
         after = await world.run(minutes=30)
 
         assert "Woke the queue" in card
-        assert "stands still" not in card, "it is repaired"
+        assert "is stuck" not in card, "it is repaired"
         assert after == ""
         assert world.check.repairs == ["wake_tasks"]
 
@@ -146,7 +146,7 @@ async def test_a_repair_that_does_not_help_leaves_a_problem(tmp_path: Path) -> N
         card = await world.run()
         after = await world.run(minutes=30)
 
-        assert "stands still" in card
+        assert "is stuck" in card
         assert "Woke" not in card
         assert after == ""
         assert world.check.repairs == ["wake_tasks"] * 2, "it is tried again"

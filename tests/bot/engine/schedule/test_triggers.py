@@ -134,7 +134,7 @@ async def test_a_note_is_in_the_language_of_the_owner(tmp_path: Path) -> None:
         (view,) = await world.service.list()
 
         assert view.last is not None
-        assert view.last.note == "这些输入缺少或不合适：n, topic"
+        assert view.last.note == "这些输入缺少或无效：n, topic"
 
 
 async def test_a_new_file_starts_one_task_with_the_file(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ BROKEN: dict[str, tuple[str, list[IssuePlace]]] = {
         graph_text(node_data("foreach", foreach={**FOREACH, "maxParallel": 1_000}), BODY_NODE),
         [("out_of_range", "b", "foreach.maxParallel")],
     ),
-    "nothing to go through": (
+    "nothing to repeat over": (
         graph_text(node_data("foreach", foreach={"bodyNodes": ["c"]}), BODY_NODE),
         [("missing", "b", "foreach.collection")],
     ),

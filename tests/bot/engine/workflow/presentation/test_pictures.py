@@ -86,7 +86,7 @@ def test_a_thousand_nodes_are_folded() -> None:
         )
     )
 
-    for edges, told in ((chain, "1000 in a row"), (fan, "994 beside one another")):
+    for edges, told in ((chain, "1000 in sequence"), (fan, "994 in parallel")):
         svg = drawing.render_svg(Workflow(plan="", nodes=nodes, edges=edges), EN)
         assert told in svg
         assert svg.count("<title>Step") <= 7
