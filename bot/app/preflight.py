@@ -194,7 +194,8 @@ def _explain_mismatch(settings: Settings, error: StoreMismatch) -> str:
     if sqlite_path(settings.database) is None:
         return (
             f"{told}To move the store of this directory there: `shiftboss migrate --to"
-            " postgresql://…` (see docs/backup.md). If DATABASE_URL is wrong: correct it."
+            " postgresql://…` (see docs/reference/postgresql.md). If DATABASE_URL is wrong: correct"
+            " it."
         )
     return (
         f"{told}"
