@@ -86,6 +86,15 @@ HIDDEN_PROGRAMS = [
     "date 010203042030",
     "file -C -m x",
     "file --compile",
+    "file -z x",
+    "file -bz x",
+    "git status > x",
+    "git diff >> x",
+    "git status &> x",
+    "cd x && git log > y",
+    "ls > x; git status",
+    "sh -c 'git status > x'",
+    "npm --version > x",
     "uniq a b",
     "uniq -c a b",
     "diff --to-file=x a",
@@ -178,6 +187,9 @@ READING = [
     "git branch -a",
     "git remote -v",
     "git --no-pager diff --cached",
+    "git status 2>/dev/null",
+    "git log -1 > /dev/null 2>&1",
+    "find . -name x 2> /dev/null | head",
     "cut -d, -f1 a.csv",
     "diff -u a b",
     "stat -c %s a",
@@ -227,7 +239,10 @@ def test_no_option_is_taken_for_another_because_it_begins_like_it(name: str) -> 
             assert not options.allow(f"-{letter}") or f"-{letter}" in long, letter
 
 
-@pytest.mark.parametrize("command", ["git status", "git log -p -1", "git diff", "git show HEAD"])
+@pytest.mark.parametrize(
+    "command",
+    ["git status", "git log -p -1", "git diff", "git show HEAD", "git status 2>/dev/null"],
+)
 async def test_what_a_reading_command_runs_after_all_changes_nothing(
     cell: SandboxCell, command: str
 ) -> None:

@@ -22,9 +22,24 @@ CONTROL_FILES = [
     ".github/copilot-instructions.md", ".github/actions/a/action.yml", ".gitlab-ci.yml",
     ".circleci/config.yml", "Jenkinsfile", "azure-pipelines.yml", ".cargo/config.toml",
     "mise.toml", ".tool-versions", "lefthook.yml", "sitecustomize.py", ".kiro/steering/a.md",
+    "AGENT.md", ".clinerules/a.md", ".roorules-code", ".amazonq/rules/a.md", "crush.json",
+    ".github/prompts/a.prompt.md", ".yarn/releases/yarn.cjs", ".mvn/extensions.xml", ".vimrc",
+    ".exrc", ".dir-locals.el", "a.code-workspace", "lib/a.pth", ".bashrc", ".zshenv", ".profile",
+    ".ssh/authorized_keys", ".gdbinit", ".lfsconfig", "flake.nix",
     "ＡＧＥＮＴＳ.md", "AGENTS\u200b.md",
 ]  # fmt: skip
-FREE = ["notes.md", "src/git.py", "agents/readme.txt", "docs/github.md", "claude.txt", ".gitignore"]
+FREE = [
+    "notes.md",
+    "src/git.py",
+    "agents.py",
+    "yarn.lock",
+    "profile.md",
+    "docs/ssh.md",
+    "agents/readme.txt",
+    "docs/github.md",
+    "claude.txt",
+    ".gitignore",
+]
 
 
 def verdict(

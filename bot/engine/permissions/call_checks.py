@@ -19,6 +19,7 @@ from bot.engine.permissions.command_analysis import (
     is_read_only,
     leaves_workspace,
     may_be_destructive,
+    may_run_others,
     program_name,
     writes_system_path,
 )
@@ -102,7 +103,8 @@ _CONTROL_FOLDERS = {
     ".git", ".githooks", ".husky", ".vscode", ".idea", ".zed", ".devcontainer", ".direnv", ".cargo",
     ".circleci", ".buildkite", ".claude", ".agents", ".codex", ".gemini", ".qwen", ".opencode",
     ".cursor", ".continue", ".codebuddy", ".iflow", ".kiro", ".roo", ".windsurf", ".junie",
-    ".augment", ".shiftboss",
+    ".augment", ".shiftboss", ".amazonq", ".clinerules", ".factory", ".kilocode", ".openhands",
+    ".tabnine", ".trae", ".vs", ".yarn", ".mvn", ".bundle", ".ssh", ".gnupg",
 }  # fmt: skip
 _CONTROL_FILES = {
     ".gitmodules", ".gitattributes", ".gitconfig", ".envrc", ".npmrc", ".yarnrc", ".yarnrc.yml",
@@ -113,9 +115,21 @@ _CONTROL_FILES = {
     ".woodpecker.yml", "jenkinsfile", "azure-pipelines.yml", "bitbucket-pipelines.yml",
     "appveyor.yml", ".cursorrules", ".clinerules", ".windsurfrules", ".roorules", ".goosehints",
     ".aider.conf.yml", "copilot-instructions.md", "sitecustomize.py", "usercustomize.py",
+    "crush.json", ".crush.json", ".rules", ".dir-locals.el", ".dir-locals-2.el", ".exrc", ".vimrc",
+    ".nvimrc", ".nvim.lua", ".lvimrc", ".gdbinit", ".lldbinit", ".pdbrc", ".inputrc", ".profile",
+    ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".zshrc", ".zshenv",
+    ".zprofile", ".zlogin", ".xprofile", ".xinitrc", ".tmux.conf", ".gemrc", ".irbrc", ".pryrc",
+    ".rprofile", ".curlrc", ".wgetrc", ".pythonrc.py", ".lfsconfig", "devenv.nix", "flake.nix",
+    "shell.nix",
 }  # fmt: skip
-_CONTROL_NOTES = re.compile(r"(?:agents|claude|gemini|qwen|codex|crush|warp)(?:\.[a-z]+)*\.md")
-_CONTROL_WORKFLOWS = (".github/workflows/", ".github/actions/", ".gitea/", ".forgejo/")
+_CONTROL_NOTES = re.compile(
+    r"(?:agents?|claude|gemini|qwen|codex|crush|warp)(?:\.[a-z]+)*\.md"
+    r"|\.roorules-.+|.+\.code-workspace|.+\.pth"
+)
+_CONTROL_WORKFLOWS = (
+    ".github/workflows/", ".github/actions/", ".github/instructions/", ".github/prompts/",
+    ".github/chatmodes/", ".github/agents/", ".gitea/", ".forgejo/",
+)  # fmt: skip
 # Searching a file reads it.
 _READ_RULE_TOOLS = {"grep": ("grep", "read")}
 _HARMLESS_TARGETS = {"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"}
@@ -210,11 +224,16 @@ def check_command(rules: PermissionRules, source: str, workspace: Path) -> Polic
 def is_read_only_command(source: str, workspace: Path) -> bool:
     """Return True if no part of the command can change anything."""
     inside = expand_commands(parse_script(source))
-    if inside.unclear_reason or any(script.written_files for script in inside.scripts):
+    if inside.unclear_reason or _writes_files(inside):
         return False
     # A guess is about a command that has been judged as a whole.
     parts = (part for part in inside.parts if part.is_certain and not part.is_wrapper)
     return all(is_read_only(_relative_to_workspace(part.command, workspace)) for part in parts)
+
+
+def _writes_files(inside: ExpandedScript) -> bool:
+    written = {path for script in inside.scripts for path in script.written_files}
+    return not written <= _HARMLESS_TARGETS
 
 
 def stays_in_workspace(source: str, workspace: Path) -> bool:
@@ -262,8 +281,9 @@ def _command_findings(
         yield said
     if inside.unclear_reason:
         yield PolicyFinding(level=FindingLevel.ASK, reason=inside.unclear_reason)
+    writes = _writes_files(inside)
     for part in inside.parts:
-        yield _check_part(rules, part, workspace)
+        yield _check_part(rules, part, workspace, writes=writes)
     commands = [_relative_to_workspace(part.command, workspace) for part in inside.parts]
     if any(map(leaves_workspace, commands)) and any(map(deletes_or_rewrites, commands)):
         yield ask("destroys_elsewhere")
@@ -273,7 +293,10 @@ def _command_findings(
         yield allow("runs_nothing")
 
 
-def _check_part(rules: PermissionRules, part: CommandPart, workspace: Path) -> PolicyFinding:
+def _check_part(
+    rules: PermissionRules, part: CommandPart, workspace: Path, *, writes: bool
+) -> PolicyFinding:
+    """`writes`: the line also writes a file, so that it runs where the workspace can be changed."""
     command = _relative_to_workspace(part.command, workspace)
     if said := _check_restrictions(rules, part.command, command):
         return said
@@ -283,7 +306,7 @@ def _check_part(rules: PermissionRules, part: CommandPart, workspace: Path) -> P
         rules, "exec", (_quote_words((*part.command.assignments, *part.command.words)),)
     ):
         return said
-    if not is_read_only(command):
+    if not is_read_only(command) or (writes and may_run_others(command)):
         name = program_name(command.words)[:60].replace(UNKNOWN_TEXT, "?")
         return no_rule("no_rule", what=name) if name else no_rule("no_rule_for_it")
     return allow("only_looks")

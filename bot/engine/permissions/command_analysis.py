@@ -370,7 +370,7 @@ _PLAIN: Mapping[str, _Options] = {
     ), named_values="--glob --type --type-not --max-count --context --max-depth --sort --color"),
     "tree": _options("aACdDfFghilNpqQrstux", "LIP", words="--dirsfirst --gitignore --noreport"),
     "date": _options("uR", "Id", words="--utc --iso-8601", named_values="--date --iso-8601"),
-    "file": _options("bhikLNprsz0", words="--brief --mime --mime-type --mime-encoding"),
+    "file": _options("bhikLNprs0", words="--brief --mime --mime-type --mime-encoding"),
     "md5sum": _options("bct"),
     "cksum": _options(),
     "id": _options("gGnruz"),
@@ -440,6 +440,12 @@ def is_read_only(command: SimpleCommand) -> bool:
     if any(_OUTSIDE_PATH.search(word) for word in words):
         return False
     return _only_reads(words[0], words[1:])
+
+
+def may_run_others(command: SimpleCommand) -> bool:
+    """Return True for a program that only reads, but runs what the project's settings name."""
+    name = program_name(command.words)
+    return name == "git" or name in _VERSION_ONLY
 
 
 def _only_reads(name: str, rest: Sequence[str]) -> bool:
