@@ -12,13 +12,20 @@ from typing import Any, Literal, TypeAlias
 
 from tests.emulators.models.default_replies import default_reply
 from tests.emulators.models.emulator import ModelEmulator
-from tests.emulators.models.script import ApiKind, ReceivedRequest, ScriptedCall, ScriptedReply
+from tests.emulators.models.script import (
+    ApiKind,
+    ReceivedRequest,
+    ScriptedCall,
+    ScriptedReply,
+    stream_pieces,
+)
 from tests.emulators.telegram.chats import TelegramChat, TelegramMessage
 from tests.emulators.telegram.users import TelegramUser
 from tests.journeys.platform_world import PlatformWorld, open_platforms
 from tests.waiting import WAIT_SECONDS, wait_until
 
 _OWNER_IDS = range(1, 40)
+_PAUSED_AT = 30
 
 ScriptLine: TypeAlias = ScriptedReply | Callable[[ReceivedRequest], ScriptedReply]
 Scene: TypeAlias = Literal["plan", "step", "talk", "notes"]
@@ -224,7 +231,8 @@ def script_task(script: ScriptedModel, cue: str, *lines: ScriptedReply) -> str:
 def paused_answer(text: str) -> tuple[ScriptedReply, asyncio.Event]:
     """An answer that stops in its middle until the event is set."""
     go = asyncio.Event()
-    return ScriptedReply(text=text, hold=go, hold_after=30), go
+    assert len(stream_pieces(text)) > _PAUSED_AT, "too short to stop in its middle"
+    return ScriptedReply(text=text, hold=go, hold_after=_PAUSED_AT), go
 
 
 def pictures_in(asked: ReceivedRequest) -> list[Any]:

@@ -25,7 +25,10 @@ from tests.postgresql_server import create_database, execute
 from tests.thoroughness import THOROUGH
 from tests.waiting import WAIT_SECONDS, wait_until
 
-_TAKE_OVER_SECONDS = 60.0
+_LONG_ANSWER = (
+    "The heron is here, and it has been standing there on one leg and without a move,"
+    " beside the reeds and in the rain, all day."
+)
 
 
 async def test_each_front_serves_and_either_may_die(tmp_path: Path) -> None:
@@ -47,11 +50,11 @@ async def test_each_front_serves_and_either_may_die(tmp_path: Path) -> None:
         async with open_web_page(second) as page:
             await page.send_message("who is there, heron?")
             said = await world.feishu_owner.says(world.feishu_chat, "are you back, crane?")
-            await page.next_frame("item", "heron is here", timeout=_TAKE_OVER_SECONDS)
+            await page.next_frame("item", "heron is here")
         await wait_answers(world, "crane is back")
         assert await leases(second) == ["front"]
         await boss.says(chat, "/task the hen")
-        await wait_for_message(chat, "hen", "Task finished", timeout=_TAKE_OVER_SECONDS)
+        await wait_for_message(chat, "hen", "Task finished")
 
         if THOROUGH:
             await world.program.start()
@@ -59,16 +62,16 @@ async def test_each_front_serves_and_either_may_die(tmp_path: Path) -> None:
             await second.kill()
             async with open_web_page(world.program) as page:
                 await page.send_message("and who is there now, heron?")
-                await page.next_frame("item", "heron is here", timeout=_TAKE_OVER_SECONDS)
+                await page.next_frame("item", "heron is here")
         assert len(answers(world, "crane is back")) == 1, said
         await wait_until(lambda: not execute(url, "SELECT 1 FROM inbox WHERE state = 'new'"))
-    assert execute(url, "SELECT count(*) FROM inbox_replies") == [(0,)]
+        await wait_until(lambda: not execute(url, "SELECT 1 FROM inbox_replies"))
 
 
 async def pages_of_both_fronts_show_one_conversation(
     world: ModelWorld, second: ShiftbossProcess
 ) -> None:
-    answer, rest = paused_answer("The heron is here, and it has been standing there all day.")
+    answer, rest = paused_answer(_LONG_ANSWER)
     world.script.script("heron", "talk", answer, *[ScriptedReply(text="The heron is here.")] * 2)
     go = asyncio.Event()
     world.script.script("the owl", "plan", plan_reply("read", "write"))
@@ -83,13 +86,17 @@ async def pages_of_both_fronts_show_one_conversation(
         await page.next_frame("item", "all day")
         await first_page.next_frame("item", "heron is here")
 
-        # A button works once, whichever front it is pressed on, and each gets its toast.
+        # A button works once, whichever front it is pressed on, and each gets its toast; on a
+        # machine that is too busy for one, the result comes as a card.
         await first_page.send_message("/run the owl")
         await world.script.wait_for_request("the owl")
         live = await page.next_frame("item", "Pause")
-        pressed, again = [await press(each, live, "Pause") for each in (page, first_page)]
-        assert (pressed["good"], again["good"]) == (True, False), (pressed, again)
-        assert "already pressed" in again["text"]
+        toasts = [await press(each, live, "Pause") for each in (page, first_page)]
+        refused = [each for each in toasts if "already pressed" in each["text"]]
+        if not refused:
+            await first_page.next_frame("item", "already pressed")
+        assert len(refused) <= 1, toasts
+        assert not any(each["good"] for each in refused)
         go.set()
         paused = await first_page.next_frame("item", "Resume")
         await press(page, paused, "Resume")
@@ -128,7 +135,7 @@ def answers(world: ModelWorld, part: str) -> list[FeishuMessage]:
 
 
 async def wait_answers(world: ModelWorld, part: str, count: int = 1) -> None:
-    await wait_until(lambda: len(answers(world, part)) >= count, _TAKE_OVER_SECONDS)
+    await wait_until(lambda: len(answers(world, part)) >= count)
 
 
 async def leases(front: ShiftbossProcess) -> list[str]:

@@ -124,8 +124,11 @@ class WebTabs:
         self._push_update(frames.card_element_id(shown.outbox_id), shown)
 
     def show_newer(self, shown: ShownCard) -> None:
-        """Show it unless this or a later revision was shown."""
-        if shown.revision > self._newest.get(shown.outbox_id, 0):
+        """Show it unless this or a later revision was shown, or an answer that is being written on
+        top of it."""
+        partial = self._partials.get(shown.outbox_id)
+        covered = 0 if partial is None else partial.revision
+        if shown.revision > max(covered, self._newest.get(shown.outbox_id, 0)):
             self.show(shown)
 
     def show_partial(self, partial: frames.PartialAnswer) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,23 @@ async def test_an_answer_in_the_making_is_shown_and_then_replaced(world: WebHarn
     assert (partial["id"], partial["revision"]) == ("card-1", 1)
     assert "<strong>far</strong>" in partial["html"]
     assert final["revision"] == 2
+
+
+async def test_an_answer_in_the_making_is_not_replaced_by_the_card_it_grows_on(
+    world: WebHarness,
+) -> None:
+    """What another front is writing may be told before the card's row has been read here."""
+    begun = ShownCard(outbox_id=OutboxId(1), revision=1, card=card("so"), at=world.now())
+    async with world.tab() as tab:
+        await tab.next("past")
+        await world.transport.stream(letter(1, card("")), "so far")
+        world.transport.tabs.show_newer(begun)
+        await world.show(2, card("last"))
+        after = await tab.next("item")
+        world.transport.tabs.show_newer(replace(begun, revision=2, card=card("so far and done")))
+        final = await tab.next("item")
+    assert after["id"] == "card-2"
+    assert "and done" in final["html"]
 
 
 async def test_a_page_opened_in_the_middle_of_an_answer_sees_it(world: WebHarness) -> None:
