@@ -184,23 +184,18 @@ async def _keep_alive(
 async def _end_politely(program: ShiftbossProcess, told: StoryResult, story: CrashStory) -> None:
     status = await program.stop()
     for _ in range(_LIVES_AFTER):
-        if status != 0 or not _left(program.home, story):
+        was_cut_short = status in {_KILLED, -signal.SIGTERM}
+        if not was_cut_short and (status != 0 or not _left(program.home, story)):
             break
-        # What writes by itself, as the self-check does, may do so as it is told to stop: the next
-        # life sends it.
+        # What writes by itself, as the self-check does, may do so as it is told to stop, and the
+        # story's last point may lie there, too: the next life sends it.
+        told.deaths += status == _KILLED
         program.settings = {**program.settings, "DEADLY_POINTS": ""}
         await program.start()
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 while _left(program.home, story):
                     await asyncio.sleep(_LOOK_EVERY)
-        status = await program.stop()
-    if status in {_KILLED, -signal.SIGTERM}:
-        # The last point was the story's very end, and the next life was only just beginning: one
-        # more must find nothing to do.
-        told.deaths += status == _KILLED
-        program.settings = {**program.settings, "DEADLY_POINTS": ""}
-        await program.start()
         status = await program.stop()
     if status != 0:
         told.violations.append(f"it ended with status {status}")
