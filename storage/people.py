@@ -470,6 +470,11 @@ async def owner_ids(view: Transaction) -> tuple[PersonId, ...]:
     return tuple(PersonId(each) for each in await view.scalars(_OWNER_IDS))
 
 
+async def find_name(view: Transaction, person: PersonId) -> str:
+    """Empty if there is no such person."""
+    return await view.scalar(select(people.c.name).where(people.c.id == person)) or ""
+
+
 async def find_person_id(view: Transaction, name: str) -> PersonId | None:
     """The person with access who has this id, this account (`channel:id`) or, if unique, this name,
     ignoring case."""

@@ -352,6 +352,8 @@ def _facts(approval: Approval, words: TextCatalog) -> tuple[tuple[str, str], ...
     if approval.task_id:
         title = formats.single_line(str(approval.payload.get("task", "")), _MAX_TITLE)
         pairs.append((words("approval.task"), f"{approval.task_id} {title}".strip()))
+    if by := formats.single_line(str(approval.payload.get("by", "")), _MAX_NAME):
+        pairs.append((words("approval.asked_by"), by))
     if approval.kind is ApprovalKind.PAIRING:
         pairs.append((words("approval.code"), approval.subject))
     return tuple(pairs)

@@ -74,6 +74,7 @@ async def test_a_linked_document_is_read_in_chat_and_task_once_a_person_allows_i
         plan = fs.drive.new_document("Plan", "The secret word is plum.")
         call = ScriptedCall(name="feishu_read", arguments={"url": plan.url})
         stage.script("chat-cue", "talk", ScriptedReply(calls=[call]), heard("plum"))
+        stage.script("member-cue", "talk", ScriptedReply(calls=[call]), heard("plum"))
         stage.script("task-cue", "plan", plan_reply("read"))
         stage.script("task-cue", "step", ScriptedReply(calls=[call]), step_reply("Read it."))
         owner = {"SHIFTBOSS_OWNERS": f"feishu:{boss.open_id}", "SHIFTBOSS_LANGUAGE": "en"}
@@ -84,8 +85,19 @@ async def test_a_linked_document_is_read_in_chat_and_task_once_a_person_allows_i
             await chat.wait_for(lambda m: "heard: plum" in m.text)
 
             await boss.says(chat, f"/run task-cue {plan.url}")
-            await allow_in(chat, boss, plan.url, "task-cue")
+            await allow_in(chat, boss, plan.url, "task-cue", by="Always")
             await chat.wait_for(lambda m: "Task finished" in m.header)
+
+            # What holds for the owner always holds for nobody who may not open it.
+            kim = fs.user("Kim")
+            hers = fs.private_chat(kim)
+            await kim.says(hers, "hello")
+            asked = await chat.wait_for(lambda m: any("Approve" in each for each in m.buttons))
+            await boss.presses(asked, next(each for each in asked.buttons if "Approve" in each))
+            await hers.wait_for(lambda m: "access" in m.text)
+            await kim.says(hers, f"member-cue what says {plan.url} ?")
+            await allow_in(chat, boss, plan.url, "Asked by", "Kim")
+            await hers.wait_for(lambda m: "heard: plum" in m.text)
 
     results = [asked for asked in stage.requests if "The secret word is plum." in str(asked.body)]
     assert results
@@ -127,9 +139,9 @@ def heard(word: str) -> Callable[[ReceivedRequest], ScriptedReply]:
     return reply
 
 
-async def allow_in(chat: FeishuChat, boss: FeishuUser, *parts: str) -> None:
+async def allow_in(chat: FeishuChat, boss: FeishuUser, *parts: str, by: str = "Once") -> None:
     request = await wait_for_request(chat, *parts)
-    await boss.presses(request, next(each for each in request.buttons if "Once" in each))
+    await boss.presses(request, next(each for each in request.buttons if by in each))
 
 
 async def wait_for_request(

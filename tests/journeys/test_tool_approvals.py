@@ -181,7 +181,7 @@ async def test_chat_waits_for_approval_across_a_crash_and_continues_by_itself(
     )
     await boss.says(chat, "please do chat-cue")
     asked = await request_in(chat, "talked notes", NOTES)
-    await wait_for_message(chat, "Waiting for your approval")
+    await wait_for_message(chat, "Waiting for approval")
 
     await world.program.kill()
     press = boss.press(asked, label_with(asked.buttons, "Once"))

@@ -15,6 +15,7 @@ from bot.engine.permissions.call_checks import (
     FindingLevel,
     PolicyFinding,
     allow,
+    ask,
     check_command,
     check_paths,
     check_sending,
@@ -25,6 +26,7 @@ from bot.engine.permissions.call_checks import (
     is_read_only_command,
     no_rule,
     stays_in_workspace,
+    strictest,
 )
 from bot.engine.permissions.rules import (
     OWN_TOOLS,
@@ -102,6 +104,7 @@ class PermissionPolicy(Protocol):
         mode: WorkerMode = WorkerMode.EXECUTE,
         is_sandboxed: bool = False,
         is_trusted: bool = False,
+        for_owner: bool = False,
         persona: Persona | None = None,
         files: str = "",
     ) -> PolicyDecision:
@@ -111,7 +114,8 @@ class PermissionPolicy(Protocol):
         patterns are compared literally, not as globs. `files` is the hash of the files that the
         command names; see `call_effects.CallSnapshot`.
         `is_sandboxed` tells whether commands run in a sandbox, `is_trusted` whether our own
-        commands that only lack a rule may run in it unasked."""
+        commands that only lack a rule may run in it unasked. `for_owner`: an owner ordered the
+        work."""
         ...
 
 
@@ -121,6 +125,10 @@ apply."""
 
 _OWN_COMMAND = "exec"
 """Coding CLIs run theirs in a sandbox with a network."""
+
+_WITH_APP_RIGHTS = {"feishu_read"}
+"""Tools that reach what the app may see, which can be more than who gives the task may. For others
+than owners, no rule or standing permission that was given without knowing who asks covers them."""
 
 _LACKS_RULE = {"no_rule", "no_rule_for_it"}
 
@@ -143,11 +151,15 @@ class RulePolicy:
         mode: WorkerMode = WorkerMode.EXECUTE,
         is_sandboxed: bool = False,
         is_trusted: bool = False,
+        for_owner: bool = False,
         persona: Persona | None = None,
         files: str = "",
     ) -> PolicyDecision:
         subject = classify_call(call, workspace)
         finding = self._find(call, subject, workspace, persona)
+        if subject.tool in _WITH_APP_RIGHTS and not for_owner:
+            finding = strictest((finding, ask("app_rights")))
+            grants = [each for each in grants if each.scope is not StandingPermissionScope.ALWAYS]
         pattern = subject.pattern
         if subject.effect is CallEffect.RUN and not is_sandboxed:
             finding = _require_sandbox(finding, self.levels)

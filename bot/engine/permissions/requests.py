@@ -28,7 +28,7 @@ from cards.permission_reasons import describe_reason
 from storage.approvals import NewApproval, add_approval, find_approval, withdraw_approval
 from storage.db import Transaction
 from storage.ids import IdGenerator
-from storage.people import owner_ids
+from storage.people import current_person_id, find_name, owner_ids
 from storage.records.approvals import (
     Approval,
     ApprovalKind,
@@ -38,7 +38,7 @@ from storage.records.approvals import (
     ToolCallState,
     unbind_from_files,
 )
-from storage.records.people import Language
+from storage.records.people import Language, PersonId
 from storage.records.tasks import Task
 from storage.tools import PermissionGrantRepo, ToolCallRepo, model_call_id
 
@@ -121,7 +121,8 @@ class ApprovalRequester:
             raise ValueError(f"call {call.id} has nobody to be asked")
         now = self.now()
         question = call.kind == CallKind.ASK
-        approvers = (call.person_id, *await owner_ids(tx)) if question else ()
+        owners = await owner_ids(tx)
+        approvers = (call.person_id, *owners) if question else ()
         new = NewApproval(
             kind=ApprovalKind.QUESTION if question else ApprovalKind.TOOL,
             chat_id=call.chat_id,
@@ -133,14 +134,22 @@ class ApprovalRequester:
             subject=str(call.id),
             command_hash=call.command_hash,
             approvers=tuple(dict.fromkeys(each for each in approvers if each is not None)),
-            payload=_approval_payload(call, task),
+            payload=_approval_payload(call, task, by=await _member_name(tx, call, owners)),
         )
         approval = await add_approval(tx, new, ids=self.ids, now=now)
         await self.calls.bind_approval(tx, call.id, approval.id)
         return approval
 
 
-def _approval_payload(call: ToolCallRecord, task: Task | None) -> Mapping[str, Any]:
+async def _member_name(tx: Transaction, call: ToolCallRecord, owners: Sequence[PersonId]) -> str:
+    """Who gave the work, if it is no owner: whoever decides has to know."""
+    if call.person_id is None:
+        return ""
+    person = await current_person_id(tx, call.person_id)
+    return "" if person in owners else await find_name(tx, person)
+
+
+def _approval_payload(call: ToolCallRecord, task: Task | None, *, by: str) -> Mapping[str, Any]:
     facts: dict[str, Any] = {
         "tool": call.tool,
         "does": call.kind,
@@ -148,6 +157,8 @@ def _approval_payload(call: ToolCallRecord, task: Task | None) -> Mapping[str, A
         "pattern": call.pattern,
         "options": _answer_options(call),
     }
+    if by:
+        facts["by"] = by
     if task is not None:
         facts |= {"task": task.title, "said": task.instruction[:_MAX_INSTRUCTION_CHARS]}
     return facts

@@ -38,6 +38,7 @@ from bot.engine.workers.spec import WorkerSpec
 from cards.permission_reasons import build_reason
 from storage.approvals import find_approval, withdraw_approval
 from storage.db import Database, Transaction, retry_until_stored
+from storage.people import current_person_id, owner_ids
 from storage.records.approvals import (
     Approval,
     NewToolCall,
@@ -304,6 +305,7 @@ class _WorkerAuthorizer:
         if call.kind is CallKind.ASK:
             return PolicyDecision(verdict=PolicyVerdict.ASK, reason=build_reason("person_asked"))
         sandbox = (await self._service.sandbox()).kind
+        person = job.account.person
         return self._service.policy.evaluate(
             call,
             workspace=job.workspace,
@@ -314,6 +316,8 @@ class _WorkerAuthorizer:
             is_sandboxed=sandbox.confines,
             # Landlock lets a command change control files inside the workspace.
             is_trusted=self._service.trusts_sandbox and sandbox is SandboxKind.BUBBLEWRAP,
+            for_owner=person is not None
+            and await current_person_id(tx, person) in await owner_ids(tx),
             persona=self._persona,
             files=seen.files,
         )

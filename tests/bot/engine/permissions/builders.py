@@ -72,6 +72,7 @@ class AskAboutDeploys:
         mode: WorkerMode = WorkerMode.EXECUTE,
         is_sandboxed: bool = False,
         is_trusted: bool = False,
+        for_owner: bool = False,
         persona: Persona | None = None,
         files: str = "",
     ) -> PolicyDecision:
