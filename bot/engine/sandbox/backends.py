@@ -10,8 +10,9 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -360,6 +361,9 @@ def _can_be_given(device: int, user: int, folder: Path) -> bool:
 log = logging.getLogger(__name__)
 
 _TRIAL_SECONDS = 10
+_TRIAL_PREFIX = "shiftboss-probe-"
+_STALE_AFTER = 60.0
+"""Seconds, in which a trial has long taken hold of its folder."""
 _TRIAL_SECRET = "probe-secret"  # noqa: S105 - bait for the trial
 # The workspace is writable; a file outside must not be readable, changeable or joined by others.
 _TRIAL_SCRIPT = """
@@ -402,6 +406,7 @@ def detect_sandbox(
 
     `extra` are paths to show in addition to system folders, `secrets` paths to hide; `processes`
     is the most that all commands together may have."""
+    remove_stale_trials(Path(tempfile.gettempdir()))
     view = build_view(extra=extra, secrets=secrets)
     plain = default_limits(processes)
     limits = replace(plain, cgroup=make_command_cgroup(processes, plain.memory))
@@ -416,10 +421,30 @@ def detect_sandbox(
     return SupervisedSandbox(kind=SandboxKind.NONE, view=view, limits=limits)
 
 
+def remove_stale_trials(temporary: Path) -> None:
+    """Remove what trials left that were killed: only folders of our user that no process holds.
+    Blocking."""
+    for folder in temporary.glob(f"{_TRIAL_PREFIX}*"):
+        with suppress(OSError), _held(folder, fcntl.LOCK_NB) as there:
+            if there.st_uid == os.geteuid() and time.time() - there.st_mtime > _STALE_AFTER:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _held(folder: Path, flags: int = 0) -> Iterator[os.stat_result]:
+    """Hold a folder against `remove_stale_trials`. With LOCK_NB raises OSError if somebody does."""
+    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | flags)
+        yield os.fstat(held)
+    finally:
+        os.close(held)
+
+
 def is_confining(sandbox: Sandbox) -> bool:
     """Return whether a command runs in the sandbox without access to files outside its
     workspace."""
-    with tempfile.TemporaryDirectory(prefix="shiftboss-probe-") as folder:
+    with tempfile.TemporaryDirectory(prefix=_TRIAL_PREFIX) as folder, _held(Path(folder)):
         root = Path(os.path.realpath(folder))
         workspace, home, beside = root / "work", root / "home", root / "beside"
         for each in (workspace, home, beside):

