@@ -220,6 +220,10 @@ VARIABLES_PATH = "@variables"
 """The path of the run that stores a workflow's variables; those of a sub-workflow are in the scope
 of its round."""
 
+ASSIGNMENT_KEY = "@assigned"
+"""In the output of a run that has set variables: how many of the task's runs had done so by then,
+itself included."""
+
 TIMED_OUT_PATH = "@late"
 """The path of the run that records when the workflow ran out of time."""
 

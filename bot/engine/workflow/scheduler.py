@@ -23,6 +23,7 @@ from bot.engine.workflow.expressions.evaluator import (
 )
 from bot.engine.workflow.expressions.operations import ExpressionError, value_as_text
 from bot.engine.workflow.node_runs import (
+    ASSIGNMENT_KEY,
     EXHAUSTED_EDGE_KEY,
     NO_STORED_RUNS,
     TAKEN_EDGES_KEY,
@@ -52,7 +53,12 @@ from bot.engine.workflow.nodes.contract import (
     UndecidedCondition,
 )
 from bot.engine.workflow.nodes.registry import NodeType
-from bot.engine.workflow.scheduler_state import SchedulerState, SessionLanes, without_halt
+from bot.engine.workflow.scheduler_state import (
+    SchedulerState,
+    SessionLanes,
+    variables_path,
+    without_halt,
+)
 from bot.engine.workflow.scope import LoopState, ScopeState
 from cards import formats
 from storage.records.tasks import NodeRun, NodeStatus, Task
@@ -416,7 +422,9 @@ class WorkflowScheduler(SchedulerState):
                     return self._record_runs(done)
                 scope = activation.scope
                 known = {**self.context(scope, now).names["variables"], **variables}
-                path = self.variables_path(scope)
+                path = variables_path(self.topology, scope)
+                self._assignments += 1
+                done = replace(done, output={**done.output, ASSIGNMENT_KEY: self._assignments})
                 return self._record_runs(done, self._make_note_run(path, known, now))
 
     def _cancel_branches(self, join: ActivationPath, now: datetime) -> Iterator[NodeRun]:

@@ -24,6 +24,7 @@ from bot.engine.workflow.definition import (
 from bot.engine.workflow.dominators import VIRTUAL_ROOT, DominatorTree, topological_order
 from bot.engine.workflow.expressions.evaluator import NOW_NAME
 from bot.engine.workflow.node_runs import (
+    ASSIGNMENT_KEY,
     ENDING_PATH,
     EXHAUSTED_EDGE_KEY,
     FRESH_START_PATH,
@@ -176,6 +177,9 @@ class SchedulerState:
             defaultdict(dict)
         )
         self._waived_limits: list[NodeRun] = []
+        self._assignments = max(
+            (run.output.get(ASSIGNMENT_KEY, 0) for run in runs.values()), default=0
+        )
         self.asked_subjects: dict[str, str] = {}
         self._active_scopes: dict[str, None] = {}
         self.has_conditions = any(edge.condition for edge in workflow.edges) or any(
@@ -275,7 +279,7 @@ class SchedulerState:
             "variables": self.workflow.variables,
             **own,
         }
-        kept = self._runs.get(self.variables_path(scope))
+        kept = self._runs.get(variables_path(self.topology, scope))
         names["variables"] = {**names["variables"], **(kept.output if kept else {})}
         return EvaluationContext(now=now, zone=self.zone, names=names, warn=self._warn)
 
@@ -296,7 +300,7 @@ class SchedulerState:
                     (place.node, place.node.replace("-", "_")), node_output(run)
                 )
         names = {**seen.names, **own, "outputs": ChainMap(outputs, seen.names["outputs"])}
-        kept = self._runs.get(self.variables_path(scope))
+        kept = self._runs.get(variables_path(self.topology, scope))
         names["variables"] = {**names["variables"], **(kept.output if kept else {})}
         return replace(seen, names=names)
 
@@ -490,15 +494,6 @@ class SchedulerState:
             self._latest_runs.pop(activation.node, None)
             self._latest_runs[activation.node] = run
 
-    def variables_path(self, scope: str) -> str:
-        """The path of the run with the variables of that scope: those of the innermost workflow
-        around it."""
-        while (above := enclosing_round(scope)) is not None:
-            if self.node_at(above[0]).loop.runs_workflow:
-                break
-            scope = scope_of(above[0])
-        return f"{scope}{VARIABLES_PATH}"
-
     def _make_note_run(self, path: str, output: Mapping[str, Any], now: datetime) -> NodeRun:
         """A run that is stored beside the nodes' runs."""
         activation = ActivationPath("", path)
@@ -522,6 +517,17 @@ class SchedulerState:
             started_at=(before.started_at if before else None) or now,
             ended_at=None if status is NodeStatus.WAITING else now,
         )
+
+
+def variables_path(topology: WorkflowTopology, scope: str) -> str:
+    """The path of the run with the variables of that scope: those of the innermost workflow around
+    it."""
+    while (above := enclosing_round(scope)) is not None:
+        loop = parse_activation(above[0])
+        if loop is None or topology.nodes[loop.node].loop.runs_workflow:
+            break
+        scope = scope_of(above[0])
+    return f"{scope}{VARIABLES_PATH}"
 
 
 def without_halt(run: NodeRun) -> NodeRun:

@@ -29,7 +29,7 @@ from bot.engine.workflow.node_runs import (
     scope_of,
     taken_edges,
 )
-from bot.engine.workflow.rewind import find_activation
+from bot.engine.workflow.rewind import find_activation, restore_variables
 from bot.engine.workflow.run_state import TaskRunState
 from cards.catalog import catalog_for
 from storage.records.dry_runs import EvaluatedExpression
@@ -105,14 +105,15 @@ def stored_names(
     zone: ZoneInfo,
 ) -> tuple[ActivationPath | None, Mapping[str, Any]]:
     """The names of the outermost scope as it is `now`; or those that a node, given by its id, title
-    or path, saw when it last began, with its activation. Variables have the values of today, since
-    the store keeps no others. Raises RerunRefused for a node that is unknown or did not run."""
+    or path, saw when it last began, with its activation. Raises RerunRefused for a node that is
+    unknown or did not run."""
     place = None
     if node.strip():
         topology = WorkflowTopology(workflow)
         place = find_activation(topology, runs, node)
         now = runs[place.path].started_at or now
         runs = dict(_runs_before(topology, runs, place, now))
+        runs |= restore_variables(topology, runs)
     state = TaskRunState(
         task=task,
         runs=dict(runs),

@@ -41,6 +41,28 @@ edges:
   - {from: read, to: note}
   - {from: each, to: send}
 """
+COUNTERS = """\
+name: Counters
+variables: {n: 0, at: 0}
+nodes:
+  - {id: add, type: script, expression: variables.n + 1, outputVar: n}
+  - {id: ask, name: Ask, prompt: "{{variables.n}}"}
+  - {id: burst, type: loop, mode: for, start: 1, end: 12, body: [double]}
+  - {id: double, type: script, expression: variables.n * 2, outputVar: n}
+  - {id: each, type: foreach, collection: "[1, 2]", body: [keep, say]}
+  - {id: keep, type: assign, assignments: [{variable: at, value: item, isExpression: true}]}
+  - {id: say, name: Say}
+  - {id: last, type: script, expression: "variables.n + 1", outputVar: n}
+  - {id: send, name: Send}
+edges:
+  - {from: add, to: ask}
+  - {from: ask, to: add, condition: "!outputs.ask.ok", maxLoops: 3}
+  - {from: ask, to: burst, condition: outputs.ask.ok}
+  - {from: burst, to: each}
+  - {from: keep, to: say}
+  - {from: each, to: last}
+  - {from: last, to: send}
+"""
 
 
 @dataclass
@@ -60,11 +82,8 @@ class _Recorder(TransitionSimulator):
 
 
 def _plain(names: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Without variables, of which the store keeps the last values alone."""
     return {
-        name: dict(value) if isinstance(value, Mapping) else value
-        for name, value in names.items()
-        if name != "variables"
+        name: dict(value) if isinstance(value, Mapping) else value for name, value in names.items()
     }
 
 
@@ -120,3 +139,16 @@ def test_a_finished_a_running_and_a_failed_run_are_seen_with_their_rounds() -> N
         with pytest.raises(RerunRefused) as refused:
             _names(workflow, running.runs, unknown, running.now)
         assert refused.value.key == key
+
+
+def test_variables_are_those_that_the_step_saw_also_of_many_assignments_at_one_moment() -> None:
+    workflow = parse_workflow_text(COUNTERS)
+    answers = {"ask": {"ok": False}, "ask#2": {"ok": True}}
+    sim = _Recorder(workflow, work=lambda _node, _names, path: answers.get(path, path))
+
+    sim.run()
+
+    assert [sim.seen[path]["variables"]["n"] for path in ("ask", "ask#2")] == [1, 2]
+    for path, seen in sim.seen.items():
+        assert _plain(_names(workflow, sim.runs, path, sim.now)) == seen, path
+    assert sim.seen["send#2"]["variables"] == {"n": 2 * 2**13 + 1, "at": 2}
