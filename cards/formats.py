@@ -43,7 +43,15 @@ def escape_by_number(text: str) -> str:
 # Escape sequences would control a reader's terminal; \n and \t stay.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # Blanks that are none for a shell, and characters without a width.
-_HIDDEN = re.compile("[\u00a0\u1680\u2000-\u200d\u202f\u205f\ufe00-\ufe0f]+")
+_HIDDEN = re.compile(
+    "[\u00a0\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200d\u202f\u205f\ufe00-\ufe0f]+"
+)
+# Marks that strike through what stands before them, or cover the lines around it in heaps.
+_COVERING = re.compile("[\u0334-\u0338\u20d2-\u20eb]+|(?<=[\u0300-\u036f]{2})[\u0300-\u036f]+")
+# Greek, Cyrillic, Armenian and Cherokee letters within a Latin word.
+_MIXED_WORD = re.compile("[A-Za-z\u0370-\u052f\u0531-\u058f\u13a0-\u13ff]+")
+_FOREIGN_LETTERS = re.compile("[\u0370-\u052f\u0531-\u058f\u13a0-\u13ff]+")
+_LATIN_LETTER = re.compile("[A-Za-z]")
 _LONG_BLANKS = re.compile(r"(?<=[^\s])[ \t\u3000]{12,}|[ \t\u3000]{60,}")
 _LONG_GAP = re.compile(r"\n(?:[ \t\u3000]*\n){4,}")
 # Direction overrides are harmless in prose but can disguise a name or label.
@@ -71,12 +79,21 @@ def strip_bidi_overrides(text: str) -> str:
 
 def show_exactly(text: str) -> str:
     """Text that a person decides on, with what cannot be seen made visible: characters without a
-    sign or that change the direction by number, and long runs of blanks and empty lines by their
-    length."""
-    seen = _HIDDEN.sub(lambda match: escape_by_number(match[0]), text.replace("\r\n", "\n"))
+    sign, or that change the direction or cover others, by number, and so letters that pass for
+    others of their word; long runs of blanks and empty lines by their length."""
+    seen = text.replace("\r\n", "\n")
+    for pattern in (_HIDDEN, _COVERING):
+        seen = pattern.sub(lambda match: escape_by_number(match[0]), seen)
+    seen = _MIXED_WORD.sub(_escape_lookalikes, seen)
     seen = escape_invisible(seen)
     seen = _LONG_BLANKS.sub(lambda match: f"⟨␣×{len(match[0])}⟩", seen)
     return _LONG_GAP.sub(lambda match: f"\n⟨⏎×{len(match[0])}⟩\n", seen)
+
+
+def _escape_lookalikes(word: re.Match[str]) -> str:
+    if not _LATIN_LETTER.search(word[0]):
+        return word[0]
+    return _FOREIGN_LETTERS.sub(lambda match: escape_by_number(match[0]), word[0])
 
 
 def head_and_tail(text: str, limit: int, gap: str) -> str:

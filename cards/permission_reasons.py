@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from cards.catalog import TextCatalog, catalog_for
 from storage.records.people import Language
@@ -15,11 +16,12 @@ _MAX_FACT_LENGTH = 200
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermissionReason:
     """The catalogue text `reason.<key>` with its facts. `unasked`: the call needed an approval, but
-    prompts are off here."""
+    prompts are off here. `limits` are keys of `reason.limit`: what an approval does not cover."""
 
     key: str
     facts: Mapping[str, str] = field(default_factory=dict)
     unasked: bool = False
+    limits: tuple[str, ...] = ()
 
     def describe(self, words: TextCatalog) -> str:
         text = words(f"reason.{self.key}", **self.facts)
@@ -31,7 +33,13 @@ class PermissionReason:
 
     def to_json(self) -> str:
         """The form stored in the database."""
-        fields = {"reason": self.key, "facts": dict(self.facts), "unasked": self.unasked}
+        fields: dict[str, Any] = {
+            "reason": self.key,
+            "facts": dict(self.facts),
+            "unasked": self.unasked,
+        }
+        if self.limits:
+            fields["limits"] = self.limits
         return json.dumps(fields, ensure_ascii=False)
 
 
@@ -52,12 +60,23 @@ def describe_reason(stored: str, words: TextCatalog) -> str:
         return " ".join((reason.key.replace("_", " "), *reason.facts.values()))
 
 
+def describe_limits(stored: str, words: TextCatalog) -> Sequence[str]:
+    """Return what an approval would not cover, one sentence each."""
+    reason = _parse_reason(stored)
+    return [words(f"reason.limit.{each}") for each in reason.limits] if reason else []
+
+
 def _parse_reason(text: str) -> PermissionReason | None:
     if not text.startswith('{"reason"'):
         return None
     try:
         read = json.loads(text)
         facts = {str(name): str(fact) for name, fact in read["facts"].items()}
-        return PermissionReason(key=str(read["reason"]), facts=facts, unasked=bool(read["unasked"]))
+        return PermissionReason(
+            key=str(read["reason"]),
+            facts=facts,
+            unasked=bool(read["unasked"]),
+            limits=tuple(map(str, read.get("limits", ()))),
+        )
     except (ValueError, LookupError, AttributeError, TypeError):
         return None

@@ -18,7 +18,7 @@ from cards.actions import (
     SubmitApprovalForm,
 )
 from cards.catalog import TextCatalog
-from cards.permission_reasons import describe_reason
+from cards.permission_reasons import describe_limits, describe_reason
 from cards.views.account_links import link_request_text
 from cards.views.costs import budget_lines, extend_label
 from cards.views.prompts import change_notes
@@ -43,6 +43,7 @@ def tool_request_notes(approval: Approval, words: TextCatalog) -> list[model.Blo
     if why := str(approval.payload.get("why", "")):
         text = formats.escape_markdown(describe_reason(why, words), _MAX_REASON)
         blocks.append(model.NoteBlock(words("tools.why", why=text)))
+        blocks += [model.NoteBlock(each) for each in describe_limits(why, words)]
     if pattern := _pattern(approval.payload):
         tool = formats.code_text(str(approval.payload.get("tool", "")), _MAX_LABEL)
         covered = formats.escape_markdown(pattern, _MAX_PATTERN)

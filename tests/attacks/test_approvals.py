@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 import pytest
 import pytest_asyncio
 
+from bot.engine.permissions import call_effects
 from bot.engine.permissions.call_effects import take_snapshot
 from bot.engine.permissions.policy import PolicyDecision, PolicyVerdict
 from cards.catalog import catalog_for
@@ -357,6 +358,44 @@ def test_a_long_text_says_how_long_it_is_and_is_there_as_a_whole() -> None:
 
     assert f"{len(detail)} characters" in shown
     assert "echo line 250" in shown, "in the full text"
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("c\u0430t x", r"c\u0430t x"),
+        ("./\u0440un.sh", r"./\u0440un.sh"),
+        ("\u0391pply", r"\u0391pply"),
+        ("touch a\u0336b", r"touch a\u0336b"),
+        ("touch a" + "\u0301" * 4, "touch a\u0301\u0301" + r"\u0301" * 2),
+        ("touch a\u17b4\u180fb", r"touch a\u17b4\u180fb"),
+        ("cat отчёт.txt Δ", "cat отчёт.txt Δ"),
+        ("cat café naïve.txt", "cat café naïve.txt"),
+    ],
+)
+def test_letters_that_pass_for_others_and_marks_that_cover_are_shown(
+    command: str, shown: str
+) -> None:
+    assert f"\n\n{shown}\n\n" in card_text(command)
+
+
+def test_the_card_says_what_an_approval_does_not_cover(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More files than are counted, and parts of a folder that Landlock cannot protect."""
+    call = tool_call("exec", command="sh *.sh")
+    assert not take_snapshot(call, work).is_cut
+    monkeypatch.setattr(call_effects, "_MAX_FOLDER_ENTRIES", 2)
+    assert take_snapshot(call, work).is_cut
+
+    words = catalog_for(Language.ENGLISH)
+    reason = replace(evaluate("sh *.sh", work).reason, limits=("many_files", "landlock"))
+    payload = {"tool": "exec", "why": reason.to_json()}
+    approval = replace(make_approval(kind=ApprovalKind.TOOL), payload=payload)
+    shown = render(approval_card(approval, words, zone=ZoneInfo("UTC"))).text
+
+    assert "first 200,000 files" in shown
+    assert "read a .env" in shown
 
 
 # --- in the running program ----------------------------------------------------------------------

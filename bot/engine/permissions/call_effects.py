@@ -69,11 +69,13 @@ class CallSnapshot:
 
     `files` is the part of the hash for permissions that outlive the call: without the code that a
     build tool finds by itself, which changes all the time, and the same for the same files in
-    another workspace; empty if the command names no file there."""
+    another workspace; empty if the command names no file there. `is_cut`: a folder has more files
+    than were counted."""
 
     hash: str = ""
     scripts: str = ""
     files: str = ""
+    is_cut: bool = False
 
 
 def take_snapshot(call: ToolCall, workspace: Path) -> CallSnapshot:
@@ -105,7 +107,7 @@ def take_snapshot(call: ToolCall, workspace: Path) -> CallSnapshot:
         seen.add(workspace)
     for name in (*_BUILD_FILES, *_GIT_FILES):
         seen.add(workspace / name)
-    return CallSnapshot(hash=seen.digest(), scripts=scripts, files=files)
+    return CallSnapshot(hash=seen.digest(), scripts=scripts, files=files, is_cut=seen.is_cut)
 
 
 def _names_runner(command: str) -> bool:
@@ -134,6 +136,7 @@ class _Snapshot:
         self._texts: dict[Path, str] = {}
         self._is_partial = False
         """Something named may be a script that is too long to be looked through."""
+        self.is_cut = False
 
     @property
     def has_files(self) -> bool:
@@ -180,7 +183,8 @@ class _Snapshot:
                 # No command can write there, and much of the system changes all the time.
                 content = "outside"
             elif stat.S_ISDIR(found.st_mode):
-                content = "git" if path.name == ".git" else _folder_state(real)
+                content, is_cut = ("git", False) if path.name == ".git" else _folder_state(real)
+                self.is_cut |= is_cut
             elif not stat.S_ISREG(found.st_mode):
                 content = f"special {found.st_mode}"
             elif found.st_size > _MAX_HASHED_BYTES:
@@ -231,8 +235,9 @@ def _unread_state(found: os.stat_result) -> str:
     return f"{found.st_size} {found.st_ctime_ns} {found.st_ino}"
 
 
-def _folder_state(folder: Path) -> str:
-    """The names and contents of what is in a folder, as far as they are not too much to read."""
+def _folder_state(folder: Path) -> tuple[str, bool]:
+    """The names and contents of what is in a folder, as far as they are not too much to read, and
+    whether there are more names than were counted."""
     whole, seen, readable = hashlib.sha256(), 0, _MAX_FOLDER_BYTES
     for at, folders, files, handle in walk_folders(folder):
         # What the Boss sends lies in `inbox`; git's files count by name.
@@ -252,5 +257,5 @@ def _folder_state(folder: Path) -> str:
             whole.update(line.encode("utf-8", "surrogateescape"))
             seen += 1
             if seen >= _MAX_FOLDER_ENTRIES:
-                return whole.hexdigest()
-    return whole.hexdigest()
+                return whole.hexdigest(), True
+    return whole.hexdigest(), False

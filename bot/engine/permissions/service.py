@@ -234,6 +234,11 @@ class _WorkerAuthorizer:
     ) -> tuple[ToolCallRecord, CallDecision]:
         """Take over a decision made on the same call while the worker was not running."""
         service, now = self._service, self._service.now()
+        sandbox = (await service.sandbox()).kind
+        limits = ("many_files",) if seen.is_cut else ()
+        if call.kind is CallKind.EXECUTE and sandbox is SandboxKind.LANDLOCK:
+            limits = (*limits, "landlock")
+        ruling = replace(ruling, reason=replace(ruling.reason, limits=limits))
         new = replace(self._new_call(call, ruling, ToolCallState.OPEN), effect_hash=seen.hash)
         if seen.scripts and len(new.detail) + len(seen.scripts) <= _MAX_SHOWN_SCRIPTS:
             new = replace(new, detail=f"{new.detail}\n\n{service.mask(seen.scripts)}")
