@@ -186,6 +186,35 @@ async def test_a_filter_of_the_user_still_runs(
     assert (work / "readme.md").read_text() == "HELLO\n"
 
 
+async def test_a_filter_of_the_user_runs_nothing_that_the_repository_names_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git LFS asks git for the programs to run, and downloads unless it is told not to."""
+    witness, skipped = tmp_path / "witness", tmp_path / "skipped"
+    lfs = tmp_path / "lfs"
+    lfs.write_text(
+        "#!/bin/sh\n"
+        f'[ "$GIT_LFS_SKIP_SMUDGE" = 1 ] && touch {skipped}\n'
+        "for name in lfs.extension.x.smudge lfs.extension.x.clean lfs.customtransfer.x.path\n"
+        'do program=$(git config "$name") && sh -c "$program" </dev/null >/dev/null; done\ncat\n'
+    )
+    lfs.chmod(0o755)
+    (tmp_path / ".gitconfig").write_text(f'[filter "lfs"]\n\tsmudge = {lfs}\n\tclean = {lfs}\n')
+    monkeypatch.setenv("HOME", str(tmp_path))
+    project = GitProject(tmp_path / "project")
+    project.commit(".gitattributes", "*.md filter=lfs\n")
+    for name in ("extension.x.smudge", "extension.x.clean", "customtransfer.x.path"):
+        project.git("config", f"lfs.{name}", f"touch {witness}")
+    artifacts, task = TaskArtifacts(tmp_path / "home", always_adopted), project.task()
+    witness.unlink(missing_ok=True)
+
+    await open_worktree(artifacts, project, task)
+    await land(artifacts, task)
+
+    assert skipped.exists()
+    assert not witness.exists()
+
+
 async def test_a_repository_made_by_a_worker_runs_nothing_in_the_next_task(tmp_path: Path) -> None:
     folder, witness = tmp_path / "shop", tmp_path / "witness"
     project = GitProject(folder)

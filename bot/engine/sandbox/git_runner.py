@@ -46,7 +46,10 @@ _CONFIGURED_PROGRAM = re.compile(
     r"|credential\.(?:.*\.)?helper|gpg\.(?:.*\.)?(?:program|defaultkeycommand)|sequence\.editor"
     r"|pager\..*|interactive\.difffilter|remote\..*\.(?:uploadpack|receivepack|vcs)"
     r"|submodule\..*\.update|uploadpack\.packobjectshook|trailer\..*\.(?:command|cmd)"
-    r"|hook\..*\.command|gc\.recentobjectshook",
+    r"|hook\..*\.command|gc\.recentobjectshook"
+    # Git LFS, which the user's configuration may name as a filter, runs these.
+    r"|lfs\.extension\..*\.(?:clean|smudge)|lfs\.customtransfer\..*\.path"
+    r"|lfs\.(?:.*\.)?standalonetransferagent",
     re.IGNORECASE | re.DOTALL,
 )
 """Settings by which a configuration makes git run a program, or content pass through one."""
@@ -177,7 +180,12 @@ def _environment() -> dict[str, str]:
     kept = {name: os.environ[name] for name in _PASSED_ENVIRONMENT if name in os.environ}
     quiet = {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true", "GIT_OPTIONAL_LOCKS": "0"}
     # Git would fetch a missing object by itself, by a program that the repository may name.
-    local = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
+    # So would Git LFS, from where the repository's .lfsconfig says.
+    local = {
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_ALLOW_PROTOCOL": "none",
+        "GIT_LFS_SKIP_SMUDGE": "1",
+    }
     return {**kept, **quiet, **local, "LC_ALL": "C"}
 
 
