@@ -252,7 +252,7 @@ def _table_line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 _TABLE_RULE = re.compile(r"^[ \t]{0,3}\|?[ \t]{0,20}:?-+:?[ \t]*\|", re.MULTILINE)
 _VALID_LINK = re.compile(
-    r"(?:https?://(?:[^\s/?#@:\[\].]+\.)+[^\s/?#@:\[\].]+(?::\d{1,5})?(?:[/?#]\S*)?|tg://[a-z]+\S*)"
+    r"(?:https?://(?:[^\s/?#@:\[\].]+\.)+[^\s/?#@:\[\].]+(?::\d{1,5})?(?:[/?#]\S*)?)"
 )
 _MAX_LINK_LENGTH = 1024
 _CODE_LANGUAGE = re.compile(r"[\w+#.-]{1,32}")

@@ -229,6 +229,14 @@ def test_real_links_are_links() -> None:
     assert [(mark.kind, mark.url) for mark in part.marks] == [("text_link", "https://a.test/x?y=1")]
 
 
+def test_a_link_that_would_mention_a_person_is_shown_as_text() -> None:
+    """Telegram makes a mention of it, which calls them."""
+    [part] = texts(show(TextBlock(markdown="[Boss](tg://user?id=42)")))
+
+    assert part.text == "Boss (tg://user?id=42)"
+    assert part.marks == ()
+
+
 # ------------------------------------------------------------------ limits
 
 
