@@ -39,6 +39,14 @@ from tests.browser import BrowserVisitor, needs_chromium, open_browser, open_vis
 
 pytestmark = needs_chromium
 
+EDGES_OF_COLUMNS = """() => {
+    const edge = (mark, side) => [...document.querySelectorAll(mark)].map(cell =>
+        [...cell.children].map(part => part.getBoundingClientRect()).filter(box => box.width))
+        .map(boxes => side === "right" ? boxes.at(-1).right : boxes[0].left);
+    return [edge("mtd.to-right", "right"), edge("mtd.to-left", "left")];
+}"""
+"""Right edges of what stands in cells aligned to the right, left edges in those to the left."""
+
 
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
@@ -251,6 +259,18 @@ async def test_an_answer_grows_on_the_page_and_is_then_final(
     await expect(page.locator("#card-1 strong")).to_have_text("time")
     await expect(page.locator("#card-1")).not_to_have_attribute("aria-busy", "true")
     await expect(page.locator("#announce")).to_contain_text("Once upon a time.")
+
+
+async def test_the_columns_of_a_drawn_formula_are_aligned(
+    world: WebHarness, browser: Browser
+) -> None:
+    latex = r"$$\begin{align*} x &= y + z + 1 \\ long &= n \end{align*}$$"
+    await world.show(1, Card(blocks=(TextBlock(markdown=latex),)))
+    visitor = await visit(browser, world)
+    await expect(visitor.page.locator("#card-1 mtd")).to_have_count(4)
+    ends, starts = await visitor.page.evaluate(EDGES_OF_COLUMNS)
+    assert ends[0] == pytest.approx(ends[1], abs=3)
+    assert starts[0] == pytest.approx(starts[1], abs=3)
 
 
 async def test_choices_and_forms_are_answered(world: WebHarness, browser: Browser) -> None:
