@@ -76,7 +76,7 @@ def begin_ending(
 
 def cut_off_running_steps(state: TaskRunState, changes: ChangeSet, now: datetime) -> str:
     """Because the workflow has run out of time; returns that as the reason."""
-    why = state.text("workflow.timed_out")
+    why = state.timeout_reason
     for path in tuple(state.scheduler.running_paths):
         changes.cancelled.append(state.runs[path])
         changes.release_run(state.runs[path], why)

@@ -131,9 +131,23 @@ class TaskRunState:
             most = self.workflow.compensation_timeout
             allowed = COMPENSATION_SECONDS if most is None else most
             return ending.ended_at + timedelta(seconds=allowed)
-        seconds = self.workflow.timeout
-        begun = None if seconds is None else self.scheduler.started_at(self.task.started_at)
-        return None if seconds is None or begun is None else begun + timedelta(seconds=seconds)
+        return min((at for at, _ in self._time_limits()), default=None)
+
+    @property
+    def timeout_reason(self) -> str:
+        """Why the workflow is out of time, once it is."""
+        return min(self._time_limits())[1]
+
+    def _time_limits(self) -> Iterator[tuple[datetime, str]]:
+        """When the workflow, or one inside it whose failure is its own, is out of time, with the
+        reason."""
+        seconds, flow = self.workflow.timeout, self.scheduler
+        begun = None if seconds is None else flow.started_at(self.task.started_at)
+        if seconds is not None and begun is not None:
+            yield begun + timedelta(seconds=seconds), self.text("workflow.timed_out")
+        for at, place in flow.deadlines_inside():
+            if not flow.tolerates_failure(place.path):
+                yield at, flow.late_reason(place)
 
     @property
     def next_wake_at(self) -> datetime | None:

@@ -36,7 +36,6 @@ from bot.engine.workflow.node_runs import (
     node_output,
     parse_activation,
     public_value,
-    questioned_path,
     scope_of,
     unreached_output,
 )
@@ -115,7 +114,9 @@ class WorkflowScheduler(SchedulerState):
         if self._is_finished:
             return None
         all_waiting = (run for each in self._waiting.values() for run in each.values())
-        return min((run.wake_at for run in all_waiting if run.wake_at is not None), default=None)
+        times = [run.wake_at for run in all_waiting if run.wake_at is not None]
+        times += [at for at, place in self.deadlines_inside() if self.tolerates_failure(place.path)]
+        return min(times, default=None)
 
     @property
     def has_pending_moves(self) -> bool:
@@ -267,7 +268,13 @@ class WorkflowScheduler(SchedulerState):
             return self._enter_node(state, name, now)
         # A round that was opened makes no row, and is a move all the same.
         moves = (
-            act(scope, now) for act in (self._wake_due_node, self._advance_loop, self._close_round)
+            act(scope, now)
+            for act in (
+                self._end_late_node,
+                self._wake_due_node,
+                self._advance_loop,
+                self._close_round,
+            )
         )
         return next((made for made in moves if made is not None), None)
 
@@ -316,6 +323,17 @@ class WorkflowScheduler(SchedulerState):
                 node = self.node_at(path)
                 effect = node.spec.wake(node, self.context(scope, now))
                 return self._apply_effect(activation, node, effect, now)
+        return None
+
+    def _end_late_node(self, scope: str, now: datetime) -> _Runs | None:
+        """Fail a node with a body that is out of time, where the workflow goes on without it, and
+        cancel what runs inside it."""
+        for at, place in self.deadlines_inside():
+            if at <= now and place.scope == scope and self.tolerates_failure(place.path):
+                why = self.late_reason(place)
+                ended = tuple(self._cancel_rounds(place, why, now))
+                failed = replace(self._make_run(place, NodeStatus.FAILED, now, {}), error=why)
+                return (*ended, *self._record_runs(self.complete_run(failed, now)))
         return None
 
     def _advance_loop(self, scope: str, now: datetime) -> _Runs | None:
@@ -443,6 +461,13 @@ class WorkflowScheduler(SchedulerState):
 
     def _cancel(self, activation: ActivationPath, why: str, now: datetime) -> Iterator[NodeRun]:
         """End an activation and what has begun in its rounds, those first."""
+        yield from self._cancel_rounds(activation, why, now)
+        self._limit_questions[activation.scope].pop(activation.path, None)
+        yield from self._record_runs(self._cancelled_run(activation, why, now))
+
+    def _cancel_rounds(
+        self, activation: ActivationPath, why: str, now: datetime
+    ) -> Iterator[NodeRun]:
         has_rounds = bool(self.topology.nodes[activation.node].body)
         inside = f"{activation.path}["
         for scope in [each for each in self._scopes if has_rounds and each.startswith(inside)]:
@@ -454,24 +479,6 @@ class WorkflowScheduler(SchedulerState):
             self._loops.pop(scope, None)
             self._waiting.pop(scope, None)
             self._limit_questions.pop(scope, None)
-        self._limit_questions[activation.scope].pop(activation.path, None)
-        yield from self._record_runs(self._cancelled_run(activation, why, now))
-
-    def _cancelled_run(self, activation: ActivationPath, why: str, now: datetime) -> NodeRun:
-        run = self._make_run(activation, NodeStatus.CANCELLED, now, {})
-        begun = self._runs.get(activation.path)
-        return replace(run, error=why, started_at=begun.started_at if begun else None)
-
-    def is_closed(self, path: str) -> bool:
-        """Whether a step, or what a question is about, is in a branch where nothing goes on."""
-        place = parse_activation(questioned_path(path) or path)
-        while place is not None:
-            state = self._scopes.get(place.scope)
-            if state is not None and state.is_closed(place.node):
-                return True
-            above = enclosing_round(place.scope)
-            place = None if above is None else parse_activation(above[0])
-        return False
 
     def _record_runs(self, *runs: NodeRun) -> _Runs:
         for run in runs:

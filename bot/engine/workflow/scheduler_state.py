@@ -4,9 +4,9 @@ and the session lanes of steps."""
 from __future__ import annotations
 
 from collections import ChainMap, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
@@ -230,12 +230,44 @@ class SchedulerState:
     def started_at(self, claimed_at: datetime | None) -> datetime | None:
         """When its first node started after the last timeout, or since it was last tried again. If
         there was neither and no node has started: `claimed_at`."""
+        since = self._timed_again_at
+        first = self._first_start_after(since)
+        return first or (claimed_at if since == _EARLIEST else None)
+
+    @property
+    def _timed_again_at(self) -> datetime:
+        """When all time limits began anew."""
         notes = (self._runs.get(path) for path in (TIMED_OUT_PATH, FRESH_START_PATH))
-        times_again = [note.ended_at for note in notes if note is not None and note.ended_at]
-        since = max(times_again, default=_EARLIEST)
-        times = (run.started_at for run in self._runs.values() if parse_activation(run.path))
-        begun = (time for time in times if time is not None and time > since)
-        return min(begun, default=None if times_again else claimed_at)
+        times = (note.ended_at for note in notes if note is not None)
+        return max(filter(None, times), default=_EARLIEST)
+
+    def _first_start_after(self, since: datetime, inside: str = "") -> datetime | None:
+        """When the first node was started after that time, of those whose path begins so."""
+        return min(
+            (
+                run.started_at
+                for path, run in self._runs.items()
+                if path.startswith(inside)
+                and run.started_at is not None
+                and run.started_at > since
+                and parse_activation(path)
+            ),
+            default=None,
+        )
+
+    def deadlines_inside(self) -> Iterator[tuple[datetime, ActivationPath]]:
+        """When the nodes with a body that run now are out of time, if they have a limit."""
+        for runs in self._waiting.values():
+            for path, run in runs.items():
+                node, place = self.node_at(path), parse_activation(path)
+                limit = node.loop.time_limit(node.settings) if node.body else None
+                if limit is None or place is None:
+                    continue
+                begun, since = run.started_at, self._timed_again_at
+                if begun is None or begun <= since:
+                    begun = self._first_start_after(since, f"{path}[")
+                if begun is not None:
+                    yield begun + timedelta(seconds=limit), place
 
     @property
     def ending(self) -> NodeRun | None:
@@ -493,6 +525,28 @@ class SchedulerState:
         if activation is not None and is_finished(run) and activation.node in self.topology.nodes:
             self._latest_runs.pop(activation.node, None)
             self._latest_runs[activation.node] = run
+
+    def is_closed(self, path: str) -> bool:
+        """Whether a step, or what a question is about, is in a branch where nothing goes on."""
+        place = parse_activation(questioned_path(path) or path)
+        while place is not None:
+            state = self._scopes.get(place.scope)
+            if state is not None and state.is_closed(place.node):
+                return True
+            above = enclosing_round(place.scope)
+            around = None if above is None else self._runs.get(above[0])
+            if around is not None and around.ended_at is not None:
+                return True
+            place = None if above is None else parse_activation(above[0])
+        return False
+
+    def late_reason(self, place: ActivationPath) -> str:
+        return self._text("workflow.timed_out_inside", name=self.node_at(place.path).title)
+
+    def _cancelled_run(self, activation: ActivationPath, why: str, now: datetime) -> NodeRun:
+        run = self._make_run(activation, NodeStatus.CANCELLED, now, {})
+        begun = self._runs.get(activation.path)
+        return replace(run, error=why, started_at=begun.started_at if begun else None)
 
     def _make_note_run(self, path: str, output: Mapping[str, Any], now: datetime) -> NodeRun:
         """A run that is stored beside the nodes' runs."""

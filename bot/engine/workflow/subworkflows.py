@@ -165,6 +165,7 @@ class _Expansion:
                     parameters=inner.inputs,
                     variables=dict(inner.variables),
                     outputs=dict(renamed.outputs),
+                    timeout=inner.timeout,
                 ),
             )
             parallel = max(parallel, inner.parallel)

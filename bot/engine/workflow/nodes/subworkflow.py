@@ -34,8 +34,8 @@ class SubworkflowConfig(BodyConfig):
     """Runs the named workflow with these inputs; texts among them may have placeholders.
 
     Everything else is filled in when a task is created: the body with the nodes of the workflow,
-    its `parameters`, first `variables`, and the expressions of its `outputs`. `version` is None
-    for the file as it is."""
+    its `parameters`, first `variables`, the expressions of its `outputs`, and the seconds that it
+    may take. `version` is None for the file as it is."""
 
     kind: Literal["subworkflow"] = "subworkflow"
     workflow: str
@@ -45,6 +45,7 @@ class SubworkflowConfig(BodyConfig):
     parameters: tuple[InputDefinition, ...] = ()
     variables: Mapping[str, JsonValue] = field(default_factory=dict)
     outputs: Mapping[str, str] = field(default_factory=dict)
+    timeout: float | None = None
 
 
 class SubworkflowNode(LoopTypeSpec[SubworkflowConfig]):
@@ -108,6 +109,9 @@ nodes:
             body=tuple(map(node, config.body)),
             outputs={name: text(value) for name, value in config.outputs.items()},
         )
+
+    def time_limit(self, config: SubworkflowConfig) -> float | None:
+        return config.timeout
 
     def enter(self, node: NodeInput[SubworkflowConfig], context: EvaluationContext) -> NodeEffect:
         config = node.settings

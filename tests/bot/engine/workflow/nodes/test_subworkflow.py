@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from bot.engine.workflow.checkpoint_events import StepsStarted, Woken
 from bot.engine.workflow.definition import Workflow, WorkflowNode
 from bot.engine.workflow.expressions.evaluator import fill_template
 from bot.engine.workflow.field_reader import InvalidGraph
@@ -16,7 +18,9 @@ from bot.engine.workflow.named_workflows import parse_workflow_text
 from bot.engine.workflow.plan import insert_steps
 from bot.engine.workflow.scheduler import format_outputs
 from bot.engine.workflow.subworkflows import UnknownSubworkflow, collapse, expand
-from tests.bot.engine.workflow.scheduler_simulator import SchedulerSimulator
+from storage.records.tasks import NodeStatus, TaskStatus
+from tests.bot.engine.workflow.scheduler_simulator import START, SchedulerSimulator
+from tests.bot.engine.workflow.transition_simulator import TransitionSimulator
 from tests.thoroughness import sampled
 
 OUTER = """\
@@ -158,3 +162,68 @@ variables: {n: 1}
 
     assert "dead_end" in SchedulerSimulator(put_in(outer, library(b=inner))).run()
     assert SchedulerSimulator(put_in(tolerant, library(b=inner))).run() == "done"
+
+
+LATE = """\
+name: Late
+settings: {timeout: 10s}
+nodes: [{id: look, name: Look}, {id: rest, type: delay, delay: {duration: 1h}}]
+edges: [{from: look, to: rest}]
+"""
+AROUND = """\
+name: Around
+nodes:
+  - {id: sub, name: Sub, type: subworkflow, workflow: late%s}
+  - {id: tell, name: Tell}
+edges: [{from: sub, to: tell}]
+"""
+
+
+def late_one(on_error: str = "") -> TransitionSimulator:
+    return TransitionSimulator(put_in(AROUND % on_error, library(late=LATE), "around"))
+
+
+def test_a_sub_workflow_that_is_out_of_time_ends_the_task_and_gets_its_time_anew() -> None:
+    sim = late_one()
+    action = sim.claim()
+    assert isinstance(action, StepsStarted)
+    assert action.wake_at == sim.now + timedelta(seconds=10)
+
+    sim.now += timedelta(seconds=10)
+    assert sim.commit(Woken()) is None
+
+    assert sim.task.status is TaskStatus.FAILED
+    assert sim.task.status_reason == "workflow.timed_out_inside {'name': 'Sub'}"
+    sim.now += timedelta(days=1)
+    assert isinstance(sim.claim(), StepsStarted), "it is tried again"
+    sim.now += timedelta(seconds=9)
+    sim.end_step("sub[0]/sub_look", "seen")
+    assert sim.task.status is TaskStatus.FAILED, "its own wait takes too long"
+
+
+@pytest.mark.parametrize("at", ["while a step runs", "while nothing runs"])
+def test_a_workflow_that_tolerates_it_goes_on_without_a_sub_workflow_that_is_late(at: str) -> None:
+    sim = late_one(", onError: continue")
+    sim.claim()
+    if at == "while nothing runs":
+        sim.end_step("sub[0]/sub_look", "seen")
+        assert (sim.task.status, sim.task.wake_at) == (
+            TaskStatus.WAITING,
+            START + timedelta(seconds=10),
+        )
+        sim.now = START + timedelta(seconds=10)
+        action = sim.claim()
+    else:
+        sim.now += timedelta(seconds=10)
+        action = sim.commit(Woken())
+
+    assert isinstance(action, StepsStarted)
+    assert [step.node.id for step in action.steps] == ["tell"]
+    assert sim.runs["sub"].output["error"] == "workflow.timed_out_inside {'name': 'Sub'}"
+    late = "sub[0]/sub_look" if at == "while a step runs" else "sub[0]/sub_rest"
+    assert sim.runs[late].status is NodeStatus.CANCELLED
+    if at == "while a step runs":
+        sim.end_step(late, "too late")
+        assert sim.runs[late].status is NodeStatus.CANCELLED
+    sim.end_step("tell", "told")
+    assert sim.task.status is TaskStatus.COMPLETED
