@@ -107,10 +107,10 @@ async def _by_page(shiftboss: Path, home: Path, models: ModelEmulator) -> float:
 async def _connect(page: Page, models: ModelEmulator) -> None:
     await page.get_by_role("link", name="Connect a model").click()
     await page.get_by_role("link", name="Local or compatible server").click()
-    await page.get_by_label("Address of the API").fill(models.openai_url)
+    await page.get_by_label("API address").fill(models.openai_url)
     await page.get_by_label("API key").fill(models.key)
     await page.get_by_role("button", name="Test and use").click()
-    await page.get_by_role("link", name="To the chat").click()
+    await page.get_by_role("link", name="Go to the chat").click()
 
 
 async def _run(*command: str, env: Mapping[str, str] | None = None) -> str:

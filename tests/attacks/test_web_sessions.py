@@ -186,7 +186,7 @@ async def test_a_new_token_ends_all_sessions_for_good(tmp_path: Path) -> None:
 async def test_an_owner_ends_sessions_in_chat_and_a_kill_changes_nothing(tmp_path: Path) -> None:
     async with platform_world(tmp_path / "home", SHIFTBOSS_WEB_TOKEN=TOKEN) as here:
         lost, kept = await sign_in(here.program, HOSTILE_AGENT), await sign_in(here.program)
-        listed = await here.ask("/sessions", expects="signed in")
+        listed = await here.ask("/sessions", expects="Signed-in browsers")
         (session,) = change_store(
             tmp_path / "home", "SELECT id FROM web_sessions WHERE user_agent LIKE ?", "%img%"
         )

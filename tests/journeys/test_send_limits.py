@@ -36,7 +36,7 @@ async def test_owners_are_told_once_for_each_threshold_of_feishus_month(tmp_path
         await world.ask("/chat")
         while world.feishu.rates.calls <= 34:
             await world.ask_on_feishu("/chat")
-        await chat.wait_for(lambda m: "Less than 20 %" in m.text)
+        await chat.wait_for(lambda m: "Less than 20%" in m.text)
         await world.program.stop()
         await world.program.start()
         await world.wait_until_connected()
@@ -46,5 +46,5 @@ async def test_owners_are_told_once_for_each_threshold_of_feishus_month(tmp_path
         told = [m.text for m in chat.from_bot if "monthly API calls" in m.header]
         at_home = [m.text for m in world.telegram_chat.from_bot if "monthly API calls" in m.text]
     for texts in (told, at_home):
-        assert len([text for text in texts if "Less than 50 %" in text]) == 1
-        assert len([text for text in texts if "Less than 20 %" in text]) == 1
+        assert len([text for text in texts if "Less than 50%" in text]) == 1
+        assert len([text for text in texts if "Less than 20%" in text]) == 1

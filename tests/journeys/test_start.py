@@ -35,7 +35,7 @@ async def test_a_start_says_what_works_and_the_command_line_uses_the_running_pro
     }
     async with running_program(tmp_path, **settings) as shiftboss:
         assert "did you mean SHIFTBOSS_SLOTS?" in shiftboss.printed
-        assert "⚠️ Model anthropic:claude-opus-5-5: No Anthropic key: " in shiftboss.printed
+        assert "⚠️ Model anthropic:claude-opus-5-5: No Anthropic key is set" in shiftboss.printed
         assert "⚠️ Model offline: " in shiftboss.printed
         assert "Web chat: ready" in shiftboss.printed
         status, said = await shiftboss.run_to_end("say", "/help")

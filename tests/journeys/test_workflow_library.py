@@ -242,7 +242,7 @@ async def test_a_dead_end_is_repaired_by_a_run_from_an_earlier_node(world: Model
         await page.send_message(f"/rerun {task_id[1]} half n=40 nobody=1")
         await page.next_frame("", "no input")
         await page.send_message(f"/rerun {task_id[1]} half n=40")
-        await page.next_frame("", "Runs again from half")
+        await page.next_frame("", "Running again from half")
         await page.next_frame("", "word: big")
         await page.send_message(f"/steps {task_id[1]}")
         steps = await page.next_frame("", "Plan and run")
