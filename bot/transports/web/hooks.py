@@ -57,7 +57,7 @@ def hook_route(receive: HookReceiver) -> Route:
             return _answer(404)
         try:
             async with asyncio.timeout(_SECONDS):
-                body = await _read_body(request)
+                body = await read_body(request, MAX_HOOK_BYTES)
         except TimeoutError:
             return _answer(408)
         except ClientDisconnect:
@@ -72,14 +72,14 @@ def hook_route(receive: HookReceiver) -> Route:
     return Route(f"{HOOKS_PATH}/{{token}}", post, methods=["POST"])
 
 
-async def _read_body(request: Request) -> bytes | None:
-    """None if it is too large; the rest is not read then."""
-    if int(request.headers.get("content-length") or 0) > MAX_HOOK_BYTES:
+async def read_body(request: Request, most: int) -> bytes | None:
+    """None if it is larger than `most` bytes; the rest is not read then."""
+    if int(request.headers.get("content-length") or 0) > most:
         return None
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > MAX_HOOK_BYTES:
+        if len(body) > most:
             return None
     return bytes(body)
 

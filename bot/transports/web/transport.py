@@ -54,6 +54,7 @@ from bot.transports.web.access import (
 from bot.transports.web.access_token import load_or_create_token
 from bot.transports.web.files import MAX_FILE_BYTES, EmptyUpload, WebFileStore
 from bot.transports.web.frames import MAX_TEXT, PartialAnswer, card_element_id, render_fragment
+from bot.transports.web.hooks import read_body
 from bot.transports.web.other_fronts import dump_partial
 from bot.transports.web.page_connections import PageConnectionHandler, WebTabs
 from bot.transports.web.pages import WebPages
@@ -416,6 +417,10 @@ _FILE_HEADERS = {
 }
 
 
+_MAX_SAY_BYTES = 12 * MAX_TEXT + 1_000
+"""A character may be written as two escapes of six bytes."""
+
+
 class _SayBody(BaseModel):
     """Without `buttons`, card texts omit button placeholders; `quiet` keeps message and answer out
     of the web chat."""
@@ -504,8 +509,11 @@ class WebHttpApi:
         words = self.pages.words(request)
         if not has_bearer_token(request, self.token):
             return JSONResponse({"error": words("web.needs_token")}, status_code=401)
+        body = await read_body(request, _MAX_SAY_BYTES)
+        if body is None:
+            return JSONResponse({"error": "wrong: text"}, 413, {"Connection": "close"})
         try:
-            said = _SayBody.model_validate_json(await request.body())
+            said = _SayBody.model_validate_json(body)
         except ValidationError as problem:
             places = sorted({".".join(map(str, error["loc"])) for error in problem.errors()})
             return JSONResponse({"error": f"wrong: {', '.join(places)}"}, status_code=422)

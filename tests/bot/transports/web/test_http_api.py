@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
+import httpx
 import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -120,3 +122,18 @@ async def test_further_pages_stand_behind_the_same_rule(tmp_path: Path) -> None:
         refused, shown = await stranger.get("/tasks"), await owner.get("/tasks")
     await world.stop()
     assert (refused.status_code, shown.text) == (401, "all tasks")
+
+
+async def test_a_body_that_no_text_needs_is_not_even_read(world: WebHarness) -> None:
+    """The program would hold all of it in memory."""
+    at = httpx.URL(world.url)
+    reader, writer = await asyncio.open_connection(at.host, at.port)
+    head = {"Host": f"{at.host}:{at.port}", **BEARER, "Content-Length": str(10**9)}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
+    writer.write(f"POST /api/say HTTP/1.1\r\n{lines}\r\n".encode())
+
+    status = await reader.readline()
+
+    writer.close()
+    assert b" 413 " in status
+    assert world.say_handler.received == []
