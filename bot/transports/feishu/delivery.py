@@ -39,6 +39,7 @@ from cards.model import (
 from cards.render import text as plain_text
 from cards.render.feishu.card import FeishuCard, minimal_card, render
 from cards.render.feishu.elements import strip_unfit
+from cards.render.feishu.markdown import defuse_mentions
 from storage.records.messages import MessagePlacement
 from storage.records.people import ChatKind
 
@@ -160,6 +161,10 @@ class FeishuPreparedMessage:
         text = card.fallback or plain_text.render(card).text or card.summary
         return strip_unfit(text)[:_MAX_TEXT] or "…"
 
+    def text_of(self, index: int) -> str:
+        """Return the text of a message in place of a part. Mentions would work there, too."""
+        return defuse_mentions(self.fallback if index == 0 else _card_text(self.parts[index]))
+
 
 @dataclass(kw_only=True, eq=False)
 class FeishuDelivery:
@@ -242,7 +247,7 @@ class FeishuDelivery:
                 raise
             log.warning("feishu: card refused, sent as text: %s", error)
             shown.degraded.append(f"card: refused with {error.inner_code}, sent as text")
-        text = {"text": shown.fallback if index == 0 else _card_text(card)}
+        text = {"text": shown.text_of(index)}
         message_id = await self._post_message(shown, "text", text, f"{uuid}:text", reply_to)
         return FeishuPart(kind=FeishuPartKind.TEXT, message_id=message_id)
 
@@ -300,7 +305,7 @@ class FeishuDelivery:
             case FeishuPartKind.CARD:
                 return await self._update_card(shown, shown.parts[index], part)
             case FeishuPartKind.TEXT:
-                text = shown.fallback if index == 0 else _card_text(shown.parts[index])
+                text = shown.text_of(index)
                 await self.messages.edit_text(part.message_id, text)
                 return part
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -139,7 +140,7 @@ def parse_content(message: FeishuMessageInfo, bot_id: str) -> FeishuContent:
     """Never raises; unreadable content is described by its kind."""
     try:
         loaded = json.loads(message.content)
-    except ValueError:
+    except (ValueError, RecursionError):
         loaded = None
     if not isinstance(loaded, dict):
         loaded = {}
@@ -178,12 +179,12 @@ def parse_forwarded(items: Any, bot_id: str) -> str:
 
 
 def _replace_mentions(text: str, mentions: Iterable[FeishuMention], bot_id: str) -> str:
-    """Replace placeholders by names and remove the bot's own. Longest first: `@_user_12` before
-    `@_user_1`."""
-    for mention in sorted(mentions, key=lambda one: -len(one.key)):
-        own = mention.id.open_id == bot_id
-        text = text.replace(mention.key, "" if own else f"@{mention.name}")
-    return text.replace("@_all", "@all").strip()
+    """Replace placeholders by names and remove the bot's own. In one pass, so that no name passes
+    for a placeholder, and longest first: `@_user_12` before `@_user_1`."""
+    names = {one.key: "" if one.id.open_id == bot_id else f"@{one.name}" for one in mentions}
+    names = {"@_all": "@all", **{key: name for key, name in names.items() if key}}
+    keys = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    return re.sub(keys, lambda found: names[found[0]], text).strip()
 
 
 def _parse_file(message_id: str, loaded: dict[str, Any], kind: str) -> tuple[RemoteFile, ...]:

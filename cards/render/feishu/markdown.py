@@ -64,7 +64,7 @@ def code_fence(code: str, language: str = "") -> str:
     """A code block. Fences inside are broken up, because only plain fences work reliably."""
     body = code.replace("\r\n", "\n").rstrip("\n").replace("```", f"``{_ZERO_WIDTH_SPACE}`")
     tag = re.sub(r"[^\w+#.-]", "", language)
-    return f"```{tag}\n{_defuse_mentions(body)}\n```"
+    return f"```{tag}\n{defuse_mentions(body)}\n```"
 
 
 def split_markdown(markdown: str, limit: int = MAX_MARKDOWN_ELEMENT) -> list[str]:
@@ -182,12 +182,12 @@ def _code_span(code: str) -> str:
     """A code span with single marks: three at the start of a line would open a block."""
     inner = code.strip()
     if "`" in inner:
-        return f"`` {_defuse_mentions(inner.replace('```', f'``{_ZERO_WIDTH_SPACE}`'))} ``"
-    return f"`{_defuse_mentions(inner)}`"
+        return f"`` {defuse_mentions(inner.replace('```', f'``{_ZERO_WIDTH_SPACE}`'))} ``"
+    return f"`{defuse_mentions(inner)}`"
 
 
-def _defuse_mentions(code: str) -> str:
-    """Escape mentions inside code so that they notify nobody."""
+def defuse_mentions(code: str) -> str:
+    """Escape mentions, also where no Markdown is read, so that they notify nobody."""
     return _MENTION_TAG.sub(f"<{_ZERO_WIDTH_SPACE}", code)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -53,14 +54,16 @@ async def test_a_refused_card_arrives_as_text(
         230099, "Failed to create card content, ext=ErrCode: 200621; ErrMsg: x; "
     )
     idle.fs.inject_fault("POST", SEND, error=refusal)
-    card = Card(title="T", blocks=(TextBlock(markdown="body"),), fallback="T\n\nbody")
+    calling = '<at user_id="all"></at>'
+    card = Card(title="T", blocks=(TextBlock(markdown="x"),), fallback=f"T\n\nbody{calling}")
 
     with caplog.at_level(logging.WARNING):
         letter, delivery = await idle.post(chat, card)
     await idle.show(next_revision(letter, plain("new"), delivery.placed))
 
     assert [(m.msg_type, m.text) for m in chat.from_bot] == [("text", "new")]
-    assert chat.from_bot[0].history[0] == '{"text":"T\\n\\nbody"}'
+    told = json.loads(chat.from_bot[0].history[0])["text"]
+    assert told == "T\n\nbody" + calling.replace("<", "<\u200b"), "it calls nobody"
     assert delivery.degraded == ("card: refused with 200621, sent as text",)
     assert "200621" in caplog.text
 

@@ -101,6 +101,7 @@ def test_no_content_whatsoever_is_fatal(kind: str, content: str) -> None:
     ("kind", "content", "text"),
     [
         ("text", {"text": "@_user_1 @_user_12 hi @_user_2"}, "@Twelve hi @Bob"),
+        ("text", {"text": "@_user_3 and @_all"}, "@@_user_2 and @all"),
         ("text", {"text": None}, ""),
         ("sticker", {"file_key": "x"}, "[sticker]"),
         (
@@ -124,12 +125,18 @@ def test_text_is_read_with_names_in_place_of_keys(kind: str, content: Any, text:
     mentions = [
         {"key": "@_user_1", "id": {"open_id": BOT}, "name": "Shiftboss"},
         {"key": "@_user_2", "id": {"open_id": "ou_b"}, "name": "Bob"},
+        {"key": "@_user_3", "id": {"open_id": "ou_p"}, "name": "@_user_2"},
+        {"key": "", "id": {"open_id": "ou_n"}, "name": "Nobody"},
         {"key": "@_user_12", "id": {"open_id": "ou_t"}, "name": "Twelve"},
     ]
 
     read = parse_content(info(kind, json.dumps(content), mentions=mentions), BOT)
 
     assert read.text == text
+
+
+def test_content_nested_without_end_is_no_error() -> None:
+    assert parse_content(info("post", "[" * 100_000), BOT).text == ""
 
 
 def test_sound_and_film_come_as_files() -> None:
