@@ -221,13 +221,14 @@ def inputs_blocks(inputs: Sequence[WorkflowInput], words: TextCatalog) -> list[m
 def input_line(each: WorkflowInput, words: TextCatalog) -> str:
     """The input's name, purpose, accepted values and default."""
     title = f" {formats.single_line(each.title, _MAX_LINE)}" if each.title else ""
+    name = f"`{each.name}`{title}"
     parts = [input_kind_label(each, words)]
     if each.default is not None:
         default = formats.single_line(str(input_value_label(each.default, words)), 80)
         parts.append(words("workflows.default", value=default))
     elif not each.required:
         parts.append(words("workflows.optional"))
-    return f"`{each.name}`{title} ({', '.join(parts)})"
+    return words("workflows.input", name=name, facts=words("graph.comma").join(parts))
 
 
 def input_kind_label(each: WorkflowInput, words: TextCatalog) -> str:

@@ -25,7 +25,7 @@ async def test_it_says_how_to_begin() -> None:
 
     desk.world.bitable.has_feishu = False
 
-    assert "shiftboss setup feishu" in text_of(await ask(desk, "/bitable"))
+    assert "shiftboss init --channel feishu" in text_of(await ask(desk, "/bitable"))
     assert "Feishu is not connected" in text_of(await ask(desk, "/bitable setup"))
 
 

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from bot.dashboard.request import DashboardDeps, DashboardRequest, find_words
+from bot.dashboard.request import VISITOR, DashboardDeps, DashboardRequest, find_words
 from cards import formats
 from cards.catalog import TextCatalog
 from cards.render.web import render_markdown
@@ -105,6 +105,7 @@ def _render(
             current=_find_current(http),
             newest_event=getattr(http.state, "newest_event", None),
             person=person,
+            has_chat=http.scope[VISITOR].is_local,
             zone=deps.zone,
             version=deps.version,
             own_version=_version(),

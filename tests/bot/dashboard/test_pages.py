@@ -74,6 +74,13 @@ async def test_an_unknown_page_says_where_to_go(world: DashboardWorld) -> None:
     assert "<b>" not in page.text.partition("<main")[2].replace("<body", "")
 
 
+async def test_the_web_chat_is_offered_to_whom_it_belongs(world: DashboardWorld) -> None:
+    for name, links in (("", 1), ("olga", 0)):
+        page = await (await world.browser(name)).get("/dashboard")
+
+        assert page.text.count('<a href="/">') == links
+
+
 async def test_hostile_names_are_only_text(world: DashboardWorld) -> None:
     local = await world.core.get_local_chat()
     await world.core.services.tasks.create(
