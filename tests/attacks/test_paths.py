@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from bot.engine.llm.backend import WorkerMode
+from bot.engine.llm.workspace_files import find_file
+from bot.engine.workspaces.task_workspaces import TaskArtifacts
+from storage.records.tasks import TaskId
 from tests.bot.engine.permissions.policy_cases import build_policy, tool_call
+from tests.bot.engine.workspaces.git_project import always_adopted
 
 CONTROL_FILES = [
     ".git/config", "sub/.git/hooks/pre-commit", ".git", ".gitmodules", ".gitattributes", ".envrc",
@@ -108,3 +112,32 @@ def test_a_link_that_leads_out_is_outside(tmp_path: Path) -> None:
         assert verdict(work, "write", path=path) == "deny"
         assert verdict(work, "read", path=path) == "deny"
     assert verdict(work, "exec", command="echo x > notes.md") == "ask"
+
+
+@pytest.mark.parametrize("way", ["the file", "its folder"])
+async def test_a_result_that_becomes_a_link_is_not_what_the_link_leads_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """A coding CLI or an MCP server that goes on swaps it between the look and the copy."""
+    work, outside = tmp_path / "work", tmp_path / "outside"
+    for folder in (work / "out", outside):
+        folder.mkdir(parents=True)
+        (folder / "key").write_text("secret" if folder is outside else "harmless")
+
+    def look_then_swap(workspace: Path, name: str) -> Path | None:
+        found = find_file(workspace, name)
+        if way == "the file":
+            (work / "out" / "key").unlink()
+            (work / "out" / "key").symlink_to(outside / "key")
+        else:
+            (work / "out").rename(work / "away")
+            (work / "out").symlink_to(outside)
+        return found
+
+    place = "bot.engine.workspaces.task_workspaces.find_file"
+    monkeypatch.setattr(place, look_then_swap)
+    artifacts = TaskArtifacts(tmp_path / "home", always_adopted)
+    found = await artifacts.collect(TaskId("t"), work, ("out/key",))
+
+    assert (found.copies, found.skipped) == ((), ("out/key",))
+    assert not [each for each in (tmp_path / "home").rglob("key") if each.is_file()]

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from storage.data_directory import user_mask
 from storage.file_trees import walk_folders, walk_open_folder
@@ -116,6 +117,14 @@ def is_binary(data: bytes) -> bool:
     except UnicodeDecodeError as error:
         return error.start < len(data) - 3 or error.reason != "unexpected end of data"
     return False
+
+
+@contextmanager
+def open_to_copy(workspace: Path, path: str) -> Iterator[BinaryIO]:
+    """Yield the whole file for reading: the one that is in the workspace now, wherever links lead
+    meanwhile."""
+    with _open_file(workspace, path) as file, os.fdopen(os.dup(file), "rb") as reader:
+        yield reader
 
 
 def write_text(workspace: Path, path: str, text: str) -> str:

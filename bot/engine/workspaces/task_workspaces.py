@@ -13,10 +13,17 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 
 from bot.engine.llm.backend import BackendDenied
-from bot.engine.llm.workspace_files import INTERNAL_FOLDER, find_file, find_missing, find_unchanged
+from bot.engine.llm.workspace_files import (
+    INTERNAL_FOLDER,
+    PathRefused,
+    find_file,
+    find_missing,
+    find_unchanged,
+    open_to_copy,
+)
 from bot.engine.sandbox.git_runner import GitFailed, GitRunner, exclusive_access
 from bot.engine.workspaces import branch_merge
 from bot.engine.workspaces.branch_merge import (
@@ -432,7 +439,8 @@ class TaskArtifacts:
             source = self._data_dir / sent
             target = workspace / name
             if source.is_file() and not target.exists():
-                _copy_atomically(source, target)
+                with source.open("rb") as read:
+                    _copy_atomically(read, target)
         return workspace.resolve()
 
     def _collect(
@@ -457,25 +465,29 @@ class TaskArtifacts:
             else:
                 try:
                     copies.append(self._copy(task_id, workspace, source))
-                except (FileExistsError, NotADirectoryError, IsADirectoryError):
-                    # A file and an earlier folder have the same name, or vice versa.
+                except (FileExistsError, NotADirectoryError, IsADirectoryError, PathRefused):
+                    # A file and an earlier folder have the same name, or vice versa; or another
+                    # program of the worker has put something else there since.
                     left_out.append(name)
         absent = [name for name in named if find_file(workspace, name) is None]
         missing += sorted(find_missing(workspace, absent) - set(missing)) if absent else []
         return CollectedFiles(copies=tuple(copies), missing=tuple(missing), skipped=tuple(left_out))
 
     def _copy(self, task_id: TaskId, workspace: Path, source: Path) -> str:
-        target = self._data_dir / "files" / "tasks" / task_id / source.relative_to(workspace)
+        name = source.relative_to(workspace)
+        target = self._data_dir / "files" / "tasks" / task_id / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        _copy_atomically(source, target)
+        with open_to_copy(workspace, name.as_posix()) as read:
+            _copy_atomically(read, target)
         return target.relative_to(self._data_dir).as_posix()
 
 
-def _copy_atomically(source: Path, target: Path) -> None:
+def _copy_atomically(source: BinaryIO, target: Path) -> None:
     part = target.with_name(_PARTIAL_NAME.format(secrets.token_hex(6)))
     try:
-        shutil.copyfile(source, part)
-        with part.open("rb") as copied:
+        with part.open("xb") as copied:
+            shutil.copyfileobj(source, copied)
+            copied.flush()
             os.fsync(copied.fileno())
         part.replace(target)
     except BaseException:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
 import pytest
 
@@ -101,20 +101,20 @@ async def test_a_file_sent_along_is_in_the_workspace_whole_or_not_at_all(
     sent.parent.mkdir()
     sent.write_text("all of it")
     artifacts = TaskArtifacts(tmp_path, always_adopted)
-    real = shutil.copyfile
+    real = shutil.copyfileobj
 
-    def half(source: Path, target: Path, **_rest: Any) -> None:
-        Path(target).write_text(Path(source).read_text()[:3])
+    def half(source: BinaryIO, target: BinaryIO) -> None:
+        target.write(source.read(3))
         raise OSError(28, "No space left on device")
 
     async with run_engine(tmp_path, start_dispatcher=False) as world:
         task = await world.create_task(files=("files/notes.txt",))
-        monkeypatch.setattr(shutil, "copyfile", half)
+        monkeypatch.setattr(shutil, "copyfileobj", half)
         with pytest.raises(OSError, match="No space"):
             await artifacts.workspace(task)
         assert list((tmp_path / "work" / task.id).iterdir()) == []
 
-        monkeypatch.setattr(shutil, "copyfile", real)
+        monkeypatch.setattr(shutil, "copyfileobj", real)
         workspace = await artifacts.workspace(task)
 
     assert (workspace / "notes.txt").read_text() == "all of it"
