@@ -81,7 +81,8 @@ def restore(
         typer.echo(json.dumps(data, ensure_ascii=False, indent=2))
         return
     finished = "Finished the restore that was cut off" if done.was_cut_off else "Restored"
-    typer.echo(f"{finished}: {settings.home}, as of {done.manifest.created_at}")
+    taken_at = done.manifest.created.astimezone()
+    typer.echo(f"{finished}: {settings.home}, as of {taken_at:%Y-%m-%d %H:%M}")
     if done.aside:
         typer.echo(f"The old contents are in {done.aside}")
     if not done.manifest.secrets:

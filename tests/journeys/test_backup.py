@@ -74,6 +74,7 @@ async def test_a_restored_home_sends_nothing_again_and_does_nothing_twice(tmp_pa
         await _wait_for_the_next_second()
         status, said = await here.program.run_to_end("restore", archive, "--replace")
         assert (status, "old contents" in said) == (0, True), said
+        assert "+00:00" not in said, "people read their own time"
         before = {m.id: m.text for m in chat.from_bot}
 
         await here.program.start()
