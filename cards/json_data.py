@@ -71,10 +71,13 @@ def task_view_data(view: TaskView) -> JsonObject:
         "waits_for": view.directory_holder.id if view.directory_holder else None,
         "spent": asdict(view.spent),
         "eta": eta_data(view.eta) if view.eta else None,
-        "workflow": {"name": view.workflow[0], "version": view.workflow[1]}
-        if view.workflow
-        else None,
+        "workflow": _version_data(*view.workflow) if view.workflow else None,
+        "subworkflows": [_version_data(*each) for each in view.subworkflows],
     }
+
+
+def _version_data(name: str, version: int) -> JsonObject:
+    return {"name": name, "version": version}
 
 
 def eta_data(eta: TaskEta) -> JsonObject:

@@ -308,7 +308,11 @@ def _plan_blocks(
     blocks: list[model.Block] = []
     if view.workflow is not None and view.workflow[1]:
         name, number = view.workflow
-        blocks.append(model.NoteBlock(words("workflows.version.used", name=name, n=number)))
+        parts = [words("workflows.version.used", name=name, n=number)]
+        parts += [
+            words("workflows.version.inside", name=each, n=n) for each, n in view.subworkflows
+        ]
+        blocks.append(model.NoteBlock(" · ".join(parts)))
     if view.plan:
         room = _MAX_PLAN if len(view.visible_steps) <= _MANY_LINES else _MAX_PLAN // 2
         plan = formats.truncate(strip_offline_note(view.plan), room)

@@ -429,7 +429,8 @@ class TaskView:
     `progress` is the share of the expected time that is done.
     `schedule_id` is the recurring schedule that has started it, empty if none or no longer active.
     `retry_at` is when a schedule will try it again by itself. `workflow` is the named workflow that
-    it runs, with its version, 0 for one from before there were any.
+    it runs, with its version, 0 for one from before there were any, and `subworkflows` are those
+    inside it.
     """
 
     task: Task
@@ -448,6 +449,7 @@ class TaskView:
     schedule_id: str = ""
     retry_at: datetime | None = None
     workflow: tuple[str, int] | None = None
+    subworkflows: tuple[tuple[str, int], ...] = ()
 
     @property
     def visible_steps(self) -> tuple[TaskStep, ...]:

@@ -179,6 +179,11 @@ class VersionChooser(Protocol):
         """The text of that version of a workflow; None if there is none."""
         ...
 
+    async def number_of(self, name: str, text: str) -> int:
+        """The number of the version with this text, made now if somebody has edited the file;
+        ORIGINAL if it can have none."""
+        ...
+
 
 _FAULTS_WHEN_RUN = frozenset({"unknown_workflow", "unknown_version", "broken_workflow"})
 """Faults of sub-workflows that saving tolerates: the other file may come later."""
@@ -284,7 +289,17 @@ class WorkflowLibrary:
                     # This release accepts less than the one that made the version.
                     source = replace(source, number=ORIGINAL, version_id=None)
             workflow = replace(workflow, source=source)
-        return prepare_run(entry.name, await self.insert_subworkflows(entry.name, workflow), values)
+        whole = await self.insert_subworkflows(entry.name, workflow)
+        if self._versions is not None and any(node.body for node in whole.nodes):
+            # Imported on first use: few workflows have any.
+            from bot.engine.workflow.subworkflows import note_versions
+
+            whole = await note_versions(whole, self._read_named, self._versions.number_of)
+        return prepare_run(entry.name, whole, values)
+
+    async def _read_named(self, name: str) -> str:
+        entry, _ = await asyncio.to_thread(self.open_workflow, name)
+        return await self.read_file(f"{FOLDER}/{entry.file}")
 
     async def insert_subworkflows(self, name: str, workflow: Workflow) -> Workflow:
         """The workflow with the nodes of those that it runs. Raises WorkflowRefused."""

@@ -115,6 +115,24 @@ def expand(workflow: Workflow, open_workflow: OpenWorkflow, *, name: str = "") -
     return validate_workflow(whole)
 
 
+async def note_versions(
+    workflow: Workflow,
+    read_text: Callable[[str], Awaitable[str]],
+    number_of: Callable[[str, str], Awaitable[int]],
+) -> Workflow:
+    """Return an expanded workflow with the versions of what it runs; `number_of` finds that of a
+    named workflow with this text."""
+
+    async def noted(node: WorkflowNode) -> WorkflowNode:
+        config = node.config
+        if not isinstance(config, SubworkflowConfig) or config.used is not None:
+            return node
+        number = await number_of(config.workflow, await read_text(config.workflow))
+        return replace(node, config=replace(config, used=number))
+
+    return replace(workflow, nodes=tuple([await noted(node) for node in workflow.nodes]))
+
+
 def collapse(workflow: Workflow) -> Workflow:
     """Undo `expand`."""
     inside = {inner for node in workflow.nodes if _is_expanded(node) for inner in node.body}
@@ -166,6 +184,7 @@ class _Expansion:
                     variables=dict(inner.variables),
                     outputs=dict(renamed.outputs),
                     timeout=inner.timeout,
+                    used=config.version or None,
                 ),
             )
             parallel = max(parallel, inner.parallel)

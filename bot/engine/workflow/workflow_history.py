@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from bot.engine.workflow.named_workflows import VersionChooser, WorkflowLibrary
+from bot.engine.agent.prompt_versions import PromptVersions
+from bot.engine.workflow.named_workflows import WorkflowLibrary
 from bot.engine.workflow.workflow_files import is_valid_name, written_text
 from storage.db import Database, Transaction
 from storage.errors import ConcurrentUpdate, NotAllowed, StoreUnavailable
@@ -52,7 +53,7 @@ class WorkflowHistory:
 
     db: Database
     repo: PromptVersionRepo
-    trials: VersionChooser
+    trials: PromptVersions
     list_people: Callable[[], Awaitable[Mapping[str, str]]]
     now: Callable[[], datetime]
     sleep: Callable[[float], Awaitable[None]]
@@ -102,6 +103,10 @@ class WorkflowHistory:
         if used.number == ORIGINAL and written is not None:
             used = replace(used, number=written.number, version_id=written.id)
         return chosen, used
+
+    async def number_of(self, name: str, text: str) -> int:
+        written = await self.record(name, text)
+        return ORIGINAL if written is None else written.number
 
     async def workflow_text(self, name: str, number: int) -> str | None:
         return await self.trials.workflow_text(name, number)

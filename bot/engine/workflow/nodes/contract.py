@@ -422,6 +422,10 @@ class LoopTypeSpec(NodeTypeSpec[B]):
     runs_workflow = False
     """Whether the body is a whole workflow, with variables of its own; it runs in one round."""
 
+    def used_version(self, config: B) -> tuple[str, int] | None:
+        """The named workflow that it runs, with the number of its version, if that is known."""
+        return None
+
     def time_limit(self, config: B) -> float | None:
         """Seconds after which it fails with what still runs inside it; None for no limit."""
         return None

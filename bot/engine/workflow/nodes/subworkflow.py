@@ -35,7 +35,8 @@ class SubworkflowConfig(BodyConfig):
 
     Everything else is filled in when a task is created: the body with the nodes of the workflow,
     its `parameters`, first `variables`, the expressions of its `outputs`, and the seconds that it
-    may take. `version` is None for the file as it is."""
+    may take. `version` is None for the file as it is; `used` is the number of the version with its
+    text, None if that is not known."""
 
     kind: Literal["subworkflow"] = "subworkflow"
     workflow: str
@@ -46,6 +47,7 @@ class SubworkflowConfig(BodyConfig):
     variables: Mapping[str, JsonValue] = field(default_factory=dict)
     outputs: Mapping[str, str] = field(default_factory=dict)
     timeout: float | None = None
+    used: int | None = None
 
 
 class SubworkflowNode(LoopTypeSpec[SubworkflowConfig]):
@@ -109,6 +111,9 @@ nodes:
             body=tuple(map(node, config.body)),
             outputs={name: text(value) for name, value in config.outputs.items()},
         )
+
+    def used_version(self, config: SubworkflowConfig) -> tuple[str, int] | None:
+        return (config.workflow, config.used) if config.used else None
 
     def time_limit(self, config: SubworkflowConfig) -> float | None:
         return config.timeout

@@ -128,6 +128,11 @@ class _OutlineData:
     progress: float
 
 
+def _subworkflows(workflow: Workflow) -> tuple[tuple[str, int], ...]:
+    used = (node.loop.used_version(node.settings) for node in workflow.nodes if node.body)
+    return tuple(dict.fromkeys(filter(None, used)))
+
+
 async def _read_outline(
     outline: WorkflowOutline, size: int, weights: Mapping[str, float]
 ) -> _OutlineData:
@@ -199,6 +204,7 @@ class TaskViewLoader:
             if task.status in {TaskStatus.BLOCKED, TaskStatus.FAILED}
             else None,
             workflow=(source.name, source.number) if source else None,
+            subworkflows=_subworkflows(plan.workflow),
         )
 
     async def nodes(self, task_id: TaskId) -> Sequence[TaskStep]:

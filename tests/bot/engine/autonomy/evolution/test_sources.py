@@ -27,6 +27,7 @@ from storage.records.prompt_versions import (
     PromptKind,
     PromptRef,
     PromptVersion,
+    UsedVersion,
     text_hash,
 )
 from storage.records.tasks import TaskId
@@ -298,6 +299,22 @@ async def test_a_project_s_skill_of_the_same_name_is_used_as_it_is_written(shop:
     assert shop.retired == []
 
 
+@dataclass
+class OnlyTrials:
+    """A history that knows no versions but those on trial."""
+
+    trials: PromptVersions
+
+    async def apply_to_workflow(self, name: str, text: str) -> tuple[str, UsedVersion]:
+        return await self.trials.apply_to_workflow(name, text)
+
+    async def workflow_text(self, name: str, number: int) -> str | None:
+        return await self.trials.workflow_text(name, number)
+
+    async def number_of(self, name: str, text: str) -> int:
+        return ORIGINAL
+
+
 @pytest.mark.parametrize(("roll", "number"), [(49, 1), (50, ORIGINAL)])
 async def test_a_task_of_a_named_workflow_keeps_the_version_that_it_began_with(
     shop: Shop, roll: int, number: int
@@ -307,7 +324,7 @@ async def test_a_task_of_a_named_workflow_keeps_the_version_that_it_began_with(
     file.write_text(WORKFLOW, encoding="utf-8")
     better = WORKFLOW.replace("List what", "List all that")
     shop.roll = roll
-    library = WorkflowLibrary(shop.home, shop.engine.store.graphs, shop.versions)
+    library = WorkflowLibrary(shop.home, shop.engine.store.graphs, OnlyTrials(shop.versions))
     await shop.add(PromptRef(PromptKind.WORKFLOW, "weekly"), WORKFLOW, better, trial=True)
 
     ready = await library.prepare_run("weekly", {})

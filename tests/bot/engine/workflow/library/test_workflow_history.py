@@ -9,7 +9,10 @@ import pytest
 
 from bot.engine.workflow import workflow_history
 from bot.engine.workflow.definition import load_workflow
+from cards.catalog import catalog_for
+from cards.views.task_card import task_card
 from storage.errors import NotAllowed
+from storage.records.people import Language
 from storage.records.prompt_versions import (
     NewPromptVersion,
     PromptKind,
@@ -26,6 +29,7 @@ from tests.bot.engine.workflow.library.history_world import (
 )
 from tests.builders import make_person
 from tests.engine_harness import run_engine
+from tests.handlers.router_harness import text_of
 
 
 @pytest.fixture
@@ -69,6 +73,28 @@ async def test_a_run_keeps_the_version_that_it_began_with(world: HistoryWorld) -
     assert second.source is not None
     assert (first.source.number, second.source.number) == (1, 2)
     assert "one" in first.nodes_by_id["write"].detail
+
+
+async def test_a_run_keeps_the_versions_of_the_workflows_inside_it(world: HistoryWorld) -> None:
+    outer = """\
+name: Outer
+nodes:
+  - {id: now, type: subworkflow, workflow: note}
+  - {id: old, type: subworkflow, workflow: note, version: 1}
+"""
+    await world.save("one")
+    await world.history.save("outer", outer, by=world.owner, via="page")
+    world.file.write_text(text("two"), encoding="utf-8")
+
+    ready = await world.library.prepare_run("outer", {})
+    task = await world.engine.run_workflow(load_workflow(ready.body), source="test:outer")
+    view = await world.engine.views.view(task.id)
+
+    assert view.workflow == ("outer", 1)
+    assert view.subworkflows == (("note", 2), ("note", 1))
+    assert "runs note, version 2 · runs note, version 1" in text_of(
+        task_card(view, catalog_for(Language.ENGLISH), now=world.engine.clock())
+    )
 
 
 async def test_of_two_editors_the_second_is_told_and_both_texts_are_kept(
