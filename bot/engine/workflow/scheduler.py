@@ -328,8 +328,8 @@ class WorkflowScheduler(SchedulerState):
     def _end_late_node(self, scope: str, now: datetime) -> _Runs | None:
         """Fail a node with a body that is out of time, where the workflow goes on without it, and
         cancel what runs inside it."""
-        for at, place in self.deadlines_inside():
-            if at <= now and place.scope == scope and self.tolerates_failure(place.path):
+        for at, place in self.deadlines_inside(scope):
+            if at <= now and self.tolerates_failure(place.path):
                 why = self.late_reason(place)
                 ended = tuple(self._cancel_rounds(place, why, now))
                 failed = replace(self._make_run(place, NodeStatus.FAILED, now, {}), error=why)

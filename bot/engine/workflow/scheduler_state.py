@@ -186,6 +186,10 @@ class SchedulerState:
             node.config is not None and any(node.spec.deciding_expressions(node.config))
             for node in workflow.nodes
         )
+        limits = (
+            (node, node.loop.time_limit(node.settings)) for node in workflow.nodes if node.body
+        )
+        self._time_limits = {node.id: limit for node, limit in limits if limit is not None}
         plain = {name.replace("-", "_"): name for name in self.topology.nodes}
         self._aliases = {
             alias: name for alias, name in plain.items() if alias not in self.topology.nodes
@@ -255,12 +259,17 @@ class SchedulerState:
             default=None,
         )
 
-    def deadlines_inside(self) -> Iterator[tuple[datetime, ActivationPath]]:
-        """When the nodes with a body that run now are out of time, if they have a limit."""
-        for runs in self._waiting.values():
-            for path, run in runs.items():
-                node, place = self.node_at(path), parse_activation(path)
-                limit = node.loop.time_limit(node.settings) if node.body else None
+    def deadlines_inside(
+        self, scope: str | None = None
+    ) -> Iterator[tuple[datetime, ActivationPath]]:
+        """When the nodes with a body that run now, everywhere or in one scope, are out of time, if
+        they have a limit."""
+        if not self._time_limits:
+            return
+        for each in self._waiting if scope is None else (scope,):
+            for path, run in self._waiting[each].items():
+                place = parse_activation(path)
+                limit = self._time_limits.get(place.node) if place is not None else None
                 if limit is None or place is None:
                     continue
                 begun, since = run.started_at, self._timed_again_at
