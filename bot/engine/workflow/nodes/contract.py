@@ -256,6 +256,8 @@ class NodeTypeSpec(Generic[C]):
     """Those of `fields` that name several nodes."""
     inline_fields: tuple[str, ...] = ()
     """Settings that may also stand directly in the node, but not in Markdown."""
+    telling_fields: tuple[str, ...] = ()
+    """Those that no other type has: a node with one but without a type lacks this one."""
 
     def read(self, block: FieldReader) -> C:
         """Read the settings; issues are added to the reader."""

@@ -61,6 +61,7 @@ class ForeachNode(LoopTypeSpec[ForeachConfig]):
         "collection", "itemVar", "indexVar", "bodyNodes", "maxIterations", "mode", "maxParallel",
     )  # fmt: skip
     inline_fields = ("body",)
+    telling_fields = ("collection",)
     example = """\
 nodes:
   - {id: find, name: Find the papers}

@@ -55,6 +55,7 @@ class HttpNode(CallTypeSpec[HttpConfig]):
     config = HttpConfig
     markdown_names = ("请求",)
     shorthand = "url"
+    telling_fields = ("url",)
     fields = ("url", "method")
     inline_fields = ("headers", "body", "failOnError")
     example = """\

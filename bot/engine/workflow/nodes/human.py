@@ -73,6 +73,7 @@ class HumanNode(NodeTypeSpec[HumanConfig]):
     shorthand_takes_list = True
     fields = ("assignee", "autoApprove")
     inline_fields = ("form",)
+    telling_fields = ("form", "assignee")
     example = """\
 nodes:
   - {id: write, name: Write}

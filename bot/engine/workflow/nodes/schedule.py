@@ -46,6 +46,7 @@ class ScheduleNode(NodeTypeSpec[ScheduleConfig]):
     config = ScheduleConfig
     markdown_names = ("定时",)
     shorthand = "cron"
+    telling_fields = ("cron",)
     fields = ("cron", "datetime", "timezone")
     inline_fields = ("at",)
     example = """\

@@ -60,6 +60,7 @@ class SubworkflowNode(LoopTypeSpec[SubworkflowConfig]):
     aliases = ("workflow",)
     markdown_names = ("子流程",)
     shorthand = "workflow"
+    telling_fields = ("workflow",)
     fields = ("workflow", "version")
     body_fields: tuple[str, ...] = ()
     inline_fields = ("inputs",)

@@ -64,6 +64,7 @@ class SwitchNode(NodeTypeSpec[SwitchConfig]):
     fields = ("expression", "defaultTarget")
     node_fields = ("defaultTarget",)
     inline_fields = ("cases", "default")
+    telling_fields = ("cases",)
     example = """\
 nodes:
   - {id: which, type: switch, expression: inputs.size, cases: {large: print}, defaultTarget: mail}

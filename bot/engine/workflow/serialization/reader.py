@@ -220,10 +220,20 @@ def _read_nodes(top: FieldReader) -> Iterator[WorkflowNode]:
             yield read_node(undoing)
 
 
+def _refuse_settings_without_type(node: FieldReader) -> None:
+    """Without a type it would be a step for a worker, and the settings would be ignored."""
+    for kind in NodeType:
+        for field in filter(node.has, kind.spec.telling_fields):
+            node.add("wrong_config", field, suggestion=f"type: {kind.value}")
+            return
+
+
 def read_node(node: FieldReader) -> WorkflowNode:
     name = node.word("id", limit=200)
     written = node.word("type", limit=60)
     kind = _TYPE_NAMES.get(fold_name(written))
+    if not written:
+        _refuse_settings_without_type(node)
     config = read_config(node, kind.spec) if kind is not None else None
     timeout = node.duration("timeout")
     if kind is not None and timeout is not None:

@@ -336,6 +336,12 @@ nodes:
 =====
 name: W
 nodes:
+  - {id: a, name: Fetch, ‹wrong_config:url→type: http›url: "https://example.com"}
+  - {id: b, ‹wrong_config:cases→type: switch›cases: {x: a}, expression: outputs.a.kind}
+  - {id: c, ‹wrong_config:workflow→type: subworkflow›workflow: publish}
+=====
+name: W
+nodes:
   - id: l
     type: loop
     condition: 1 ‹bad_expression:1 = 2→==›= 2
