@@ -55,14 +55,15 @@ _OPTIONS = {
     "lock_timeout": "30s",
     "timezone": "UTC",
 }
-_CONNECTION = {
-    "application_name": "shiftboss",
+KEEPALIVE = {
     "connect_timeout": 10,
     "keepalives_idle": 5,
     "keepalives_interval": 5,
     "keepalives_count": 2,
     "tcp_user_timeout": 15_000,
 }
+"""Of each connection: one whose network is gone without a word ends within some 15 seconds."""
+_CONNECTION = {"application_name": "shiftboss", **KEEPALIVE}
 _MISSING_PACKAGES = f"PostgreSQL needs packages that are not installed: pip install '{EXTRA}'"
 
 

@@ -38,12 +38,7 @@ async def open_notifications(
     import psycopg
 
     try:
-        async with await psycopg.AsyncConnection.connect(
-            connection_string(url),
-            autocommit=True,
-            connect_timeout=10,
-            application_name="shiftboss-listen",
-        ) as connection:
+        async with await _connect(url, "shiftboss-listen") as connection:
             for channel in (NOTIFY_CHANNEL, LIVE_CHANNEL):
                 await connection.execute(f"LISTEN {channel}".encode())
 
@@ -67,15 +62,26 @@ async def open_live_channel(url: str) -> AsyncGenerator[LiveChannel, None]:
     import psycopg
 
     try:
-        async with await psycopg.AsyncConnection.connect(
-            connection_string(url),
-            autocommit=True,
-            connect_timeout=10,
-            application_name="shiftboss-live",
-        ) as connection:
+        async with await _connect(url, "shiftboss-live") as connection:
             yield LiveChannel(connection)
     except psycopg.Error as error:
         raise StoreUnavailable(str(error).strip()) from error
+
+
+async def _connect(url: str, name: str) -> Any:
+    """A connection of psycopg. One that only listens sends nothing: without keepalives it would not
+    find out that its network is gone."""
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    from storage.postgresql import KEEPALIVE
+
+    where = connection_string(url)
+    given = conninfo_to_dict(where)
+    own: dict[str, Any] = {key: value for key, value in KEEPALIVE.items() if key not in given}
+    return await psycopg.AsyncConnection.connect(
+        where, autocommit=True, application_name=name, **own
+    )
 
 
 class LiveChannel:

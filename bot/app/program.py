@@ -33,7 +33,7 @@ from bot.engine.tasks.processes import FRONT_SERVICE
 from bot.transports.alerts import alert_text
 from cards.catalog import catalog_for
 from handlers.account_link_notices import link_notifier
-from storage.errors import DataDirectoryInUse
+from storage.errors import DataDirectoryInUse, StoreUnavailable
 from storage.people import PeopleRepo
 from storage.records.people import Channel, Language
 from storage.records.processes import ProcessRole
@@ -106,9 +106,7 @@ async def _serve_channels(
 
         async def take_over() -> None:
             announce("Another front leads: this one serves the web and Feishu, and takes over.")
-            while not await member.hold(FRONT_SERVICE):
-                await core.clock.sleep(_TAKE_OVER_SECONDS)
-            await _prepare_to_lead(core)
+            await _wait_to_lead(core, member)
             await channels.lead()
             await app.add(channels.leading)
             _save_address(settings, channels.web, leads=True)
@@ -128,6 +126,20 @@ async def _check_files(core: Container) -> None:
         if error.is_setup:
             raise StartFailure(str(error)) from error
         log.warning("files cannot be shared now: %s", error)
+
+
+async def _wait_to_lead(core: Container, member: Membership) -> None:
+    """Until this process holds the lease and has done what comes first. An outage of the store in
+    between is waited for."""
+    while True:
+        if await member.hold(FRONT_SERVICE):
+            try:
+                await _prepare_to_lead(core)
+            except StoreUnavailable as error:
+                log.warning("this front cannot lead yet: %s", error)
+            else:
+                return
+        await core.clock.sleep(_TAKE_OVER_SECONDS)
 
 
 async def _prepare_to_lead(core: Container) -> None:
