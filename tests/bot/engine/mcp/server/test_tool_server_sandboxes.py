@@ -16,6 +16,7 @@ from bot.engine.sandbox.process_runner import run_process
 from bot.engine.sandbox.spec import SandboxedCommand, SandboxKind, command_environment
 from tests.bot.engine.mcp.server.test_tool_server_lending import call, lender, tool
 from tests.bot.engine.sandbox.conftest import SandboxCell, build_cell
+from tests.waiting import WAIT_SECONDS
 
 
 def lent(
@@ -39,13 +40,16 @@ async def within(cell: SandboxCell, server: McpServer, command: str) -> str:
             readable=server.readable_paths,
         )
     )
-    ended = await run_process(launch, seconds=60, max_processes=1000, max_output=1_000_000)
+    ended = await run_process(
+        launch, seconds=WAIT_SECONDS, max_processes=1000, max_output=1_000_000
+    )
     return ended.head.decode("utf-8", "replace")
 
 
 def asking(server: McpServer) -> str:
+    # From a file: a pipe would complain if nobody reads to its end.
     sent = shlex.quote(call().decode().strip())
-    return f"echo {sent} | {shlex.join(server.command)} 2>&1"
+    return f"{shlex.join(server.command)} 2>&1 <<< {sent}"
 
 
 @pytest.mark.parametrize("kind", list(SandboxKind))
