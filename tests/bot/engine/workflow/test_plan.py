@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -307,3 +308,22 @@ def test_what_a_node_is_told_comes_back_though_it_is_all_default(config: NodeCon
     plan = Workflow(plan="", nodes=(node,))
 
     assert load_workflow(dump_workflow(plan)) == plan
+
+
+def test_what_undoes_a_step_stays_outside_a_chain_that_is_changed() -> None:
+    hotel = WorkflowNode(id="hotel", title="hotel", on_cancel="no_hotel")
+    others = [WorkflowNode(id=each, title=each) for each in ("pay", "no_hotel")]
+    edge = WorkflowEdge(source="hotel", target="pay")
+    plan = validate_workflow(Workflow(plan="", nodes=(hotel, *others), edges=(edge,)))
+    runs = {"hotel": run_of("hotel")}
+
+    injected = insert_steps(plan, runs, ["ask"])
+    wire = linear_workflow("", [WorkflowNode(id="a", title="wire")])
+    replanned = merge_with_finished(plan, runs, wire)
+
+    for changed, middle in ((injected, ["ask", "pay"]), (replanned, ["wire"])):
+        titles = {node.id: node.title for node in changed.nodes}
+        ways = [(titles[each.source], titles[each.target]) for each in changed.edges]
+        assert ways == [*pairwise(["hotel", *middle])]
+        assert changed.compensations == {"no_hotel"}
+        assert not list(find_issues(changed))
