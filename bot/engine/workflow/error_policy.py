@@ -18,7 +18,7 @@ from bot.engine.llm.backend import (
     RunLimitReached,
 )
 from bot.engine.workflow.definition import OnError, RetryPolicy, Workflow
-from bot.engine.workflow.node_runs import enclosing_round, parse_activation
+from bot.engine.workflow.node_runs import compensated_path, enclosing_round, parse_activation
 from cards.catalog import TextCatalog
 from storage.records.tasks import NodeStatus, Task, TaskStatus
 
@@ -267,7 +267,10 @@ def _retry_or_fail(
 
 
 def tolerates_step_failure(workflow: Workflow, path: str) -> bool:
-    """Whether the step, or a loop around it, continues after a permanent failure."""
+    """Whether the step, or a loop around it, continues after a permanent failure. What undoes one
+    step hinders no other."""
+    if compensated_path(path) is not None:
+        return True
     nodes = workflow.nodes_by_id
     while (place := parse_activation(path)) is not None and place.node in nodes:
         if nodes[place.node].on_error is not OnError.FAIL:

@@ -206,3 +206,49 @@ async def test_whenever_death_comes_each_is_undone_once(
     again = {"@undo:hotel": "drop hotel", "@undo:flight": "drop flight"}
     assert not {again[path] for path in before} & {*steps(second)}
     assert {*steps(first), *steps(second)} == {*UNDONE}
+
+
+async def test_what_must_not_be_undone_twice_asks_after_a_crash(tmp_path: Path) -> None:
+    plan = make_graph(
+        task_node("hotel", on_cancel="no_hotel"),
+        task_node("pay"),
+        task_node("no_hotel", "drop hotel", repeatable=False),
+        "hotel>pay",
+    )
+    clock, first, second = ManualClock(), backend_that_cannot_pay(), backend_that_cannot_pay()
+    first.hold("drop hotel")
+    async with workflow_world(tmp_path, first, clock=clock) as here:
+        made = await here.engine.run_workflow(plan, source="test:once")
+        await here.wait_for_run(made, "@undo:hotel", NodeStatus.RUNNING)
+        await first.wait_until_started("drop hotel")
+
+    async with workflow_world(tmp_path, second, clock=clock) as here:
+        asking = await here.engine.until(made, TaskStatus.BLOCKED)
+        before = steps(second)
+        await here.engine.tasks.resume(asking.task, by=BOSS, source="r:1")
+        ended = await here.engine.until(made)
+
+    assert "drop hotel" in asking.task.status_reason
+    assert (before, steps(second)) == ([], ["drop hotel"])
+    assert ended.task.status is TaskStatus.FAILED
+
+
+async def test_a_compensation_that_people_refuse_hinders_no_other(tmp_path: Path) -> None:
+    plan = make_graph(
+        task_node("hotel", on_cancel="no_hotel"),
+        task_node("flight", on_cancel="no_flight"),
+        task_node("pay"),
+        task_node("no_hotel", "drop hotel"),
+        task_node("no_flight", "drop flight", auto_wait=True),
+        "hotel>flight>pay",
+    )
+    backend = backend_that_cannot_pay()
+    async with workflow_world(tmp_path, backend) as here:
+        made = await here.engine.run_workflow(plan, source="test:once")
+        asked = await here.wait_for_request(made, "drop flight")
+        await here.engine.until(made, TaskStatus.WAITING)
+        await here.decide(asked, approve=False, reason="no")
+        view = await here.engine.until(made)
+
+    assert view.task.status is TaskStatus.FAILED
+    assert steps(backend) == ["drop hotel"]
