@@ -119,12 +119,17 @@ def is_binary(data: bytes) -> bool:
     return False
 
 
-@contextmanager
-def open_to_copy(workspace: Path, path: str) -> Iterator[BinaryIO]:
-    """Yield the whole file for reading: the one that is in the workspace now, wherever links lead
-    meanwhile."""
-    with _open_file(workspace, path) as file, os.fdopen(os.dup(file), "rb") as reader:
-        yield reader
+def open_to_copy(folder: Path, source: Path) -> BinaryIO:
+    """Open a whole file in `folder`, both with links resolved, whatever its name. PathRefused if it
+    has become a link since or may not be read; OSError if the disk fails."""
+    try:
+        with _open_resolved(folder, source.relative_to(folder), str(source), os.O_PATH) as file:
+            return os.fdopen(os.dup(file), "rb")
+    except PathRefused as refused:
+        cause = refused.__cause__
+        if refused.refusal is not PathRefusal.DISK or isinstance(cause, PermissionError):
+            raise
+        raise cause or refused from None
 
 
 def write_text(workspace: Path, path: str, text: str) -> str:
@@ -241,15 +246,18 @@ def _check_name(path: str) -> None:
 
 
 @contextmanager
-def _open_folder(workspace: Path, relative_path: Path, *, create: bool = False) -> Iterator[int]:
-    """Yield a descriptor of the folder, opened without following links."""
+def _open_folder(
+    workspace: Path, relative_path: Path, *, create: bool = False, way: int = os.O_RDONLY
+) -> Iterator[int]:
+    """Yield a descriptor of the folder, opened without following links. With O_PATH as `way` it
+    need not be readable, but what is in it can only be opened."""
     if create:
         workspace.mkdir(parents=True, exist_ok=True)
-    at = os.open(workspace.resolve(), os.O_RDONLY | os.O_DIRECTORY)
+    at = os.open(workspace.resolve(), way | os.O_DIRECTORY)
     try:
         for part in relative_path.parts:
             made = create and _make_folder(part, at)
-            deeper = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+            deeper = os.open(part, way | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
             parent = os.fstat(at)
             os.close(at)
             at = deeper
@@ -273,10 +281,18 @@ def _make_folder(name: str, parent: int) -> bool:
 
 @contextmanager
 def _open_file(workspace: Path, path: str) -> Iterator[int]:
-    place = resolve_path(workspace, path)
+    with _open_resolved(workspace, resolve_path(workspace, path), path) as file:
+        yield file
+
+
+@contextmanager
+def _open_resolved(
+    workspace: Path, place: Path, path: str, way: int = os.O_RDONLY
+) -> Iterator[int]:
+    """`place` is relative to the workspace, with links resolved; `way` see `_open_folder`."""
     if not place.name:
         raise PathRefused(PathRefusal.NOT_A_FILE, path)
-    with _disk_errors(path), _open_folder(workspace, place.parent) as folder:
+    with _disk_errors(path), _open_folder(workspace, place.parent, way=way) as folder:
         # Non-blocking, because opening a pipe without a writer would block.
         file = os.open(place.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
         try:

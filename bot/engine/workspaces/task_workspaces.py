@@ -477,7 +477,7 @@ class TaskArtifacts:
         name = source.relative_to(workspace)
         target = self._data_dir / "files" / "tasks" / task_id / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        with open_to_copy(workspace, name.as_posix()) as read:
+        with open_to_copy(workspace, source) as read:
             _copy_atomically(read, target)
         return target.relative_to(self._data_dir).as_posix()
 
