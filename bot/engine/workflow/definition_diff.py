@@ -10,7 +10,7 @@ from bot.engine.workflow.definition import Workflow, dump_workflow
 from storage.records.workflows import ChangeKind, DefinitionChange
 
 _SETTINGS = ("name", "plan", "inputs", "variables", "outputs", "timeout", "parallel")
-_IGNORED_FIELDS = frozenset({"given"})
+_IGNORED_FIELDS = frozenset({"given", "used"})
 """Fields of nodes that come from a run."""
 
 _MAX_VALUE = 2_000

@@ -90,6 +90,7 @@ nodes:
     task = await world.engine.run_workflow(load_workflow(ready.body), source="test:outer")
     view = await world.engine.views.view(task.id)
 
+    assert (await world.library.diff_with_run(task)).changes == ()
     assert view.workflow == ("outer", 1)
     assert view.subworkflows == (("note", 2), ("note", 1))
     assert "runs note, version 2 · runs note, version 1" in text_of(
