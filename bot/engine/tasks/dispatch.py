@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,8 +15,8 @@ from functools import partial
 from bot.engine.agent.model_calls import open_turn_id
 from bot.engine.llm.tool_calls import READ_ONLY_KINDS
 from bot.engine.tasks.queue import release_running, requeue
+from bot.engine.workflow.compensation import node_of_run
 from bot.engine.workflow.definition import WorkflowNode, load_workflow
-from bot.engine.workflow.node_runs import compensated_path, parse_activation
 from bot.engine.workflow.nodes.contract import NodeRole
 from bot.engine.workflow.step_approvals import step_turn_key
 from bot.engine.workflow.task_store import LEASE_DURATION, TaskStore
@@ -160,20 +160,12 @@ async def _unsafe_steps(
     if graph is None:
         return ()
     known = load_workflow(graph.body).nodes_by_id
-    nodes = {node.id: node for run in running if (node := _node_of(run.path, known)) is not None}
+    nodes = {node.id: node for run in running if (node := node_of_run(run.path, known)) is not None}
     return [
         node
         for node in nodes.values()
         if not node.repeatable and not await _can_resume_safely(tx, task.id, node)
     ]
-
-
-def _node_of(path: str, known: Mapping[str, WorkflowNode]) -> WorkflowNode | None:
-    """The step of a run, or the one that undoes another."""
-    undone = compensated_path(path)
-    place = parse_activation(undone or path)
-    node = known.get(place.node) if place is not None else None
-    return known.get(node.on_cancel) if undone and node is not None else node
 
 
 async def _can_resume_safely(tx: Transaction, task_id: TaskId, node: WorkflowNode) -> bool:

@@ -54,6 +54,14 @@ def find_compensation_issues(workflow: Workflow) -> Iterator[ValidationIssue]:
             yield ValidationIssue(key=key, where=node.id, field="onCancel", facts=facts)
 
 
+def node_of_run(path: str, nodes: Mapping[str, WorkflowNode]) -> WorkflowNode | None:
+    """The node that runs at this path; where it undoes another, the one that undoes."""
+    undone = compensated_path(path)
+    place = parse_activation(undone or path)
+    node = nodes.get(place.node) if place is not None else None
+    return nodes.get(node.on_cancel) if undone and node is not None else node
+
+
 class Compensations:
     """Those of one run: which are open, and in which order. `runs` is kept current by its owner."""
 
@@ -90,10 +98,9 @@ class Compensations:
 
     def node_of(self, path: str) -> WorkflowNode:
         """The node that runs as the compensation at this path."""
-        place = parse_activation(compensated_path(path) or "")
-        assert place is not None
-        nodes = self._topology.nodes
-        return nodes[nodes[place.node].on_cancel]
+        node = node_of_run(path, self._topology.nodes)
+        assert node is not None
+        return node
 
     def due(self, task: TaskId, *, among: Iterable[str] | None = None) -> Iterator[NodeRun]:
         """A run to store for everything that has to be undone and is not yet: of nodes that are
