@@ -324,11 +324,10 @@ def insert_steps(
 
 def _as_chain(workflow: Workflow, nodes: Sequence[WorkflowNode]) -> Workflow:
     """Nodes that undo others stay outside the chain."""
-    undoing = {node.on_cancel for node in nodes if node.on_cancel}
-    chain = [node for node in nodes if node.id not in undoing]
-    whole = (*chain, *(node for node in nodes if node.id in undoing))
-    linked = validate_workflow(Workflow(plan="", nodes=whole, edges=_chain_edges(chain)))
-    return replace(workflow, nodes=whole, edges=linked.edges)
+    whole = Workflow(plan="", nodes=tuple(nodes))
+    chain = [node for node in nodes if node.id not in whole.compensations]
+    linked = validate_workflow(replace(whole, edges=_chain_edges(chain)))
+    return replace(workflow, nodes=whole.nodes, edges=linked.edges)
 
 
 def _unused_ids(workflow: Workflow) -> Iterator[str]:

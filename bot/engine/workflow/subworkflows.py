@@ -122,15 +122,16 @@ async def note_versions(
 ) -> Workflow:
     """Return an expanded workflow with the versions of what it runs; `number_of` finds that of a
     named workflow with this text."""
-
-    async def noted(node: WorkflowNode) -> WorkflowNode:
+    numbers: dict[str, int] = {}
+    nodes = list(workflow.nodes)
+    for at, node in enumerate(nodes):
         config = node.config
-        if not isinstance(config, SubworkflowConfig) or config.used is not None:
-            return node
-        number = await number_of(config.workflow, await read_text(config.workflow))
-        return replace(node, config=replace(config, used=number))
-
-    return replace(workflow, nodes=tuple([await noted(node) for node in workflow.nodes]))
+        if isinstance(config, SubworkflowConfig) and config.used is None:
+            name = config.workflow
+            if name not in numbers:
+                numbers[name] = await number_of(name, await read_text(name))
+            nodes[at] = replace(node, config=replace(config, used=numbers[name]))
+    return replace(workflow, nodes=tuple(nodes))
 
 
 def collapse(workflow: Workflow) -> Workflow:
