@@ -94,7 +94,7 @@ class RollBackWorkflow(CardAction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportWorkflow(CardAction):
-    """Take in the document that was shown: `file` of this `hash`. `replace` overwrites workflows
+    """Import the document that was shown: `file` with this `hash`. `replace` overwrites workflows
     that have other texts."""
 
     required_role: ClassVar[PersonRole] = PersonRole.OWNER
@@ -446,7 +446,7 @@ class EndWebSession(CardAction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecideSchedule(CardAction):
-    """Let a proposed schedule fire or, if not `confirm`, give it up."""
+    """Activate a proposed schedule or, if not `confirm`, discard it."""
 
     schedule_id: str
     confirm: bool
@@ -471,7 +471,7 @@ class ControlSchedule(ReusableAction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerReminder(CardAction):
-    """Tick a reminder off or, with `snooze_minutes`, be reminded again."""
+    """Mark a reminder as done or, with `snooze_minutes`, postpone it."""
 
     firing_id: int
     snooze_minutes: int = 0
@@ -480,7 +480,7 @@ class AnswerReminder(CardAction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecideMissedFiring(CardAction):
-    """Run or skip what was missed while the program did not run."""
+    """Run or skip a firing that was missed while Shiftboss was not running."""
 
     firing_id: int
     run: bool
@@ -489,7 +489,7 @@ class DecideMissedFiring(CardAction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRepairTask(CardAction):
-    """Have a worker look into a problem that the self-check has found."""
+    """Create the task in which a worker examines a problem found by the self-check."""
 
     required_role: ClassVar[PersonRole] = PersonRole.OWNER
     incident_id: int
@@ -499,7 +499,7 @@ class StartRepairTask(CardAction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProveButtons(CardAction):
-    """Show that presses on cards of this chat arrive."""
+    """Prove, by being pressed, that button presses from this chat arrive."""
 
     required_role: ClassVar[PersonRole] = PersonRole.OWNER
     kind: Literal["prove_buttons"] = "prove_buttons"

@@ -41,7 +41,7 @@ def load_action(data: Mapping[str, Any]) -> Action:
 
 
 def load_adapters() -> None:
-    """Build what reads and writes cards, before one is there."""
+    """Build the encoders and decoders of cards before the first card needs them."""
     _card_adapter()
     _action_adapter()
 

@@ -1,5 +1,5 @@
-"""Recognises the sentences with which Shiftboss itself says that something failed: they say nothing
-about the world, so no model gets them as a memory."""
+"""Recognises the sentences with which Shiftboss itself reports failures. They are no knowledge
+about the world, so models never get them as memories."""
 
 from __future__ import annotations
 

@@ -78,9 +78,9 @@ def strip_bidi_overrides(text: str) -> str:
 
 
 def show_exactly(text: str) -> str:
-    """Text that a person decides on, with what cannot be seen made visible: characters without a
-    sign, or that change the direction or cover others, by number, and so letters that pass for
-    others of their word; long runs of blanks and empty lines by their length."""
+    """Text that a person decides on, with hidden content made visible. Characters without a sign,
+    or that change the direction or cover others, are shown by number, and so are letters that look
+    like others in their word. Long runs of blanks and empty lines are shown by their length."""
     seen = text.replace("\r\n", "\n")
     for pattern in (_HIDDEN, _COVERING):
         seen = pattern.sub(lambda match: escape_by_number(match[0]), seen)

@@ -49,7 +49,7 @@ _VALUE = re.compile(r"[\w.%#+ -]{0,60}", re.ASCII)
 
 
 class _NotDrawable(ValueError):
-    """The result is too large, or has what a formula has not."""
+    """The result is too large, or has elements that no formula needs."""
 
 
 @lru_cache(maxsize=_MAX_KEPT)
@@ -86,7 +86,7 @@ _BARE_RUN = re.compile(r"(?:\\[A-Za-z]+[ \t]*){2,}")
 
 
 def _write(element: Element, count: list[int]) -> Iterator[str]:
-    """The element without any tag or attribute that is not known, all text escaped. The library
+    """Write the element, leaving out unknown tags and attributes and escaping all text. The library
     itself would write text unescaped."""
     count[0] += 1
     text = unescape(element.text or "")

@@ -26,7 +26,8 @@ class AccountLinkNotifier:
     language: Language | None = None
 
     async def notify(self) -> None:
-        """Safe to repeat. At each start too: a crash may come between a change and its notice."""
+        """Notify both sides of all new links and separations. Safe to repeat, and repeated at each
+        start: a crash may come between a change and its notice."""
         for link in await self.links.list_untold():
             members = await self.people.list_members()
             for chat in await self.links.list_chats(link):
@@ -47,7 +48,7 @@ class AccountLinkNotifier:
         await self.courier.send(chat.id, card, key=key, urgency=DeliveryUrgency.NOTICE)
 
     async def _show_choices(self, link: AccountLink) -> None:
-        """Once, where the code was used."""
+        """Ask which of two exclusive memories holds, once, in the chat where the code was used."""
         if link.kept is None or link.taker_chat is None:
             return
         choices = await self.links.list_choices(link.kept)

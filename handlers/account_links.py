@@ -28,7 +28,8 @@ _REVOKE_WORDS = {"revoke", "撤销"}
 
 @commands("link", aliases=("关联", "绑定"), immediate=True)
 async def link_account(request: Request) -> Reply:
-    """Make a code or, with one, ask for the confirmation; or choose between memories."""
+    """Create a code. With a code, ask for confirmation of the link; with a memory, choose between
+    memories that exclude each other."""
     _check_private(request, "link")
     links, words = request.services.account_links, request.words
     if not request.args:
@@ -54,7 +55,7 @@ async def ask_to_link(request: Request, code: str) -> Approval:
 
 @commands("unlink", aliases=("取消关联", "解绑"), immediate=True)
 async def unlink_account(request: Request) -> Reply:
-    """List the person's accounts, or take one apart or its access away."""
+    """List the person's accounts, take one apart, or revoke its access."""
     _check_private(request, "unlink")
     name, _, word = request.args.strip().partition(" ")
     if not name:
@@ -72,7 +73,7 @@ async def unlink_account(request: Request) -> Reply:
 
 
 async def unlink_named(request: Request, name: str, *, revoke: bool) -> tuple[Channel, str]:
-    """Take an account apart, or its access away."""
+    """Take an account apart from its person, or revoke its access."""
     members = await request.services.people.list_members()
     member, account = _find_account(request, members, name)
     links, web = request.services.account_links, request.services.web_sessions
@@ -102,7 +103,7 @@ async def handle_link_press(
 
 
 async def _choose(request: Request, entry_id: str, *, both: bool) -> Reply:
-    """Without an id only list what is to be chosen."""
+    """Let one of two exclusive memories hold. Without an id, list the open choices."""
     links, person = request.services.account_links, request.person.id
     if entry_id:
         await links.choose(person, entry_id[:_MAX_TYPED].lower(), both=both)
@@ -125,7 +126,8 @@ def _check_private(request: Request, command: str) -> None:
 def _find_account(
     request: Request, members: Sequence[Member], name: str
 ) -> tuple[Member, tuple[Channel, str]]:
-    """One's own account by its channel or in full; that of others, for owners, in full only."""
+    """Find one of the person's own accounts by its channel or its full name. Owners find other
+    people's accounts by their full names only."""
     sought = name.casefold()
     own = [each for each in members if each.person.id == request.person.id]
     seen = members if request.by_owner else own

@@ -37,8 +37,8 @@ from storage.records.workers import SessionInfo
 
 
 async def check_backend_ready(request: Request, name: str) -> None:
-    """For a lasting choice. Raises UserError with a fix for a coding CLI that cannot work: the
-    fallback is for later failures."""
+    """Check a backend that is chosen for longer than one message. Raises UserError with a fix for a
+    coding CLI that cannot work: the fallback covers only failures that come later."""
     health = await request.services.models.get_health(name)
     if health is not None and health.is_cli and health.problem:
         raise backend_not_ready(request, health)
@@ -50,8 +50,8 @@ def backend_not_ready(request: Request, health: BackendHealth) -> UserError:
 
 
 async def check_backend_usable(request: Request, backend: str) -> None:
-    """For the choice of one message, which the fallback may answer. Raises UserError if there is
-    none."""
+    """Check a backend that is chosen for one message, which the fallback may answer. Raises
+    UserError if neither can work."""
     health = await request.services.models.get_health(backend) if backend else None
     if health is not None and health.is_cli and health.problem and not health.fallback:
         text = setup_hint(health, request.words)
@@ -119,7 +119,7 @@ async def answer_message(
 
 
 async def decline_proposal(request: Request, action: AnswerWithoutTask, card_key: str) -> Reply:
-    """Answer a declined proposal's text in the chat."""
+    """Answer the message in the chat after its proposal was declined."""
     await request.services.courier.send(
         request.chat.id,
         views.proposal_declined_card(action.text, request.words),
@@ -239,7 +239,7 @@ def _answer_card(request: Request, answer: ChatAnswer) -> Card:
 
 
 def _model_note(request: Request, answer: ChatAnswer) -> str:
-    """The model and the time taken; without a model the answer itself says so."""
+    """Name the model and the time taken. Without a model the answer itself says so."""
     if not answer.model or answer.model == OFFLINE:
         return ""
     seconds = (
@@ -499,8 +499,8 @@ async def choose_queue_mode(request: Request) -> Reply:
 
 
 async def decide_held(request: Request, *, handle: bool) -> Card:
-    """Have the chat's held messages handled, or leave them unanswered; in a group owners only,
-    because they act in the name of those who wrote them."""
+    """Have the chat's held messages handled, or leave them unanswered. In a group only owners may
+    decide, because the messages act in the name of those who wrote them."""
     if not request.in_private:
         request.require_owner()
     held = request.services.held
@@ -536,7 +536,7 @@ class WaitingMessages:
         self._keep(row.chat_id, lambda each: each > row.id)
 
     def get_position(self, row: InboxRow) -> int:
-        """The message's place in the line, from 1; 0 if it is not to be shown."""
+        """The message's place in the line, from 1; 0 for a message whose place is not shown."""
         rows = self._waiting_ids.get(row.chat_id, [])[:MAX_SHOWN]
         return rows.index(row.id) + 1 if row.id in rows and not self._needs_no_answer(row) else 0
 

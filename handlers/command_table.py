@@ -82,7 +82,7 @@ _MAX_WORD = 40
 
 
 def _find_help(word: str, lines: tuple[HelpLine, ...], words: TextCatalog) -> tuple[HelpLine, ...]:
-    """The lines of a group, of a command, or those that have the word."""
+    """Find help lines by a group, by a command, or else by a word that they contain."""
     group = [
         each
         for each in lines
@@ -114,8 +114,9 @@ def refuse_misspelt(text: str) -> None:
 
 
 def _is_near(word: str, known: str) -> bool:
-    """Two neighbouring letters are swapped, or one after the first is wrong, missing or too
-    many; short words are like too many others for that."""
+    """Whether a word is a typing error for a command: two neighbouring letters are swapped, or one
+    after the first is wrong, missing or too many. Short words never count, because too many others
+    are like them."""
     start = _count_same(word, known)
     word, known = word[start:], known[start:]
     end = _count_same(word[::-1], known[::-1])
@@ -126,7 +127,7 @@ def _is_near(word: str, known: str) -> bool:
 
 
 def _count_same(one: str, other: str) -> int:
-    """Letters that both begin with."""
+    """Count the letters at the start that both words share."""
     pairs = zip(one, other, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 

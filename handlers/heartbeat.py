@@ -1,4 +1,4 @@
-"""Handles /heartbeat: how it is, and switching, running and feeding it."""
+"""Handles /heartbeat: shows its state, switches it, runs it, and adds lines to its list."""
 
 from __future__ import annotations
 

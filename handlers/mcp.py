@@ -1,4 +1,4 @@
-"""Handles /mcp: the MCP servers, how they are, and starting them again."""
+"""Handles /mcp: lists the MCP servers with their states, restarts them, and signs in to them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def start_sign_in(request: Request, server: str) -> Reply:
 
 
 async def _sign_in(request: Request, word: str, given: str) -> Reply:
-    """In private only: the page and the code are for the owner alone."""
+    """Start a sign-in, in private chats only: the page and the code are for the owner alone."""
     request.require_owner()
     if not request.in_private:
         raise UserError("mcp_sign_in_private")
@@ -113,7 +113,7 @@ async def _restart(request: Request, name: str) -> Reply:
 
 
 async def _list_servers(request: Request) -> list[McpServerStatus]:
-    """Servers in use, then configured ones that were not used here yet."""
+    """List the servers in use, then configured ones that were not used here yet."""
     used = [each for each in request.services.mcp.list_servers() if _is_visible(each, request)]
     known = {(each.persona, each.server) for each in used}
     roster = await request.services.personas.roster()
@@ -133,8 +133,8 @@ async def _list_servers(request: Request) -> list[McpServerStatus]:
 
 
 def _sees_all(request: Request) -> bool:
-    """Owners in private see all servers with their places and errors; in a group others read
-    along."""
+    """Whether the person sees all servers with their addresses and errors: owners in private do,
+    because in a group others read along."""
     return request.in_private and request.by_owner
 
 

@@ -352,7 +352,7 @@ async def _remaining_candidates(request: Request, decision: Reply) -> Reply | No
 
 
 async def list_known(request: Request) -> Reply:
-    """List everything derived from conversations."""
+    """List everything that was derived from conversations."""
     return await explain_rejection(_list_reply(request, MemoryListFilter.KNOWN, "", 1))
 
 
@@ -371,7 +371,7 @@ async def choose_what_to_forget(
 
 
 async def _noted_left(request: Request, ids: Sequence[str], forgotten: Reply) -> Reply:
-    """The rest of a card of noted facts."""
+    """The entries of a card of noted facts that are still kept."""
     memory, left = request.services.memory, []
     for each in ids:
         with suppress(MemoryRequestRejected):
@@ -385,7 +385,7 @@ async def _noted_left(request: Request, ids: Sequence[str], forgotten: Reply) ->
 async def _search_entries(
     request: Request, query: str
 ) -> tuple[Sequence[MemoryMatch], Sequence[MemoryEntry], Sequence[MemoryEntry]]:
-    """All matches, those that contain a word of the query, and the others."""
+    """Find all matches, those that contain a word of the query, and the others."""
     matches = await request.services.memory.search(
         request.person, request.chat, query, limit=MAX_FOUND
     )
@@ -455,8 +455,8 @@ _SUBCOMMANDS: Mapping[str, Callable[[Request, str], Awaitable[Reply]]] = {
 
 
 async def answer_memory_request(request: Request) -> Reply | None:
-    """Answer a message that is such a request as a whole; None for anything else, or if nothing
-    matches what to forget. A model would only claim to have forgotten it."""
+    """Answer a message that consists of a request to the memory. None for anything else, or if
+    nothing matches what to forget: a model would only claim to have forgotten it."""
     text = request.args.strip()
     if len(text) > _MAX_LENGTH or request.files:
         return None

@@ -18,9 +18,10 @@ _ON_WORDS, _OFF_WORDS = {"on", "开", "打开", "开启"}, {"off", "关", "关�
 async def heed_consent(
     request: Request, said: IncomingMessage, *, names_topic: bool
 ) -> Reply | None:
-    """Withhold what the message asks not to remember, before anything else is done with it; one
-    that may ask it, too. None if it says more, or nothing of this kind. What is forwarded was
-    asked of somebody else. `names_topic`: it asks to forget what is known of a topic."""
+    """Withhold what the message asks not to remember, before anything else is done with it; a
+    message that may ask it counts too. Returns None if the message says more than that, or nothing
+    of the kind. Forwarded words ask nothing: somebody else wrote them. `names_topic` is set if the
+    message asks to forget what is known about a topic."""
     memory, chat = request.services.memory, request.chat
     wish = None if said.forwarded else memory.find_consent_request(request.args)
     if wish is None or not wish.is_sure:
@@ -41,7 +42,8 @@ async def heed_consent(
 
 
 async def withhold_where_off(request: Request) -> None:
-    """Where memory is off, commands and presses leave with the conversation too."""
+    """Withhold an event of a chat whose memory is off: its commands and presses are deleted with
+    the conversation too."""
     if request.chat.settings.memory_off:
         await request.services.memory.withhold(
             request.chat, ConsentRequest.THIS, source=request.source
@@ -49,8 +51,8 @@ async def withhold_where_off(request: Request) -> None:
 
 
 async def heed_consent_in_task(request: Request) -> None:
-    """Withhold the words of a task that ask not to be remembered, and say what becomes of it. If
-    they only may ask it, say how to."""
+    """Withhold the words of a task that ask not to be remembered, and tell the person what becomes
+    of them. If they only may ask it, explain how to ask."""
     memory = request.services.memory
     wish = memory.find_consent_request(request.args)
     if wish is None:

@@ -309,7 +309,7 @@ _MAX_TOKEN_NAME = 60
 
 @session_commands("dashboard", aliases=("控制台",), immediate=True)
 async def send_dashboard_link(request: Request) -> Reply:
-    """The link leads to the page that is named, else to the first one."""
+    """Send a link to the named page of the dashboard, or to the first one."""
     _check_owner_in_private(request, "dashboard")
     page = request.args.strip().casefold()
     if page and not (page.isascii() and page.isalpha()):
@@ -359,7 +359,7 @@ async def end_web_sessions(request: Request, action: EndWebSession) -> Card:
 
 
 async def _own_tokens(request: Request) -> Sequence[ApiToken]:
-    """Those that this person may end: an owner everybody's."""
+    """The API tokens that this person may end: owners may end all of them."""
     return [
         each
         for each in await request.services.web_sessions.list_tokens()

@@ -104,7 +104,7 @@ class ModelPort(Protocol):
 
 class PersonaPort(Protocol):
     async def roster(self) -> PersonaList:
-        """All current personas, the default first, and unusable files."""
+        """All current personas, the default first, and the files that cannot be used."""
 
 
 class WorkerContextPort(Protocol):
@@ -200,19 +200,19 @@ class TaskPort(Protocol):
         """Events with higher ids than `after`, oldest first."""
 
     async def newest_event_id(self) -> int:
-        """0 if there is none."""
+        """The highest event id; 0 if there are no events."""
 
     async def get_graph(self, task: Task, *, version: int | None = None) -> TaskGraph | None:
         """That version of the plan, by default the current one; None if there is none."""
 
     async def list_discarded(self, task: Task, version: int) -> Sequence[NodeRun]:
-        """The results of that version of the plan that count no more."""
+        """The results of that version of the plan that no longer count."""
 
     async def view(self, task_id: TaskId) -> TaskView: ...
 
     async def list_nodes(self, task: Task) -> Sequence[TaskStep]:
-        """All nodes of the task's plan in written order, those to come too; of the rounds of a loop
-        to come, the next one."""
+        """All nodes of the task's plan in written order, including those that have not started; of
+        a loop's future rounds, only the next one."""
 
     async def events(self, task_id: TaskId, limit: int) -> Sequence[TaskEvent]:
         """The newest `limit` events, oldest first."""
@@ -368,7 +368,7 @@ class PeoplePort(Protocol):
     async def get_chat(self, chat_id: ChatId) -> Chat: ...
 
     async def private_chats(self, role: PersonRole) -> Sequence[Chat]:
-        """Private chats in which people of that role can be notified."""
+        """The private chats in which people with that role can be notified."""
 
     async def update_chat_settings(self, chat: Chat, **changes: Any) -> Chat:
         """Change these fields of `ChatSettings` only: others may change the rest meanwhile."""
@@ -394,7 +394,8 @@ class PairingPort(Protocol):
         Codes expire after an hour."""
 
     async def find(self, code: str, *, now: datetime) -> PairingRequest:
-        """Case and spaces are ignored. NotFound if unknown, decided or expired."""
+        """Find a pending request by its code, ignoring case and spaces. Raises NotFound if it is
+        unknown, decided or expired."""
 
     async def get_approval(self, pairing: PairingRequest) -> Approval: ...
 
@@ -404,8 +405,8 @@ class ApprovalPort(Protocol):
         """Requests this person may decide, oldest first; in one chat or everywhere."""
 
     async def list_settled(self, *, by: Person, limit: int) -> Sequence[Approval]:
-        """Requests that are decided or expired, the newest first: those that this person might have
-        decided, and to owners all."""
+        """Requests that were decided or have expired, newest first: for members those that they
+        could have decided, for owners all."""
 
     async def find(self, prefix: str) -> Approval: ...
 
@@ -444,10 +445,10 @@ class HeldMessagePort(Protocol):
     """Held messages, which wait for a person's decision."""
 
     async def release(self, chat_id: ChatId) -> int:
-        """Have those of a chat handled, in the order they arrived; returns how many."""
+        """Have the held messages of a chat handled in the order they arrived; return how many."""
 
     async def drop(self, chat_id: ChatId) -> int:
-        """Leave those of a chat unanswered; returns how many."""
+        """Leave the held messages of a chat unanswered; return how many."""
 
 
 class InboxLogPort(Protocol):
@@ -495,8 +496,8 @@ class CostPort(Protocol):
     async def report(
         self, *, by: Person, chat: ChatId, query: CostQuery | None = None
     ) -> CostReport:
-        """Owners get all costs, with chats and people if the query asks for them; members get their
-        own. Without a query, this month."""
+        """Report costs: to owners all of them, with chats and people if the query asks for them; to
+        members their own. Without a query, this month's."""
 
     async def report_task(self, task: Task) -> TaskCost: ...
 
@@ -505,7 +506,7 @@ class SystemPort(Protocol):
     async def status(self, *, by: Person) -> SystemStatus: ...
 
     async def get_figures(self) -> SystemFigures:
-        """For monitoring: numbers only, read when they are asked for."""
+        """Figures for monitoring, read from the store when asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

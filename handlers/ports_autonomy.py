@@ -48,7 +48,7 @@ class HeartbeatPort(Protocol):
     async def status(self) -> HeartbeatStatus: ...
 
     async def switch(self, *, on: bool) -> HeartbeatStatus:
-        """Raises UserError if a setting has switched it off."""
+        """Turn the heartbeat on or off. Raises UserError if a setting has turned it off."""
 
     async def run_now(self, *, at: datetime) -> bool:
         """Run once, whatever the hour; False if a run is in progress, after which another follows.
@@ -58,23 +58,24 @@ class HeartbeatPort(Protocol):
         """Add an open line to HEARTBEAT.md. Raises UserError if the file cannot be changed."""
 
     async def log(self, limit: int) -> Sequence[HeartbeatRun]:
-        """The newest runs first."""
+        """The heartbeat's runs, newest first."""
 
 
 class SelfCheckPort(Protocol):
     """Callers check that an owner asks."""
 
     async def check(self) -> HealthReport:
-        """Run all checks now. A running program repairs, stores and tells what it finds too."""
+        """Run all checks now. In a running program this also repairs, stores the result, and
+        notifies owners."""
 
     async def list_reports(self, limit: int) -> Sequence[HealthReport]:
-        """Stored runs, the newest first."""
+        """Stored runs of the self-check, newest first."""
 
     async def list_open(self) -> Sequence[Incident]:
-        """Problems that last."""
+        """Problems that are not over yet."""
 
     async def list_incidents(self, limit: int) -> Sequence[Incident]:
-        """The newest first."""
+        """All incidents, newest first."""
 
     async def start_repair(
         self, incident_id: int, *, by: Person, chat: ChatId, reply_to: str, words: TextCatalog
@@ -91,14 +92,15 @@ class DoctorPort(Protocol):
         repairs that are safe."""
 
     async def record_press(self, channel: Channel, milliseconds: int) -> None:
-        """Buttons on cards of this channel reach us, this long after the platform sent them on."""
+        """Record that presses of buttons on this channel reach Shiftboss, and how long ago the
+        platform received this one."""
 
 
 class SettingsPort(Protocol):
     """Callers check that an owner asks."""
 
     async def reload(self) -> SettingsReading:
-        """Read all settings again; what is wrong in one leaves all as they were."""
+        """Read all settings again. If any of them is invalid, all stay as they were."""
 
 
 class SettingEditorPort(Protocol):
@@ -107,14 +109,14 @@ class SettingEditorPort(Protocol):
     async def list_settings(self) -> SettingList: ...
 
     async def change(self, changes: Mapping[str, str], *, seen: str = "") -> SettingsReading:
-        """Write these values, by the names of the environment, to the file that the setup writes,
-        and use them from now on, or after a restart: all or none. An empty one goes back to what
-        other sources say. `seen` is the revision that the change is made from, empty for any.
+        """Write these values, by their environment names, to the file that the setup writes. They
+        take effect now or after a restart; all are written or none. An empty value removes the
+        setting from the file. `seen` is the revision that the change is based on, empty for any.
         Raises UserError."""
 
     async def restart(self) -> None:
-        """Stop as a signal does, and start again with the stored settings. Raises UserError if
-        they could keep the program from starting."""
+        """Stop as on a signal, and start again with the stored settings. Raises UserError if they
+        could keep the program from starting."""
 
 
 class DrivePort(Protocol):
@@ -125,12 +127,12 @@ class DrivePort(Protocol):
     async def start(self) -> DriveStatus: ...
 
     async def stop(self) -> DriveStatus:
-        """Until it is started again, or the program is."""
+        """Stop a drive until it is started again or the program restarts."""
 
     async def enable(self, name: GoalName) -> DriveStatus: ...
 
     async def disable(self, name: GoalName) -> DriveStatus:
-        """Until it is enabled again."""
+        """Turn a drive off until it is enabled again."""
 
 
 class ReportPort(Protocol):
@@ -142,13 +144,13 @@ class ReportPort(Protocol):
     ) -> WorkReport: ...
 
     async def draw(self, report: WorkReport, language: Language) -> ReportPictures:
-        """Store pictures of the report. Never raises for a full disk."""
+        """Store pictures of the report. A full disk raises nothing."""
         ...
 
     async def schedule(
         self, period: ReportPeriod, timing: CronTiming, *, title: str, by: Person, chat: ChatId
     ) -> Schedule:
-        """Send this report of `by` to the chat at these times, instead of at earlier ones."""
+        """Send this report of `by` to the chat at these times, replacing earlier ones."""
         ...
 
     async def stop(self, *, by: Person, chat: ChatId) -> Sequence[Schedule]:
@@ -161,14 +163,14 @@ class PromptVersionPort(Protocol):
     otherwise."""
 
     async def list_prompts(self) -> Sequence[PromptInfo]:
-        """All texts that may have versions, those that have some first, without figures."""
+        """All texts that may have versions, without figures; those with versions come first."""
 
     async def find_prompts(self, name: str) -> Sequence[PromptInfo]:
-        """The one with this label, or else all of this name."""
+        """The prompt with this label, or else all prompts with this name."""
 
     async def roll_back(self, ref: PromptRef, *, by: Person) -> PromptVersion | None:
-        """End the trial, or else return from the active version to the one before. Takes effect at
-        once. Returns the version that is no longer used, None if there is none."""
+        """End the trial or, without one, return to the version before the active one. Takes effect
+        at once. Returns the version that is no longer used, None if there is none."""
 
     async def run_cycle(self, *, by: Person) -> CycleReport:
         """Look for signals and settle trials now. May call a model."""
@@ -177,7 +179,7 @@ class PromptVersionPort(Protocol):
         """The latest tasks in figures; calls no model."""
 
     async def list_signals(self, limit: int) -> Sequence[SignalRecord]:
-        """Those that fired last, newest first."""
+        """The signals, those that fired last first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,8 +222,8 @@ class SchedulePort(Protocol):
         `read_request` reads."""
 
     def split_timing(self, text: str) -> tuple[Timing, str]:
-        """A time at the beginning or the end, and the rest of the text. Raises UserError if there
-        is none, or none that can be used."""
+        """Split a text into the time at its beginning or end and the rest. Raises UserError if
+        there is no time, or none that can be used."""
 
     def read_timing(self, text: str) -> Timing:
         """Read a time in words, as a cron expression or as a date. Raises UserError."""
@@ -230,26 +232,26 @@ class SchedulePort(Protocol):
         """Store a schedule that fires only once somebody confirms it."""
 
     async def confirm(self, schedule_id: ScheduleId, *, by: Person, chat: ChatId) -> ScheduleView:
-        """Start firing."""
+        """Let a proposed schedule fire."""
 
     async def decline(self, schedule_id: ScheduleId, *, by: Person, chat: ChatId) -> ScheduleView:
-        """Give up a proposal."""
+        """Reject a proposed schedule."""
 
     async def find(self, prefix: str, *, by: Person, chat: ChatId) -> ScheduleView: ...
 
     async def list(
         self, *, by: Person, chat: ChatId, until: datetime | None = None
     ) -> Sequence[ScheduleView]:
-        """The next to fire first. With `until`, `upcoming` has all firings until then too, unless
-        there are too many."""
+        """Schedules, the next to fire first. With `until`, `upcoming` also holds all firings until
+        then, unless there are too many."""
 
     async def list_newest(
         self, *, by: Person, chat: ChatId, before: tuple[datetime, str] | None, limit: int
     ) -> Sequence[ScheduleView]:
-        """Those that `list` has, the newest first, from the one made before on (time and id)."""
+        """The schedules of `list`, newest first, after `before` (creation time and id)."""
 
     async def log(self, schedule: Schedule, limit: int) -> Sequence[tuple[Firing, Task | None]]:
-        """The newest firings with their tasks."""
+        """The newest firings, with their tasks."""
 
     async def pause(self, schedule_id: ScheduleId, *, by: Person, chat: ChatId) -> ScheduleView: ...
 
@@ -263,8 +265,8 @@ class SchedulePort(Protocol):
     async def run_now(
         self, schedule_id: ScheduleId, *, by: Person, chat: ChatId, at: datetime
     ) -> ScheduleView:
-        """Fire once besides the due times. `at` is when it was asked for, and the same whenever the
-        request is repeated."""
+        """Fire once in addition to the due times. `at` is the time of the request, and the same
+        whenever the request is repeated."""
 
     async def skip_next(
         self,
@@ -279,12 +281,12 @@ class SchedulePort(Protocol):
         asked for. Asking again changes nothing; what has fired is refused."""
 
     async def finish_reminder(self, firing_id: int, *, by: Person, chat: ChatId) -> ScheduledFiring:
-        """Tick a reminder off."""
+        """Mark a reminder as done."""
 
     async def snooze(
         self, firing_id: int, delay: timedelta, *, by: Person, chat: ChatId, source: str
     ) -> ScheduleView:
-        """Remind again after `delay`; returns the schedule of that."""
+        """Remind again after `delay`. Returns the schedule of the new reminder."""
 
     async def decide_missed(
         self, firing_id: int, *, run: bool, by: Person, chat: ChatId
@@ -333,8 +335,8 @@ class TriggerPort(Protocol):
     async def list(self) -> Sequence[TriggerView]: ...
 
     async def add(self, new: NewTrigger) -> tuple[Trigger, str]:
-        """Create a trigger, which counts at once; with the address of a webhook, which is shown
-        only now. Raises UserError, and WorkflowRefused for an unknown workflow."""
+        """Create a trigger, which is active at once. The address of a webhook is returned only this
+        once. Raises UserError, and WorkflowRefused for an unknown workflow."""
         ...
 
     async def set_enabled(self, prefix: str, *, enabled: bool) -> Trigger: ...
@@ -342,10 +344,10 @@ class TriggerPort(Protocol):
     async def remove(self, prefix: str) -> Trigger: ...
 
     async def renew_token(self, prefix: str) -> tuple[Trigger, str]:
-        """Give a webhook another address; the one so far is worth nothing any more."""
+        """Replace a webhook's address; the old one stops working."""
         ...
 
     async def on_message(self, text: str, *, chat: ChatId, by: Person, source: str) -> Task | None:
-        """The task that this message starts; the same one for the same `source`. None if no trigger
-        of the chat matches."""
+        """Start the task of the trigger that matches this message; the same `source` gets the same
+        task. None if no trigger of the chat matches."""
         ...

@@ -1,4 +1,4 @@
-"""Ports of who uses Shiftboss, and from where: linked accounts, browsers and programs."""
+"""Declares the ports for people's identities: linked accounts, web sessions and API tokens."""
 
 from __future__ import annotations
 
@@ -25,28 +25,30 @@ class AccountLinkPort(Protocol):
     """Accounts of one person. Each change is one transaction."""
 
     async def create_code(self, person: Person, chat: ChatId) -> tuple[str, datetime]:
-        """A code that works once, and until when. The person's earlier ones work no more."""
+        """Create a single-use code and return it with its expiry. The person's earlier codes stop
+        working."""
 
     async def use_code(self, code: str, person: Person, chat: ChatId) -> Approval:
-        """Use up a code and ask for confirmation; who has used it gets the same request again.
-        NotFound if it is unknown, used or expired. WrongState if both are one person already."""
+        """Use up a code and create a request for confirmation. Whoever has used the code gets the
+        same request again. Raises NotFound if it is unknown, used or expired, and WrongState if
+        both accounts belong to one person already."""
 
     async def unlink(self, joined: PersonId) -> AccountLink:
         """Make a joined account a person of its own again. NotFound if it is not joined."""
 
     async def revoke(self, channel: Channel, external_id: str, *, session: str = "") -> AccountLink:
-        """Take access from one of several accounts of a person. The web session `session` goes on.
-        WrongState for the only account."""
+        """Revoke the access of one of a person's several accounts. The web session `session`
+        continues. Raises WrongState for the only account."""
 
     async def list_choices(self, person: PersonId) -> Sequence[tuple[MemoryEntry, MemoryEntry]]:
         """Pairs of memories that exclude each other since accounts were linked: the one that holds,
-        and the other."""
+        then the other."""
 
     async def choose(self, person: PersonId, entry_id: str, *, both: bool) -> None:
         """Let one of such a pair hold, or both. NotFound if it is in none."""
 
     async def list_untold(self) -> Sequence[AccountLink]:
-        """Those of which the two sides are not told."""
+        """Links and separations whose two sides have not been notified."""
 
     async def mark_told(self, link: AccountLink) -> None: ...
 
@@ -59,23 +61,24 @@ class WebSessionPort(Protocol):
     pages of an ended session must be closed at once."""
 
     async def list(self) -> Sequence[WebSession]:
-        """All that have not ended, the one used last first."""
+        """All sessions that have not ended, the most recently used first."""
 
     async def end(self, session_id: str) -> bool:
-        """False if there is no such session, or not any more; its pages are closed anyway."""
+        """End a session and close its pages. False if there is no such session any more; its pages
+        are closed anyway."""
 
     async def end_others(self, session_id: str) -> int:
-        """End all but this one; returns how many."""
+        """End all sessions but this one; return how many."""
 
     async def create_link(
         self, person_id: PersonId, *, token_name: str = "", page: str = ""
     ) -> tuple[str, WebLink]:
-        """An address that signs this person in once, or that makes an API token with this name and
-        shows it. Earlier ones of the same kind work no more. `page` of the dashboard, in
-        letters, is where it leads."""
+        """Create an address that signs this person in once, or that creates an API token with this
+        name and shows it. Earlier links of the same kind stop working. `page` is the dashboard page
+        to open, in letters."""
 
     async def list_tokens(self) -> Sequence[ApiToken]:
-        """Of all people, the newest first."""
+        """The API tokens of all people, newest first."""
 
     async def revoke_token(self, token_id: str) -> bool:
-        """False if there is no such token, or not any more."""
+        """Revoke a token. False if there is no such token any more."""

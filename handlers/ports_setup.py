@@ -1,4 +1,4 @@
-"""Ports by which owners connect models and chat platforms."""
+"""Declares the ports by which owners connect models and chat platforms."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ class ModelSetupPort(Protocol):
     async def get_setup(self) -> ModelSetup: ...
 
     async def connect(self, new: ModelConnection, *, by: Person) -> HealthFinding:
-        """Call the model, and if it answers, store how to reach it and use it for all calls from
-        now on. Returns what the call found; with points nothing was changed. Raises UserError."""
+        """Test a way to reach a model with a real call; if it answers, store it and use it for all
+        calls. Returns the findings of the test: if there are any, nothing was changed. Raises
+        UserError."""
 
 
 class FeishuSetupPort(Protocol):
@@ -39,20 +40,20 @@ class FeishuSetupPort(Protocol):
     async def get_setup(self, session: SetupSession) -> FeishuSetup: ...
 
     async def show_code(self, session: SetupSession) -> FeishuSetup:
-        """Show a new code, in place of any that is shown."""
+        """Show a new QR code in place of any earlier one."""
 
     async def cancel(self, session: SetupSession) -> None:
-        """End this session's code, or forget what an earlier run has left."""
+        """End this session's code, or discard what an earlier run has left."""
 
     async def save_again(self, session: SetupSession) -> None:
-        """Try again to save an app whose code is UNSAVED."""
+        """Try again to save the app of a code whose state is UNSAVED."""
 
     async def connect(self, new: FeishuApp) -> HealthFinding | None:
-        """Use the app from now on, unless a finding is returned: then nothing was changed. Raises
+        """Connect the app, and return findings. If there are any, nothing was changed. Raises
         UserError."""
 
     async def check(self) -> Sequence[FeishuStepState]:
-        """Ask the platform how the app is set up; nothing without an app."""
+        """Ask the platform how the app is set up. Without an app there is nothing to ask."""
 
 
 class ChannelSetupPort(Protocol):
@@ -66,10 +67,10 @@ class ChannelSetupPort(Protocol):
         now on. Raises UserError."""
 
     async def check(self, channel: Channel) -> Sequence[HealthFinding]:
-        """The bot that is connected, as the platform describes it."""
+        """Ask the platform to describe the connected bot."""
 
     async def disconnect(self, channel: Channel, *, seen: str = "") -> None:
-        """Forget how the platform is connected, and leave it now. Raises UserError."""
+        """Delete the platform's credentials and disconnect at once. Raises UserError."""
 
     async def create_owner_code(self, channel: Channel, *, by: Person) -> OwnerCode:
         """A new code instead of any earlier one. Raises UserError where it could not work."""
@@ -77,8 +78,8 @@ class ChannelSetupPort(Protocol):
     async def claim_owner_code(
         self, code: str, incoming: IncomingMessage, *, now: datetime
     ) -> bool:
-        """Make the sender an owner if this is the open code of the channel; doing so again changes
-        nothing. Wrong codes count, and after some the code is void. Raises UserError."""
+        """Make the sender an owner if this is the channel's open code; repeating it changes
+        nothing. After several wrong codes the code is void. Raises UserError."""
 
 
 class BitablePort(Protocol):
@@ -90,17 +91,17 @@ class BitablePort(Protocol):
     async def set_up(
         self, token: str, *, by: Person, chat: Chat, language: Language
     ) -> BitableReport:
-        """Make a base with its tables, or use the one that `token` (or a link) names; then fill
-        what it lacks. Doing so again makes nothing twice. Its tasks are those of `chat`, or of the
-        owner's private chat in Feishu if `chat` is elsewhere."""
+        """Create a base with its tables, or use the one that `token` (or a link) names, and add
+        what it lacks. Repeating it creates nothing twice. Tasks created in it belong to `chat`, or
+        to the owner's private Feishu chat if `chat` is on another channel."""
 
     async def check(self) -> BitableReport:
-        """Look for what is missing; changes nothing."""
+        """Look for missing tables and fields; changes nothing."""
 
     async def repair(self) -> BitableReport: ...
 
     async def rebuild(self) -> BitableBase:
-        """Soon make the tables what the store says, whatever people changed in them."""
+        """Schedule a rewrite of the tables from the store; people's edits in them are lost."""
 
     async def disconnect(self) -> BitableBase | None:
         """Stop using the base, which stays as it is. Returns it."""

@@ -177,14 +177,15 @@ class MemoryPort(Protocol):
     `entry_id` may be a prefix."""
 
     def find_consent_request(self, text: str) -> ConsentWish | None:
-        """The part of the talk that the text asks not to remember, or may ask, by rules."""
+        """Find, by rules, the part of the conversation that the text asks, or may ask, not to
+        remember."""
 
     async def withhold(
         self, chat: Chat, wanted: ConsentRequest, *, source: str, reply_to: str = ""
     ) -> bool:
-        """Forget what was meant, in memory at once and everywhere when the conversation ends.
-        BEFORE means the message replied to, else the sender's last one; False if it is not theirs
-        or there is none. The caller has checked who may decide for the CHAT."""
+        """Forget what was meant: in memory at once, and everywhere when the conversation ends.
+        BEFORE means the message that was replied to, else the sender's last one; False if it is not
+        theirs or there is none. The caller has checked who may decide for a whole CHAT."""
 
     async def list(
         self,
@@ -195,7 +196,7 @@ class MemoryPort(Protocol):
         scope: str = "",
         page: int = 1,
     ) -> memory.MemoryPage:
-        """Twenty per page, newest first."""
+        """Twenty entries per page, newest first."""
 
     async def list_newest(
         self,
@@ -207,8 +208,8 @@ class MemoryPort(Protocol):
         before: int | None = None,
         limit: int,
     ) -> memory.MemoryPage:
-        """By number, the highest first, those below `before`: changes move no entry to another
-        page."""
+        """Entries with numbers below `before`, highest first. Changes to entries do not move them
+        to other pages."""
 
     async def search(
         self,
@@ -220,12 +221,12 @@ class MemoryPort(Protocol):
         scope: str = "",
         limit: int = 10,
     ) -> Sequence[memory.MemoryMatch]:
-        """By words and meaning; what is not in use only by its words. `kind` and `scope` are those
-        of `list`."""
+        """Find entries by words and meaning; entries no longer in use are found by their words
+        only. `kind` and `scope` filter as in `list`."""
 
     async def list_about(self, person: Person, chat: Chat, name: str) -> Sequence[EntityEntries]:
-        """Entries that name a person, project or place, also those that are no longer so: one group
-        for each of that name. `name` may end with what tells them apart."""
+        """Entries that name a person, project or place, including superseded ones, in one group for
+        each bearer of the name. `name` may end with what tells the bearers apart."""
 
     async def show(self, person: Person, chat: Chat, entry_id: str) -> memory.MemoryDetail: ...
 
@@ -238,7 +239,7 @@ class MemoryPort(Protocol):
     async def edit(
         self, person: Person, chat: Chat, entry_id: str, text: str, *, revision: int = 0
     ) -> MemoryEntry:
-        """`revision` 0 edits any revision."""
+        """Change an entry's text. `revision` 0 edits any revision."""
 
     async def forget(
         self, person: Person, chat: Chat, entry_id: str, *, source: str = "", revision: int = 0
@@ -408,13 +409,14 @@ class McpPort(Protocol):
         """The names of the servers configured for all personas."""
 
     async def list_faults(self) -> Sequence[str]:
-        """Problems of the files that name servers, for people."""
+        """Errors in the files that configure servers, as texts for people."""
 
     async def list_consents(self) -> Sequence[McpConsent]:
         """The decisions about servers of projects, oldest first."""
 
     async def revoke_consent(self, consent_id: str) -> McpConsent | None:
-        """Forget a decision, so that it is asked for again; None if there is no such one."""
+        """Delete a decision, so that approval is requested again; None if there is no such
+        decision."""
 
     async def start_sign_in(self, server: str) -> str | None:
         """Return the page where the person signs in; None if no such server has a URL. Raises

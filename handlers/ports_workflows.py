@@ -13,13 +13,13 @@ from storage.records.tasks import Task
 
 
 class WorkflowHistoryPort(Protocol):
-    """Versions of named workflows, in which `via` is the place that a text comes from.
-    Implementations must check in every change that `by` is an owner, and raise NotAllowed
-    otherwise. Calls raise WorkflowRefused."""
+    """Versions of named workflows. `via` says where a text comes from. Implementations must check
+    in every change that `by` is an owner, and raise NotAllowed otherwise. Calls raise
+    WorkflowRefused."""
 
     async def list_versions(self, name: str) -> WorkflowVersions:
-        """Of the workflow of exactly this name, also of one that was deleted. UNKNOWN if it has
-        none."""
+        """The versions of the workflow of exactly this name, which may be deleted. Raises UNKNOWN
+        if it has none."""
 
     async def save(
         self,
@@ -52,12 +52,12 @@ class WorkflowExchangePort(Protocol):
     async def export(
         self, name: str, *, with_dependencies: bool = False
     ) -> workflows.WorkflowExport:
-        """A workflow with its test cases as one document, with all that it runs if asked for.
-        TOO_LARGE for what could not be taken in again."""
+        """Export a workflow and its test cases as one document, with the workflows that it runs if
+        asked for. Raises TOO_LARGE for a document that an import would refuse."""
 
     async def plan_import(self, text: str, *, as_name: str = "") -> workflows.ImportPlan:
-        """Find what an import of this document would do, under another name of the workflow if one
-        is given. BROKEN if it is no such document."""
+        """Describe the effect of importing this document, under another name of the workflow if one
+        is given. Raises BROKEN if it is no such document."""
 
     async def apply_import(
         self,
@@ -69,15 +69,15 @@ class WorkflowExchangePort(Protocol):
         replace: bool = False,
         expected: str = "",
     ) -> workflows.ImportPlan:
-        """Do it, and return what was planned. BROKEN if one of its workflows is invalid; EXISTS for
-        other texts of the same names unless `replace`; CHANGED if the document's hash is not the
-        `expected` one. Repeating it changes nothing."""
+        """Import the document, and return what was planned. Raises BROKEN if one of its workflows
+        is invalid, EXISTS for other texts of the same names unless `replace`, and CHANGED if the
+        document's hash is not the `expected` one. Repeating it changes nothing."""
 
     async def list_gallery(self, language: Language) -> Sequence[workflows.GalleryWorkflow]:
-        """All workflows that come with the program, in that language."""
+        """All workflows of the built-in gallery, in that language."""
 
     async def find_in_gallery(self, name: str, language: Language) -> workflows.GalleryWorkflow:
-        """UNKNOWN if there is none."""
+        """Find a workflow of the gallery. Raises UNKNOWN if there is none."""
 
 
 class DryRunPort(Protocol):
@@ -91,11 +91,11 @@ class DryRunPort(Protocol):
         given: str,
         language: Language,
     ) -> WorkflowDryRun:
-        """Say what a run with these `values` would do. `given` is YAML or JSON with outputs and
-        decisions, or empty: BROKEN if it does not fit."""
+        """Describe a run with these `values`. `given` is YAML or JSON with outputs and decisions,
+        or empty. Raises BROKEN if it does not fit the workflow."""
 
     async def test(self, name: str, language: Language) -> WorkflowTestReport:
-        """Run its test cases. NO_TESTS if there are none."""
+        """Run the workflow's test cases. Raises NO_TESTS if there are none."""
 
 
 class RunExpressionPort(Protocol):
@@ -103,6 +103,7 @@ class RunExpressionPort(Protocol):
     secrets and the engine's own fields from values."""
 
     async def evaluate(self, task: Task, expression: str, node: str = "") -> EvaluatedExpression:
-        """In the outermost scope as it is, or in that which a node saw when it last began: `node`
-        is its id, title or path. The caller has checked that the person may see the task. Raises
-        RerunRefused for a task without a plan, and for a node that is unknown or has not run."""
+        """Evaluate an expression in the outermost scope as it is now, or in the scope that a node
+        saw when it last started: `node` is its id, title or path. The caller has checked that the
+        person may see the task. Raises RerunRefused for a task without a plan, and for a node that
+        is unknown or has not run."""

@@ -56,7 +56,7 @@ async def _folder_kind(request: Request, folder: str) -> FolderKind:
 
 
 async def _report_once(request: Request, folder: str) -> None:
-    """Tell the chat how to adopt the folder's repository; the key makes it once."""
+    """Tell the chat how to adopt the folder's repository. The card's key makes it one notice."""
     text = request.words("project.not_adopted", folder=folder)
     await request.services.courier.send(
         request.chat.id,

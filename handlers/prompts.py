@@ -50,7 +50,8 @@ async def manage_prompts(request: Request) -> Reply:
 
 @commands("evolve", aliases=("进化",))
 async def evolve(request: Request) -> Reply:
-    """For owners: it may call a model, and quotes tasks of everybody."""
+    """Run or list the search for better prompts. For owners: it may call a model, and quotes
+    everybody's tasks."""
     request.require_owner()
     word = request.args.strip().casefold()
     if not word:
@@ -77,7 +78,8 @@ async def evolve(request: Request) -> Reply:
 
 
 async def _diff(request: Request, name: str, *numbers: str) -> Reply:
-    """Without numbers: what the newest version changes in the text it was made from."""
+    """Show what the newest version changes in the text that it was made from; used where no number
+    is given."""
     prompt = await _find(request, name)
     if numbers:
         old, new = (_text_of(prompt, each) for each in numbers)

@@ -1,4 +1,4 @@
-"""Handles /report: what was done, what waits, what it cost, and when to be told."""
+"""Handles /report: work done, work waiting, costs, and scheduled reports."""
 
 from __future__ import annotations
 
@@ -85,6 +85,6 @@ async def _schedule(request: Request, period: ReportPeriod, text: str) -> Reply:
 
 
 def _joined(text: str) -> str:
-    """`每周 一 9:00` without its first blank, as times are read."""
+    """Join a weekday to its prefix, `每周 一 9:00` to `每周一 9:00`, as times are parsed."""
     head, _, rest = text.strip().partition(" ")
     return f"{head}{rest}" if head == "每周" else text.strip()

@@ -121,8 +121,8 @@ async def submit_form_reply(request: Request, form: FormBlock, inbox_id: InboxId
 
 
 async def _fill_by_reply(request: Request, reply_to: str, inbox_id: InboxId) -> Reply | None:
-    """Take a reply as what fills in the form of the card that it replies to. None if it has none,
-    and never had the one that the reply is for."""
+    """Fill in the form of the card that this message replies to. None if the card has no form, and
+    never had the one that the reply is for."""
     shown = await request.services.cards.find_shown(request.chat.id, reply_to)
     if shown is None:
         return None
@@ -134,7 +134,8 @@ async def _fill_by_reply(request: Request, reply_to: str, inbox_id: InboxId) -> 
 
 
 async def _refuse_late_form(request: Request, card_key: str) -> Reply | None:
-    """Tell a reply that was to fill in a form that somebody else was first. None for any other."""
+    """Tell the sender of a reply to a form that somebody else has submitted it first. None for any
+    other reply."""
     kind, _, rest = card_key.partition(":")
     if kind != "approval":
         return None
@@ -398,7 +399,7 @@ class Router:
                 self._waiting_messages.add(row)
 
     def on_message_withdrawn(self, row: InboxRow) -> None:
-        """The others move up."""
+        """Forget a recalled message; those behind it move up."""
         self._waiting_messages.remove(row)
 
     async def waiting_notice(self, row: InboxRow) -> str:
@@ -572,8 +573,8 @@ def _origin_of(row: InboxRow) -> str:
 
 
 async def _answer_by_words(request: Request, incoming: IncomingMessage) -> Reply | None:
-    """Handle what needs no model: the answer to an open question, and requests to the memory or
-    for something later."""
+    """Handle what needs no model: answers to an open question, requests to the memory, and requests
+    for a later time."""
     if not (incoming.edited or request.files):
         answered = await approvals.answer_by_message(request)
         if answered is not None:
@@ -594,4 +595,5 @@ def _with_directives(request: Request, args: str, directives: MessageDirectives)
 
 
 def _no_model(name: str) -> None:
-    """Directives are irrelevant if only the command word is needed."""
+    """A stand-in for the model lookup where only the command word is needed, so that directives do
+    not matter."""

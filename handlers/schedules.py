@@ -213,7 +213,7 @@ async def _new_job(
 
 
 async def _add(request: Request, rest: str) -> Reply:
-    """`[flags] TIME WORK`."""
+    """Add a schedule from `[flags] TIME WORK`."""
     flags = parse_flags(rest, valued=_ADD_FLAGS, bare=_BARE_FLAGS)
     options = flags.options
     schedules = request.services.schedules
@@ -259,7 +259,8 @@ async def _add(request: Request, rest: str) -> Reply:
 
 
 async def _workflow_body(request: Request, name: str, text: str) -> WorkflowBody:
-    """The workflow with the inputs in `text`. What is wrong is said now rather than at night."""
+    """A schedule's workflow with the inputs in `text`. Invalid inputs are reported now rather than
+    when it fires."""
     workflow = await request.services.workflows.find(name)
     free, texts = split_named_values(text)
     inputs = parse_inputs(workflow.inputs, texts, free)
@@ -351,7 +352,7 @@ def _changing(change: str) -> Callable[[Request, str], Awaitable[Reply]]:
 
 
 def _confirmation(view: ScheduleView) -> str:
-    """The news for somebody who confirms, perhaps twice, or so late that there is none."""
+    """The reply to a confirmation, which may be repeated or come too late for the due time."""
     return "schedule.confirmed" if view.schedule.state is ScheduleState.ACTIVE else ""
 
 

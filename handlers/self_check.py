@@ -1,5 +1,5 @@
-"""Handles /self, /doctor and /reload: how Shiftboss is, its self-check and its drive, and what it
-needs."""
+"""Handles /self, /doctor and /reload: the state of Shiftboss, its self-check and its drive, and
+missing prerequisites."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def handle_self_press(
 
 
 async def start_repair(request: Request, incident_id: int) -> Reply:
-    """Create the proposed task: the owner's yes to exactly what the card shows."""
+    """Create the proposed task: an owner has approved exactly what the card shows."""
     request.require_owner()
     incident, task = await request.services.self_check.start_repair(
         incident_id,
@@ -205,7 +205,7 @@ async def reload_settings(request: Request) -> Reply:
 
 
 async def prove_buttons(request: Request) -> Reply:
-    """Called by a press on the card itself, which is the proof."""
+    """Record that buttons work: the press on the card is itself the proof."""
     arrived = request.heard_at or request.now
     milliseconds = max(0, (request.now - arrived) // timedelta(milliseconds=1))
     await request.services.doctor.record_press(request.chat.channel, milliseconds)

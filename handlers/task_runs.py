@@ -1,5 +1,5 @@
-"""Handles what concerns the run of one task: all its nodes, what was changed in
-its workflow since, and running a part of it again."""
+"""Handles the run of one task: lists all its nodes, compares its workflow with the present one, and
+runs parts of it again."""
 
 from __future__ import annotations
 

@@ -205,8 +205,8 @@ async def start_workflow(
     *,
     source: str,
 ) -> tuple[Task, str]:
-    """Create the task of a run with complete inputs, once for each `source`; with the instruction
-    that it should have."""
+    """Create the task of a run with complete inputs and the given instruction, once for each
+    `source`."""
     ready = await request.services.workflows.prepare_run(submission.name, values)
     project_dir, in_git = await resolve_workspace(request, submission.folder)
     new = NewTask(
@@ -494,7 +494,7 @@ async def _show_workflow(request: Request, rest: str) -> Reply:
 
 
 async def dry_run_command(request: Request, rest: str) -> Reply:
-    """Say what a run with these inputs would do; a file sent along gives the outputs of steps."""
+    """Describe a run with these inputs; a file sent along gives the outputs of steps."""
     name, _, more = rest.strip().partition(" ")
     if not name:
         raise UsageError("workflow")

@@ -102,7 +102,8 @@ class AccountLinkRepo:
     publish: Callable[[Sequence[PersonId]], None]
 
     async def create_code(self, person: Person, chat: ChatId) -> tuple[str, datetime]:
-        """A code that works once, and until when. The person's earlier ones work no more."""
+        """Create a single-use code and return it with its expiry. The person's earlier codes stop
+        working."""
         now, code = self.now(), self.ids.pairing_code()
         link = AccountLink(
             id=self.ids.token(),
@@ -148,8 +149,8 @@ class AccountLinkRepo:
         raise NotFound("link_code", code)
 
     async def apply_decision(self, tx: Transaction, approval: Approval) -> None:
-        """Link, or drop the code, as `approval` says. ConcurrentUpdate if the two are not what they
-        were when somebody was asked."""
+        """Link the two accounts, or discard the code, as `approval` decides. Raises
+        ConcurrentUpdate if either of them has changed since the request."""
         query = select(account_links).where(_C.id == approval.subject)
         link = record_from(AccountLink, (await tx.execute(query)).one_or_none())
         if link is None or link.state is not AccountLinkState.ASKED:
@@ -257,20 +258,20 @@ class AccountLinkRepo:
                 await self._join(tx, joined, kept, self.now())
 
     async def list_untold(self) -> Sequence[AccountLink]:
-        """Those that were made or ended and of which the two sides are not told."""
+        """Links and separations whose two sides have not been notified."""
         query = select(account_links).where(_C.untold).order_by(_C.created_at, _C.id)
         return records_from(AccountLink, await self.db.fetch_all(query))
 
     async def mark_told(self, link: AccountLink) -> None:
-        """Unless something else has happened since."""
+        """Record that both sides were notified, unless the link has changed since."""
         async with self.db.write() as tx:
             same = (_C.id == link.id, _C.state == link.state.value)
             await tx.execute(update(account_links).where(*same).values(untold=False))
         self.publish([each for each in (link.kept, link.joined) if each])
 
     async def list_choices(self, person: PersonId) -> Sequence[tuple[MemoryEntry, MemoryEntry]]:
-        """Pairs of memories that exclude each other and of which the person has not chosen yet: the
-        one that holds, and the other."""
+        """Pairs of memories that exclude each other and that the person has not chosen between: the
+        one that holds, then the other."""
         return await self.memories.list_choices(person)
 
     async def choose(self, person: PersonId, entry_id: str, *, both: bool) -> None:
@@ -327,8 +328,8 @@ class AccountLinkRepo:
         return await add_approval(tx, new, ids=self.ids, now=now)
 
     async def _may_link(self, tx: Transaction, link: AccountLink, approval: Approval) -> bool:
-        """Whether both still have access, are still two, and have the rights that they had when
-        somebody was asked."""
+        """Whether both accounts still have access, are still two persons, and have the roles that
+        they had when confirmation was requested."""
         members = {each.person.id: each for each in await self.people.list_members(tx)}
         sides = {"kept": link.kept, "joined": link.joined}
         now = {name: members[who].person.role for name, who in sides.items() if who in members}
@@ -340,7 +341,7 @@ class AccountLinkRepo:
         await self.memories.join(tx, joined, kept, now=now)
 
     async def _make_permanent(self, tx: Transaction, joined: str | None) -> None:
-        """Nothing goes back to an account that has no access any more."""
+        """End the possibility to separate an account that no longer has access."""
         if joined is None:
             return
         for table, _ in OWNED:
@@ -357,13 +358,13 @@ class AccountLinkRepo:
     async def _close_conversations(
         self, tx: Transaction, ids: Sequence[ChatId], now: datetime
     ) -> None:
-        """Their transcripts may have memories of what are two persons again."""
+        """Close conversations: their transcripts may have memories of the former joint person."""
         sessions = SessionRepo(self.db)
         for chat in ids:
             await sessions.close(tx, chat_session_key(chat), now=now)
 
     async def _add_stranger(self, tx: Transaction, account: Row[Any], now: datetime) -> PersonId:
-        """A person without access, whose the chats of a revoked account are."""
+        """Add a person without access, who owns the chats of a revoked account."""
         name = await tx.scalar(select(people.c.name).where(people.c.id == account.person_id))
         stranger = Person(
             id=PersonId(self.ids.token()),
@@ -418,7 +419,7 @@ async def _private_chats(tx: Transaction, *where: ColumnElement[bool]) -> Sequen
 async def _replace_approver(
     tx: Transaction, old: PersonId, new: PersonId, *, only_from: Sequence[ChatId] | None = None
 ) -> None:
-    """In the requests that wait, those of these chats only."""
+    """Replace an approver of waiting requests that were shown in these chats."""
     query = select(approvals.c.id, approvals.c.approvers).where(
         approvals.c.state == ApprovalState.WAITING.value
     )
@@ -434,7 +435,7 @@ async def _replace_approver(
 async def _redirect_schedules(
     tx: Transaction, owner: PersonId, left: Sequence[ChatId], *, but_of: PersonId | None = None
 ) -> None:
-    """Schedules of `owner` must tell nothing in chats that are no longer theirs."""
+    """Keep schedules of `owner` from reporting to chats that no longer belong to that person."""
     theirs = [
         schedules.c.owner_id == owner,
         schedules.c.chat_id.in_(left),

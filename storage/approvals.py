@@ -399,7 +399,7 @@ async def extend_approval_payload(tx: Transaction, approval: Approval, **facts: 
 async def outdate_step_decisions(
     tx: Transaction, task_id: TaskId, paths: Collection[str], *, fact: str
 ) -> None:
-    """Mark the task's decisions about these steps with this fact in their payload."""
+    """Add this fact to the payload of the task's decisions about these steps."""
     for row in (await tx.execute(_BY_TASK, {"task": task_id})).all():
         if row.path in paths:
             payload = {**row.payload, fact: True}

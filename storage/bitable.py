@@ -62,7 +62,7 @@ class BitableRepo:
         self._db = db
 
     async def get_base(self) -> BitableBase | None:
-        """None if no Bitable is set up."""
+        """The base in use; None if no Bitable is set up."""
         row = await self._db.fetch_one(select(bitable_bases))
         return None if row is None else _base_from(row)
 
@@ -96,7 +96,7 @@ class BitableRepo:
             await tx.execute(delete(bitable_bases))
 
     async def set_state(self, state: BitableState, reason: str = "") -> bool:
-        """True if it was another one before."""
+        """Set the state of the base. True if it had another one before."""
         async with self._db.write() as tx:
             changed = update(bitable_bases).where((_B.state != state.value) | (_B.reason != reason))
             done = await tx.execute(changed.values(state=state.value, reason=reason))
@@ -110,8 +110,8 @@ class BitableRepo:
         await tx.execute(update(bitable_bases).values(progress=row_from(progress)))
 
     async def require_scan(self, *, rebuild: bool = False) -> None:
-        """Compare the whole tables with the store before anything else; with `rebuild` the tables
-        become what the store says."""
+        """Require a comparison of the whole tables with the store before anything else; with
+        `rebuild`, the tables are rewritten from the store."""
         async with self._db.write() as tx:
             found = await tx.scalar(select(_B.progress))
             if found:
@@ -120,7 +120,7 @@ class BitableRepo:
                 await self.set_progress(tx, progress)
 
     async def list_with_orders(self) -> Sequence[BitableRowId]:
-        """Rows with orders that are not known to be carried out. Reads all rows."""
+        """Rows with changes by people that may not have been carried out yet. Reads all rows."""
         query = select(_R.id).where(cast(_R.orders, Text) != "{}")
         return tuple(BitableRowId(each) for each in await self._db.fetch_column(query))
 
@@ -164,7 +164,7 @@ class BitableRepo:
         return tuple(map(_synced_row_from, await self._db.fetch_all(query)))
 
     async def list_task_log_rows(self, task: str) -> Sequence[SyncedRow]:
-        """The rows of all logs of a task, also of an erased one. Reads all rows of logs."""
+        """The rows of all logs of a task, which may be erased. Reads all rows of logs."""
         query = select(bitable_rows).where(_R.kind == SyncedKind.LOG.value)
         rows = map(_synced_row_from, await self._db.fetch_all(query))
         return tuple(each for each in rows if each.cells.get(LogField.TASK) == task)
@@ -182,7 +182,7 @@ class BitableRepo:
         wanted: Mapping[str, SyncedValue] | None = None,
         orders: Mapping[str, int] | None = None,
     ) -> SyncedRow:
-        """A violated uniqueness means that this object or record has a row already."""
+        """Add a row. A violated unique key means that this object or record already has one."""
         values = {
             "kind": kind.value,
             "local_id": local_id,
@@ -267,14 +267,14 @@ class BitableRepo:
         return tuple(record_from(LogEntry, row) for row in reversed(rows))
 
     async def list_inbox_states(self, ids: Collection[int]) -> Mapping[int, InboxState]:
-        """Rows that are missing were settled long ago."""
+        """The states of inbox rows. Missing ones were settled and pruned long ago."""
         query = select(schema.inbox.c.id, schema.inbox.c.state).where(
             schema.inbox.c.id.in_(list(ids))
         )
         return {number: InboxState(state) for number, state in await self._db.fetch_all(query)}
 
     async def memory_state(self, scopes: Collection[str]) -> str:
-        """Changes whenever an entry of these scopes does."""
+        """A value that changes whenever an entry in these scopes does."""
         m = memories.c
         query = select(func.count(), func.max(m.updated_at), func.sum(m.revision)).where(
             m.scope.in_(list(scopes)), m.state == MemoryState.ACTIVE.value

@@ -30,19 +30,20 @@ _masks_at_start: list[int] = []
 
 
 def make_new_files_private() -> None:
-    """Make new files of this process private, unless it sets other rights."""
+    """Create new files of this process as private, unless they are given other permissions."""
     _masks_at_start.append(os.umask(_PRIVATE_MASK))
 
 
 def user_mask() -> int:
-    """The umask with which the process began, for what it makes in the folders of people; -1 to
-    leave it as it is."""
+    """The umask that the process started with, used for files in people's folders; -1 leaves it
+    unchanged."""
     return _masks_at_start[0] if _masks_at_start else -1
 
 
 def make_private(home: Path) -> None:
-    """Take the rights to everything in the directory from all but its owner. Links are not
-    followed, and neither are files with a second name, which may lie elsewhere. Blocking."""
+    """Remove all permissions but the owner's from everything in the directory. Links are not
+    followed, and files with a second hard link are skipped, because it may lie elsewhere. Blocking.
+    """
     home.chmod(stat.S_IRWXU)
     for folder, names, files, at in walk_folders(home):
         for name in (*names, *files):
@@ -168,7 +169,7 @@ class ExportFile:
 
 
 def remove_unfinished_exports(home: Path) -> None:
-    """Remove what processes that died left of their exports; it may hold what was forgotten since.
+    """Remove partial exports of dead processes; they may contain what was forgotten since.
     Blocking."""
     for partial in (home / _EXPORT_FOLDER).glob(f"*{_PARTIAL}"):
         try:
@@ -195,9 +196,8 @@ def write_private_file(path: Path, body: bytes, *, mode: int = 0o600) -> None:
 
 @contextmanager
 def write_draft(path: Path, body: bytes, *, mode: int = 0o600) -> Iterator[Path]:
-    """Write what shall stand at `path` into a hidden file beside it, `.NAME.….new`, which survives
-    a power cut. The caller moves it there; what is left of it is deleted, unless the process dies.
-    Blocking."""
+    """Write the content of `path` durably into a hidden file beside it, `.NAME.….new`. The caller
+    moves it into place; leftovers are deleted unless the process dies. Blocking."""
     # Another process may be writing the same file.
     draft = path.with_name(f".{path.name.lstrip('.')}.{secrets.token_hex(4)}.new")
     try:
@@ -212,7 +212,7 @@ def write_draft(path: Path, body: bytes, *, mode: int = 0o600) -> Iterator[Path]
 
 
 def fsync_path(path: Path) -> None:
-    """Make a file, or the names in a folder, survive a power cut."""
+    """Make a file, or the entries of a folder, durable."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -227,8 +227,8 @@ class Database:
 
 
 async def finish_despite_cancel(write: Coroutine[Any, Any, _T]) -> _T:
-    """Run a write to its end, also if the caller is cancelled meanwhile: whether it is stored is
-    known then, and the cancellation follows. A write that takes longer, or a second cancellation,
+    """Run a write to its end even if the caller is cancelled meanwhile, so that it is known whether
+    it was stored; the cancellation follows. A write that takes longer, or a second cancellation,
     ends it."""
     task = asyncio.create_task(write, name="write")
     try:

@@ -231,7 +231,7 @@ def translate_database_errors() -> Iterator[None]:
 
 
 def _is_passing(error: DBAPIError) -> bool:
-    """Whether the same write may succeed later: nothing of it was stored."""
+    """Whether the same write may succeed later, because nothing of it was stored."""
     cause: Any = error.orig
     if not hasattr(cause, "sqlstate"):
         return any(sign in str(cause).lower() for sign in _DISK_ERROR_WORDS)

@@ -12,7 +12,7 @@ class StoreUnavailable(StorageError):
 
 
 class StoreTooOld(StorageError):
-    """The database waits for its migration to this version, which this process may not do."""
+    """The database needs a migration to this version, which this process may not run."""
 
     def __init__(self, revision: str) -> None:
         self.revision = revision

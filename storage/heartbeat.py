@@ -101,7 +101,7 @@ class HeartbeatRepo:
         )
 
     async def cut_off(self, *, now: datetime, note: str) -> None:
-        """Fail the runs that a death interrupted."""
+        """Mark runs that were interrupted by the end of the process as failed."""
         async with self._db.write() as tx:
             await tx.execute(
                 sa.update(heartbeat_runs)
@@ -110,7 +110,7 @@ class HeartbeatRepo:
             )
 
     async def was_told(self, tx: Transaction, text: str, *, since: datetime) -> bool:
-        """Whether the owner has been told this since then."""
+        """Whether the owner has received this message since that time."""
         query = sa.select(_R.id).where(_R.ended_at > since, _R.text == text).limit(1)
         return await tx.scalar(query) is not None
 
@@ -122,7 +122,7 @@ class HeartbeatRepo:
     async def mark_known(
         self, tx: Transaction, run: HeartbeatRun, *, chat: ChatId, session_id: str
     ) -> None:
-        """Note that this session of a chat knows what runs have told until this one."""
+        """Record that this session of a chat knows the messages of all runs up to this one."""
         await self._key_values.write(tx, _known(chat), {"session": session_id, "run": run.id})
 
     async def list_unknown(
@@ -153,7 +153,7 @@ class HeartbeatRepo:
         return await self._db.fetch_column(query)
 
     async def list_recent(self, limit: int) -> Sequence[HeartbeatRun]:
-        """The newest first."""
+        """The newest runs, newest first."""
         query = sa.select(heartbeat_runs).order_by(_R.id.desc()).limit(limit)
         return [_run(row) for row in await self._db.fetch_all(query)]
 
@@ -173,7 +173,7 @@ class HeartbeatRepo:
 
 
 def _known(chat: ChatId) -> str:
-    """The key of the session of this chat that was told of a run last, and of that run."""
+    """The keys of the session of this chat that was last informed of a run, and of that run."""
     return f"heartbeat.known:{chat}"
 
 

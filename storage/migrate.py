@@ -170,7 +170,7 @@ def place_url(place: DatabasePlace) -> str:
 
 
 def describe_place(place: DatabasePlace) -> str:
-    """For people: the file's path, or the URL without its passwords."""
+    """The database for people: the file's path, or the URL without its passwords."""
     if isinstance(place, Path):
         return str(place)
     url = make_url(place)

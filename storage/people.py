@@ -125,8 +125,8 @@ _SET_LANGUAGE = (
 
 
 async def current_person_id(tx: Transaction, person: PersonId) -> PersonId:
-    """Who this is now: work that began before accounts were linked still names the former person
-    when it is stored, and what it leaves belongs to the one they were joined to."""
+    """The present person behind an id. Work that began before accounts were linked still names the
+    former person when it is stored; it belongs to the person they were joined to."""
     return PersonId(await tx.scalar(_KEPT, {"who": person}) or person)
 
 
@@ -146,8 +146,8 @@ class PeopleRepo:
             return await self._find_by_account(view, channel, external_id)
 
     async def get(self, person_id: PersonId) -> Person:
-        """Who was joined to another is that person: what began before may still name the former
-        one."""
+        """The person with this id. For somebody who was joined to another person, that other one:
+        older work may still name the former person."""
         row = await self._db.fetch_one(_BY_ID, {"who": person_id})
         if row is None:
             raise NotFound("person", person_id)
@@ -160,7 +160,7 @@ class PeopleRepo:
         return await view.scalar(_ACCOUNT_NAME, {"who": person_id, "channel": channel.value}) or ""
 
     async def find_account(self, person_id: PersonId, channel: Channel) -> str:
-        """The platform's ID of the person, or of whom they were joined to; empty without one."""
+        """The platform's id of the person, or of whom they were joined to; empty without one."""
         for member in await self.list_members():
             if person_id in (member.person.id, *member.joined.values()):
                 return next((id_ for of, id_ in member.accounts if of is channel), "")
@@ -227,8 +227,8 @@ class PeopleRepo:
         return True
 
     async def settle_role(self, tx: Transaction, person_id: PersonId, *, without: PersonId) -> None:
-        """Make an owner a member whom the settings made one through an account that has left them
-        and is of `without` now."""
+        """Make an owner a member if the settings granted the role through an account that has left
+        them and that now belongs to `without`."""
         members = {each.person.id: each for each in await self._members(tx)}
         person = members[person_id]
         own = person.is_configured_owner or person.is_local_web_owner
@@ -437,7 +437,7 @@ class PairingRepo:
 
 
 def recent_times(times: Any, window: timedelta, now: datetime) -> list[str]:
-    """Those of these stored times that are within the window."""
+    """The stored times that lie within the window."""
     return [at for at in times or () if datetime.fromisoformat(at) > now - window]
 
 

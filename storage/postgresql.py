@@ -84,8 +84,8 @@ def create_postgresql_engines(url: str) -> tuple[AsyncEngine, AsyncEngine]:
 
 
 async def commit_exactly(writer: AsyncEngine, transaction: AsyncConnection) -> None:
-    """Commit; of a commit whose answer was lost with the connection, find out what became of it. An
-    error says that nothing was stored, or that no server tells."""
+    """Commit. If the connection is lost before the answer, find out the outcome. An error means
+    that nothing was stored, or that no server could tell."""
     number, life = transaction.info[_TRANSACTION]
     held = await transaction.get_raw_connection()
     driver: Any = held.driver_connection
@@ -131,8 +131,8 @@ async def count_memory_writes(view: AsyncConnection) -> int:
 
 
 def create_blocking_engine(url: str, *, locks: bool) -> sa.Engine:
-    """Its transactions exclude all writers if it `locks`, and tables that it makes have the types
-    `ColumnTypes` gives."""
+    """A blocking engine. Its transactions exclude all writers if it `locks`, and new tables have
+    the types of `ColumnTypes`."""
     parsed = make_url(url)
     with _explain_missing_packages():
         engine = sa.create_engine(
@@ -294,8 +294,8 @@ def _ping_after_pauses(engine: sa.Engine) -> None:
 
 
 def _read_sums_as_numbers(dialect: Any) -> None:
-    """No column is NUMERIC, but sums and averages of whole numbers are, and would be read as
-    Decimal: with a sum in it, what is computed from it is no JSON any more."""
+    """Read NUMERIC as a number. No column has that type, but sums and averages of whole numbers do,
+    and Decimal values cannot be encoded as JSON."""
     from psycopg.adapt import Loader
 
     class SumOrAverage(Loader):
@@ -307,7 +307,7 @@ def _read_sums_as_numbers(dialect: Any) -> None:
 
 
 def _accept_any_text(dialect: Any) -> None:
-    """PostgreSQL's text takes every character but one, which SQLite takes too: it is replaced."""
+    """Replace the one character that PostgreSQL's text rejects and SQLite's takes."""
     from psycopg.types.string import StrDumper, StrDumperUnknown
 
     class AnyText(StrDumper):
@@ -327,7 +327,7 @@ def _driver_url(url: URL) -> URL:
 
 
 def _connection_arguments(url: URL, *, read_only: bool = False) -> dict[str, Any]:
-    """The settings that the URL does not give itself."""
+    """Connection settings that the URL does not set itself."""
     given = url.query.get("options", "")
     options = _OPTIONS | ({"default_transaction_read_only": "on"} if read_only else {})
     own = " ".join(f"-c {name}={value}" for name, value in options.items())

@@ -335,6 +335,6 @@ def _schedules_of(seen: TaskVisibility) -> sa.ColumnElement[bool]:
 
 
 def _of_people() -> sa.ColumnElement[bool]:
-    """Without what the program does for itself, such as these reports."""
+    """Leave out what Shiftboss does for itself, such as these reports."""
     runs_program = _S.body["kind"].as_string() == "service"
     return sa.and_(_S.kind.in_([ScheduleKind.REMINDER, ScheduleKind.JOB]), ~runs_program)

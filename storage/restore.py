@@ -134,8 +134,8 @@ def settle_restored(
 
 
 def _settle_bitable(tx: sa.Connection) -> None:
-    """Rows made after the backup exist in the tables, but not in the store: they are looked for
-    before anything is made there."""
+    """Look for rows that were created after the backup: they exist in the tables, but not in the
+    store."""
     bases = bitable_schema.bitable_bases
     for row in tx.execute(sa.select(bases.c.id, bases.c.progress)).all():
         progress = {**row.progress, "needs_scan": True}
@@ -362,7 +362,7 @@ def restore_backup(
 
 
 def _check_place(archive: Path, home: Path) -> None:
-    """Otherwise it would be moved aside with everything else, and not be found again."""
+    """Raise if the archive lies where the restore moves things aside: it would be lost."""
     place, inside = archive.resolve(), home.resolve()
     if place.is_relative_to(inside) and place.relative_to(inside).parts[0] not in _KEPT:
         raise RestoreRefused(
@@ -430,7 +430,7 @@ def _place_in_home(target: RestoreTarget) -> Path | None:
 
 
 def _finish(home: Path, plan: _Plan) -> Path | None:
-    """Do what is left of a restore. Every step may have been done before."""
+    """Complete a restore; every step may have been done before."""
     staging = home / RESTORING
     old, new, database = staging / _OLD, staging / _NEW, Path(plan.database)
     if plan.phase == _OLD:

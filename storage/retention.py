@@ -29,7 +29,8 @@ _FINAL = tuple(each.value for each in TaskStatus if each.is_final)
 
 
 class RetentionRepo:
-    """Nothing that an unfinished task, an open request or a waiting message needs is deleted."""
+    """Deletes old rows, but nothing that an unfinished task, an open request or a waiting message
+    needs."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -211,7 +212,7 @@ class RetentionRepo:
             await asyncio.sleep(_PAUSE)
 
     async def list_ended_tasks(self, ids: Iterable[str], *, before: datetime) -> Sequence[Task]:
-        """Those of these tasks that ended before."""
+        """The tasks among these that ended before."""
         tasks, found = schema.tasks, list[Task]()
         ended = sa.select(tasks).where(tasks.c.status.in_(_FINAL), tasks.c.ended_at < before)
         rest = iter(sorted(ids))
@@ -264,7 +265,7 @@ class RetentionRepo:
 
 
 def _is_unneeded_version(before: datetime) -> sa.ColumnElement[bool]:
-    """Versions that ended before and that no attempt and no other version was made with. The newest
+    """Whether a version ended before and no attempt or other version was made with it. The newest
     of each text stays, so that no number is given twice."""
     version, used = autonomy_schema.prompt_versions.c, autonomy_schema.attempt_versions.c
     other = autonomy_schema.prompt_versions.alias()

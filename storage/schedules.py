@@ -217,7 +217,7 @@ class ScheduleRepo:
         return [_schedule(row) for row in await self._db.fetch_all(query)]
 
     async def list_without_due(self) -> Sequence[Schedule]:
-        """Those that should fire but have no due time."""
+        """Active schedules without a due time."""
         query = sa.select(schema.schedules).where(
             _S.next_due.is_(None), _S.state == ScheduleState.ACTIVE
         )
@@ -351,7 +351,7 @@ class ScheduleRepo:
         attempt: int | None = None,
         task_id: TaskId | None = None,
     ) -> bool:
-        """Move a firing on from what was read; False if it has changed since."""
+        """Update a firing that still has the state it was read with; otherwise False."""
         query = (
             sa.update(schema.firings)
             .where(

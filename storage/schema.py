@@ -31,8 +31,8 @@ def _partial(name: str, columns: str, where: str, *, unique: bool = False) -> sa
 
 
 def brought_by() -> sa.Column[str]:
-    """The person whose account brought a row when it was linked, null for those that were always of
-    the person they are of."""
+    """A column for the person whose account brought a row when it was linked; null for rows that
+    always belonged to their person."""
     # Without a foreign key: SQLite cannot add one to a table.
     return sa.Column("brought_by", sa.String(16))
 

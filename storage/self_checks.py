@@ -99,7 +99,7 @@ class SelfCheckRepo:
         return _incident(row)
 
     async def update(self, tx: Transaction, incident: Incident) -> None:
-        """Store what has changed about it."""
+        """Store the changed fields of an incident."""
         values = {
             "finding": dump_finding(incident.finding),
             "absent_since": incident.absent_since,
@@ -150,14 +150,14 @@ class HealthFigures:
         return records_from(Task, await self._db.fetch_all(query))
 
     async def count_overslept(self, before: datetime) -> int:
-        """Tasks that should have gone on before."""
+        """Count waiting tasks whose wake time has passed."""
         query = sa.select(sa.func.count()).where(
             _T.status == TaskStatus.WAITING, _T.wake_at < before, _T.deleted_at.is_(None)
         )
         return int(await self._db.fetch_value(query) or 0)
 
     async def find_standing_queue(self, before: datetime) -> Backlog:
-        """Queued tasks that nothing holds up, while none runs."""
+        """Queued tasks that nothing blocks although no task is running."""
         running = sa.exists().where(_T.status == TaskStatus.RUNNING, ~_T.outside)
         waits = sa.and_(
             _T.status == TaskStatus.PENDING,
@@ -172,7 +172,7 @@ class HealthFigures:
         return await self._backlog(query)
 
     async def count_orphaned_steps(self) -> int:
-        """Steps that run in tasks which are over."""
+        """Count running steps of tasks that have ended."""
         runs = schema.node_runs.c
         query = (
             sa.select(sa.func.count())
@@ -190,7 +190,7 @@ class HealthFigures:
         )
 
     async def find_unsent(self, before: datetime) -> Backlog:
-        """Messages that should have been sent before."""
+        """Messages that were due before and are not sent yet."""
         return await self._backlog(
             sa.select(sa.func.count(), sa.func.min(_OUT.updated_at)).where(
                 _OUT.state == OutboxState.QUEUED.value, _OUT.updated_at < before

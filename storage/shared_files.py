@@ -63,7 +63,7 @@ class SharedFiles(Protocol):
 
 
 class OneFolder:
-    """All processes have the same data directory, so nothing has to be brought anywhere."""
+    """All processes share one data directory, so no file has to be copied."""
 
     async def check(self) -> None: ...
 
@@ -168,8 +168,8 @@ class S3Files:
 
     @contextmanager
     def _explain(self, path: str) -> Iterator[None]:
-        """Errors of the client as FileShareError, or FileNotFoundError for an object that is
-        gone."""
+        """Translate errors of the client to FileShareError, or to FileNotFoundError for a missing
+        object."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         where = f"{self._address.endpoint}/{self._address.bucket}"
@@ -196,7 +196,8 @@ class S3Files:
 
 
 def build_s3_files(home: Path, url: str, *, key: str, secret: str, region: str) -> S3Files:
-    """Raises ValueError for an address that is none, and FileShareError without the packages."""
+    """Connect to the bucket at this address. Raises ValueError for an invalid address, and
+    FileShareError without the packages."""
     address = BucketAddress.parse(url)
 
     def new_client() -> Any:

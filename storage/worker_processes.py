@@ -52,7 +52,7 @@ class WorkerProcessRepo:
         return None if found is None else (found.seen_at, found.draining)
 
     async def remove(self, tx: Transaction, process_ids: Collection[str]) -> None:
-        """Forget processes that have ended, with what they held."""
+        """Remove processes that have ended, with the services they held."""
         await tx.execute(sa.delete(service_leases).where(_L.holder.in_(process_ids)))
         await tx.execute(sa.delete(workers).where(_W.id.in_(process_ids)))
 
@@ -84,7 +84,7 @@ class WorkerProcessRepo:
         return int(await tx.scalar(counted) or 0)
 
     async def drain(self, tx: Transaction, name: str) -> int:
-        """Let the processes of this name start nothing more; returns their number."""
+        """Keep the processes with this name from starting anything more; returns their number."""
         told = sa.update(workers).where(_W.name == name).values(draining=True)
         return (await tx.execute(told)).rowcount
 

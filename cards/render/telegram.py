@@ -171,7 +171,7 @@ class _MessageBuilder:
                 assert_never(block)
 
     def keyboard(self) -> InlineKeyboard:
-        """The rows that fit."""
+        """The button rows that fit into one keyboard."""
         rows: list[tuple[InlineKey, ...]] = []
         count = 0
         for row in self._rows:

@@ -150,7 +150,7 @@ def _render_attachment(block: model.ImageBlock | model.FileBlock, degraded: list
 
 
 def _page_of(button: model.CardButton) -> str:
-    """The address that the button is a link to; empty for one that is pressed."""
+    """The address that the button links to; empty for a button that acts when pressed."""
     return button.action.path if isinstance(button.action, OpenPage) else ""
 
 
@@ -275,7 +275,8 @@ def _math_inline(state: StateInline, silent: bool) -> bool:
 def _draw_math(
     _renderer: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, env: Any
 ) -> str:
-    """A formula that cannot be drawn is code to copy, like all behind the first of a long text."""
+    """Draw a formula. One that cannot be drawn is shown as code to copy, and so are those beyond
+    the limit for long texts."""
     # Imported on first use: most answers have no formula.
     from cards.formulas import draw_formula
 

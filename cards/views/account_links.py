@@ -34,7 +34,7 @@ def link_code_card(
 
 
 def link_request_text(payload: Mapping[str, Any], words: TextCatalog) -> str:
-    """Who would be one person, and which rights hold then."""
+    """Describe which accounts would become one person, and which role that person would have."""
     kept, joined = payload["kept"], payload["joined"]
     lines = [
         words("link.ask_text", kept=_side(kept, words), joined=_side(joined, words)),
@@ -46,7 +46,7 @@ def link_request_text(payload: Mapping[str, Any], words: TextCatalog) -> str:
 
 
 def accounts_card(member: Member, words: TextCatalog) -> model.Card:
-    """The accounts of one person. Those that were linked can be taken apart."""
+    """The accounts of one person. Linked ones have a button that takes them apart."""
     rows = [
         f"- {account_text(each, words)}"
         + ("" if each in member.joined else f" · {words('link.main')}")
@@ -69,7 +69,8 @@ def accounts_card(member: Member, words: TextCatalog) -> model.Card:
 def link_news_card(
     state: AccountLinkState, accounts: Sequence[tuple[Channel, str]], words: TextCatalog
 ) -> model.Card:
-    """Tells both sides. `accounts` are those of the reader as they are now."""
+    """Tells both sides about a link or separation. `accounts` are those of the reader as they are
+    now."""
     text = words(f"link.told_{state}")
     listed = "\n".join(f"- {account_text(each, words)}" for each in accounts)
     blocks = [model.TextBlock(text), *([model.TextBlock(listed)] if listed else [])]
@@ -134,7 +135,7 @@ def account_text(account: tuple[Channel, str], words: TextCatalog, *, escaped: b
 
 
 def account_name(account: tuple[Channel, str]) -> str:
-    """As it is typed."""
+    """An account as people type it."""
     return ":".join(account)
 
 

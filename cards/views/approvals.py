@@ -96,7 +96,7 @@ def question_controls(approval: Approval, words: TextCatalog) -> list[model.Bloc
 
 
 def form_of(approval: Approval) -> tuple[WorkflowInput, ...]:
-    """The fields that whoever approves it has to fill in."""
+    """The fields that the approver has to fill in."""
     return tuple(
         WorkflowInput(
             name=each["name"],

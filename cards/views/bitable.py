@@ -1,4 +1,4 @@
-"""Cards of the Feishu Bitable."""
+"""Renders cards about the Feishu Bitable."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def bitable_status_card(status: BitableStatus, words: TextCatalog, *, by_owner: 
 
 
 def bitable_state(base: BitableBase, words: TextCatalog) -> str:
-    """Whether it is in step, and if not, why."""
+    """The state of synchronisation and, if it has stopped, the reason."""
     if base.state is BitableState.ACTIVE:
         return words("bitable.active")
     key = f"bitable.reason.{base.reason}"

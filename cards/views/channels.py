@@ -1,4 +1,4 @@
-"""Texts about chat platforms and how they are connected."""
+"""Words the state of chat platforms and of their connections."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def channel_text(state: ChannelState, words: TextCatalog, zone: ZoneInfo) -> str
 
 
 def last_problem_text(state: ChannelState, words: TextCatalog, zone: ZoneInfo) -> str:
-    """The newest problem that is over; empty if there was none. Markdown."""
+    """The newest problem that has ended; empty if there was none. Markdown."""
     health = state.health
     if health.alert or not health.last_alert or health.last_alert_at is None:
         return ""
@@ -71,7 +71,7 @@ class StepText:
 
 
 def code_text(code: FeishuCode, words: TextCatalog) -> str:
-    """How a code has ended; empty while it waits."""
+    """How a QR code was used or has expired; empty while it waits."""
     if code.state is FeishuCodeState.WAITING:
         return ""
     text = words(

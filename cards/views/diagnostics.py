@@ -1,4 +1,4 @@
-"""Renders what is wrong with a workflow's file: as lines of text, and as JSON for programs."""
+"""Renders the diagnostics of a workflow file, as lines of text and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GROUPS = ("workflows.fault", "workflow.fault", "workflow.warning")
 
 
 def diagnostic_message(diagnostic: Diagnostic, words: TextCatalog) -> str:
-    """Say what is wrong, without its place and suggestion."""
+    """The problem itself, without its place and suggestion."""
     facts = dict(diagnostic.facts)
     if (reason := f"workflow.expression.{facts.get('reason')}") and words.has(reason):
         facts["why"] = words(reason, **facts)
@@ -28,7 +28,7 @@ def diagnostic_message(diagnostic: Diagnostic, words: TextCatalog) -> str:
 
 
 def diagnostic_text(diagnostic: Diagnostic, words: TextCatalog) -> str:
-    """Its node and field, what is wrong there, the author's words, and what may have been meant."""
+    """The node and field, the problem, the author's words, and a suggestion."""
     message = diagnostic_message(diagnostic, words)
     place = formats.single_line(
         ".".join(filter(None, (diagnostic.location, diagnostic.field))), _MAX_PLACE
@@ -44,7 +44,7 @@ def diagnostic_text(diagnostic: Diagnostic, words: TextCatalog) -> str:
 
 
 def diagnostic_line(diagnostic: Diagnostic, words: TextCatalog) -> str:
-    """With its line, if that is known, and a mark if it is only a warning."""
+    """One diagnostic with its line number, if known, and a mark for warnings."""
     text = diagnostic_text(diagnostic, words)
     if diagnostic.line:
         text = words("workflow.fault_line", line=diagnostic.line, text=text)
@@ -54,7 +54,7 @@ def diagnostic_line(diagnostic: Diagnostic, words: TextCatalog) -> str:
 def diagnostic_lines(
     diagnostics: Sequence[Diagnostic], words: TextCatalog, *, most: int = MAX_DIAGNOSTICS
 ) -> list[str]:
-    """In the order of the text; the last line counts further ones."""
+    """Diagnostics in the order of the text. The last line counts those left out."""
     lines = [diagnostic_line(each, words) for each in in_text_order(diagnostics)[:most]]
     if len(diagnostics) > most:
         lines.append(words("workflows.more_faults", n=len(diagnostics) - most))
@@ -62,12 +62,12 @@ def diagnostic_lines(
 
 
 def in_text_order(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Those that have no place in the text come last."""
+    """Sort by position; diagnostics without a position come last."""
     return sorted(diagnostics, key=lambda each: (not each.line, each.line, each.column))
 
 
 def compiler_line(diagnostic: Diagnostic, words: TextCatalog, *, file: str) -> str:
-    """`FILE:LINE:COLUMN: error: …`, from which editors and CI find the place."""
+    """`FILE:LINE:COLUMN: error: …`, a format that editors and CI can parse."""
     place = f"{file}:{diagnostic.line}:{diagnostic.column}" if diagnostic.line else file
     text = diagnostic_text(diagnostic, words)
     return f"{place}: {diagnostic.severity}: {text} [{diagnostic.code}]"

@@ -45,7 +45,7 @@ _MAX_CASES = 30
 
 
 def dry_run_lines(run: WorkflowDryRun, words: TextCatalog, *, prompts: bool = True) -> list[str]:
-    """The whole of it as lines of text, with what each worker would be told."""
+    """The complete dry run as lines of text, including each worker's prompt."""
     lines = [f"{run.name}: {_end_text(run, words)}"]
     for each in run.nodes:
         lines.append(f"  {_node_text(each, words)}")
@@ -91,7 +91,7 @@ def dry_run_data(run: WorkflowDryRun) -> dict[str, Any]:
 
 
 def case_lines(report: WorkflowTestReport, words: TextCatalog, *, file: str) -> list[str]:
-    """Each case with its differences, then the sum."""
+    """Each test case with its differences, then the totals."""
     lines = [compiler_line(each, words, file=file) for each in report.faults]
     for case in report.cases:
         lines.append(f"{_case_mark(case)} {report.name}: {case.name}")

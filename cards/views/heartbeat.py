@@ -1,4 +1,4 @@
-"""Cards of the heartbeat."""
+"""Renders cards of the heartbeat."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def file_unusable_card(state: TaskFileState, words: TextCatalog) -> model.Card:
 def heartbeat_status_card(
     status: HeartbeatStatus, words: TextCatalog, *, zone: ZoneInfo, news: str
 ) -> model.Card:
-    """`news` is a text key: what has just changed."""
+    """The heartbeat's state. `news` is the text key of the change just made."""
     facts = [(words("heartbeat.state"), words("heartbeat.on" if status.is_on else "heartbeat.off"))]
     if status.every_minutes:
         facts.append((words("heartbeat.every"), words("heartbeat.minutes", n=status.every_minutes)))

@@ -86,7 +86,7 @@ def _entry_facts(entry: MemoryEntry, words: TextCatalog, zone: ZoneInfo | None) 
 
 
 def _validity(entry: MemoryEntry, words: TextCatalog, zone: ZoneInfo | None) -> Iterator[str]:
-    """Since and until when it is so, where that is known."""
+    """The time span in which the entry holds, as far as it is known."""
     if entry.valid_from > entry.said_at:
         yield words("memory.from_day", day=_day(entry.valid_from, zone))
     until = entry.held_until
@@ -535,7 +535,7 @@ def _facts(
 
 
 def _has_own_start(entry: MemoryEntry) -> bool:
-    """Whether it holds since another time than when it was said."""
+    """Whether the entry holds from another time than when it was said."""
     return entry.valid_from != entry.said_at
 
 

@@ -257,7 +257,8 @@ _MAX_QUOTE = 120
 def memory_about_card(
     groups: Sequence[EntityEntries], name: str, words: TextCatalog, *, zone: ZoneInfo
 ) -> model.Card:
-    """Each of that name apart. Facts with the words they rest on; turns are folded."""
+    """Entries grouped by bearer of the name. Facts show the words that they rest on; turns are
+    folded."""
     name = formats.single_line(name, _MAX_NAME)
     title = words("memory.searched", query=name)
     if not groups:

@@ -209,7 +209,7 @@ class WebAccess:
     words: TextCatalog
 
     def card(self, news: str = "") -> model.Card:
-        """`news` is how the list has just changed."""
+        """The list of sessions and tokens. `news` describes the change just made."""
         words, sessions = self.words, self.sessions
         blocks: list[model.Block] = [model.TextBlock(words(f"sessions.{news}"))] if news else []
         shown = sessions[:_MAX_SESSIONS]

@@ -1,4 +1,4 @@
-"""Cards of versions of prompts, their trials, and the signals that led to them."""
+"""Renders cards about versions of prompts, their trials, and the signals that led to them."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def rolled_back_card(version: PromptVersion, words: TextCatalog) -> model.Card:
 def version_retired_card(
     version: PromptVersion, reason: str, figures: TrialFigures | None, words: TextCatalog
 ) -> model.Card:
-    """Tells owners that a version has ended by itself."""
+    """Tells owners that a version was retired automatically."""
     return model.titled_card(
         words("prompt.retired_title", **_version_facts(version)),
         model.TextBlock(words(f"prompt.end.{reason}")),
@@ -199,7 +199,7 @@ def signals_card(
 
 
 def signal_line(signal: SignalRecord, words: TextCatalog) -> str:
-    """One signal with its figures and what became of it."""
+    """One signal with its figures and its outcome."""
     what = words(
         "evolve.fired",
         what=words(f"evolve.signal.{signal.kind}"),

@@ -1,4 +1,4 @@
-"""Cards of reports on past work. Titles were written by others: they are escaped and shortened."""
+"""Renders reports on past work. Titles come from others, so they are escaped and shortened."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def report_card(
     zone: ZoneInfo,
     is_scheduled: bool = False,
 ) -> model.Card:
-    """If nothing happened, one sentence and what waits."""
+    """A report. If nothing happened, one sentence and the waiting work."""
     title = words(f"report.title_{report.period}")
     blocks: list[model.Block] = []
     if report.is_quiet:
@@ -275,7 +275,7 @@ def _cost_blocks(report: WorkReport, words: TextCatalog) -> list[model.Block]:
 
 
 def _buttons(report: WorkReport, words: TextCatalog) -> model.ButtonsBlock:
-    """Leads to what waits and what failed on the card, and to the same report for other spans."""
+    """Buttons to waiting and failed work on the card, and to the same report for other periods."""
     items = []
     if any(each.kind in _REQUESTS for each in report.waiting):
         items.append(model.CardButton(words("report.button_approvals"), ListApprovals()))
@@ -417,7 +417,7 @@ def hour_bars(hours: Sequence[int]) -> str:
 
 
 def _weeks(days: Sequence[DayFigures]) -> Sequence[Sequence[DayFigures]]:
-    """The last four times seven days, the newest first."""
+    """The last four periods of seven days, newest first."""
     whole = len(days) // _WEEK
     return [days[len(days) - _WEEK * (n + 1) : len(days) - _WEEK * n] for n in range(whole)]
 

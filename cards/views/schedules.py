@@ -1,4 +1,4 @@
-"""Cards of reminders and scheduled jobs."""
+"""Renders cards about reminders and scheduled jobs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def due_text(at: datetime, schedule: Schedule, words: TextCatalog) -> str:
 def schedule_proposed_card(
     schedule: Schedule, upcoming: Sequence[datetime], words: TextCatalog
 ) -> model.Card:
-    """Echoes what was understood; nothing counts before somebody confirms it."""
+    """Repeats what was understood; the schedule is inactive until somebody confirms it."""
     key = "reminder" if schedule.kind is ScheduleKind.REMINDER else "job"
     return model.titled_card(
         words(f"schedule.proposed_{key}"),
@@ -89,7 +89,7 @@ def schedule_card(
     *,
     news: str = "",
 ) -> model.Card:
-    """One schedule and its next firings. `news` says how it has just changed."""
+    """One schedule and its next firings. `news` describes the change just made."""
     blocks: list[model.Block] = [
         *_body_blocks(schedule, words),
         _when_block(schedule, upcoming, words),
@@ -154,7 +154,7 @@ def reminder_answered_card(
 
 
 def missed_firings_card(missed: Sequence[MissedFiring], words: TextCatalog) -> model.Card:
-    """All that fell due while the program did not run, and what became of each."""
+    """Everything that was due while Shiftboss was not running, with the outcome of each."""
     rows = [_missed_row(each, words) for each in missed[:_MAX_MISSED]]
     blocks: list[model.Block] = [model.TextBlock("\n".join(rows))]
     if len(missed) > _MAX_MISSED:
@@ -259,7 +259,7 @@ def schedule_log_card(
 
 
 def firing_outcome(firing: Firing, task: Task | None, words: TextCatalog) -> str:
-    """How a firing ended; of a task its own status is the truth."""
+    """How a firing ended. The status of a task comes from the task itself."""
     if task is not None and firing.state is FiringState.STARTED:
         text = words(f"status.{task.status}")
     else:

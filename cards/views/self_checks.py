@@ -1,4 +1,4 @@
-"""Cards of the self-check, of drive and of the doctor."""
+"""Renders cards of the self-check, the drive and the doctor."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def repair_title(incident: Incident, words: TextCatalog) -> str:
 
 
 def repair_instruction(incident: Incident, words: TextCatalog) -> str:
-    """The instruction of the task that an owner may have made for a problem."""
+    """The instruction of the task that an owner may create for a problem."""
     return words(
         "self.task_instruction",
         problem=finding_text(incident.finding, words),
@@ -68,7 +68,7 @@ def diagnosis_title(incidents: Sequence[Incident], words: TextCatalog) -> str:
 
 
 def diagnosis_instruction(incidents: Sequence[Incident], words: TextCatalog) -> str:
-    """The instruction of the task that drive makes for serious problems."""
+    """The instruction of the task that the drive creates for serious problems."""
     lines = [
         f"- {finding_text(each.finding, words)} → {next_step_text(each.finding, words)}"
         for each in incidents
@@ -101,7 +101,7 @@ def incidents_card(
 
 
 def health_report_card(report: HealthReport, words: TextCatalog, *, zone: ZoneInfo) -> model.Card:
-    """The score of each check, then what they found."""
+    """The score of each check, then the findings."""
     heads = [_result_head(each, words) for each in report.results]
     found = [line for each in report.results for line in _finding_lines(each, words)]
     found += [repair_line(each, words) for each in report.repairs]
@@ -270,7 +270,7 @@ def _history_row(incident: Incident, words: TextCatalog, zone: ZoneInfo) -> str:
 
 
 def drive_line(status: DriveStatus, words: TextCatalog) -> str:
-    """One line for the overview."""
+    """One line about the drive for the overview."""
     if status.is_stopped:
         return words("self.drive_line_stopped")
     active = sum(each.state is GoalState.ON for each in status.goals)
@@ -280,7 +280,7 @@ def drive_line(status: DriveStatus, words: TextCatalog) -> str:
 def drive_card(
     status: DriveStatus, words: TextCatalog, *, now: datetime, zone: ZoneInfo, news: str = ""
 ) -> model.Card:
-    """`news` is a text key: what has just changed."""
+    """The drive's goals and tasks. `news` is the text key of the change just made."""
     rows = [_goal_row(each, words, now, zone) for each in status.goals]
     blocks: list[model.Block] = [model.TextBlock("\n".join(rows))]
     if status.cap:

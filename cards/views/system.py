@@ -146,7 +146,7 @@ def _protection_lines(
 
 
 def _process_line(situation: ProcessSituation, words: TextCatalog) -> str:
-    """A process with what it runs."""
+    """One process with the tasks that it runs."""
     process = situation.process
     name, host = (formats.code_text(each, _MAX_NAME) for each in (process.name, process.host))
     state = "alive" if process.is_alive(situation.store_now) else "silent"
@@ -169,7 +169,7 @@ def _process_line(situation: ProcessSituation, words: TextCatalog) -> str:
 
 
 def received_card(events: Sequence[ReceivedEvent], words: TextCatalog, *, zone: ZoneInfo) -> Card:
-    """How events ended, the newest first."""
+    """The newest events with their outcomes, newest first."""
     lines = [_received_line(each, words, zone) for each in events] or [words("inbox.none")]
     return titled_card(
         words("inbox.title"), TextBlock("\n".join(lines)), NoteBlock(words("inbox.note"))
@@ -235,7 +235,7 @@ def _disk_line(disk: Sequence[DiskUse], words: TextCatalog) -> str:
 
 
 def _help_line(line: HelpLine, words: TextCatalog) -> str:
-    """Chinese aliases are of use to whoever reads Chinese."""
+    """One command. Chinese aliases are shown to readers of Chinese only."""
     usage = f"/{line.name} {line.usage}".rstrip()
     is_chinese = words.language is Language.CHINESE
     shown = [each for each in line.aliases if is_chinese or each.isascii()]
@@ -302,7 +302,7 @@ def _recent_task_line(task: Task, words: TextCatalog, now: datetime) -> str:
 
 
 def restored_card(record: RestoreRecord, words: TextCatalog, *, zone: ZoneInfo) -> Card:
-    """The work that a restore left undone, so that the owners can decide about it."""
+    """The work that was unfinished in a restored backup, for the owners to decide on."""
     counts = {
         "unsent": record.unsent,
         "unhandled": record.unhandled_count,
@@ -333,7 +333,7 @@ def backup_failed_card(reason: str, words: TextCatalog) -> Card:
 
 
 def settings_card(reading: SettingsReading, words: TextCatalog) -> Card:
-    """The changes that reading the settings again has made: names, never values."""
+    """The changes made by reloading the settings: names, never values."""
     if reading.faults:
         told = (setting_fault_text(each, words) for each in reading.faults)
         lines = [formats.escape_markdown(each, _MAX_LINE) for each in told]
@@ -352,8 +352,8 @@ def settings_card(reading: SettingsReading, words: TextCatalog) -> Card:
 
 
 def setting_fault_text(fault: str, words: TextCatalog) -> str:
-    """A fault of the settings, which is told in English, in the reader's words where it is one of
-    the frequent ones. It begins with the setting's name and file."""
+    """An error in the settings in the reader's language where it is a frequent one, else in
+    English. It begins with the setting's name and file."""
     for pattern, key in _SETTING_FAULTS:
         if found := pattern.search(fault):
             told = words(f"settings.fault.{key}", **found.groupdict())

@@ -335,7 +335,7 @@ def _retry_blocks(
 
 
 def _failure_text(view: TaskView, words: TextCatalog) -> str:
-    """Why it failed or is blocked, else empty."""
+    """The reason why the task failed or is blocked, else empty."""
     if view.task.status not in FAILED_STATUSES:
         return ""
     return status_reason_text(view.task, words) or last_error(view) or words("task.no_error")

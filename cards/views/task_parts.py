@@ -131,12 +131,12 @@ def _ended_card_buttons(view: TaskView, words: TextCatalog) -> list[CardButton]:
 
 
 def is_worth_saving(view: TaskView) -> bool:
-    """Whether its plan is offered as a workflow."""
+    """Whether the plan is offered for saving as a workflow."""
     return view.task.status is TaskStatus.COMPLETED and len(view.steps) >= _MIN_STEPS_TO_SAVE
 
 
 def schedule_buttons(schedule_id: str, words: TextCatalog) -> tuple[CardButton, ...]:
-    """Of the schedule that has started a task."""
+    """Buttons of the schedule that has started the task."""
     return (
         CardButton(
             words("schedule.button_pause_job"),
@@ -367,7 +367,7 @@ def step_state(step: TaskStep, task: Task) -> ChecklistState:
 
 
 def eta_text(view: TaskView, words: TextCatalog) -> str:
-    """Empty if the task is not running or almost finished."""
+    """The estimated time left; empty if the task is not running or almost finished."""
     task, eta = view.task, view.eta
     works = task.status is TaskStatus.RUNNING and task.control is TaskControl.RUN
     if eta is None or not works or task.phase is not TaskPhase.DOING or eta.steps < _MIN_ETA_STEPS:
@@ -383,7 +383,7 @@ def eta_prefix(eta: TaskEta) -> str:
 
 
 def _eta_span(seconds: float, words: TextCatalog) -> str:
-    """The longer the span, the coarser its unit."""
+    """The estimate as a span; the longer it is, the coarser its unit."""
     if seconds < _MINUTES_IN_HOUR:
         return words("graph.eta.seconds", s=max(10, round(seconds / 10) * 10))
     minutes = round(seconds / _MINUTES_IN_HOUR)
@@ -400,7 +400,7 @@ def _eta_span(seconds: float, words: TextCatalog) -> str:
 
 
 def _step_label(step: TaskStep, words: TextCatalog, room: int) -> str:
-    """The suffix is short and never cut."""
+    """The step's title, cut to make room for the suffix, which is short and never cut."""
     parts: list[str] = []
     if step.round > 1 and step.status is not NodeStatus.SKIPPED:
         parts.append(f"×{step.round}")
@@ -420,7 +420,7 @@ def _step_label(step: TaskStep, words: TextCatalog, room: int) -> str:
 
 
 def _rounds_text(step: TaskStep, rounds: LoopProgress, words: TextCatalog) -> str:
-    """Empty before the first round, unless the number of rounds is known."""
+    """The rounds of a loop; empty before the first round, unless the number of rounds is known."""
     lost = f" · {words('graph.failed', n=rounds.failed)}" if rounds.failed else ""
     if rounds.total is not None:
         return f" · {rounds.done}/{rounds.total}{lost}"

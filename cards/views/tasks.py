@@ -310,7 +310,7 @@ def task_message_form(task: Task, words: TextCatalog) -> model.Card:
 
 
 def task_message_sent_card(task: Task, text: str, outcome: str) -> model.Card:
-    """Replaces the form once it was sent; `outcome` is its effect."""
+    """Replaces the message form after sending; `outcome` is the effect of the message."""
     note = model.NoteBlock(f"`{task.id}` {formats.escape_markdown(task.title, _MAX_FORM_TITLE)}")
     quote = model.TextBlock(f"{outcome}\n\n> {formats.escape_markdown(text, _MAX_SENT_TEXT)}")
     return model.Card(blocks=(quote, note), summary=outcome)

@@ -1,4 +1,4 @@
-"""Says timings in words: `every Monday to Friday at 08:30`."""
+"""Words timings: `every Monday to Friday at 08:30`."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _DayFields: TypeAlias = tuple[str, ...]
 
 
 def timing_text(timing: Timing, words: TextCatalog, zone: ZoneInfo) -> str:
-    """The timing within a sentence, in local times. A cron expression that words cannot say shortly
-    stays one."""
+    """The timing within a sentence, in local times. A cron expression without a short wording is
+    shown as it is."""
     match timing:
         case OneTime(at=at):
             return f"{_day_name(at.astimezone(zone), words)} {formats.date_time(at, zone)}"
@@ -111,7 +111,7 @@ def _split_days(fields: Sequence[_DayFields]) -> tuple[_DayFields, _DayFields | 
 
 
 def _nth_text(timing: CronTiming, day_fields: Sequence[str], words: TextCatalog) -> str:
-    """Empty where all days of the filter count."""
+    """The chosen day of each month; empty where all days of the filter count."""
     if timing.nth == 0 or timing.days is DayFilter.ANY:
         return ""
     _, month, _ = day_fields
@@ -167,7 +167,7 @@ def _hourly_text(minute: str, words: TextCatalog) -> str:
 
 
 def _days_text(fields: Sequence[str], words: TextCatalog) -> str:
-    """Empty for every day."""
+    """The weekdays; empty for every day."""
     day, month, weekday = fields
     if fields == _EVERY_DAY:
         return ""

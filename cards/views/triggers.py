@@ -1,4 +1,4 @@
-"""Cards about the triggers of workflows."""
+"""Renders cards about the triggers of workflows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def triggers_card(
 
 
 def trigger_added_card(trigger: Trigger, words: TextCatalog, *, address: str) -> model.Card:
-    """`address` is that of a webhook, which is shown this once."""
+    """A new trigger. `address` is that of a webhook, which is shown only this once."""
     blocks: list[model.Block] = [model.TextBlock(trigger_line(trigger, words))]
     if address:
         blocks += [
@@ -50,7 +50,7 @@ def trigger_added_card(trigger: Trigger, words: TextCatalog, *, address: str) ->
 
 
 def trigger_changed_card(trigger: Trigger, words: TextCatalog, *, news: str) -> model.Card:
-    """`news` is on, off or removed."""
+    """A changed trigger. `news` is on, off or removed."""
     title = words(f"triggers.changed_{news}")
     return model.titled_card(title, model.TextBlock(trigger_line(trigger, words)))
 
@@ -66,7 +66,7 @@ def trigger_line(trigger: Trigger, words: TextCatalog) -> str:
 
 
 def trigger_data(trigger: Trigger, last: TriggerFiring | None) -> dict[str, Any]:
-    """A trigger for programs, without its token."""
+    """A trigger as JSON for programs, without its token."""
     return {
         "id": trigger.id,
         "kind": trigger.kind.value,

@@ -1,4 +1,4 @@
-"""Cards of workflows as single documents, and of the gallery."""
+"""Renders cards about workflows as single documents and about the gallery."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def export_card(found: WorkflowExport, words: TextCatalog) -> model.Card:
 def import_card(
     plan: ImportPlan, words: TextCatalog, *, action: ImportWorkflow | None
 ) -> model.Card:
-    """Everything that an import would do. `action` does it; without one, a command is named."""
+    """The complete effect of an import. `action` carries it out, or a command is shown."""
     name = formats.single_line(plan.name, _MAX_NAME)
     blocks: list[model.Block] = [model.TextBlock("\n".join(import_lines(plan, words)))]
     if action is not None:
@@ -57,7 +57,8 @@ def import_card(
 
 
 def import_lines(plan: ImportPlan, words: TextCatalog) -> list[str]:
-    """List what would be made or changed, what its steps ask for, and what is missing."""
+    """The workflows that an import would create or change, what their steps ask for, and what is
+    missing."""
     lines = [line for each in plan.items[:_MAX_LISTED] for line in _item_lines(each, words)]
     if plan.needs:
         lines += ["", f"**{words('workflows.exchange.needs')}**", ""]

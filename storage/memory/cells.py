@@ -149,7 +149,7 @@ class CellRepo:
         return [fact for fact, cells in zip(facts, sources, strict=True) if len(cells) == 1]
 
     async def list_drawn_from(self, tx: Transaction, cell: MemoryEntry) -> Sequence[MemoryEntry]:
-        """Everything that rests on this cell, also in part: facts, what was raised or shared from
+        """Everything derived from this cell, also in part: facts, entries raised or shared from
         them, and other entries with the same words."""
         found: dict[EntryId, MemoryEntry] = {}
         ends = [*await self.list_facts(tx, cell)]
@@ -529,7 +529,7 @@ class FinishedTaskRepo:
                 await self._key_values.write(tx, _CURSOR_KEY, newest or 0)
 
     async def list_next(self) -> Sequence[FinishedTask]:
-        """The oldest unprocessed ones."""
+        """The oldest unprocessed tasks."""
         seen = await self._key_values.get(_CURSOR_KEY)
         query = (
             select(_E.id, _E.task_id, _E.at)

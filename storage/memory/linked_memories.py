@@ -97,7 +97,7 @@ class LinkedMemoryRepo:
         await self._split_jobs(tx, numbers, old, new)
 
     async def make_permanent(self, tx: Transaction, joined: str) -> None:
-        """Nothing goes back any more."""
+        """End the possibility to separate these memories again."""
         await tx.execute(update(memories).where(_M.brought_by == joined).values(brought_by=None))
 
     async def list_choices(
@@ -188,7 +188,7 @@ class LinkedMemoryRepo:
         await self._postings.add(tx, (new, block), added)
 
     async def _copy_tombstones(self, tx: Transaction, old: MemoryScope, new: MemoryScope) -> None:
-        """A fact that one side was told to forget must not come back on the other."""
+        """Copy tombstones: a fact that one side asked to forget must not come back on the other."""
         query = select(_T.hash, _T.at).where(_T.scope == str(old))
         rows = [
             {"scope": str(new), "hash": row.hash, "at": row.at} for row in await tx.execute(query)
@@ -199,8 +199,8 @@ class LinkedMemoryRepo:
     async def _settle_conflicts(
         self, tx: Transaction, scope: MemoryScope, numbers: Collection[int], now: datetime
     ) -> None:
-        """Of two entries with the same words one is enough; of two about the same subject one can
-        be right: one that was written by hand, else the newer."""
+        """Keep one of two entries with the same words. Of two about the same subject let one hold:
+        one that was written by hand, else the newer."""
         query = select(memories).where(
             _M.scope == str(scope),
             _M.state == MemoryState.ACTIVE.value,
@@ -293,7 +293,8 @@ class LinkedMemoryRepo:
         old: MemoryScope,
         new: MemoryScope,
     ) -> None:
-        """Facts must be drawn for whom the words are of: a job keeps the cells of one side only."""
+        """Split extraction jobs so that each keeps the cells of one side only: facts belong to the
+        person whose words they come from."""
         ids: set[str] = set()
         for some in in_chunks(sorted(numbers), _BATCH_SIZE):
             ids |= {*await tx.scalars(select(_M.id).where(_M.number.in_(some)))}

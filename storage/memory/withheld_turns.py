@@ -45,15 +45,15 @@ _FINAL = tuple(each.value for each in TaskStatus if each.is_final)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WithheldTurns:
-    """The inbox rows of a chat that must not be kept, and the spans of its conversations that have
-    them, the last one open: what is answered later may repeat the words."""
+    """The inbox rows of a chat that must not be kept, and the time spans of the conversations that
+    contain them; the last span may be open. Later answers may repeat the words."""
 
     chat: ChatId
     inbox: tuple[int, ...]
     spans: tuple[tuple[datetime, datetime | None], ...]
 
     def has_message(self, source: str) -> bool:
-        """Whether the event of this name must not be kept."""
+        """Whether the event with this name must not be kept."""
         return source in {f"inbox:{each}" for each in self.inbox}
 
     def during(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
@@ -116,7 +116,7 @@ class WithheldTurnRepo:
         rows: Iterable[InboxRow],
         span: tuple[datetime, datetime | None],
     ) -> None:
-        """Withhold these messages of the chat, and what was said in this time."""
+        """Withhold these messages of the chat, and everything said in this time span."""
         known = await self.get(chat, tx=tx)
         inbox = {*(known.inbox if known else ()), *(row.id for row in rows)}
         spans = {*(known.spans if known else ()), span}
@@ -136,12 +136,13 @@ class WithheldTurnRepo:
         return [each for each in found if each is not None]
 
     async def erase(self, tx: Transaction, turns: WithheldTurns) -> bool:
-        """Erase what is left of an ended conversation. False while something is on its way, or a
+        """Erase the remains of an ended conversation. False while a delivery is in progress, or a
         task that was started from the words has not ended."""
         return await _erase(tx, turns)
 
     async def drop(self, tx: Transaction, turns: WithheldTurns) -> None:
-        """Drop the note of what is erased everywhere, unless more was forbidden meanwhile."""
+        """Delete the record of words that are erased everywhere, unless more were withheld
+        meanwhile."""
         if await self.get(turns.chat, tx=tx) == turns:
             await tx.execute(sa.delete(schema.marks).where(_N.name == f"{_PREFIX}{turns.chat}"))
 
@@ -175,7 +176,7 @@ class WithheldTurnRepo:
         return await self._db.fetch_value(ended.limit(1)) is not None
 
     async def is_task(self, tx: Transaction, chat: ChatId, task: TaskId) -> bool:
-        """Whether the task was started from words that must not be kept."""
+        """Whether the task was started from withheld words."""
         turns = await self.get(chat, tx=tx)
         if turns is None:
             return False
@@ -224,7 +225,7 @@ class WithheldTurnRepo:
         return await self.get_message(tx, int(number)) if number.isdecimal() else None
 
     async def list_versions(self, tx: Transaction, row: InboxRow) -> Sequence[InboxRow]:
-        """This message as it was before and after edits."""
+        """This message as it was before and after its edits."""
         said = row.incoming
         if not isinstance(said, IncomingMessage) or not said.message_id:
             return [row]
@@ -351,7 +352,7 @@ async def _erase_tasks(tx: Transaction, turns: WithheldTurns) -> bool:
 async def _erase_transcripts(
     tx: Transaction, sessions: Collection[str], turns: WithheldTurns | None = None
 ) -> None:
-    """Erase what these sessions have, or what they have of these turns."""
+    """Erase the transcripts of these sessions, or only the parts about these turns."""
     for table in (schema.messages, message_texts):
         here = table.c.session_id.in_(sessions)
         when = sa.true() if turns is None else turns.during(table.c.at)

@@ -209,7 +209,7 @@ class ChatRepo:
         return await self.get(chat_id)
 
     async def set_client_language(self, address: ChatAddress, language: Language) -> None:
-        """Of a chat that exists."""
+        """Set the language of the reader's app on an existing chat."""
         chat = await self.find(address)
         if chat is not None and chat.settings.client_language is not language:
             await self.update_settings(chat.id, client_language=language)

@@ -203,7 +203,7 @@ class InboxRepo:
         return None if row is None else inbox_row_from(row)
 
     async def drop_untried(self, tx: Transaction, inbox_id: InboxId, *, now: datetime) -> bool:
-        """End an event unanswered, unless somebody has begun to handle it."""
+        """End an event unanswered, unless its handling has started."""
         done = await tx.execute(_DROP_UNTRIED, {"which": inbox_id, "at": now})
         return bool(done.rowcount)
 
@@ -243,7 +243,7 @@ class InboxRepo:
     async def find_waiting(
         self, tx: Transaction, inbox_ids: Collection[InboxId]
     ) -> Sequence[InboxId]:
-        """Those of these events whose chat shows that they wait."""
+        """Those of these events that are shown as waiting in their chat."""
         found = await tx.scalars(_WAITING, {"which": list(inbox_ids)})
         return [InboxId(each) for each in found]
 

@@ -441,7 +441,7 @@ class OutboxRepo:
             await tx.execute(_RETRY_LATER, facts)
 
     async def retry_now(self, channel: Channel, *, now: datetime) -> None:
-        """Make everything due that waits for another try on this channel."""
+        """Make all deliveries of this channel due that wait for another attempt."""
         async with self._db.write() as tx:
             await tx.execute(_RETRY_NOW, {"channel": channel.value, "now": now})
 
@@ -457,7 +457,7 @@ class OutboxRepo:
 async def _keep_adopted(
     tx: Transaction, attempt: DeliveryAttempt, placement: MessagePlacement
 ) -> MessagePlacement:
-    """The placement, with the copies that were adopted during the attempt."""
+    """Merge copies that were adopted during the attempt into the placement."""
     stored = (await tx.execute(_PLACED, {"id": attempt.row.id})).scalar_one()
     known = () if attempt.row.placement is None else attempt.row.placement.message_ids
     now = () if stored is None else stored["message_ids"]
@@ -465,7 +465,8 @@ async def _keep_adopted(
 
 
 def _with_copies(placed: MessagePlacement | None, message_ids: Sequence[str]) -> MessagePlacement:
-    """The platform's state describes the first messages only; those after it are text."""
+    """Add copies to a placement. The platform's state describes the first messages only; those
+    after it are text."""
     placed = placed or MessagePlacement(message_ids=())
     new = [each for each in message_ids if each not in placed.message_ids]
     return replace(placed, message_ids=(*placed.message_ids, *new))

@@ -253,7 +253,7 @@ class WakeReason(StrEnum):
 
 
 def merge_reasons(reasons: Sequence[str]) -> tuple[WakeReason, ...]:
-    """Each reason once, the weightiest first; unknown ones are left out."""
+    """Merge reasons: each once, the most important first, unknown ones left out."""
     return tuple(each for each in WakeReason if each.value in reasons)
 
 
@@ -366,7 +366,7 @@ class EndedTask:
 
     @property
     def seconds(self) -> float:
-        """From its first start to its end, waiting included."""
+        """The time from the first start to the end, including waits."""
         if self.started_at is None:
             return 0.0
         return max(0.0, (self.ended_at - self.started_at).total_seconds())
@@ -385,7 +385,8 @@ class TaskOutcomes:
 
     @property
     def judged(self) -> int:
-        """Without those that a person stopped, which says nothing about success."""
+        """The number of ended tasks that say something about success: without those that a person
+        stopped."""
         return self.completed + self.counts.get(TaskStatus.FAILED, 0)
 
     @property
@@ -518,7 +519,7 @@ class WorkReport:
 
     @property
     def is_quiet(self) -> bool:
-        """Nothing happened; things may wait."""
+        """Whether nothing happened; work may still be waiting."""
         happened = sum(self.counts.values()) + self.schedules.fired + self.schedules.failures
         return not (happened or self.spent.calls or sum(self.hours))
 

@@ -69,7 +69,7 @@ _PART = re.compile(r"[A-Za-z0-9]{1,40}")
 
 
 def parse_document_link(url: str, *, own_host: str = "") -> DocumentLink | None:
-    """None if it is no link to a document of Feishu or Lark, or of `own_host`."""
+    """Parse a link. None if it does not lead to a document of Feishu or Lark, or of `own_host`."""
     try:
         parts = urlsplit(url.strip())
         host = parts.hostname or ""

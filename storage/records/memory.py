@@ -215,8 +215,8 @@ class MemoryEntry:
 
     @property
     def held_until(self) -> datetime | None:
-        """When it ceased or will cease to be so: by its own words, or because another replaced
-        it."""
+        """The time at which the entry ceased or will cease to hold: by its own words, or because
+        another replaced it."""
         if self.valid_until is None and self.state is MemoryState.SUPERSEDED:
             return self.invalidated_at
         return self.valid_until
