@@ -48,7 +48,12 @@ HIDDEN_PROGRAMS = [
     "git log --output x",
     "git diff --no-ind a b",
     "git -c core.pager=sh log",
-    "git -C x status",
+    "git -C ../x status",
+    "git -C --git-dir=x status",
+    "git -C x -c core.pager=sh log",
+    "git -C x -C y status",
+    "git -C x checkout y",
+    "git -C x status > y",
     "git --git-dir=x log",
     "git --exec-path=x log",
     "git grep -O sh x",
@@ -117,6 +122,17 @@ HIDDEN_PROGRAMS = [
     "split a",
     "python -c 1",
     "node -e 1",
+    "python version",
+    "python3 version",
+    "node version",
+    "node -V version",
+    "java version",
+    "gcc version",
+    "gcc -V version",
+    "node -v version",
+    "gcc -v version.c",
+    "python3 -V version",
+    "java -version version",
     "go env -w A=b",
     "npm ls",
     "uv --version --cache-dir x",
@@ -199,6 +215,14 @@ READING = [
     "jq -r .name package.json",
     "rg -n TODO src",
     "python3 --version",
+    "node -v",
+    "npm version",
+    "java -version",
+    "gcc -v",
+    "git -C src status",
+    "git -C src --no-pager log -1",
+    "echo problem > /dev/stderr",
+    "grep x < notes.txt 2> /dev/null",
     "cd src && ls",
     "command -v node",
     "echo done",
@@ -212,6 +236,32 @@ READING = [
 def test_a_command_that_may_do_more_than_read_is_not_run_unasked(command: str) -> None:
     assert not is_read_only_command(command, WORKSPACE)
     assert decide_verdict(build_policy(), "exec", command=command) != "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo x < notes.txt > /dev/stdin",
+        "echo x > /dev/stdin < notes.txt",
+        "echo x 1< notes.txt > /dev/stdout",
+        "ls nothing 2< notes.txt 2> /dev/stderr",
+        "echo x < notes.txt >> /dev/stdin",
+        "{ echo x > /dev/stdin; } < notes.txt",
+        "(echo x > /dev/stdin) < notes.txt",
+        "exec < notes.txt; echo x > /dev/stdin",
+        "while true; do echo x > /dev/stdin; done < notes.txt",
+        "sh -c 'echo x > /dev/stdin' < notes.txt",
+        "eval 'echo x > /dev/stdin' < notes.txt",
+        "cat < notes.txt | { echo x > /dev/stdin; }",
+        "f() { echo x > /dev/stdin; }; f < notes.txt",
+    ],
+)
+def test_a_standard_stream_is_the_file_that_was_put_there(command: str) -> None:
+    assert not is_read_only_command(command, WORKSPACE)
+    protected = command.replace("notes.txt", "AGENTS.md")
+    assert decide_verdict(build_policy(), "exec", command=protected) == "ask"
+    denied = build_policy(deny="write(notes.txt)")
+    assert decide_verdict(denied, "exec", command=command) != "allow"
 
 
 @pytest.mark.parametrize("command", ["cat a > b", "cat a >| b", "cat a >> b", "echo x &> b"])

@@ -132,7 +132,8 @@ _CONTROL_WORKFLOWS = (
 )  # fmt: skip
 # Searching a file reads it.
 _READ_RULE_TOOLS = {"grep": ("grep", "read")}
-_HARMLESS_TARGETS = {"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"}
+_STANDARD_STREAMS = {"/dev/stdin", "/dev/stdout", "/dev/stderr"}
+_HARMLESS_TARGETS = {"/dev/null", "/dev/tty", *_STANDARD_STREAMS}
 
 
 def check_paths(rules: PermissionRules, tool: str, paths: Sequence[str]) -> PolicyFinding:
@@ -232,8 +233,16 @@ def is_read_only_command(source: str, workspace: Path) -> bool:
 
 
 def _writes_files(inside: ExpandedScript) -> bool:
-    written = {path for script in inside.scripts for path in script.written_files}
-    return not written <= _HARMLESS_TARGETS
+    return not _written_files(inside.scripts) <= _HARMLESS_TARGETS
+
+
+def _written_files(scripts: Sequence[ShellScript]) -> set[str]:
+    """Return what redirections write. Who writes to /dev/stdin opens the file anew that stands
+    there, which may be any that the line reads: `echo x < FILE > /dev/stdin`."""
+    written = {path for script in scripts for path in script.written_files}
+    if written.isdisjoint(_STANDARD_STREAMS):
+        return written
+    return written | {path for script in scripts for path in script.read_files}
 
 
 def stays_in_workspace(source: str, workspace: Path) -> bool:
@@ -287,8 +296,7 @@ def _command_findings(
     commands = [_relative_to_workspace(part.command, workspace) for part in inside.parts]
     if any(map(leaves_workspace, commands)) and any(map(deletes_or_rewrites, commands)):
         yield ask("destroys_elsewhere")
-    for script in inside.scripts:
-        yield from _check_redirects(rules, script, workspace)
+    yield from _check_redirects(rules, inside.scripts, workspace)
     if not inside.parts:
         yield allow("runs_nothing")
 
@@ -337,12 +345,12 @@ def _check_reads(rules: PermissionRules, command: SimpleCommand) -> Iterator[Pol
 
 
 def _check_redirects(
-    rules: PermissionRules, script: ShellScript, workspace: Path
+    rules: PermissionRules, scripts: Sequence[ShellScript], workspace: Path
 ) -> Iterator[PolicyFinding]:
-    for written in script.written_files:
+    for written in _written_files(scripts):
         for path in _redirect_paths(written, workspace):
             yield check_redirect(rules, path, writes=True)
-    for read in script.read_files:
+    for read in (path for script in scripts for path in script.read_files):
         for path in _redirect_paths(read, workspace):
             yield check_redirect(rules, path, writes=False)
 

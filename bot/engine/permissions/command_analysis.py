@@ -429,7 +429,16 @@ _GIT: Mapping[str, _Options] = {
 }  # fmt: skip
 _GIT_WITHOUT_OPERANDS = {"branch", "remote"}
 # Not of those that a file of the project makes run another version: go, cargo, rustc.
-_VERSION_ONLY = {"python", "python3", "node", "npm", "java", "uv", "gcc"}
+# The word `version` is a subcommand of few: Python, Node, Java and GCC take a file of that name.
+_VERSION_ONLY: Mapping[str, frozenset[str]] = {
+    "python": _words("--version -V -VV"),
+    "python3": _words("--version -V -VV"),
+    "node": _words("--version -v"),
+    "npm": _words("--version -v version"),
+    "java": _words("--version -version"),
+    "uv": _words("--version -V version"),
+    "gcc": _words("--version -v"),
+}
 
 
 def is_read_only(command: SimpleCommand) -> bool:
@@ -450,7 +459,7 @@ def may_run_others(command: SimpleCommand) -> bool:
 
 def _only_reads(name: str, rest: Sequence[str]) -> bool:
     if name in _VERSION_ONLY:
-        return tuple(rest) in {("--version",), ("-V",), ("version",)}
+        return len(rest) == 1 and rest[0] in _VERSION_ONLY[name]
     if name == "find":
         return all(not word.startswith("-") or word in _FIND for word in rest)
     if name == "git":
@@ -474,6 +483,8 @@ def _only_reads(name: str, rest: Sequence[str]) -> bool:
 
 
 def _git_only_reads(rest: Sequence[str]) -> bool:
+    if rest[:1] == ("-C",) and len(rest) > 1 and not rest[1].startswith("-"):
+        rest = rest[2:]
     if rest[:1] == ("--no-pager",):
         rest = rest[1:]
     if tuple(rest) == ("--version",):
