@@ -9,9 +9,13 @@ import pytest
 
 from bot.engine.llm.backend import WorkerMode
 from bot.engine.llm.workspace_files import find_file
+from bot.engine.tasks import journal_updates
 from bot.engine.workspaces.task_workspaces import TaskArtifacts
+from handlers.ports_workers import JournalFileMissing
+from storage.records.task_logs import LogKind
 from storage.records.tasks import TaskId
 from tests.bot.engine.permissions.policy_cases import build_policy, tool_call
+from tests.bot.engine.tasks.journal.test_task_journal import journal_world
 from tests.bot.engine.workspaces.git_project import always_adopted
 
 CONTROL_FILES = [
@@ -114,24 +118,32 @@ def test_a_link_that_leads_out_is_outside(tmp_path: Path) -> None:
     assert verdict(work, "exec", command="echo x > notes.md") == "ask"
 
 
+def swap_for_link(way: str, work: Path, outside: Path) -> None:
+    if way == "the file":
+        (work / "out" / "key").unlink()
+        (work / "out" / "key").symlink_to(outside / "key")
+    else:
+        (work / "out").rename(work / "away")
+        (work / "out").symlink_to(outside)
+
+
+def with_keys(work: Path, outside: Path) -> None:
+    for folder in (work / "out", outside):
+        folder.mkdir(parents=True)
+        (folder / "key").write_text("secret" if folder is outside else "harmless")
+
+
 @pytest.mark.parametrize("way", ["the file", "its folder"])
 async def test_a_result_that_becomes_a_link_is_not_what_the_link_leads_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """A coding CLI or an MCP server that goes on swaps it between the look and the copy."""
     work, outside = tmp_path / "work", tmp_path / "outside"
-    for folder in (work / "out", outside):
-        folder.mkdir(parents=True)
-        (folder / "key").write_text("secret" if folder is outside else "harmless")
+    with_keys(work, outside)
 
     def look_then_swap(workspace: Path, name: str) -> Path | None:
         found = find_file(workspace, name)
-        if way == "the file":
-            (work / "out" / "key").unlink()
-            (work / "out" / "key").symlink_to(outside / "key")
-        else:
-            (work / "out").rename(work / "away")
-            (work / "out").symlink_to(outside)
+        swap_for_link(way, work, outside)
         return found
 
     place = "bot.engine.workspaces.task_workspaces.find_file"
@@ -141,3 +153,26 @@ async def test_a_result_that_becomes_a_link_is_not_what_the_link_leads_to(
 
     assert (found.copies, found.skipped) == ((), ("out/key",))
     assert not [each for each in (tmp_path / "home").rglob("key") if each.is_file()]
+
+
+@pytest.mark.parametrize("way", ["the file", "its folder"])
+async def test_an_attachment_that_becomes_a_link_is_not_what_the_link_leads_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    home, outside = tmp_path / "home", tmp_path / "outside"
+    home.mkdir()
+    async with journal_world(home) as it:
+        work = home / "work" / it.task.id
+        with_keys(work, outside)
+        is_attachable = journal_updates._is_attachable
+
+        def look_then_swap(source: Path) -> bool:
+            if found := is_attachable(source):
+                swap_for_link(way, work, outside)
+            return found
+
+        monkeypatch.setattr(journal_updates, "_is_attachable", look_then_swap)
+        with pytest.raises(JournalFileMissing):
+            await it.log(LogKind.RESOURCE, "key", file="out/key")
+
+    assert not [each for each in (home / "files").rglob("*key*") if each.is_file()]

@@ -10,8 +10,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
+from bot.engine.llm.workspace_files import PathRefused, open_to_copy
 from bot.engine.tasks import service
 from bot.engine.tasks.access import TaskAccess
 from bot.engine.tasks.queue import TaskDispatcher, release_running
@@ -336,9 +339,7 @@ class JournalAttachments:
         if entry.file:
             source = self._resolve_source(task, entry.file, trusted=trusted)
             name = f"{number}-{_shortened_name(source.name)}"
-            kept.append(
-                self._write_atomically(task, name, lambda part: shutil.copyfile(source, part))
-            )
+            kept.append(self._copy(task, name, source, entry.file))
         if len(entry.text) <= MAX_LOG_TEXT and len(kept) <= 1:
             return kept[0] if kept else ""
         whole = "\n".join([entry.text, "", *(f"- {path}" for path in kept)]).rstrip() + "\n"
@@ -364,6 +365,14 @@ class JournalAttachments:
             raise JournalFileMissing(named) from error
         raise JournalFileMissing(named)
 
+    def _copy(self, task: Task, name: str, source: Path, named: str) -> str:
+        try:
+            # From the root, because a program of the task may have put a link anywhere since.
+            with open_to_copy(Path("/"), source) as read:
+                return self._write_atomically(task, name, partial(_write_copy, read))
+        except PathRefused as refused:
+            raise JournalFileMissing(named) from refused
+
     def _write_atomically(self, task: Task, name: str, write: Callable[[Path], object]) -> str:
         """Write all or nothing, even on a crash or full disk."""
         target = self._home / "files" / "logs" / task.id / name
@@ -381,6 +390,11 @@ class JournalAttachments:
     def _get_sizes(self, paths: Sequence[str]) -> dict[str, int]:
         found = ((path, self._home / path) for path in paths if path)
         return {path: file.stat().st_size for path, file in found if file.is_file()}
+
+
+def _write_copy(read: BinaryIO, part: Path) -> None:
+    with part.open("wb") as copied:
+        shutil.copyfileobj(read, copied)
 
 
 def _is_attachable(source: Path) -> bool:
