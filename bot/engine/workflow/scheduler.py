@@ -1,5 +1,5 @@
 """Schedules one task's workflow: the moves that cost nothing, the edges taken behind a finished
-node, the steps that are ready, and the text of a step with its placeholders filled in.
+node, and the steps that are ready.
 
 All of it follows from the graph and the stored runs. Whoever holds the task's lease stores each run
 that is returned here, in the same transaction."""
@@ -14,14 +14,13 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, TypeAlias, assert_never
 
-from bot.engine.workflow.definition import OnError, Workflow, WorkflowNode
+from bot.engine.workflow.definition import OnError, WorkflowNode
 from bot.engine.workflow.edge_choice import choose_edges
 from bot.engine.workflow.expressions.evaluator import (
     escape_placeholders,
-    fill_template,
     references,
 )
-from bot.engine.workflow.expressions.operations import ExpressionError, value_as_text
+from bot.engine.workflow.expressions.operations import ExpressionError
 from bot.engine.workflow.node_runs import (
     ASSIGNMENT_KEY,
     EXHAUSTED_EDGE_KEY,
@@ -35,12 +34,10 @@ from bot.engine.workflow.node_runs import (
     is_finished,
     node_output,
     parse_activation,
-    public_value,
     scope_of,
     unreached_output,
 )
 from bot.engine.workflow.nodes.contract import (
-    CallTypeSpec,
     EvaluationContext,
     NodeDone,
     NodeEffect,
@@ -59,10 +56,10 @@ from bot.engine.workflow.scheduler_state import (
     without_halt,
 )
 from bot.engine.workflow.scope import LoopState, ScopeState
-from cards import formats
-from storage.records.tasks import NodeRun, NodeStatus, Task
+from storage.records.tasks import NodeRun, NodeStatus
 
 _Runs: TypeAlias = Sequence[NodeRun]
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 class WorkflowScheduler(SchedulerState):
@@ -522,78 +519,3 @@ def _apply_on_error(run: NodeRun, node: WorkflowNode) -> NodeRun:
     skips = node.on_error is OnError.SKIP
     status = NodeStatus.SKIPPED if skips else NodeStatus.DONE
     return replace(run, status=status, output={**run.output, "error": run.error})
-
-
-_PLACEHOLDER_MARKS = ("{{", "${")
-_MAX_TITLE = 500
-_MAX_DETAIL = 60_000
-
-
-def render_step(
-    scheduler: WorkflowScheduler, activation: ActivationPath, node: WorkflowNode, now: datetime
-) -> WorkflowNode:
-    """The step with the path of this activation as its id, and its placeholders filled in. Long
-    texts are truncated. Raises ExpressionError for a call that cannot be filled in."""
-    if isinstance(node.spec, CallTypeSpec):
-        filled = node.spec.fill(node.config, scheduler.stored_context(activation.scope, now))
-        detail = escape_placeholders(node.spec.describe(filled))
-        node = replace(node, config=filled, detail=detail)
-    if not any(hole in node.template for hole in _PLACEHOLDER_MARKS):
-        return replace(node, id=activation.path) if activation.path != node.id else node
-    seen = scheduler.stored_context(activation.scope, now)
-    return replace(
-        node,
-        id=activation.path,
-        title=formats.truncate(fill_template(node.title, seen.names, seen.warn), _MAX_TITLE),
-        detail=_truncate_detail(fill_template(node.detail, seen.names, seen.warn)),
-        deliverables=tuple(
-            fill_template(name, seen.names, seen.warn) for name in node.deliverables
-        ),
-    )
-
-
-def _truncate_detail(detail: str) -> str:
-    if len(detail) <= _MAX_DETAIL:
-        return detail
-    left = len(detail) - _MAX_DETAIL
-    return f"{detail[:_MAX_DETAIL]}…\n[{left} more characters of this text are left out.]"
-
-
-def runs_visible_from(
-    scheduler: WorkflowScheduler, activation: ActivationPath, runs: Mapping[str, NodeRun]
-) -> Mapping[str, NodeRun]:
-    """Every run by its path, and by a node's id the one that counts from here."""
-    return {**runs, **scheduler.visible_runs(activation.scope)}
-
-
-_EARLIEST = datetime.min.replace(tzinfo=UTC)
-
-
-def task_summary(task: Task, workflow: Workflow, runs: Mapping[str, NodeRun]) -> str:
-    """The plan's own answer, or the summary of the last finished step."""
-    if workflow.answer or not workflow.nodes:
-        return workflow.answer
-    steps = {node.id for node in workflow.nodes if node.role in {NodeRole.TASK, NodeRole.CALL}}
-    done = [
-        run
-        for path, run in runs.items()
-        if run.status is NodeStatus.DONE
-        and (activation := parse_activation(path)) is not None
-        and activation.node in steps
-    ]
-    last = max(done, key=lambda run: run.ended_at or _EARLIEST, default=None)
-    return str(last.output.get("summary", task.summary)) if last else task.summary
-
-
-def format_outputs(scheduler: WorkflowScheduler, now: datetime) -> str:
-    """The workflow's outputs, a line each."""
-    seen = scheduler.context("", now)
-    lines = []
-    for name, expression in scheduler.workflow.outputs.items():
-        try:
-            value = value_as_text(public_value(seen.evaluate(expression)))
-        except ExpressionError as error:
-            seen.warn(f"output {name!r} is left empty: {error}")
-            value = ""
-        lines.append(f"{name}: {value}")
-    return "\n".join(lines)

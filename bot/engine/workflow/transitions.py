@@ -18,7 +18,7 @@ from typing import Any, assert_never
 
 from bot.engine.agent.model_calls import ModelReply
 from bot.engine.workflow import checkpoint_events as events
-from bot.engine.workflow import report_delivery, scheduler, step_approvals
+from bot.engine.workflow import report_delivery, run_texts, step_approvals
 from bot.engine.workflow.checkpoint_events import Deciding, NextAction, ReplanRequest, StartedStep
 from bot.engine.workflow.definition import Workflow, WorkflowNode
 from bot.engine.workflow.expressions.operations import ExpressionError
@@ -387,8 +387,8 @@ class _Transition:
         if flow.may_ask_people or flow.has_conditions or state.workflow.parallel > 1:
             # A branch whose result was not awaited may still have an open request.
             yield step_approvals.WithdrawRequests("approval.gone_on", lambda _path: True)
-        outputs = scheduler.format_outputs(flow, self._now)
-        parts = (note, scheduler.task_summary(state.task, state.workflow, state.runs), outputs)
+        outputs = run_texts.format_outputs(flow, self._now)
+        parts = (note, run_texts.task_summary(state.task, state.workflow, state.runs), outputs)
         self.changes.end_task(TaskStatus.COMPLETED, "", "\n\n".join(filter(None, parts)))
         return None
 
@@ -440,7 +440,7 @@ class _Transition:
         """Start a step, unless a person must approve it first. True if the run has ended."""
         state, flow = self._state, self._scheduler
         try:
-            step = scheduler.render_step(flow, place, node, self._now)
+            step = run_texts.render_step(flow, place, node, self._now)
         except ExpressionError as error:
             self._fail_step(place, node, str(error))
             return False
@@ -529,7 +529,7 @@ class _Transition:
 
     def _start_step(self, place: ActivationPath, step: WorkflowNode) -> Deciding[StartedStep]:
         state, flow, delivered = self._state, self._scheduler, self.memory.delivered_reports
-        messages, runs = state.orders.messages, scheduler.runs_visible_from(flow, place, state.runs)
+        messages, runs = state.orders.messages, run_texts.runs_visible_from(flow, place, state.runs)
         is_resumed = False
         if step_approvals.is_suspended(step, runs):
             is_resumed = yield events.HasSuspendedCalls(step.id)

@@ -10,7 +10,7 @@ from bot.engine.workflow.nodes.foreach import ForeachConfig
 from bot.engine.workflow.nodes.human import HumanConfig
 from bot.engine.workflow.nodes.join import JoinConfig
 from bot.engine.workflow.nodes.switch import SwitchCase, SwitchConfig
-from bot.engine.workflow.scheduler import format_outputs, render_step
+from bot.engine.workflow.run_texts import format_outputs, render_step
 from storage.records.tasks import NodeStatus
 from tests.bot.engine.workflow.builders import make_edge, make_step, make_workflow, worker_returning
 from tests.bot.engine.workflow.scheduler_simulator import START, SchedulerSimulator

@@ -15,7 +15,7 @@ from bot.engine.workflow.nodes.contract import OnLimit
 from bot.engine.workflow.nodes.foreach import ForeachConfig
 from bot.engine.workflow.nodes.loop import LoopConfig
 from bot.engine.workflow.nodes.shared_settings import VariableAssignment
-from bot.engine.workflow.scheduler import render_step
+from bot.engine.workflow.run_texts import render_step
 from storage.records.tasks import NodeStatus
 from tests.bot.engine.workflow.builders import make_edge, make_step, make_workflow, worker_returning
 from tests.bot.engine.workflow.scheduler_simulator import SchedulerSimulator

@@ -16,7 +16,7 @@ from bot.engine.workflow.expressions.evaluator import fill_template
 from bot.engine.workflow.field_reader import InvalidGraph
 from bot.engine.workflow.named_workflows import parse_workflow_text
 from bot.engine.workflow.plan import insert_steps
-from bot.engine.workflow.scheduler import format_outputs
+from bot.engine.workflow.run_texts import format_outputs
 from bot.engine.workflow.subworkflows import UnknownSubworkflow, collapse, expand
 from storage.records.tasks import NodeStatus, TaskStatus
 from tests.bot.engine.workflow.scheduler_simulator import START, SchedulerSimulator
