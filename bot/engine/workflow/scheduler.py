@@ -423,6 +423,15 @@ class WorkflowScheduler(SchedulerState):
                     self.complete_run(replace(failed, error=self._text(key, **facts)), now)
                 )
             case NodeDone(output=output, variables=variables, next_node=to):
+                notes: _Runs = ()
+                if variables:
+                    # First: the edges behind an assignment depend on what it has assigned.
+                    scope = activation.scope
+                    known = {**self.context(scope, now).names["variables"], **variables}
+                    path = variables_path(self.topology, scope)
+                    notes = self._record_runs(self._make_note_run(path, known, now))
+                    self._assignments += 1
+                    output = {**output, ASSIGNMENT_KEY: self._assignments}
                 done = self._make_run(activation, NodeStatus.DONE, now, output)
                 noted = choose_edges(
                     self._scopes[activation.scope],
@@ -433,14 +442,7 @@ class WorkflowScheduler(SchedulerState):
                 done = replace(done, output={**output, **noted})
                 if node.role is NodeRole.JOIN:
                     return (*self._record_runs(done), *self._cancel_branches(activation, now))
-                if not variables:
-                    return self._record_runs(done)
-                scope = activation.scope
-                known = {**self.context(scope, now).names["variables"], **variables}
-                path = variables_path(self.topology, scope)
-                self._assignments += 1
-                done = replace(done, output={**done.output, ASSIGNMENT_KEY: self._assignments})
-                return self._record_runs(done, self._make_note_run(path, known, now))
+                return (*self._record_runs(done), *notes)
 
     def _cancel_branches(self, join: ActivationPath, now: datetime) -> Iterator[NodeRun]:
         """End what has not arrived at a join that cancels the others."""

@@ -320,3 +320,16 @@ def test_the_filled_text_of_a_step_has_a_bound_and_says_what_is_left_out() -> No
     assert len(done.title) <= 500
     assert len(done.detail) < 60_100
     assert done.detail.endswith("[40000 more characters of this text are left out.]")
+
+
+def test_an_edge_behind_an_assignment_sees_what_it_has_assigned() -> None:
+    counts_up = VariableAssignment(variable="n", value="variables.n + 1", is_expression=True)
+    nodes = ("a", make_step("count", "assign", AssignConfig(assignments=(counts_up,))), "last")
+    back = make_edge("count a", "variables.n < 2", max_loops=9)
+
+    sim = SchedulerSimulator(
+        make_workflow(nodes, "a count", back, "count last", variables={"n": 0})
+    )
+
+    assert sim.run() == "done"
+    assert sim.started == ["a", "a#2", "last#2"]
