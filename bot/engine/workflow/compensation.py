@@ -92,9 +92,11 @@ class Compensations:
         left = self.open
         if not left or any(run.status is NodeStatus.RUNNING for run in left):
             return None
-        scope = scope_of(left[0].path)
-        place = ActivationPath(scope, left[0].path.removeprefix(scope))
-        return place, self.node_of(left[0].path)
+        return self.step_at(left[0].path)
+
+    def step_at(self, path: str) -> tuple[ActivationPath, WorkflowNode]:
+        scope = scope_of(path)
+        return ActivationPath(scope, path.removeprefix(scope)), self.node_of(path)
 
     def node_of(self, path: str) -> WorkflowNode:
         """The node that runs as the compensation at this path."""

@@ -25,7 +25,6 @@ from bot.engine.workflow.definition import (
 from bot.engine.workflow.field_reader import MAX_TEXT
 from bot.engine.workflow.input_fields import convert_input
 from bot.engine.workflow.node_runs import (
-    ASSIGNMENT_KEY,
     BACK_EDGE_PREFIX,
     ENDING_PATH,
     EXHAUSTED_EDGE_KEY,
@@ -33,7 +32,6 @@ from bot.engine.workflow.node_runs import (
     TAKEN_EDGES_KEY,
     UNDECIDED_KEY,
     VALUES_KEY,
-    VARIABLES_PATH,
     ActivationPath,
     StoredRuns,
     attempts_before,
@@ -54,8 +52,8 @@ from bot.engine.workflow.output_schema import (
     describe_choice,
     describe_field,
 )
+from bot.engine.workflow.past_names import find_assignments, restore_variables
 from bot.engine.workflow.scheduler import WorkflowScheduler
-from bot.engine.workflow.scheduler_state import variables_path
 from storage.records.tasks import NodeRun, NodeStatus, RerunChanges, RerunRefused, TaskId
 
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
@@ -410,7 +408,7 @@ class _Rewinding:
 
     def _restore_variables(self) -> None:
         """Variables as the kept assignments left them."""
-        if any(_assignments(self._topology, self.discarded)):
+        if any(find_assignments(self._topology, self.discarded)):
             self.left |= restore_variables(self._topology, self.left)
 
     def _discard(self, path: str) -> None:
@@ -523,39 +521,3 @@ def _last_finished(runs: Mapping[str, NodeRun], node: str) -> str:
         and place.node == node
     ]
     return max(done, key=lambda run: run.ended_at or _EARLIEST).path if done else ""
-
-
-def restore_variables(
-    topology: WorkflowTopology, runs: Mapping[str, NodeRun]
-) -> Mapping[str, NodeRun]:
-    """The runs that store variables, by their paths, as the assignments among `runs` left them."""
-    values: dict[str, dict[str, Any]] = {path: {} for path in runs if path.endswith(VARIABLES_PATH)}
-    for place, run in _assignments(topology, runs):
-        node = topology.nodes[place.node]
-        names = set(node.spec.assigned_variables(node.config))
-        values.setdefault(variables_path(topology, place.scope), {}).update(
-            (name, value) for name, value in run.output.items() if name in names
-        )
-    return {
-        path: replace(runs[path], output=output) for path, output in values.items() if path in runs
-    }
-
-
-def _assignments(
-    topology: WorkflowTopology, runs: Mapping[str, NodeRun]
-) -> Sequence[tuple[ActivationPath, NodeRun]]:
-    """The runs that have set variables, in their order."""
-    setting = {
-        node.id
-        for node in topology.nodes.values()
-        if node.config is not None and any(node.spec.assigned_variables(node.config))
-    }
-    made = [
-        (place, run)
-        for path, run in runs.items()
-        if is_done(run) and (place := parse_activation(path)) and place.node in setting
-    ]
-    return sorted(
-        made,
-        key=lambda each: (each[1].output.get(ASSIGNMENT_KEY, 0), each[1].ended_at or _EARLIEST),
-    )

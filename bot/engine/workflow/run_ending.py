@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 
 from bot.engine.workflow.compensation import ending_run, given_up
 from bot.engine.workflow.expressions.evaluator import escape_placeholders, fill_template
-from bot.engine.workflow.node_runs import scope_of
 from bot.engine.workflow.plan import insert_steps, is_chain
 from bot.engine.workflow.run_state import ChangeSet, TaskRunState
 from cards import formats
@@ -116,17 +115,21 @@ def finish_ending(
 
 def _tell_ending(state: TaskRunState, changes: ChangeSet) -> None:
     """Say once on the card that steps are being undone."""
-    undoing = state.scheduler.compensations
-    text = state.text("workflow.undoing", names=_titles(state, undoing.all))
-    if state.task.status_reason != text and all(run.started_at is None for run in undoing.all):
+    undoing = state.scheduler.compensations.all
+    if any(run.started_at is not None for run in undoing):
+        return
+    text = state.text("workflow.undoing", names=_titles(state, undoing))
+    if state.task.status_reason != text:
         changes.update_task(status_reason=text)
         changes.add_event(EventKind.NOTE, text)
 
 
-def _titles(state: TaskRunState, runs: Iterable[NodeRun]) -> str:
+def _titles(state: TaskRunState, runs: Sequence[NodeRun]) -> str:
     flow, titles = state.scheduler, list[str]()
-    for run in runs:
-        names = flow.stored_context(scope_of(run.path), _EARLIEST).names
-        title = fill_template(flow.compensations.node_of(run.path).title, names, lambda _why: None)
-        titles.append(formats.truncate(title, _MAX_TITLE))
-    return ", ".join(titles[:_MAX_NAMES]) + ", …" * (len(titles) > _MAX_NAMES)
+    for run in runs[:_MAX_NAMES]:
+        place, node = flow.compensations.step_at(run.path)
+        names = flow.context_of(place, _EARLIEST).names
+        titles.append(
+            formats.truncate(fill_template(node.title, names, lambda _why: None), _MAX_TITLE)
+        )
+    return ", ".join(titles) + ", …" * (len(runs) > _MAX_NAMES)

@@ -27,12 +27,12 @@ def render_step(
     """The step with the path of this activation as its id, and its placeholders filled in. Long
     texts are truncated. Raises ExpressionError for a call that cannot be filled in."""
     if isinstance(node.spec, CallTypeSpec):
-        filled = node.spec.fill(node.config, scheduler.stored_context(activation.scope, now))
+        filled = node.spec.fill(node.config, scheduler.context_of(activation, now))
         detail = escape_placeholders(node.spec.describe(filled))
         node = replace(node, config=filled, detail=detail)
     if not any(hole in node.template for hole in _PLACEHOLDER_MARKS):
         return replace(node, id=activation.path) if activation.path != node.id else node
-    seen = scheduler.stored_context(activation.scope, now)
+    seen = scheduler.context_of(activation, now)
     return replace(
         node,
         id=activation.path,

@@ -49,10 +49,10 @@ from bot.engine.workflow.nodes.contract import (
     UndecidedCondition,
 )
 from bot.engine.workflow.nodes.registry import NodeType
+from bot.engine.workflow.past_names import variables_path
 from bot.engine.workflow.scheduler_state import (
     SchedulerState,
     SessionLanes,
-    variables_path,
     without_halt,
 )
 from bot.engine.workflow.scope import LoopState, ScopeState

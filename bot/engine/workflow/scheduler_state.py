@@ -3,7 +3,7 @@ and the session lanes of steps."""
 
 from __future__ import annotations
 
-from collections import ChainMap, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -31,7 +31,6 @@ from bot.engine.workflow.node_runs import (
     TIMED_OUT_PATH,
     UNDECIDED_KEY,
     UNFINISHED_ROUNDS_KEY,
-    VARIABLES_PATH,
     ActivationPath,
     StoredRuns,
     attempts_before,
@@ -47,6 +46,7 @@ from bot.engine.workflow.node_runs import (
     scope_of,
 )
 from bot.engine.workflow.nodes.contract import EdgeRule, EvaluationContext, NodeRole
+from bot.engine.workflow.past_names import names_of_past, variables_path
 from bot.engine.workflow.scope import LoopState, OutputsView, ScopeState, StatesView
 from storage.records.tasks import NodeRun, NodeStatus, TaskId
 
@@ -324,26 +324,27 @@ class SchedulerState:
         names["variables"] = {**names["variables"], **(kept.output if kept else {})}
         return EvaluationContext(now=now, zone=self.zone, names=names, warn=self._warn)
 
-    def stored_context(self, scope: str, now: datetime) -> EvaluationContext:
-        """Like `context`, also for a round that is over."""
+    def context_of(self, activation: ActivationPath, now: datetime) -> EvaluationContext:
+        """The names that a step may use; one that undoes another has those of the step it undoes,
+        also in a round that is over."""
+        of = compensated_path(activation.path)
+        if of is None:
+            return self.context(activation.scope, now)
+        place, seen = parse_activation(of), self._context_of_round(activation.scope, now)
+        assert place is not None
+        return replace(seen, names=names_of_past(self.topology, self._runs, place, seen.names))
+
+    def _context_of_round(self, scope: str, now: datetime) -> EvaluationContext:
+        """Like `context`, also for a round that is over, without its outputs."""
         above = enclosing_round(scope)
         loop = None if above is None else parse_activation(above[0])
         if scope in self._scopes or above is None or loop is None:
             return self.context(scope, now)
-        seen, node = self.stored_context(loop.scope, now), self.topology.nodes[loop.node]
-        of = self._runs[loop.iteration_path].output
-        own = node.loop.round_names(node, of, above[1])
-        outputs: dict[str, Any] = {}
-        for run in sorted(self._runs.values(), key=lambda run: run.ended_at or _EARLIEST):
-            place = parse_activation(run.path)
-            if place is not None and place.scope == scope and is_finished(run):
-                outputs |= dict.fromkeys(
-                    (place.node, place.node.replace("-", "_")), node_output(run)
-                )
-        names = {**seen.names, **own, "outputs": ChainMap(outputs, seen.names["outputs"])}
+        seen, node = self._context_of_round(loop.scope, now), self.topology.nodes[loop.node]
+        own = node.loop.round_names(node, self._runs[loop.iteration_path].output, above[1])
         kept = self._runs.get(variables_path(self.topology, scope))
-        names["variables"] = {**names["variables"], **(kept.output if kept else {})}
-        return replace(seen, names=names)
+        variables = {**seen.names["variables"], **(kept.output if kept else {})}
+        return replace(seen, names={**seen.names, **own, "variables": variables})
 
     def answers_at(self, activation: ActivationPath, rounds: int = 0) -> ConditionAnswers:
         """People's answers about the conditions after an activation, or after its rounds."""
@@ -580,17 +581,6 @@ class SchedulerState:
             started_at=(before.started_at if before else None) or now,
             ended_at=None if status is NodeStatus.WAITING else now,
         )
-
-
-def variables_path(topology: WorkflowTopology, scope: str) -> str:
-    """The path of the run with the variables of that scope: those of the innermost workflow around
-    it."""
-    while (above := enclosing_round(scope)) is not None:
-        loop = parse_activation(above[0])
-        if loop is None or topology.nodes[loop.node].loop.runs_workflow:
-            break
-        scope = scope_of(above[0])
-    return f"{scope}{VARIABLES_PATH}"
 
 
 def without_halt(run: NodeRun) -> NodeRun:

@@ -29,7 +29,8 @@ from bot.engine.workflow.node_runs import (
     scope_of,
     taken_edges,
 )
-from bot.engine.workflow.rewind import find_activation, restore_variables
+from bot.engine.workflow.past_names import restore_variables
+from bot.engine.workflow.rewind import find_activation
 from bot.engine.workflow.run_state import TaskRunState
 from cards.catalog import catalog_for
 from storage.records.dry_runs import EvaluatedExpression

@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from bot.engine.llm.answer_schemas import StepAnswer
 from bot.engine.llm.backend import BackendError
+from bot.engine.workflow.definition import WorkflowEdge
+from bot.engine.workflow.nodes.assign import AssignConfig
 from bot.engine.workflow.nodes.join import JoinConfig
 from bot.engine.workflow.nodes.registry import NodeType
+from bot.engine.workflow.nodes.shared_settings import VariableAssignment
 from storage.records.approvals import ApprovalState
 from storage.records.tasks import NodeStatus, TaskStatus, TaskView
 from tests.bot.engine.crash import CrashAfterCommit
@@ -27,6 +31,7 @@ from tests.thoroughness import sampled
 from tests.waiting import WAIT_SECONDS
 
 MAX_COMMITS = 14
+COUNTS_UP = VariableAssignment(variable="n", value="variables.n + 1", is_expression=True)
 UNDONE = ["drop flight", "drop hotel"]
 TRIP = make_graph(
     task_node("hotel", on_cancel="no_hotel"),
@@ -252,3 +257,26 @@ async def test_a_compensation_that_people_refuse_hinders_no_other(tmp_path: Path
 
     assert view.task.status is TaskStatus.FAILED
     assert steps(backend) == ["drop hotel"]
+
+
+async def test_each_round_is_undone_with_its_own_output(tmp_path: Path) -> None:
+    backend = backend_that_cannot_pay()
+    refs = iter(("R1", "R2", "R3", "R4"))
+    backend.on_step = lambda title: (
+        StepAnswer(status="done", summary=f"ref: {next(refs)}") if title == "book" else None
+    )
+    plan = make_graph(
+        task_node("book", on_cancel="no_book"),
+        make_node("count", NodeType.ASSIGN, AssignConfig(assignments=(COUNTS_UP,))),
+        task_node("pay"),
+        task_node("no_book", "drop {{outputs.book.result}} of {{variables.n}}"),
+        "book>count>pay",
+        WorkflowEdge(source="count", target="book", condition="variables.n < 2", max_loops=3),
+        variables={"n": 0},
+    )
+    async with workflow_world(tmp_path, backend) as here:
+        made = await here.engine.run_workflow(plan, source="test:once")
+        view = await here.engine.until(made)
+
+    assert steps(backend) == ["drop ref: R2 of 1", "drop ref: R1 of 0"]
+    assert "Undone: drop ref: R2 of 1, drop ref: R1 of 0" in view.task.status_reason
