@@ -419,7 +419,7 @@ async def _private_chats(tx: Transaction, *where: ColumnElement[bool]) -> Sequen
 async def _replace_approver(
     tx: Transaction, old: PersonId, new: PersonId, *, only_from: Sequence[ChatId] | None = None
 ) -> None:
-    """Replace an approver of waiting requests that were shown in these chats."""
+    """Replace an approver of waiting requests, or only of those from these chats."""
     query = select(approvals.c.id, approvals.c.approvers).where(
         approvals.c.state == ApprovalState.WAITING.value
     )

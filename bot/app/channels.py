@@ -150,7 +150,7 @@ def connect_channels(core: Container, *, leads: bool) -> Channels:
 def _hear_other_processes(
     core: Container, inbox: InboxService, web: WebTransport, bitable: BitableConnection
 ) -> None:
-    """Pass on what other processes store to those who wait for it here, and to open pages."""
+    """Pass changes by other processes to listeners in this process, and to open pages."""
     pages = OtherFrontsPages(
         tabs=web.tabs,
         history=web.history,
@@ -355,7 +355,7 @@ def _shared_cookie(core: Container) -> str:
 
 
 async def _tell_owners_of_guessing(core: Container, address: str) -> None:
-    """Once an hour: the key makes it the same message."""
+    """Notify owners of failed logins, once an hour: the key makes it the same message."""
     store, fallback = core.repositories, core.settings.fixed_language
     for chat in await store.people.private_chats(PersonRole.OWNER):
         text = notice_card("", "", tone=CardTone.WARN)

@@ -41,9 +41,9 @@ class Membership:
 
 @asynccontextmanager
 async def belong(core: Container, stop: asyncio.Event) -> AsyncGenerator[Membership, None]:
-    """Report this process to the store and hear what the others write. A command that drains it
-    sets `stop`. If others took it for dead, what runs inside is cancelled, and the exit is normal:
-    see `Membership.is_lost`."""
+    """Register this process in the store and listen to other processes. A command that drains it
+    sets `stop`. If others took it for dead, its body is cancelled and the exit is normal: see
+    `Membership.is_lost`."""
     service, main = _build_membership(core), asyncio.current_task()
     member, failures = Membership(service), list[BaseException]()
     assert main is not None

@@ -207,7 +207,8 @@ def _describe_parts(core: Container) -> Iterator[str]:
 
 
 async def _demote_unlisted_owners(people: PeopleRepo) -> None:
-    """Not done for single shell commands, which may lack some settings."""
+    """Demote owners who are no longer configured. Single shell commands skip this, because they may
+    lack some settings."""
     for person in await people.demote_unlisted_owners():
         log.warning("%s is no longer in SHIFTBOSS_OWNERS: a member from now on", person.id)
     if people.unlisted_owner:

@@ -1,4 +1,4 @@
-"""How errors are answered: status codes, and texts in the language of whoever asks."""
+"""Converts errors to status codes and texts in the reader's language."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _CODES_BY_KEY = {
 
 
 def as_told(error: Exception, words: TextCatalog) -> Exception:
-    """Refusals of memory and workflows as errors with texts, any other error as it is."""
+    """Convert refusals of memory and workflows to errors with texts; other errors are unchanged."""
     match error:
         case MemoryRequestRejected():
             return rejection_error(error)
@@ -62,13 +62,13 @@ def as_told(error: Exception, words: TextCatalog) -> Exception:
 
 
 def failure_texts(error: UserError, words: TextCatalog) -> tuple[str, str]:
-    """Say what is wrong, and what to do."""
+    """The problem and the next step."""
     told = explain_error(error, words, "")
     return told.title, told.hint
 
 
 def without_commands(text: str, words: TextCatalog) -> str:
-    """The sentences that name no command of the chat: programs cannot send one."""
+    """Remove sentences that name chat commands: programs cannot send them."""
     kept = [each.strip() for each in _SENTENCES.split(text) if not _names_command(each)]
     return " ".join(filter(None, kept)) or words("api.see_document")
 
@@ -78,7 +78,7 @@ def _names_command(text: str) -> bool:
 
 
 def kind_of(error: Exception) -> str:
-    """A short name that programs can tell apart."""
+    """A short name of the error for programs."""
     if isinstance(error, UserError):
         return error.key
     found = next((kind for kind, _ in _STATUS_CODES if isinstance(error, kind)), None)
@@ -93,7 +93,7 @@ def status_of(error: Exception) -> int:
 
 
 def tell_code(request: DashboardRequest, setup: FeishuSetup) -> tuple[str, ...]:
-    """How a code of Feishu has ended; empty while it waits."""
+    """How a Feishu code was used or has expired; empty while it waits."""
     if setup.code is None or setup.code.state is FeishuCodeState.WAITING:
         return ()
     told = code_text(setup.code, request.words)

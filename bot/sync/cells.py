@@ -1,4 +1,4 @@
-"""Translates between the cells of a table and the store's own words."""
+"""Converts between the cells of a table and the store's values."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _WITH_OPTIONS: Mapping[TableRole, frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableCodec:
-    """One table with its current columns. Columns that people have deleted, or whose type holds
-    nothing that Shiftboss could write, are left out of everything."""
+    """Converts the cells of one table with its current columns. Columns that people deleted, or
+    whose type cannot hold Shiftboss's values, are ignored."""
 
     role: TableRole
     table: SyncedTable
@@ -75,15 +75,15 @@ class TableCodec:
 
     @property
     def keys(self) -> frozenset[str]:
-        """The columns that exist."""
+        """The existing columns."""
         return frozenset(self._columns)
 
     def column_names(self, keys: Iterable[str]) -> str:
-        """The names that people see, for a sentence."""
+        """The names of the columns as people see them, for a sentence."""
         return " · ".join(self._columns[key].name for key in keys if key in self._columns)
 
     def encode(self, cells: Mapping[str, SyncedValue]) -> Mapping[FieldId, CellValue]:
-        """The cells of the columns that exist."""
+        """The cells of the existing columns."""
         return {
             self._columns[key].id: self._encode(key, value)
             for key, value in cells.items()
@@ -91,14 +91,14 @@ class TableCodec:
         }
 
     def decode(self, record: TableRecord) -> Mapping[str, SyncedValue]:
-        """All columns, empty ones with None."""
+        """The values of all columns; empty ones are None."""
         return {
             key: self._decode(key, record.cells.get(column.id))
             for key, column in self._columns.items()
         }
 
     def normalize(self, cells: Mapping[str, SyncedValue]) -> Mapping[str, SyncedValue]:
-        """The store's values as the table can show them, for the columns that exist."""
+        """The store's values as the table can show them, for the existing columns."""
         return {
             key: normal_value(value, self._columns[key].type)
             for key, value in cells.items()
@@ -132,7 +132,7 @@ class TableCodec:
 
 
 def normal_value(value: SyncedValue, kind: FieldType) -> SyncedValue:
-    """One form for values that a platform may return in several."""
+    """A normal form for values that a platform may return in several forms."""
     if value is None:
         return None
     if kind is FieldType.CHECKBOX:
@@ -145,7 +145,7 @@ def normal_value(value: SyncedValue, kind: FieldType) -> SyncedValue:
 
 
 def normal_text(text: str) -> str:
-    """Text without what an editor or a paste changes by itself."""
+    """Text without the changes that editors and pasting make on their own."""
     text = unicodedata.normalize("NFC", text.replace("\r\n", "\n").replace("\r", "\n"))
     text = "".join(each for each in text if each in "\n\t" or each.isprintable())
     text = "\n".join(line.rstrip() for line in text.split("\n")).strip()

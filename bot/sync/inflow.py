@@ -1,4 +1,4 @@
-"""Takes in what people changed in the tables."""
+"""Imports people's changes of the tables."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ _NEW_ROW = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeferredRecord:
-    """A record to be read again `after` some time, since it was too early to judge it. `editor` is
-    the account that an event named."""
+    """A record to read again `after` a time, because it was too early to decide about it. `editor`
+    is the account that an event named."""
 
     role: TableRole
     record: RecordId
@@ -56,7 +56,7 @@ class DeferredRecord:
 
 @dataclass(kw_only=True, eq=False)
 class _RefusedOrders:
-    """Why they are not given, and the values to put back."""
+    """Refused changes: the reason and the values to restore."""
 
     notes: list[str] = field(default_factory=list)
     back: dict[str, SyncedValue] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class _RefusedOrders:
 
 @dataclass(kw_only=True, eq=False)
 class _RecordBatch:
-    """Records of one table that are taken in together."""
+    """Records of one table that are imported together."""
 
     session: SyncSession
     role: TableRole
@@ -83,9 +83,9 @@ class _RecordBatch:
 
 @dataclass(kw_only=True, eq=False)
 class RecordInflow:
-    """`ordered` are the rows with orders that are not known to be carried out, `waiting` records
-    that must be read again once they are. `deferred` fills with what must be read again soon,
-    `changed` with the tasks whose orders were carried out."""
+    """Imports records. `ordered` are rows with orders that may not have been carried out, `waiting`
+    are records to read again once they are. `deferred` collects what must be read again soon,
+    `changed` the tasks whose orders were carried out."""
 
     tasks: TaskPort
     ordered: set[BitableRowId] = field(default_factory=set)
@@ -106,9 +106,9 @@ class RecordInflow:
         since: int,
         announced: Collection[RecordId] = (),
     ) -> None:
-        """Merge these records with the store. `editors` are the accounts that events named; rows of
-        people older than `since` are left alone. Of `announced` ones a change is known: if none is
-        seen, the read came too early."""
+        """Merge these records with the store. `editors` are the accounts that events named;
+        people's rows older than `since` stay unchanged. A change of `announced` records is certain:
+        if none is visible, the read came too early."""
         batch = _RecordBatch(
             session=session, role=role, editors=editors, since=since, announced=announced
         )
@@ -126,7 +126,7 @@ class RecordInflow:
                 await self._take_interrupted(batch, record, row)
 
     async def take_missing(self, session: SyncSession, records: Collection[RecordId]) -> None:
-        """Take in that people have deleted these records."""
+        """Handle the deletion of these records by people."""
         for row in await session.deps.repo.list_rows(record_ids=records):
             await session.take_deletion(row)
 
@@ -173,7 +173,8 @@ class RecordInflow:
     def _end_orders(
         self, session: SyncSession, row: SyncedRow, remote: Cells, differing: Collection[str]
     ) -> SyncedRow:
-        """A person has changed a cell once more whose order is carried out, but not shown yet."""
+        """End orders of cells that a person changed again after they were carried out and before
+        they were shown."""
         changed = [key for key in differing if remote[key] != row.wanted.get(key)]
         ended = session.withdraw_settled(row, changed)
         if not ended:
@@ -187,8 +188,8 @@ class RecordInflow:
         )
 
     async def _local(self, session: SyncSession, row: SyncedRow) -> LocalRow | None:
-        """The store's side. Only tasks can change while their rows do not; the rest follows with
-        the next changes that flow out."""
+        """The store's values. Only tasks can change without a change of their rows; the rest
+        follows with the next outflow."""
         if row.kind is SyncedKind.TASK:
             return await session.deps.local.read_task(row.local_id)
         return LocalRow(kind=row.kind, local_id=row.local_id, cells=row.cells)
@@ -201,7 +202,7 @@ class RecordInflow:
         local: LocalRow,
         merge: RowMerge,
     ) -> tuple[SyncedRow, _RefusedOrders]:
-        """Send the orders. Returns the row with those that are given, and the others."""
+        """Send the orders. Returns the row with the sent ones, and the others."""
         refused = _RefusedOrders()
         if not merge.orders or local.task is None:
             return row, refused
@@ -237,8 +238,8 @@ class RecordInflow:
     def _unless_repeated(
         self, row: SyncedRow, push: dict[str, SyncedValue], merge: RowMerge
     ) -> dict[str, SyncedValue]:
-        """Without what was put back several times: the table shows it in another form, and would do
-        so for ever."""
+        """Leave out values that were restored several times: the table shows them in another form,
+        and would forever."""
         for key, value in list(push.items()):
             if merge.outcomes.get(key) is not CellMerge.RESTORE:
                 continue
@@ -308,7 +309,8 @@ class RecordInflow:
     async def _take_interrupted(
         self, batch: _RecordBatch, record: TableRecord, row: SyncedRow
     ) -> None:
-        """A crash left open whether the row was sent, as it was then."""
+        """Continue after a crash that left open whether the row was sent, with the row as it was
+        then."""
         deps = batch.session.deps
         key = new_row_key(record.id, row.wanted)
         number = await deps.orders.find_sent(batch.session.chat, key)
@@ -330,7 +332,7 @@ class RecordInflow:
         cells: Cells,
         state: SyncedRowState,
     ) -> SyncedRow:
-        """The row of a person's record, which becomes a task or is refused."""
+        """Store the row of a person's record, which becomes a task or is refused."""
         repo = batch.session.deps.repo
         kind = SyncedKind.MEMORY if batch.role is TableRole.MEMORIES else SyncedKind.TASK
         if row is not None:
@@ -348,7 +350,7 @@ class RecordInflow:
             )
 
     async def _is_ours(self, session: SyncSession, record: TableRecord, cells: Cells) -> bool:
-        """Whether the row is one that Shiftboss made, and not a copy of one."""
+        """Whether Shiftboss created the row; a copy of one does not count."""
         local_id = cells.get(TaskField.ID.value)
         if not local_id:
             return False
@@ -363,7 +365,8 @@ class RecordInflow:
     async def _refuse_memory(
         self, batch: _RecordBatch, record: TableRecord, row: SyncedRow | None, cells: Cells
     ) -> None:
-        """Memories are made where their consent is asked; rows of logs have no meaning at all."""
+        """Refuse a new row: memories are created where consent is asked, and rows of logs mean
+        nothing."""
         says = cells.get(MemoryField.TITLE.value) or cells.get(MemoryField.CONTENT.value)
         told = row is not None or not says or bool(cells.get(MemoryField.ID.value))
         if batch.role is not TableRole.MEMORIES or told or NOTE not in batch.codec.keys:
@@ -374,7 +377,7 @@ class RecordInflow:
     # What became of orders.
 
     async def settle(self, session: SyncSession) -> None:
-        """Look which orders were carried out, and show what became of them."""
+        """Find the orders that were carried out, and show their outcome."""
         if not self.ordered:
             return
         repo = session.deps.repo
@@ -402,8 +405,8 @@ class RecordInflow:
             self.deferred.append(again)
 
     async def _settle_edit(self, session: SyncSession, row: SyncedRow, done: Sequence[str]) -> None:
-        """Both sides agreed on what a person wrote; the store may have made something else of it,
-        which is shown before the order counts as ended."""
+        """Settle an edit that both sides agreed on. If the store made something else of the text,
+        that is shown before the order ends."""
         codec = session.codecs[TableRole.TASKS]
         local = await session.deps.local.read_task(row.local_id)
         cells = {} if local is None else codec.normalize(local.cells)
@@ -468,7 +471,8 @@ class RecordInflow:
         self.changed.add(task.id)
 
     def _await_orders(self, batch: _RecordBatch, record: TableRecord) -> None:
-        """Changed once more, before the first change was carried out: it is read again then."""
+        """Keep a record that changed again before the first change was carried out, to be read
+        again afterwards."""
         self.waiting[record.id] = _deferred(batch, record, timedelta())
 
     def _defer(

@@ -1,4 +1,4 @@
-"""Reads what the store says now: the rows of tasks, of their steps and logs, and of memories."""
+"""Reads the store's present rows of tasks, their steps and logs, and memories."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _CHANGED_BY = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalRow:
-    """`is_live`: a row that people delete is made again."""
+    """A row of the store. `is_live`: it is created again if people delete it."""
 
     kind: SyncedKind
     local_id: str
@@ -57,7 +57,7 @@ class LocalRowReader:
     _names: dict[PersonId, str] = field(default_factory=dict)
 
     async def read_tasks(self, ids: Sequence[TaskId]) -> Sequence[LocalRow]:
-        """The tasks with their steps and logs; those that do not exist are left out."""
+        """The rows of existing tasks with their steps and logs."""
         rows: list[LocalRow] = []
         for task_id in ids:
             try:
@@ -99,7 +99,7 @@ class LocalRowReader:
         )
 
     async def list_later(self, task: Task, keys: Collection[str], at: int) -> frozenset[str]:
-        """The columns among `keys` that the store changed before `at`, as its history says."""
+        """The columns among `keys` that the store changed before `at`, by its history."""
         events = await self.tasks.events(task.id, _RECENT_EVENTS)
         return frozenset(key for key in keys if _changed_at(key, events) <= at)
 

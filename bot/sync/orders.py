@@ -32,7 +32,7 @@ _APP = "cli_"
 
 
 class MessageIntake(Protocol):
-    """The inbox: stores a message and has it handled like every other one."""
+    """The inbox, which stores a message and handles it like every other one."""
 
     async def accept(self, incoming: IncomingMessage, *, dedupe: str) -> InboxId | None:
         """None if it is known already."""
@@ -48,8 +48,8 @@ class RowEditor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowOrders:
-    """Gives the orders of people who write into rows. The table is Feishu's, and so are their
-    accounts."""
+    """Turns people's edits of rows into messages from them. The table and the accounts are
+    Feishu's."""
 
     db: Database
     inbox: InboxRepo
@@ -146,8 +146,8 @@ def new_task_command(cells: Mapping[str, SyncedValue]) -> str | None:
 
 
 def order_key(row: SyncedRow, key: str, value: SyncedValue) -> str:
-    """Names one change of one cell: a repeat after a crash has the same name, the same value
-    written again later has another."""
+    """A name for one change of one cell: the same after a crash, another one when the same value is
+    written again later."""
     return f"bitable:{row.id}:{row.revision}:{key}:{_digest(value)}"
 
 
@@ -181,7 +181,8 @@ def _status_command(task: Task, value: SyncedValue) -> str | None:
 
 
 def _instruction_command(task: Task, value: SyncedValue) -> str | None:
-    """Before work has begun the instruction itself changes; later the worker is told."""
+    """The command that changes an instruction: before work has begun the text itself, later a
+    message to the worker."""
     if not value or task.status.is_final:
         return None
     if task.status is TaskStatus.PENDING and not task.graph_version:

@@ -1,4 +1,4 @@
-"""Brings the store's changes into the tables."""
+"""Writes the store's changes into the tables."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class RowOutflow:
         await self._bring(session, rows, [row for row in known if row.local_id])
 
     async def delete_erased(self, session: SyncSession) -> None:
-        """Delete the rows of tasks that the store has no more."""
+        """Delete the rows of tasks that no longer exist in the store."""
         repo = session.deps.repo
         for task_id in await repo.list_erased_tasks():
             rows = list(await repo.list_rows(kinds=[SyncedKind.TASK], local_ids=[task_id]))
@@ -67,7 +67,7 @@ class RowOutflow:
             await session.delete(TableRole.TASKS, sorted(rows, key=_by_kind))
 
     async def _reserved(self, session: SyncSession) -> Collection[str]:
-        """Tasks that were made from people's rows and are not linked with them yet."""
+        """Tasks that were created from people's rows and are not linked with them yet."""
         rows = await session.deps.repo.list_rows(states=[SyncedRowState.ORDERED])
         found = [
             await self.inflow.tasks.find_by_source(f"inbox:{number}")
@@ -79,7 +79,7 @@ class RowOutflow:
     async def _bring(
         self, session: SyncSession, locals_: Sequence[LocalRow], maybe_gone: Sequence[SyncedRow]
     ) -> None:
-        """Make, change and delete rows. Those of `maybe_gone` without a local row are deleted."""
+        """Create, change and delete rows. Those of `maybe_gone` without a local row are deleted."""
         rows = [row for row in locals_ if row.kind.table in session.codecs]
         new, changed = await self._differences(session, rows)
         await self._read_first(session, changed)
@@ -96,7 +96,7 @@ class RowOutflow:
     async def _differences(
         self, session: SyncSession, rows: Sequence[LocalRow]
     ) -> tuple[dict[TableRole, list[LocalRow]], Changes]:
-        """The rows that are missing in the tables, and the cells that differ there."""
+        """The rows missing in the tables, and the cells that differ there."""
         known = await self._known(session, rows)
         new: dict[TableRole, list[LocalRow]] = {}
         changed: Changes = {}
@@ -170,8 +170,8 @@ class RowOutflow:
         local: LocalRow,
         changed: Changes,
     ) -> bool:
-        """Take up a row that Shiftboss made before its store was restored. What it says is what
-        both sides agreed on, so the store's values replace it."""
+        """Link a row that was created before the store was restored. Its content counts as agreed,
+        so the store's values replace it."""
         record = self.orphans.pop((local.kind, local.local_id), None)
         if record is None:
             return False

@@ -1,5 +1,5 @@
-"""Keeps the store and the Bitable in step: reads what changed on either side, and writes it to the
-other, in one place and one after the other."""
+"""Synchronises the store with the Bitable: reads changes on either side and writes them to the
+other, one at a time."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class BitableSyncService:
             await self._wait(delay)
 
     async def drain(self) -> None:
-        """There is nothing to finish: the next life continues anywhere."""
+        """Does nothing: the next start continues anywhere."""
 
     async def _wait(self, delay: float) -> None:
         """Wait for the next cycle. An event ends it, and so does a base that is set up anew."""
@@ -212,7 +212,7 @@ class BitableSyncService:
         return _STOPPED_RETRY[reason]
 
     async def _stop(self, base: BitableBase, reason: str, error: TableServiceError) -> None:
-        """Tell the owners once a day; nothing is lost meanwhile."""
+        """Stop and notify the owners, at most once a day. Nothing is lost meanwhile."""
         log.warning("The Bitable is not synchronised (%s): %s", reason, error)
 
         def draw(words: TextCatalog) -> Card:
@@ -261,7 +261,7 @@ class BitableSyncService:
     # From the table.
 
     async def _take_heard(self, session: SyncSession, progress: SyncProgress) -> None:
-        """Read the records that events have named, and those that were too fresh before."""
+        """Read the records that events named, and those deferred earlier."""
         deleted, self._deleted = self._deleted, set()
         if deleted:
             await self._inflow.take_missing(session, deleted)
@@ -363,7 +363,8 @@ class BitableSyncService:
         self._polled_at = self.clock.elapsed()
 
     def _reached(self, newest: Mapping[str, int]) -> Mapping[str, int]:
-        """Deferred rows must be found again after a crash."""
+        """The time up to which changes are processed; deferred rows must be found again after a
+        crash."""
         unread = (*(each for _, each in self._again.values()), *self._inflow.waiting.values())
         fresh = [each.modified_at for each in unread]
         return {role: min([reached, *fresh]) for role, reached in newest.items()}
@@ -371,7 +372,7 @@ class BitableSyncService:
     async def _read_changed(
         self, session: SyncSession, role: TableRole, since: int, progress: SyncProgress
     ) -> int:
-        """Take in what changed since then; the newest change."""
+        """Import records changed since then; returns the newest change."""
         page, newest = "", progress.tables.get(role.value, 0)
         while True:
             found = await self.deps.tables.search(
@@ -414,7 +415,7 @@ class BitableSyncService:
         await self._save(events=position.events, logs=position.logs, commands=position.commands)
 
     async def _save(self, **changes: object) -> None:
-        """Change the progress; others may ask for a scan meanwhile."""
+        """Store the progress; others may request a scan meanwhile."""
         async with self.deps.db.write() as tx:
             known = await self.deps.repo.get_progress(tx)
             await self.deps.repo.set_progress(tx, replace(known, **changes))  # type: ignore[arg-type]
@@ -422,7 +423,7 @@ class BitableSyncService:
     # Everything.
 
     async def _scan(self, session: SyncSession, progress: SyncProgress) -> None:
-        """Compare whole tables with the whole store."""
+        """Compare the whole tables with the whole store."""
         repo = self.deps.repo
         started = milliseconds(self.clock.now()) or 0
         if not progress.since:
@@ -511,7 +512,7 @@ class BitableSyncService:
     async def _adopt(
         self, session: SyncSession, role: TableRole, record: TableRecord, row_id: int
     ) -> None:
-        """A row whose creation was interrupted does exist."""
+        """Link a row whose creation was interrupted and that exists."""
         (row,) = await self.deps.repo.list_rows(ids=[row_id])
         if row.state is not SyncedRowState.CREATING:
             return
@@ -526,7 +527,7 @@ class BitableSyncService:
     async def _agree_with_table(
         self, session: SyncSession, role: TableRole, records: list[TableRecord]
     ) -> None:
-        """Take what the table says as agreed, so that the store's values replace it."""
+        """Count the table's content as agreed, so that the store's values replace it."""
         by_record = {each.id: each for each in records}
         rows = await self.deps.repo.list_rows(record_ids=list(by_record))
         async with self.deps.db.write() as tx:
@@ -539,7 +540,7 @@ class BitableSyncService:
             await self.deps.repo.delete_rows(tx, [row.id for row in gone])
 
     async def _take_vanished(self, session: SyncSession, role: TableRole, seen: set[str]) -> None:
-        """Rows of ours that the table has no more. Searches may not show the newest yet."""
+        """Handle our rows that are missing in the table; searches may not show the newest yet."""
         kinds = [kind for kind in SyncedKind if kind.table is role]
         now = milliseconds(self.clock.now()) or 0
         for row in await self.deps.repo.list_rows(kinds=kinds):
@@ -550,7 +551,7 @@ class BitableSyncService:
                 await session.take_deletion(row)
 
     async def _delete_orphans(self, session: SyncSession) -> None:
-        """Delete rows of things that the store does not have."""
+        """Delete rows of objects that the store does not have."""
         for role in session.codecs:
             records = [
                 record.id

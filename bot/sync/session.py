@@ -113,7 +113,7 @@ class SyncSession:
         return next(found, None)
 
     def queue(self, row: SyncedRow, cells: Cells, *, settles: Collection[str] = ()) -> None:
-        """Write these cells with the next `flush`. Those in `settles` end an order then."""
+        """Write these cells with the next `flush`. For cells in `settles`, that ends an order."""
         if not row.record_id:
             return
         known = self._queued.get(row.id)
@@ -122,7 +122,7 @@ class SyncSession:
         self._queued[row.id] = _QueuedCells(row=row, cells=dict(cells), settles=frozenset(settles))
 
     def withdraw_settled(self, row: SyncedRow, keys: Collection[str]) -> frozenset[str]:
-        """Those of these cells whose queued write would end an order; they are not written."""
+        """Remove queued writes that would end an order of these cells; returns them."""
         queued = self._queued.get(row.id)
         found = frozenset() if queued is None else queued.settles & set(keys)
         if queued is not None and found:
@@ -132,8 +132,7 @@ class SyncSession:
         return found
 
     async def flush(self) -> None:
-        """Write what is queued, with one call for each table, and store what both sides agree on
-        then."""
+        """Write the queue with one call for each table, and store the agreed values."""
         for role in self.codecs:
             mine = [each for each in self._queued.values() if each.row.kind.table is role]
             for start in range(0, len(mine), MAX_BATCH):
@@ -187,7 +186,7 @@ class SyncSession:
                 await deps.repo.save_row(tx, settled)
 
     async def create(self, role: TableRole, rows: Sequence[LocalRow]) -> None:
-        """Make rows. What is stored before makes it repeatable after a crash."""
+        """Create rows. The rows are stored first, so that a crash repeats it."""
         deps, codec = self.deps, self.codecs[role]
         for start in range(0, len(rows), MAX_BATCH):
             token = deps.new_token()
@@ -206,7 +205,7 @@ class SyncSession:
             await self._create(role, stored, token)
 
     async def create_pending(self) -> None:
-        """Finish what a crash or an error has interrupted, and make deleted rows again."""
+        """Complete what a crash or an error interrupted, and create deleted rows again."""
         rows = await self.deps.repo.list_rows(states=[SyncedRowState.CREATING])
         groups: dict[tuple[TableRole, str], list[SyncedRow]] = {}
         for row in rows:
@@ -275,7 +274,8 @@ class SyncSession:
     async def _create_in_halves(
         self, role: TableRole, rows: Sequence[SyncedRow], refused: CellRefused
     ) -> None:
-        """Nothing was made. The row that is to blame is left out for good."""
+        """Find the row that makes the call fail by halving; it is left out for good. Nothing was
+        created."""
         if len(rows) == 1:
             log.warning("The Bitable refuses a new row: %s", refused)
             async with self.deps.db.write() as tx:
@@ -327,7 +327,7 @@ class SyncSession:
         return local is not None and local.is_live
 
     async def delete(self, role: TableRole, rows: Sequence[SyncedRow]) -> None:
-        """Delete rows of what the store has no more."""
+        """Delete rows whose objects no longer exist in the store."""
         records = [RecordId(row.record_id) for row in rows if row.record_id]
         for start in range(0, len(records), MAX_BATCH):
             await self.deps.tables.delete_records(

@@ -142,7 +142,7 @@ async def _refuse(
 
 
 async def _facts(approval: Approval, request: DashboardRequest) -> dict[str, Any]:
-    """The complete card, and what may be decided with it."""
+    """The complete card, and the possible decisions."""
     words = request.words
     names = await _names(request, (approval,))
     card = approval_card(
@@ -200,7 +200,7 @@ def _row(approval: Approval, request: DashboardRequest) -> dict[str, Any]:
 
 
 async def _names(request: DashboardRequest, approvals: Sequence[Approval]) -> dict[PersonId, str]:
-    """Of those who may decide or have decided."""
+    """The names of those who may decide or have decided."""
     found = {each for approval in approvals for each in (*approval.approvers, approval.decided_by)}
     people = request.services.people
     return {each: (await people.get(each)).name for each in found if each is not None}

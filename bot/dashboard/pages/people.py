@@ -34,7 +34,7 @@ _MAX_LISTED = 50
 async def show_people(
     request: DashboardRequest, *, code: Mapping[str, Any] | None = None
 ) -> Response:
-    """`code` is one that was just made to link an account."""
+    """List people. `code` is a new code that links an account."""
     services = request.services
     members = await services.people.list_members()
     waiting = await services.approvals.list_waiting(by=request.person, chat=None)
@@ -84,7 +84,7 @@ async def change_people(request: DashboardRequest) -> Response:
 
 
 async def _change(request: DashboardRequest, form: FormData) -> str:
-    """Returns where to go on; empty for the page itself."""
+    """Apply a change; returns the page to continue at, empty for this page."""
     command = request.command(form_source(form))
     which = form_text(form, "which")
     match form_text(form, "order"):

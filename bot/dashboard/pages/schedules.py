@@ -65,7 +65,7 @@ async def show_schedules(request: DashboardRequest) -> Response:
 
 
 async def add_schedule(request: DashboardRequest) -> Response:
-    """Only proposes it: the next page shows what was understood."""
+    """Propose a schedule; the next page shows what was understood."""
     form = await request.form()
     text, schedules = form_text(form, "text")[:_MAX_TEXT], request.services.schedules
     if not text:
@@ -128,7 +128,7 @@ async def steer_schedule(request: DashboardRequest) -> Response:
 
 
 def _orders(schedule: Schedule) -> Sequence[str]:
-    """Those that its card offers."""
+    """The actions that the schedule's card offers."""
     match schedule.state:
         case ScheduleState.PROPOSED:
             return ("confirm", "decline")
@@ -196,8 +196,8 @@ def _day(day: date, today: date, firings: Sequence[tuple[datetime, Schedule]]) -
 
 
 def _page_time(form: FormData, now: datetime) -> datetime:
-    """When the page was made, so that a form that is sent twice runs once; now if that is no
-    time of late."""
+    """The time at which the page was created, so that a form that is sent twice runs once; now if
+    that time is not recent."""
     at = _parse_time(form, "asked_at")
     return at if at is not None and now - _MAX_AGE <= at <= now else now
 

@@ -241,8 +241,8 @@ async def _steer(  # noqa: C901 - one arm per order
 
 
 async def _changes(task: Task, request: DashboardRequest) -> str:
-    """Show what was changed in the task's workflow since. Comparing takes reading and checking the
-    workflow's file, so it is done when somebody asks."""
+    """Show the differences to the present workflow on request: comparing takes reading and checking
+    its file."""
     try:
         diff = await request.services.workflows.diff_with_run(task)
     except WorkflowRefused as refused:
@@ -253,12 +253,12 @@ async def _changes(task: Task, request: DashboardRequest) -> str:
 
 
 def _files(view: TaskView) -> Sequence[str]:
-    """Paths in the data directory: results, the newest first, then what was sent along."""
+    """Paths in the data directory: results, newest first, then files sent along."""
     return tuple(dict.fromkeys((*result_files(view.steps), *view.task.files)))
 
 
 def _file_links(view: TaskView) -> Sequence[tuple[str, str]]:
-    """A name and an address each."""
+    """The name and address of each file."""
     root = f"/dashboard/tasks/{view.task.id}/files/"
     return [
         (formats.single_line(each.rpartition("/")[2], _MAX_TITLE), root + quote(path))
@@ -268,7 +268,7 @@ def _file_links(view: TaskView) -> Sequence[tuple[str, str]]:
 
 
 def _actions(view: TaskView) -> Sequence[str]:
-    """The orders that the task can take now, as its card offers them."""
+    """The actions that the task allows now, as on its card."""
     task = view.task
     if task.status.is_final:
         return () if task.status is TaskStatus.COMPLETED else ("retry",)
@@ -293,7 +293,7 @@ def _row(task: Task, request: DashboardRequest) -> dict[str, Any]:
 
 
 def _bars(trace: Trace, request: DashboardRequest) -> Sequence[dict[str, Any]]:
-    """A line of the trace for each span: where it begins and how long it is, of `_WIDTH`."""
+    """One bar for each span of the trace: its start and length, in parts of `_WIDTH`."""
     start = trace.root.started_at
     whole = max(trace.root.seconds(trace.taken_at), 0.001)
     bars: list[dict[str, Any]] = []

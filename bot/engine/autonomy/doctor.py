@@ -59,7 +59,7 @@ class DoctorService:
     seconds: float = _PROBE_SECONDS
 
     async def examine(self, *, by: Person, fix: bool) -> HealthReport:
-        """One result a subject: those of the self-check with what the probes have found."""
+        """One result for each subject: the self-check's findings and those of the probes."""
         probes = self.probes(by)
         report = await self.self_check.check()
         with collect_server_dates() as dates:
@@ -85,7 +85,7 @@ class DoctorService:
         return HealthReport(at=self.now(), results=list(results.values()), repairs=repairs)
 
     async def record_press(self, channel: Channel, milliseconds: int) -> None:
-        """Buttons of this channel's cards reach us."""
+        """Record that button presses on this channel arrive."""
         at = self.now().isoformat()
         await self.key_values.put(_press_key(channel), {"at": at, "ms": milliseconds})
 
@@ -93,8 +93,8 @@ class DoctorService:
 def _describe_answers(
     dates: Sequence[ServerDate], probed: Sequence[CheckResult]
 ) -> Sequence[CheckResult]:
-    """The network, and the clock against those of the services that the probes have reached. A
-    service on this machine has the same clock and needs no network."""
+    """Check the network, and the clock against those of the services that the probes have reached.
+    A service on this machine shares the clock and needs no network."""
     far = [each for each in dates if not _is_here(each.host)]
     texts = {found.text for result in probed for found in result.findings}
     if not far:
@@ -121,7 +121,7 @@ def _is_here(host: str) -> bool:
 
 
 def mask_facts(finding: HealthFinding, mask: Callable[[str], str]) -> HealthFinding:
-    """Without secrets: a service may repeat the key in its refusal."""
+    """Mask secrets in facts: a service may repeat the key in its refusal."""
     facts = {k: mask(v) if isinstance(v, str) else v for k, v in finding.facts.items()}
     return replace(finding, facts=facts)
 
@@ -210,7 +210,7 @@ def _cli_finding(health: BackendHealth) -> HealthFinding:
 
 @dataclass(kw_only=True, eq=False)
 class HostProbe:
-    """Who may read the data directory, and which versions are used."""
+    """Checks who may read the data directory, and reports the versions in use."""
 
     name = "version"
 
@@ -260,7 +260,7 @@ class HostProbe:
 
 @dataclass(kw_only=True, eq=False)
 class RemarkProbe:
-    """Says of what is fine how it is: the sandbox, the disk, or the backups."""
+    """Describes the sandbox, the disk and the backups where they are in order."""
 
     name: str
     read: Callable[[], Awaitable[Sequence[HealthFinding]]]
@@ -299,7 +299,7 @@ async def describe_disk(free_bytes: Callable[[], int]) -> Sequence[HealthFinding
 async def describe_process_clocks(
     list_processes: Callable[[], Awaitable[Sequence[ProcessSituation]]],
 ) -> Sequence[HealthFinding]:
-    """The machines whose clocks are not that of the store, which all of them go by."""
+    """Name the machines whose clocks differ from the store's, which all of them use."""
     return [
         HealthFinding(
             text="machine_clock_fast" if ahead > 0 else "machine_clock_slow",
@@ -312,7 +312,7 @@ async def describe_process_clocks(
 
 
 async def describe_embeddings(embedder: TextEmbedder | None) -> Sequence[HealthFinding]:
-    """Embeds one word; nothing to tell without an embedding model."""
+    """Test the embedding model with one word; empty without one."""
     if embedder is None:
         return ()
     begun = time.monotonic()
@@ -328,8 +328,8 @@ async def describe_embeddings(embedder: TextEmbedder | None) -> Sequence[HealthF
 async def describe_buttons(
     key_values: KeyValueStore, channel: Channel, now: Callable[[], datetime]
 ) -> Sequence[HealthFinding]:
-    """Whether a press on a card of this channel has ever reached us, proven by the doctor's own
-    button."""
+    """Whether a press on a card of this channel has ever arrived; the doctor's own button proves
+    it."""
     proof = await key_values.get(_press_key(channel))
     if proof is None:
         facts: dict[str, str | int] = {"channel": channel.value}

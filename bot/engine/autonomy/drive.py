@@ -88,13 +88,13 @@ class DriveService:
         )
 
     async def stop(self) -> DriveStatus:
-        """Until it is started again, or the program is. Runs in progress end."""
+        """Stop a goal until it is started again or Shiftboss restarts. Running work ends."""
         for goal in self._available:
             await self.builtin.stop(goal.service)
         return await self.get_status()
 
     async def start(self) -> DriveStatus:
-        """Go on with what was stopped; what is disabled stays so."""
+        """Start a stopped goal; disabled goals stay disabled."""
         for goal in self._available:
             if (await self.builtin.get(goal.service)).reason == STOPPED:
                 await self.builtin.switch(goal.service, on=True)

@@ -67,14 +67,14 @@ class SelfCheckService:
         stack.callback(setattr, self, "_is_running", False)
 
     async def run(self) -> None:
-        """Its schedule calls `check_on_schedule`."""
+        """Does nothing: its schedule calls `check_on_schedule`."""
         await asyncio.Event().wait()
 
     async def check_on_schedule(self, _schedule: Schedule, _due_at: datetime) -> None:
         await self.check()
 
     async def check(self) -> HealthReport:
-        """Run all checks. Those who ask meanwhile wait and run them again."""
+        """Run all checks. Callers that arrive meanwhile wait for the next run."""
         async with self._lock:
             results = [await run_check(each, seconds=self.seconds) for each in self.checks]
             if not self._is_running:
@@ -123,8 +123,8 @@ class SelfCheckService:
         return replace(incident, task_id=task.id), task
 
     async def _record(self, report: HealthReport) -> None:
-        """The run, its problems and the cards about them are one transaction: a death before it
-        leaves all of it to the next run, one after it has told everything."""
+        """Store the run, its problems and their cards in one transaction: after a crash before it,
+        the next run reports everything; after it, everything is reported."""
         owners = await self.owner_chats()
         async with self.db.write() as tx:
             run = await self.repo.add_run(tx, report)
@@ -180,7 +180,7 @@ class SelfCheckService:
     async def _close(
         self, tx: Transaction, incident: Incident, now: datetime
     ) -> Sequence[tuple[IncidentNews, Incident]]:
-        """One that comes and goes stays open until it has stayed away for some hours."""
+        """End a problem that has stayed away for some hours; one that comes and goes stays open."""
         since = incident.absent_since or now
         if incident.flaps and now - since < _FLAPS_UNTIL:
             await self.repo.update(tx, replace(incident, absent_since=since))

@@ -1,4 +1,4 @@
-"""Keeps the schedules of the program's own parts in line with the settings."""
+"""Keeps the schedules of Shiftboss's own services in line with the settings."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _ENDS_AT_START = {OFF_BY_SETTING, STOPPED}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltinSchedule:
-    """A part of the program that runs by a schedule; `name` is its service. `timing` is a cron
-    timing or an interval, None if a setting has switched it off. With `starts_off` it waits until
-    an owner switches it on."""
+    """A service of Shiftboss that runs on a schedule; `name` is its name. `timing` is a cron timing
+    or an interval, None if a setting turns it off. With `starts_off` it is paused until an owner
+    resumes it."""
 
     name: str
     kind: ScheduleKind
@@ -76,19 +76,19 @@ class BuiltinSchedules:
             await self._apply(each)
 
     async def follow(self, wanted: Sequence[BuiltinSchedule]) -> None:
-        """Take up changed settings while they run."""
+        """Apply changed settings while the schedules run."""
         self.wanted = wanted
         for each in wanted:
             await self._apply(each)
         self.on_change()
 
     async def run(self) -> None:
-        """All is done at the start."""
+        """Does nothing: all work is done at the start."""
         await asyncio.Event().wait()
 
     async def get(self, name: str) -> Schedule:
-        """The row of this part, created if necessary. Raises NotFound if a setting has always had
-        it switched off."""
+        """The schedule of this service, created if necessary. Raises NotFound if a setting has
+        always turned it off."""
         source = f"builtin:{name}"
         found = await self.schedules.find_by_source(source)
         if found is None:
@@ -101,7 +101,7 @@ class BuiltinSchedules:
         return found
 
     async def switch(self, name: str, *, on: bool) -> Schedule:
-        """Pause or resume a part for an owner. One that a setting has switched off stays off."""
+        """Pause or resume a service for an owner. One that a setting turns off stays off."""
         schedule = await self.get(name)
         if schedule.reason == OFF_BY_SETTING or (schedule.state is ScheduleState.ACTIVE) is on:
             return schedule
@@ -111,7 +111,7 @@ class BuiltinSchedules:
         return await self.get(name)
 
     async def stop(self, name: str) -> None:
-        """Pause a part that is on, until it is resumed or the program starts again."""
+        """Pause an active service until it is resumed or Shiftboss restarts."""
         schedule = await self.get(name)
         if schedule.state is ScheduleState.ACTIVE:
             async with self.db.write() as tx:
@@ -174,7 +174,7 @@ class BuiltinSchedules:
                 await self._set_state(tx, changed, reason)
 
     async def _set_state(self, tx: Transaction, schedule: Schedule, reason: str) -> None:
-        """Active without a reason to be paused. The next due time follows from now."""
+        """Change the state without a reason for a pause. The next due time follows from now."""
         due = None if reason else self.due_times.next_due(schedule, self.now())
         state = ScheduleState.PAUSED if reason else ScheduleState.ACTIVE
         await self.schedules.update(tx, schedule, state=state, reason=reason, next_due=due)
@@ -186,7 +186,7 @@ class BuiltinSchedules:
 
 
 def _is_same(wanted: CronTiming | timedelta, stored: Timing) -> bool:
-    """An interval keeps its start."""
+    """Whether both timings are the same. An interval keeps its start."""
     if isinstance(wanted, timedelta):
         return isinstance(stored, Interval) and stored.every == wanted
     return stored == wanted

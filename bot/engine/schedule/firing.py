@@ -1,4 +1,4 @@
-"""Fires schedules that are due: sends reminders, starts tasks, runs parts of the program."""
+"""Fires due schedules: sends reminders, starts tasks, runs services of Shiftboss."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _MAX_RETRY_DELAY = timedelta(days=1)
 
 
 class ServiceFailure(Exception):
-    """A part of the program could not do its work; the text is a reason for people."""
+    """A service could not do its work; the text is a reason for people."""
 
 
 ScheduledService: TypeAlias = Callable[[Schedule, datetime], Awaitable[None]]
@@ -79,8 +79,8 @@ ScheduledService: TypeAlias = Callable[[Schedule, datetime], Awaitable[None]]
 
 
 def was_asked_for(due_at: datetime) -> bool:
-    """Whether somebody has asked for this firing, of a schedule by a cron expression: its due times
-    are whole minutes, and `run_now` takes care that its own never are."""
+    """Whether somebody requested this firing of a cron schedule by `run_now`: due times are whole
+    minutes, and `run_now` never uses one."""
     return bool(due_at.second or due_at.microsecond)
 
 
@@ -132,8 +132,8 @@ class DueTimes:
     def around(
         self, schedule: Schedule, now: datetime, gap: timedelta
     ) -> tuple[datetime, datetime | None]:
-        """The last firing until `now`, of which there must be one, and the first after it. `gap` is
-        about what lies between two."""
+        """The last firing until `now`, which must exist, and the first after it. `gap` is the
+        approximate time between two."""
         newest, following = None, self.next_due(schedule, now - gap)
         while newest is None:
             while following is not None and following <= now:
@@ -156,7 +156,8 @@ class DueTimes:
         return found
 
     def end_counted(self, schedule: Schedule, now: datetime) -> Timing:
-        """The timing of a schedule that begins now, with the end that its number of times means."""
+        """The timing of a schedule that starts now, with the end that its number of firings
+        implies."""
         timing = schedule.timing
         if isinstance(timing, OneTime) or not timing.times:
             return timing
@@ -165,8 +166,8 @@ class DueTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Prepared:
-    """All that a firing needs from outside its transaction. A workflow that cannot run has only the
-    reason."""
+    """Everything a firing needs from outside its transaction. A workflow that cannot run has only
+    the reason."""
 
     words: TextCatalog
     new_task: NewTask | None = None
@@ -232,8 +233,8 @@ class ScheduleFirer:
                 return
 
     async def run_now(self, schedule: Schedule, *, due_at: datetime) -> Firing | None:
-        """Fire once besides the due times; None if this moment has fired already. Raises WrongState
-        for what waits for a yes, is over or was deleted."""
+        """Fire once in addition to the due times; None if this moment has fired already. Raises
+        WrongState for a proposed, ended or deleted schedule."""
         if not was_asked_for(due_at):
             due_at += _MOMENT
         prepared = await self._prepare(schedule, due_at)
@@ -296,7 +297,7 @@ class ScheduleFirer:
         )
 
     async def _retry(self, found: ScheduledFiring, now: datetime) -> None:
-        """The same task goes on, with all that it has finished."""
+        """Retry the same task, which keeps its finished steps."""
         schedule, firing = found.schedule, found.firing
         attempt = firing.attempt + 1
         source = f"firing:{firing.id}:{attempt}"
@@ -341,7 +342,7 @@ class ScheduleFirer:
         self._after_commit(schedule, firing)
 
     async def _fire_missed(self, chat_id: ChatId, late: Sequence[Schedule], now: datetime) -> None:
-        """Do with each what it wants, and tell all of it on one card."""
+        """Handle missed firings by each schedule's policy, and report all of them on one card."""
         prepared = []
         for schedule in late:
             if not await self.people.has_access(schedule.owner_id):
@@ -375,7 +376,7 @@ class ScheduleFirer:
     def _count_missed(
         self, schedule: Schedule, now: datetime
     ) -> tuple[int, datetime, datetime | None]:
-        """How many due times are over, the newest of them, and the next one to come."""
+        """The number of missed due times, the newest of them, and the next due time."""
         due = schedule.next_due
         assert due is not None
         count, newest = 1, due
@@ -453,8 +454,8 @@ class ScheduleFirer:
         *,
         of: Firing | None = None,
     ) -> Firing | None:
-        """Do what the schedule stands for, in the transaction that claims its due time. `of` is the
-        stored firing to carry out; None if it has been decided since."""
+        """Carry out the schedule in the transaction that claims its due time. `of` is the stored
+        firing to carry out; None if it has been decided since."""
         state, note, task_id = FiringState.STARTED, "", None
         running = await self.schedules.find_running(tx, schedule.id)
         body = schedule.body
@@ -488,7 +489,7 @@ class ScheduleFirer:
     async def _post_firing(
         self, tx: Transaction, fired: ScheduledFiring, prepared: _Prepared
     ) -> None:
-        """Tasks show themselves on their own cards."""
+        """Send the card of a firing. Tasks have cards of their own."""
         schedule, firing = fired.schedule, fired.firing
         match firing.state:
             case FiringState.SENT:
@@ -541,7 +542,7 @@ class ScheduleFirer:
         return service
 
     async def settle_cut_off(self) -> None:
-        """Firings that a death interrupted, or whose task ended unnoticed."""
+        """Settle firings that a crash interrupted, or whose task ended unnoticed."""
         for found in await self.schedules.list_started():
             firing = found.firing
             if firing.task_id is not None:
@@ -553,7 +554,8 @@ class ScheduleFirer:
                 )
 
     async def _set_lost_due_times(self) -> None:
-        """After a restore, what fell due since the backup may have been done: it is left out."""
+        """Compute due times after a restore. Firings due since the backup are skipped, because they
+        may have been done."""
         now = self.now()
         for schedule in await self.schedules.list_without_due():
             due = self.due_times.next_due(schedule, now)
@@ -562,12 +564,12 @@ class ScheduleFirer:
                 await self.schedules.update(tx, schedule, state=state, next_due=due)
 
     async def pause_of_chat(self, chat_id: ChatId) -> None:
-        """Pause what reports to a chat that cannot be reached any more. Safe to repeat."""
+        """Pause schedules that report to an unreachable chat. Safe to repeat."""
         for schedule in await self.schedules.list_active_of_chat(chat_id):
             await self._pause(schedule, "schedule.paused_chat")
 
     async def _pause(self, schedule: Schedule, reason: str) -> None:
-        """The owners are told: its person or its chat may be gone."""
+        """Pause a schedule and notify the owners, because its person or its chat may be gone."""
         owners = await self.owner_chats()
         async with self.db.write() as tx:
             paused = await self.schedules.update(

@@ -1,4 +1,4 @@
-"""Schedules as people see them: proposing, confirming, listing and changing."""
+"""Implements schedules for people: propose, confirm, list and change."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class ScheduleService:
         )
 
     async def delete(self, schedule_id: ScheduleId, *, by: Person, chat: ChatId) -> ScheduleView:
-        """A run in progress goes on; its task can be stopped by itself."""
+        """Delete a schedule. A task that it has started continues and can be stopped by itself."""
         schedule = await self._get_changeable(schedule_id, by, chat)
         if schedule.state is ScheduleState.ENDED:
             return await self._full_view(schedule)
@@ -328,8 +328,8 @@ class ScheduleService:
             raise ActionForbidden
 
     async def _visibility(self, by: Person, chat: ChatId) -> tuple[PersonId | None, ChatId | None]:
-        """Whose schedules and of which chat: those of the group in a group, else one's own; owners
-        see all in private."""
+        """The schedules that this person may see: in a group those of the group, else their own;
+        owners see all in private."""
         if (await self.get_chat(chat)).kind is not ChatKind.PRIVATE:
             return None, chat
         return (None if by.role.allows(PersonRole.OWNER) else by.id), None
@@ -346,7 +346,7 @@ class ScheduleService:
         return ScheduleView(schedule=schedule, upcoming=())
 
     def _extend(self, view: ScheduleView, until: datetime) -> ScheduleView:
-        """With the firings until then, unless there are too many."""
+        """Add the firings until then to a view, unless there are too many."""
         if len(view.upcoming) < _SHOWN_FIRINGS or view.upcoming[-1] > until:
             return view
         room = MAX_UPCOMING - _SHOWN_FIRINGS + 1

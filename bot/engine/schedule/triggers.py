@@ -260,7 +260,7 @@ class TriggerService:
             await self._fire(trigger, TriggerEvent(key=key, values=values, files=(copy,)))
 
     async def _note_too_many(self, trigger: Trigger) -> None:
-        """Once a day, where people see what the trigger has done."""
+        """Record once a day, on the trigger's firings, that the folder has too many files."""
         now, words = self.now(), await self._words(trigger)
         why = words("triggers.note.too_many", most=_MAX_FILES)
         key = _digest(f"too many files:{now.date()}")
@@ -276,7 +276,8 @@ class TriggerService:
     async def _fire(
         self, trigger: Trigger, event: TriggerEvent, *, by: Person | None = None
     ) -> TriggerFiring | None:
-        """None if this event has fired already, or the trigger is off."""
+        """Fire a trigger for one event. None if this event has fired already, or the trigger is
+        off."""
         if not await self.people.has_access(trigger.owner_id):
             await self.triggers.update(trigger, enabled=False)
             return None
@@ -310,7 +311,7 @@ class TriggerService:
         )
 
     async def _words(self, trigger: Trigger) -> TextCatalog:
-        """Those of its owner: a note is stored as people read it."""
+        """The texts in the language of the trigger's owner: a note is stored as people read it."""
         owner = await self.people.get(trigger.owner_id)
         return catalog_for(owner.language or Language.ENGLISH)
 
@@ -409,7 +410,7 @@ def _watch(folder: str) -> tuple[str, tuple[str, ...]]:
 
 
 class _TooManyFiles(Exception):
-    """The folder has more files than are looked at: some of them, in no order, would leave out new
+    """The folder has more files than the limit. Taking some of them in no order would miss new
     ones."""
 
 

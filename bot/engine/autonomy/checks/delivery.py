@@ -17,7 +17,8 @@ _PATIENCE = timedelta(minutes=10)
 
 @dataclass(kw_only=True, eq=False)
 class ChannelHealthCheck:
-    """Problems count from the first check that saw them: short ones pass by themselves."""
+    """Checks channels. Problems count from the first check that saw them, because short ones pass
+    by themselves."""
 
     name = "channels"
 
@@ -57,7 +58,7 @@ RETRY_DEAD = "retry_dead"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageHealthCheck:
-    """`wake` has the outbox looked at."""
+    """Checks messages that wait too long. `wake` makes the outbox look for due deliveries."""
 
     name = "messages"
 

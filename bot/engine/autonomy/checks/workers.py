@@ -1,5 +1,4 @@
-"""Checks what work needs: models and coding CLIs that can work, money, and something that confines
-commands."""
+"""Checks what workers need: working models and coding CLIs, budget, and a sandbox."""
 
 from __future__ import annotations
 
@@ -14,8 +13,8 @@ from storage.records.usage import BudgetScope, CapUsage, CostReport
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelHealthCheck:
-    """`report` is what is known of all backends; `in_use` are those that settings name, the default
-    first."""
+    """Checks the backends in use. `report` has the state of all backends; `in_use` are those that
+    settings name, the default first."""
 
     name = "models"
 
@@ -82,7 +81,7 @@ def _near(cap: CapUsage) -> HealthFinding | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxHealthCheck:
-    """`is_root` tells whether the program runs as root."""
+    """Checks the sandbox. `is_root` tells whether Shiftboss runs as root."""
 
     name = "sandbox"
 

@@ -101,7 +101,7 @@ class EvolutionService:
             await self.retirer.show_request(approval)
 
     async def run(self) -> None:
-        """The goal calls `pursue`."""
+        """Does nothing: the goal calls `pursue`."""
         await asyncio.Event().wait()
 
     async def pursue(self) -> None:
@@ -113,7 +113,7 @@ class EvolutionService:
         return await self._cycle()
 
     async def handle_task_events(self, task: Task, events: Sequence[TaskEvent]) -> None:
-        """A trial that does harm ends with the task that shows it."""
+        """End a trial with the first task that shows it does harm."""
         if events and task.status in _JUDGED and self.limits.mode is not EvolutionMode.OFF:
             await self._settle_trials()
 
@@ -256,7 +256,7 @@ class EvolutionService:
         return settled
 
     async def _settle(self, version: PromptVersion) -> TrialVerdict:
-        """Judge one trial, and store what follows with its cards in one transaction."""
+        """Decide one trial, and store the outcome with its cards in one transaction."""
         assert version.trial_since is not None
         owners = await self.retirer.owner_chats()
         withdrawn: Sequence[Approval] = ()
@@ -411,7 +411,8 @@ _MAX_INCREASE = 1.2
 
 
 def figures_of(version: PromptVersion, tasks: Sequence[TrialTask]) -> TrialFigures:
-    """Tasks that used more than one version of the prompt count on neither side."""
+    """Figures for each version of a prompt. Tasks that used more than one version count for none of
+    them."""
     mine = [each for each in tasks if list(each.numbers) == [version.number]]
     others = [each for each in tasks if list(each.numbers) == [version.parent]]
     return TrialFigures(trial=_arm(mine), control=_arm(others))

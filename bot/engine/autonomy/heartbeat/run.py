@@ -151,7 +151,7 @@ class HeartbeatRunner:
     async def record(
         self, reasons: Sequence[WakeReason], outcome: HeartbeatOutcome, *, note: str = ""
     ) -> HeartbeatOutcome:
-        """Record a run that is over without a model."""
+        """Record a run that ended without calling a model."""
         async with self.db.write() as tx:
             await self.runs.add(tx, reasons, outcome, now=self.now(), note=note)
         return outcome
@@ -166,7 +166,7 @@ class HeartbeatRunner:
     async def _stop_at_cap(
         self, run: HeartbeatRun, cap: ReachedCap, chat: Chat, language: Language
     ) -> HeartbeatOutcome:
-        """The owner is told once a day that the heartbeat's own cap ends it."""
+        """End the run at the heartbeat's own cap. The owner is notified once a day."""
         card = await self.poster.prepare(
             cap_reached_card(
                 SpendingCap(micros=cap.spent_micros, tokens=cap.spent_tokens),
@@ -187,7 +187,7 @@ class HeartbeatRunner:
     async def _show_pending(
         self, reasons: Sequence[WakeReason], file: TaskFile, chat: Chat, language: Language
     ) -> HeartbeatOutcome:
-        """Without a model the lines are shown as they are, once a day."""
+        """Show the lines as they are, once a day: there is no model."""
         today, words = self.local_time().date().isoformat(), catalog_for(language)
         card = await self.poster.prepare(pending_card(file.pending, words))
         async with self.db.write() as tx:
@@ -249,8 +249,8 @@ class HeartbeatRunner:
         chat: Chat,
         language: Language,
     ) -> HeartbeatOutcome:
-        """Record the run, its cost and its message in one transaction: a death before it sends
-        nothing, one after it sends once."""
+        """Record the run, its cost and its message in one transaction, so that a crash before it
+        sends nothing and a crash after it sends once."""
         answer = reply.result.value
         if not isinstance(answer, HeartbeatAnswer):
             answer = HeartbeatAnswer(message=reply.result.text)
@@ -299,8 +299,8 @@ class HeartbeatRunner:
         chat: Chat,
         language: Language,
     ) -> None:
-        """Lines to look after always are told only along with a message; they come again and
-        again."""
+        """The lines to report. Permanent lines are reported only along with a message, because they
+        never end."""
         shown = claims if said else [each for each in claims if each.text in ticked]
         if not said and not shown:
             return
@@ -331,8 +331,8 @@ class HeartbeatRunner:
     async def _build_request(
         self, prompt: str, session: ModelSession, chat: Chat, language: Language
     ) -> ModelRequest:
-        """The tools of a sub-agent in a chat that change nothing outside the own folder. None of
-        its other context."""
+        """Build the model call with the read-only tools of a chat's sub-agent, and without the rest
+        of its context."""
         await asyncio.to_thread(self.workspace.mkdir, parents=True, exist_ok=True)
         spec = WorkerSpec(
             account=CostAccount(person=chat.person_id, chat=chat.id),
@@ -403,7 +403,7 @@ _Line = Annotated[str, StringConstraints(strip_whitespace=True, max_length=500)]
 
 
 class HeartbeatAction(BaseModel):
-    """One line of the list on which you acted."""
+    """One line of the list that the run acted on."""
 
     model_config = ConfigDict(strict=True, defer_build=True)
 
@@ -422,7 +422,7 @@ class HeartbeatAction(BaseModel):
 
 
 class HeartbeatAnswer(BaseModel):
-    """The result of looking through the list."""
+    """The model's result of reading the list."""
 
     model_config = ConfigDict(strict=True, defer_build=True)
 

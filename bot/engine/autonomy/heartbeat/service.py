@@ -115,7 +115,8 @@ class HeartbeatService:
             raise ServiceFailure(outcome.value)
 
     async def wake(self, reason: WakeReason) -> None:
-        """Run soon for this reason, together with others. Nothing happens while it is off."""
+        """Run soon for this reason, merged with other reasons. Does nothing while the heartbeat is
+        off."""
         schedule = await self.schedules.find_by_source(f"builtin:{NAME}")
         if schedule is None or schedule.state is not ScheduleState.ACTIVE:
             return
@@ -222,7 +223,7 @@ class HeartbeatService:
         return outcome
 
     async def _plan_next(self, began: datetime, *, retry: bool) -> None:
-        """The next run is one interval after this one, or at the next opening."""
+        """Plan the next run one interval after this one, or when the active hours start."""
         schedule = await self.builtin.get(NAME)
         due = self.now() + RETRY_DELAY if retry else max(began + self.every, self.now())
         due = self.hours.next_opening(due)
@@ -234,7 +235,7 @@ class HeartbeatService:
         self.on_change()
 
     async def _tell_file_state(self, state: TaskFileState, chat: Chat, language: Language) -> None:
-        """A file that cannot be used is told once, until it can be used again."""
+        """Report an unusable file once, until it is usable again."""
         is_fine = state in {TaskFileState.READ, TaskFileState.MISSING}
         wanted = "" if is_fine else state.value
         card = await self.poster.prepare(file_unusable_card(state, catalog_for(language)))
@@ -274,7 +275,7 @@ _MAX_MOVES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveHours:
-    """Inside `active` and outside `quiet`; None for no such hours."""
+    """The hours inside `active` and outside `quiet`; None means no limit."""
 
     active: DayHours | None
     quiet: DayHours | None
@@ -284,8 +285,8 @@ class ActiveHours:
         return is_active and not (self.quiet is not None and self.quiet.contains(at))
 
     def next_opening(self, at: datetime) -> datetime:
-        """`at` itself if it is inside, else the next time that is. Where the two leave nothing of a
-        day, the last one tried."""
+        """`at` itself if it is within the active hours, else the next time that is. If both
+        settings leave nothing of a day, the last time tried."""
         for _ in range(_MAX_MOVES):
             if self.active is not None and not self.active.contains(at):
                 at = self.active.next_start(at)

@@ -94,7 +94,7 @@ class Canvas:
             row[left:right] = line
 
     def write(self, text: str, x: int, y: int, colour: int = _INK) -> None:
-        """Characters without a bitmap are left out."""
+        """Draw text; characters without a bitmap are left out."""
         for char in text:
             rows = _GLYPHS.get(char, _GLYPHS[" "]).split()
             for down, dots in enumerate(rows):
@@ -153,7 +153,7 @@ def draw_heat_map(heat: HeatMap, language: Language) -> Canvas:
 
 
 def shade(count: int, most: int) -> int:
-    """The colour of a count: none, or one of four equal parts of the highest."""
+    """The color step of a count: none for 0, else one of four equal ranges up to the highest."""
     if not count:
         return _EMPTY
     return _SHADES[min(len(_SHADES) - 1, (count * len(_SHADES) - 1) // most)]

@@ -1,4 +1,4 @@
-"""Finds what is worth telling in the figures of past tasks. Pure computation; small samples say
+"""Finds notable changes in the figures of past tasks. Pure computation; small samples yield
 nothing."""
 
 from __future__ import annotations
@@ -316,5 +316,5 @@ def _cost_in(runs: Iterable[StepRun], task: TaskId) -> int:
 
 
 def _change(now: float, before: float) -> float:
-    """0.5 is half as much again; 0 without anything to compare with."""
+    """The relative change: 0.5 is an increase by half; 0 without a value to compare with."""
     return (now - before) / before if before > 0 else 0.0

@@ -151,7 +151,7 @@ class ReportBuilder:
     async def _waiting(
         self, seen: TaskVisibility, until: datetime
     ) -> tuple[Sequence[WaitingItem], int, int]:
-        """The first of what waits, the number of all, and the number of running tasks."""
+        """The first waiting items, the number of all, and the number of running tasks."""
         open_tasks = await self.reports.count_open(seen)
         requests = await self.reports.list_waiting_requests(seen, until, 100)
         tasks = await self.reports.list_waiting_tasks(seen, _MAX_WAITING)
@@ -172,7 +172,7 @@ class ReportBuilder:
         )
 
     def _days_before(self, until: datetime, days: int) -> datetime:
-        """The same local time some days ago: a day may have 23 or 25 hours."""
+        """The same local time some days earlier; a day may have 23 or 25 hours."""
         return (until.astimezone(self.zone) - timedelta(days=days)).astimezone(UTC)
 
     def _days(
@@ -290,7 +290,8 @@ def _step_run(
 def _was_suspended(
     run: NodeRun, attempt: NodeAttempt, calls: Mapping[str, Sequence[ModelCall]]
 ) -> bool:
-    """Whether the attempt only waited for a person or was interrupted: the next one goes on."""
+    """Whether the attempt only waited for a person or was interrupted, so that the next one
+    continues it."""
     made = calls.get(node_span_id(run.task_id, run.path, attempt.attempt), ())
     return bool(made) and made[-1].status in _SUSPENDED
 

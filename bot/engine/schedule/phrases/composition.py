@@ -37,9 +37,9 @@ _Hour = tuple[int, int]
 
 
 def compose(phrase: TimePhrase, *, now: datetime, zone: ZoneInfo) -> Timing:
-    """The timing that a phrase means, which may be over. `zone` is the person's, whose today is
-    meant also where the phrase names another zone. Raises TimingError for a phrase without a
-    meaning, or with one that no timing can hold."""
+    """The timing that a phrase means, which may be in the past. `zone` is the person's, and decides
+    which day is today even where the phrase names another zone. Raises TimingError for a phrase
+    without a meaning, or with one that no timing can express."""
     own = ZoneInfo(phrase.zone) if phrase.zone else zone
     try:
         if phrase.repeats:
@@ -123,7 +123,7 @@ def _compose_date(phrase: TimePhrase, hour: _Hour, now: datetime, zone: ZoneInfo
 
 
 def _compose_bounded(phrase: TimePhrase, now: datetime, zone: ZoneInfo) -> CronTiming | Interval:
-    """A repetition from its beginning to its end. What is counted is counted from the beginning."""
+    """A repetition with its first and last time. A number of firings counts from the first."""
     since = _compose_start(phrase.since, now, zone) if phrase.since else None
     if phrase.since and phrase.since.has_hour and not (phrase.has_hour or phrase.repeats_by_clock):
         # `every day from Monday at 9`
@@ -142,7 +142,7 @@ def _compose_bounded(phrase: TimePhrase, now: datetime, zone: ZoneInfo) -> CronT
 
 
 def _compose_start(since: TimePhrase, now: datetime, zone: ZoneInfo) -> datetime:
-    """A day without an hour belongs to the repetition as a whole."""
+    """The start of a repetition. A day without an hour covers the whole day."""
     if since.whole_month and since.month == now.month:
         return now
     if since.has_hour or (since.delay is not None and not since.delay.is_whole_days):
@@ -151,7 +151,7 @@ def _compose_start(since: TimePhrase, now: datetime, zone: ZoneInfo) -> datetime
 
 
 def _compose_end(phrase: TimePhrase, now: datetime, zone: ZoneInfo) -> datetime | None:
-    """The last moment of a repetition. A day without an hour belongs to it as a whole."""
+    """The last moment of a repetition. A day without an hour covers the whole day."""
     if phrase.lasting is not None:
         return _compose_delay(TimePhrase(end=0), phrase.lasting, now, zone)
     until = phrase.until
@@ -241,8 +241,8 @@ def _compose_often(phrase: TimePhrase, often: Amount) -> CronTiming:
 
 
 def _window_minutes(phrase: TimePhrase) -> tuple[int, int]:
-    """Minutes of the day. A window without a name for its last hour takes that of the first, and
-    one that ends before it begins ends on the next day."""
+    """The window in minutes of the day. Without a minute for its last hour it takes that of the
+    first; one that ends before it starts ends on the next day."""
     if phrase.window is None:
         return 0, MIDNIGHT * HOUR_MINUTES - 1
     start, end = phrase.window
@@ -297,7 +297,7 @@ def _field(numbers: Iterable[int], full: int) -> str:
 
 
 def _day_fields(phrase: TimePhrase, late: int) -> str:
-    """Of a day, or of the next one if `late`."""
+    """The cron fields of a day, or of the next one if `late`."""
     day, month, weekday = "*", "*", "*"
     if phrase.every is Every.WEEK:
         weekday = _weekday_field([(each + late) % 7 for each in phrase.weekdays or [0]])

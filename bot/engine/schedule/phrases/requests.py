@@ -21,7 +21,7 @@ from bot.engine.schedule.phrases.words import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundRequest:
-    """`parts` are the places of the subject in the text, from and to."""
+    """A request. `parts` are the start and end of each part of the subject in the text."""
 
     phrase: TimePhrase
     parts: tuple[tuple[int, int], ...]
@@ -385,7 +385,8 @@ def _read_work(text: str, lead: _Lead) -> FoundRequest | None:
 
 
 def _is_clear_end_en(before: str, phrase: TimePhrase) -> bool:
-    """A single time at the end may belong to the noun before it: `the meeting at 9`."""
+    """Whether a single time at the end belongs to the request. In `the meeting at 9` it may belong
+    to the noun."""
     if _CLAUSE_EN.search(before) or " " not in before.strip():
         return False
     if phrase.repeats:
@@ -502,7 +503,7 @@ def _skip_blank(text: str, at: int) -> int:
 
 
 def _parts(text: str, *places: tuple[int, int]) -> tuple[tuple[int, int], ...]:
-    """Without what is empty, and without the last words of politeness."""
+    """The nonempty parts of the subject, without polite words at the end."""
     trimmed = []
     for start, end in places:
         last = end
@@ -518,5 +519,5 @@ def _parts(text: str, *places: tuple[int, int]) -> tuple[tuple[int, int], ...]:
 
 
 def _asks_back(text: str, at: int) -> bool:
-    """`remind me what we said`."""
+    """Whether the message asks a question about the past, as in `remind me what we said`."""
     return bool(_QUESTION_EN.match(text, at) or _QUESTION_ZH.match(text, at))
