@@ -7,6 +7,7 @@ import asyncio
 import hashlib
 import logging
 import secrets
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,21 +28,27 @@ _READ_SECONDS = 60
 _PART = ".shiftboss-{}.part"
 _DIGEST = "sha256"
 _GONE = frozenset({"404", "NoSuchKey", "NotFound"})
-_NO_BUCKET = frozenset({"NoSuchBucket"})
-_DENIED = frozenset(
-    {
-        *("403", "AccessDenied", "Forbidden", "InvalidAccessKeyId", "SignatureDoesNotMatch"),
-        *("ExpiredToken", "InvalidToken", "RequestTimeTooSkewed"),
-    }
-)
+_SETUP_CODES = {
+    **dict.fromkeys(("NoSuchBucket",), "bucket"),
+    **dict.fromkeys(("InvalidBucketName",), "bucket_name"),
+    **dict.fromkeys(
+        ("403", "AccessDenied", "Forbidden", "InvalidAccessKeyId", "SignatureDoesNotMatch"),
+        "denied",
+    ),
+    **dict.fromkeys(("ExpiredToken", "InvalidToken"), "denied"),
+    **dict.fromkeys(("RequestTimeTooSkewed",), "clock"),
+    **dict.fromkeys(("AuthorizationHeaderMalformed", "PermanentRedirect", "301"), "region"),
+}
+_UNKNOWN_HOST = frozenset({socket.EAI_NONAME, socket.EAI_NODATA})
 
 
 class FileShareError(Exception):
-    """The text names the problem and its solution, without secrets. `is_setup`: only somebody who
-    changes the settings or the bucket can solve it."""
+    """The text names the problem, without secrets. `setup` is what only somebody who changes the
+    settings, the bucket or the machine can solve, as in the texts `store.s3`; empty for what may
+    pass by itself."""
 
-    def __init__(self, text: str, *, is_setup: bool = False) -> None:
-        self.is_setup = is_setup
+    def __init__(self, text: str, *, setup: str = "", **facts: str) -> None:
+        self.setup, self.facts = setup, facts
         super().__init__(text)
 
 
@@ -172,27 +179,70 @@ class S3Files:
         object."""
         from botocore.exceptions import BotoCoreError, ClientError
 
-        where = f"{self._address.endpoint}/{self._address.bucket}"
         try:
             yield
         except ClientError as error:
             code = str(error.response.get("Error", {}).get("Code", "?"))
-            if code in _NO_BUCKET or (code in _GONE and not path):
-                text = f"the bucket {where} does not exist: create it, or correct SHIFTBOSS_S3_URL"
-                raise FileShareError(text, is_setup=True) from None
-            if code in _GONE:
+            if code in _GONE and path:
                 raise FileNotFoundError(path) from None
-            if code in _DENIED:
-                text = (
-                    f"the object store {where} refuses the keys ({code}): correct"
-                    " SHIFTBOSS_S3_KEY and SHIFTBOSS_S3_SECRET, or what they may do"
-                )
-                raise FileShareError(text, is_setup=True) from None
-            raise FileShareError(f"the object store {where} answers {code}") from None
+            setup = _SETUP_CODES.get(code, "")
+            if not path:
+                # The answer to the first look has no text that would name the reason.
+                setup = setup or {"404": "bucket", "400": "region"}.get(code, "")
+            raise self._failure(setup, code) from None
         except BotoCoreError as error:
-            raise FileShareError(
-                f"the object store {where} cannot be reached ({type(error).__name__})"
-            ) from None
+            raise self._failure(self._find_setup(error), type(error).__name__) from None
+        except ValueError:
+            raise self._failure("endpoint", "ValueError") from None
+
+    def _failure(self, setup: str, code: str) -> FileShareError:
+        where = f"{self._address.endpoint}/{self._address.bucket}"
+        said = _SAID.get(setup, "fails")
+        return FileShareError(
+            f"the object store {where} {said} ({code})", setup=setup, where=where, code=code
+        )
+
+    def _find_setup(self, error: Exception) -> str:
+        """Name what has to be set; empty for an outage."""
+        from botocore import exceptions as of_client
+
+        match error:
+            case of_client.NoCredentialsError() | of_client.PartialCredentialsError():
+                return "keys"
+            case of_client.ParamValidationError():
+                return "bucket_name"
+            case of_client.InvalidRegionError():
+                return "region"
+            case of_client.SSLError():
+                return "tls"
+            case of_client.EndpointConnectionError():
+                # A name server that cannot be reached says so with another code.
+                return "host" if _is_unknown(self._address.endpoint) else ""
+            case _:
+                return "endpoint" if "EndpointResolution" in type(error).__name__ else ""
+
+
+_SAID = {
+    "": "cannot be reached or fails",
+    "keys": "needs keys",
+    "denied": "refuses the keys",
+    "bucket": "has no such bucket",
+    "bucket_name": "has no bucket of such a name",
+    "endpoint": "has an address that is none",
+    "host": "is on a host that does not exist",
+    "tls": "has no certificate that is trusted",
+    "region": "refuses the region",
+    "clock": "refuses this machine's clock",
+}
+
+
+def _is_unknown(endpoint: str) -> bool:
+    parts = urlsplit(endpoint)
+    try:
+        socket.getaddrinfo(parts.hostname, parts.port)
+    except socket.gaierror as error:
+        return error.errno in _UNKNOWN_HOST
+    return False
 
 
 def build_s3_files(home: Path, url: str, *, key: str, secret: str, region: str) -> S3Files:
@@ -205,9 +255,13 @@ def build_s3_files(home: Path, url: str, *, key: str, secret: str, region: str) 
             # Loaded only where files go through an object store.
             from boto3.session import Session
             from botocore.config import Config
+            from botocore.exceptions import NoCredentialsError
         except ImportError as error:
-            text = f"an object store needs packages that are not installed: pip install '{EXTRA}'"
-            raise FileShareError(text, is_setup=True) from error
+            raise FileShareError(
+                "packages for an object store are not installed", setup="packages", extra=EXTRA
+            ) from error
+        if bool(key) != bool(secret):
+            raise NoCredentialsError
         config = Config(
             connect_timeout=_CONNECT_SECONDS,
             read_timeout=_READ_SECONDS,

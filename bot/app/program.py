@@ -123,8 +123,9 @@ async def _check_files(core: Container) -> None:
     try:
         await core.files.check()
     except FileShareError as error:
-        if error.is_setup:
-            raise StartFailure(str(error)) from error
+        if error.setup:
+            words = catalog_for(core.settings.fixed_language or Language.ENGLISH)
+            raise StartFailure(words(f"store.s3.{error.setup}", **error.facts)) from error
         log.warning("files cannot be shared now: %s", error)
 
 

@@ -23,7 +23,7 @@ NAMES = frozenset({
 """Names of products and formats, and words that are typed or written just so."""
 
 _NOT_PROSE = re.compile(
-    r"`[^`]*`|https?://\S+|\{[^}]*\}|\b[A-Z]+(?:_[A-Z]+)+\b"
+    r"`[^`]*`|https?://\S+|\{[^}]*\}|\b[A-Z]+(?:_[A-Z0-9]+)+\b"
     r"|(?<![\w/])/[a-z]+(?: [a-z]+)*|[\w.*/-]+\.(?:md|yaml|yml|jsonl?|py|txt|env|js)\b"
     r"|@[\w/.-]+",
     re.DOTALL,

@@ -49,12 +49,16 @@ async def test_files_reach_a_worker_and_come_back(tmp_path: Path) -> None:
         finally:
             await worker.kill_if_running()
 
-        # Wrong keys are told at the start, once and without the secret.
-        refused = ShiftbossProcess(
-            home=tmp_path / "worker",
-            settings={**world.program.settings, "SHIFTBOSS_S3_SECRET": "wrong-secret"},
-        )
-        code, printed = await refused.run_to_end("worker", "--name", "w2")
-        assert code != 0
-        assert "refuses the keys (403): correct SHIFTBOSS_S3_KEY" in printed
-        assert "wrong-secret" not in printed
+        # What only the settings can mend is told at the start, once and without the secret.
+        for wrong, said in (
+            ({"SHIFTBOSS_S3_SECRET": "wrong-secret"}, "refuses the keys (403): correct SHIFTBOSS"),
+            ({"SHIFTBOSS_S3_KEY": "", "SHIFTBOSS_LANGUAGE": "zh"}, "请设置 SHIFTBOSS_S3_KEY 和"),
+            ({"SHIFTBOSS_S3_URL": s3.url.replace("team", "tem")}, "correct SHIFTBOSS_S3_URL"),
+        ):
+            refused = ShiftbossProcess(
+                home=tmp_path / "worker", settings={**world.program.settings, **wrong}
+            )
+            code, printed = await refused.run_to_end("worker", "--name", "w2")
+            assert code != 0
+            assert said in printed
+            assert "wrong-secret" not in printed

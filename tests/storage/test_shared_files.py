@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import socket
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cards.catalog import catalog_for
+from storage.records.people import Language
 from storage.shared_files import MAX_OBJECT_BYTES, FileShareError, S3Files, build_s3_files
 from tests.emulators.s3 import S3Emulator
 
@@ -92,9 +96,9 @@ async def test_a_deleted_object_and_a_path_outside_are_no_files(tmp_path: Path) 
 async def test_each_problem_has_one_message_without_secrets(tmp_path: Path) -> None:
     async with S3Emulator() as s3:
         wrong = files_of(tmp_path, s3, secret="not-the-secret")
-        with pytest.raises(FileShareError, match=r"refuses the keys.*SHIFTBOSS_S3_KEY") as refused:
+        with pytest.raises(FileShareError, match="refuses the keys") as refused:
             await wrong.check()
-        assert refused.value.is_setup
+        assert refused.value.setup == "denied"
         write(tmp_path, "text")
         with pytest.raises(FileShareError, match="SignatureDoesNotMatch") as told:
             await wrong.publish(RESULT)
@@ -103,16 +107,71 @@ async def test_each_problem_has_one_message_without_secrets(tmp_path: Path) -> N
 
         elsewhere = files_of(tmp_path, s3, url=s3.url.replace("team-files", "no-such-bucket"))
         for ask in (elsewhere.check(), elsewhere.publish(RESULT), elsewhere.ensure("files/x.txt")):
-            with pytest.raises(FileShareError, match=r"bucket .* does not exist") as missing:
+            with pytest.raises(FileShareError, match="no such bucket") as missing:
                 await ask
-            assert missing.value.is_setup
+            assert missing.value.setup == "bucket"
 
         s3.refusals = [(400, "InvalidRequest")]
-        with pytest.raises(FileShareError, match="answers InvalidRequest") as busy:
+        with pytest.raises(FileShareError, match="InvalidRequest") as busy:
             await files_of(tmp_path, s3).ensure("files/y.txt")
-        assert not busy.value.is_setup
-    with pytest.raises(FileShareError, match="cannot be reached"):
+        assert not busy.value.setup
+    with pytest.raises(FileShareError, match="cannot be reached") as away:
         await files_of(tmp_path, s3).check()
+    assert not away.value.setup
+
+
+@pytest.mark.parametrize(
+    ("setup", "changed"),
+    [
+        ("keys", {"key": "", "secret": ""}),
+        ("keys", {"secret": ""}),
+        ("keys", {"key": ""}),
+        ("denied", {"key": "密钥"}),
+        ("region", {"region": "欧洲"}),
+        ("bucket_name", {"url": "/团队 文件"}),
+        ("bucket", {"url": "/Team_Files"}),
+        ("endpoint", {"url": "http://exa mple/files"}),
+        ("endpoint", {"url": "http://127.0.0.1:99999/files"}),
+        ("endpoint", {"url": "http://127.0.0.1:port/files"}),
+        ("tls", {"url": "https:"}),
+    ],
+)
+async def test_what_only_the_settings_can_mend_is_no_outage(
+    setup: str, changed: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    async with S3Emulator() as s3:
+        url = changed.pop("url", s3.url)
+        if url.startswith("/"):
+            url = s3.url.replace(f"/{s3.bucket}", url)
+        if url == "https:":
+            url = s3.url.replace("http:", "https:")
+        given = {"key": s3.key, "secret": s3.secret, "region": s3.region, **changed}
+
+        with pytest.raises(FileShareError) as told:
+            await build_s3_files(tmp_path, url, **given).check()
+        assert told.value.setup == setup
+        for language in Language:
+            text = catalog_for(language)(f"store.s3.{setup}", **told.value.facts)
+            assert s3.secret not in text
+            assert "{" not in text
+
+
+async def test_a_host_that_does_not_exist_is_no_outage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def say(code: int) -> Callable[..., None]:
+        def fail(*_: object) -> None:
+            raise socket.gaierror(code, "told by the name server")
+
+        return fail
+
+    files = build_s3_files(tmp_path, "https://no.invalid/b", key="k", secret="s", region="r-1")
+    for code, setup in ((socket.EAI_NONAME, "host"), (socket.EAI_AGAIN, "")):
+        monkeypatch.setattr(socket, "getaddrinfo", say(code))
+        with pytest.raises(FileShareError) as told:
+            await files.check()
+        assert told.value.setup == setup
 
 
 async def test_more_than_5_gb_stay_where_they_are(tmp_path: Path) -> None:
