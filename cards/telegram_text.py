@@ -17,7 +17,7 @@ _TRIMMED_SPACE = " \t\n"
 # A line break before this share of a piece would waste too much of the message.
 _MIN_BREAK_RATIO = 0.3
 _MAX_LINK_CHARACTERS = 6000
-_CODE_KINDS = frozenset({"code", "pre"})
+CODE_KINDS = frozenset({"code", "pre"})
 _QUOTE_KINDS = frozenset({"blockquote", "expandable_blockquote"})
 # Servers drop control characters, line separators and direction marks, which would shift all later
 # offsets.
@@ -172,7 +172,7 @@ class _RichTextSplitter:
         """True if code begins before the position and ends after it."""
         at = self._offsets[position]
         return any(
-            mark.kind in _CODE_KINDS and mark.offset < at < mark.end
+            mark.kind in CODE_KINDS and mark.offset < at < mark.end
             for mark in (*self._open, *self._marks[self._next : bisect_left(self._starts, at)])
         )
 
@@ -194,7 +194,7 @@ def _can_nest(mark: TextMark, around: list[TextMark]) -> bool:
     kinds = {outer.kind for outer in around}
     quoted_twice = mark.kind in _QUOTE_KINDS and kinds & _QUOTE_KINDS
     return not (
-        mark.end > around[-1].end or kinds & _CODE_KINDS or mark.kind in kinds or quoted_twice
+        mark.end > around[-1].end or kinds & CODE_KINDS or mark.kind in kinds or quoted_twice
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,7 @@ from telegram.error import BadRequest, ChatMigrated, TelegramError
 from bot.transports.limited_dict import LimitedDict
 from bot.transports.telegram.api import TelegramErrorKind, classify_bad_request
 from cards.render.telegram import CONFIRM_SUFFIX, InlineKey, InlineKeyboard, MessagePart, TextPart
-from cards.telegram_text import TextMark
+from cards.telegram_text import CODE_KINDS, TextMark
 from storage.records.messages import MessagePlacement
 
 
@@ -106,6 +107,10 @@ class TelegramTarget:
     chat: int
     thread: int | None = None
     reply_to: int | None = None
+
+    @property
+    def is_group(self) -> bool:
+        return self.chat < 0
 
     @property
     def reply(self) -> ReplyParameters | None:
@@ -266,7 +271,10 @@ class TelegramSender:
         async def attempt(form: TelegramSendForm) -> tuple[Message, ...]:
             return await self._bot.send_media_group(
                 form.target.chat,
-                [_album_item(upload, caption or None, photos) for upload, caption in uploads],
+                [
+                    _album_item(upload, _without_calls(form.target, caption) or None, photos)
+                    for upload, caption in uploads
+                ],
                 message_thread_id=form.target.thread,
                 reply_parameters=form.target.reply,
             )
@@ -307,7 +315,7 @@ class TelegramSender:
         form = replace(form, target=replace(form.target, chat=self.current_chat(form.target.chat)))
         while True:
             try:
-                return await attempt(form)
+                return await attempt(replace(form, part=_calling_nobody(form.target, form.part)))
             except TelegramError as error:
                 milder = self._plainer_form(form, error, notes, follow_migration=follow_migration)
                 if milder is None:
@@ -339,6 +347,43 @@ class TelegramSender:
             return None
         self._migrated_chats[form.target.chat] = chat
         return replace(form, target=TelegramTarget(chat=chat))
+
+
+# Telegram takes `@name` for a call unless it is in code, or within a URL.
+_CALL = re.compile(
+    r"(?P<url>https?://(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,}(?::\d{1,5})?/[\w.~%@/-]*)"
+    r"|(?<![A-Za-z0-9_])@(?=[A-Za-z0-9_])",
+    re.ASCII,
+)
+_NO_CALL = "\uff20"
+"""A full-width @: as long as the other, so that marks keep their places."""
+
+
+def _calling_nobody(target: TelegramTarget, part: TextPart) -> TextPart:
+    """In a group, `@name` of whoever wrote it (mostly a model) must not call people."""
+    if "@" not in part.text:
+        return part
+    raw = part.text.encode("utf-16-le", "surrogatepass")
+    pieces: list[str] = []
+    at = 0
+    for mark in sorted(part.marks, key=lambda each: each.offset):
+        if mark.kind in CODE_KINDS and mark.offset * 2 >= at:
+            pieces += (
+                _decoded(raw[at : mark.offset * 2]),
+                _decoded(raw[mark.offset * 2 : mark.end * 2]),
+            )
+            at = mark.end * 2
+    pieces.append(_decoded(raw[at:]))
+    pieces[::2] = [_without_calls(target, piece) for piece in pieces[::2]]
+    return replace(part, text="".join(pieces))
+
+
+def _decoded(raw: bytes) -> str:
+    return raw.decode("utf-16-le", "surrogatepass")
+
+
+def _without_calls(target: TelegramTarget, text: str) -> str:
+    return _CALL.sub(lambda found: found["url"] or _NO_CALL, text) if target.is_group else text
 
 
 def _drop_refused_part(form: TelegramSendForm, kind: TelegramErrorKind) -> TelegramSendForm:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,6 +77,17 @@ class TelegramMessage:
             for e in self.entities
             if e["type"] == kind
         ]
+
+    @property
+    def called(self) -> list[str]:
+        """The names that Telegram takes for calls of people: outside code and URLs."""
+        raw = self.text.encode("utf-16-le")
+        for entity in self.entities:
+            if entity["type"] in {"code", "pre"}:
+                start, end = entity["offset"] * 2, (entity["offset"] + entity["length"]) * 2
+                raw = raw[:start] + " ".encode("utf-16-le") * entity["length"] + raw[end:]
+        text = re.sub(r"https?://[\w-]+\.[\w.-]+/\S*", "", raw.decode("utf-16-le"))
+        return re.findall(r"(?<!\w)@(\w{3,32})", text)
 
     def button(self, label: str) -> Json:
         """The newest button with this label; old versions count: old clients still show them."""

@@ -119,6 +119,52 @@ async def test_refused_formatting_is_sent_as_plain_text(
     assert "entities: refused, sent as plain text" in delivery.degraded
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "@ada_l said so",
+        "**@ada_l**, *@ada_l*, [@ada_l](https://example.org) and (@ada_l)",
+        "😀 @ada_l `@ada_l` @ada_l",
+        "| a | b |\n|---|---|\n| " + "x" * 60 + " | @ada_l |",
+        "https://example.org @ada_l https://localhost/@ada_l",
+        "- @ada_l\n\n> @ada_l\n\n# @ada_l",
+        "mail ada@example.org,@ada_l",
+    ],
+)
+@pytest.mark.parametrize("plain", [False, True])
+async def test_a_name_in_an_answer_calls_nobody_in_a_group(
+    tg: TelegramEmulator, sender: TelegramTransport, said: str, *, plain: bool
+) -> None:
+    group = tg.group("Team")
+    if plain:
+        tg.inject_fault("sendMessage", RefusalFault(error=bad_request("can't parse entities: x")))
+
+    await sender.deliver(text_letter(group, f"**so**\n\n{said}"))
+
+    assert "ada_l" in group.last.text
+    assert group.last.called == []
+
+
+async def test_what_is_no_name_stays_as_it_is(
+    tg: TelegramEmulator, sender: TelegramTransport
+) -> None:
+    group = tg.group("Team")
+
+    await sender.deliver(
+        text_letter(group, "`npm i @types/node`, ada@example.org, https://example.org/@ada/x 5 @ 2")
+    )
+
+    assert group.last.text == "npm i @types/node, ada@example.org, https://example.org/@ada/x 5 @ 2"
+
+
+async def test_a_name_stays_a_link_in_private(
+    sender: TelegramTransport, chat: TelegramChat
+) -> None:
+    await sender.deliver(text_letter(chat, "write to @BotFather"))
+
+    assert chat.last.called == ["BotFather"]
+
+
 async def test_a_refused_keyboard_does_not_swallow_the_text(
     tg: TelegramEmulator, sender: TelegramTransport, chat: TelegramChat
 ) -> None:

@@ -11,6 +11,7 @@ from bot.transports.telegram.transport import TelegramTransport
 from cards.model import FileBlock, ImageBlock, TextBlock
 from tests.bot.transports.telegram.builders import deliver_whole, later, letter
 from tests.emulators.telegram.chats import TelegramChat
+from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.emulators.telegram.users import PIXEL
 
 LONG = "\n".join(f"line {i} {'x' * 60}" for i in range(130))
@@ -179,3 +180,18 @@ async def test_pictures_and_files_are_never_in_one_album(
     )
 
     assert [m.album for m in chat.from_bot] == [None, None]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_name_in_a_caption_calls_nobody_in_a_group(
+    tg: TelegramEmulator, sender: TelegramTransport, tmp_path: Path, count: int
+) -> None:
+    group = tg.group("Team")
+    pictures = [ImageBlock(path=f"{i}.png", alt="by @ada_l") for i in range(count)]
+    for picture in pictures:
+        (tmp_path / picture.path).write_bytes(PIXEL)
+
+    await deliver_whole(sender, letter(group, *pictures))
+
+    assert [each.text for each in group.from_bot][-1] == "by ＠ada_l"
+    assert not any(each.called for each in group.from_bot)
