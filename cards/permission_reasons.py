@@ -43,6 +43,10 @@ class PermissionReason:
         return json.dumps(fields, ensure_ascii=False)
 
 
+APP_RIGHTS_REASON = "app_rights"
+"""A call with the rights of the app, for somebody who may have fewer."""
+
+
 def build_reason(key: str, **facts: object) -> PermissionReason:
     return PermissionReason(
         key=key, facts={name: str(fact)[:_MAX_FACT_LENGTH] for name, fact in facts.items()}
@@ -58,6 +62,11 @@ def describe_reason(stored: str, words: TextCatalog) -> str:
         return reason.describe(words)
     except KeyError:
         return " ".join((reason.key.replace("_", " "), *reason.facts.values()))
+
+
+def is_about_app_rights(stored: str) -> bool:
+    reason = _parse_reason(stored)
+    return reason is not None and reason.key == APP_RIGHTS_REASON
 
 
 def describe_limits(stored: str, words: TextCatalog) -> Sequence[str]:

@@ -91,6 +91,7 @@ def build_permissions(
         policy=build_policy(settings),
         mask=workers.redactor.mask,
         sandbox=workers.sandbox,
+        servers=workers.mcp_config.list_servers,
         trusts_sandbox=settings.tools_trust_sandbox and not settings.tools_network,
         signal=decision_signal,
         show_request=show_request,

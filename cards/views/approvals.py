@@ -18,7 +18,7 @@ from cards.actions import (
     SubmitApprovalForm,
 )
 from cards.catalog import TextCatalog
-from cards.permission_reasons import describe_limits, describe_reason
+from cards.permission_reasons import describe_limits, describe_reason, is_about_app_rights
 from cards.views.account_links import link_request_text
 from cards.views.costs import budget_lines, extend_label
 from cards.views.prompts import change_notes
@@ -58,6 +58,9 @@ def tool_request_buttons(approval: Approval, words: TextCatalog) -> list[model.C
     scopes = [""]
     if _pattern(approval.payload):
         scopes += ["task" if approval.task_id else "chat", "always"]
+    if is_about_app_rights(str(approval.payload.get("why", ""))):
+        # Others in the chat, and later tasks, are somebody else's.
+        scopes = [scope for scope in scopes if scope in {"", "task"}]
     return [
         model.CardButton(
             words(f"tools.yes.{scope or 'once'}"),

@@ -38,16 +38,31 @@ def test_a_person_is_one() -> None:
         ({}, StandingPermissionScope.ALWAYS, True, "allow"),
         ({}, StandingPermissionScope.ALWAYS, False, "ask"),
         ({}, StandingPermissionScope.TASK, False, "allow"),
+        ({}, StandingPermissionScope.CHAT, True, "allow"),
+        ({}, StandingPermissionScope.CHAT, False, "ask"),
     ],
 )
+@pytest.mark.parametrize("tool", ["feishu_read", "mcp__docs__docx_read"])
 def test_a_member_reads_with_the_rights_of_the_app_only_what_an_owner_allows_them(
-    rules: dict[str, str], scope: StandingPermissionScope | None, for_owner: bool, verdict: str
+    rules: dict[str, str],
+    scope: StandingPermissionScope | None,
+    for_owner: bool,
+    verdict: str,
+    tool: str,
 ) -> None:
-    call = tool_call("feishu_read", url="https://x.feishu.cn/docx/doxcnAbC0123456789")
-    policy = build_policy(**rules)
+    call = tool_call(tool, url="https://x.feishu.cn/docx/doxcnAbC0123456789")
+    policy = build_policy(
+        **{name: text.replace("feishu_read", tool) for name, text in rules.items()}
+    )
     pattern = policy.evaluate(call, workspace=WORKSPACE, for_owner=True).pattern
     given = [replace(make_grant(pattern, scope), tool=call.name)] if scope else []
 
-    found = policy.evaluate(call, workspace=WORKSPACE, grants=given, for_owner=for_owner)
+    found = policy.evaluate(
+        call,
+        workspace=WORKSPACE,
+        grants=given,
+        for_owner=for_owner,
+        with_app_rights=tool.startswith("mcp__"),
+    )
 
     assert found.verdict == verdict

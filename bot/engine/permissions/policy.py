@@ -37,7 +37,7 @@ from bot.engine.permissions.rules import (
     is_outside,
 )
 from bot.engine.workers.personas import Persona
-from cards.permission_reasons import PermissionReason, build_reason
+from cards.permission_reasons import APP_RIGHTS_REASON, PermissionReason, build_reason
 from storage.records.approvals import (
     StandingPermission,
     StandingPermissionScope,
@@ -105,6 +105,7 @@ class PermissionPolicy(Protocol):
         is_sandboxed: bool = False,
         is_trusted: bool = False,
         for_owner: bool = False,
+        with_app_rights: bool = False,
         persona: Persona | None = None,
         files: str = "",
     ) -> PolicyDecision:
@@ -115,7 +116,7 @@ class PermissionPolicy(Protocol):
         command names; see `call_effects.CallSnapshot`.
         `is_sandboxed` tells whether commands run in a sandbox, `is_trusted` whether our own
         commands that only lack a rule may run in it unasked. `for_owner`: an owner ordered the
-        work."""
+        work. `with_app_rights`: the call is to a server that has the rights of the app."""
         ...
 
 
@@ -128,7 +129,8 @@ _OWN_COMMAND = "exec"
 
 _WITH_APP_RIGHTS = {"feishu_read"}
 """Tools that reach what the app may see, which can be more than who gives the task may. For others
-than owners, no rule or standing permission that was given without knowing who asks covers them."""
+than owners, no rule covers them, and no standing permission but that for the task, which alone is
+given in knowledge of who asks."""
 
 _LACKS_RULE = {"no_rule", "no_rule_for_it"}
 
@@ -152,14 +154,15 @@ class RulePolicy:
         is_sandboxed: bool = False,
         is_trusted: bool = False,
         for_owner: bool = False,
+        with_app_rights: bool = False,
         persona: Persona | None = None,
         files: str = "",
     ) -> PolicyDecision:
         subject = classify_call(call, workspace)
         finding = self._find(call, subject, workspace, persona)
-        if subject.tool in _WITH_APP_RIGHTS and not for_owner:
-            finding = strictest((finding, ask("app_rights")))
-            grants = [each for each in grants if each.scope is not StandingPermissionScope.ALWAYS]
+        if (with_app_rights or subject.tool in _WITH_APP_RIGHTS) and not for_owner:
+            finding = strictest((finding, ask(APP_RIGHTS_REASON)))
+            grants = [each for each in grants if each.scope is StandingPermissionScope.TASK]
         pattern = subject.pattern
         if subject.effect is CallEffect.RUN and not is_sandboxed:
             finding = _require_sandbox(finding, self.levels)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from bot.engine.llm.answer_schemas import PROPOSE_TASK
+from bot.engine.llm.backend import McpServer
 from bot.engine.llm.tool_calls import (
     ERROR_PREFIX,
     READ_ONLY_KINDS,
@@ -33,6 +34,7 @@ from bot.engine.permissions.requests import (
 )
 from bot.engine.sandbox.process_halt import halted_processes
 from bot.engine.sandbox.spec import Sandbox, SandboxKind
+from bot.engine.workers.mcp_config import acts_as_app
 from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import WorkerSpec
 from cards.permission_reasons import build_reason
@@ -75,7 +77,7 @@ _PENDING = CallDecision(verdict=CallVerdict.PENDING)
 @dataclass(slots=True, kw_only=True, eq=False)
 class PermissionService:
     """Satisfies `agent.worker_context.AuthorizerFactory`. `policy` is replaced when the settings
-    change.
+    change. `servers` are the MCP servers that all workers share.
 
     `trusts_sandbox` allows commands that our own sandbox confines without asking. `mask` removes
     secrets from stored and shown texts. `show_request` sends the approval card, and
@@ -89,6 +91,7 @@ class PermissionService:
     policy: PermissionPolicy
     mask: Callable[[str], str]
     sandbox: Callable[[], Awaitable[Sandbox]]
+    servers: Callable[[], Awaitable[Sequence[McpServer]]]
     trusts_sandbox: bool
     signal: DecisionSignal
     show_request: Callable[[Approval], Awaitable[None]]
@@ -323,8 +326,18 @@ class _WorkerAuthorizer:
             is_trusted=self._service.trusts_sandbox and sandbox is SandboxKind.BUBBLEWRAP,
             for_owner=person is not None
             and await current_person_id(tx, person) in await owner_ids(tx),
+            with_app_rights=await self._reaches_app(call),
             persona=self._persona,
             files=seen.files,
+        )
+
+    async def _reaches_app(self, call: ToolCall) -> bool:
+        """Return True for a tool of a server that is given the rights of Shiftboss's own app."""
+        if not call.name.startswith("mcp__"):
+            return False
+        servers = (*self._persona.servers, *await self._service.servers())
+        return any(
+            call.name.startswith(f"mcp__{each.name}__") for each in servers if acts_as_app(each)
         )
 
     def _new_call(

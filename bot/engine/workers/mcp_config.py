@@ -142,6 +142,18 @@ def parse_mcp_config(text: str) -> tuple[McpServer, ...]:
     return tuple(servers.values())
 
 
+_OF_THE_APP = re.compile(r"\blark-mcp\b|\b(?:SHIFTBOSS_)?FEISHU_APP_", re.IGNORECASE)
+
+
+def acts_as_app(server: McpServer) -> bool:
+    """Return True if the server acts with the rights of Shiftboss's app: Feishu's own server, or
+    one that is given the app's credentials."""
+    return any(
+        _OF_THE_APP.search(text)
+        for text in (*server.command, server.url, *server.env.values(), *server.headers.values())
+    )
+
+
 def read_mcp_file(path: Path, *, follow_links: bool = True) -> str | None:
     """Return the text of the file; None if there is none. Blocking. Raises InvalidMcpConfig."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC

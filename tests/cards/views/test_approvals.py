@@ -21,6 +21,7 @@ from cards.views.approvals import (
 )
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.people import Language
+from storage.records.tasks import TaskId
 from tests.builders import NOW, make_approval
 
 ZONE = ZoneInfo("UTC")
@@ -190,3 +191,23 @@ def test_why_a_tool_is_asked_about_is_told_in_the_readers_language(why: str, tol
     card = approval_card(approval, catalog_for(Language.CHINESE), zone=ZONE)
 
     assert told in text_of(card)
+
+
+@pytest.mark.parametrize(("task", "scopes"), [("k3m9qa", ["", "task"]), (None, [""])])
+def test_a_reading_with_the_rights_of_the_app_is_not_offered_for_others(
+    task: str | None, scopes: list[str]
+) -> None:
+    payload = {
+        "tool": "feishu_read",
+        "pattern": "docx",
+        "why": build_reason("app_rights").to_json(),
+    }
+    asked = replace(
+        make_approval(kind=ApprovalKind.TOOL),
+        payload=payload,
+        task_id=None if task is None else TaskId(task),
+    )
+
+    offered = [each for each in actions(shown(asked)) if isinstance(each, DecideApproval)]
+
+    assert [each.scope for each in offered if each.approve] == scopes

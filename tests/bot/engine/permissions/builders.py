@@ -12,7 +12,7 @@ from typing import Any
 
 from bot.engine.agent.worker_context import WorkerContextBuilder
 from bot.engine.llm.api.access import ApiProvider
-from bot.engine.llm.backend import WorkerMode
+from bot.engine.llm.backend import McpServer, WorkerMode
 from bot.engine.llm.backend_registry import BackendSelector
 from bot.engine.llm.tool_calls import AgentTool, CallKind, ToolCall
 from bot.engine.permissions.policy import PolicyDecision, PolicyVerdict
@@ -60,6 +60,10 @@ async def no_sandbox() -> Sandbox:
     return SupervisedSandbox(kind=SandboxKind.NONE, view=view, limits=default_limits())
 
 
+async def no_servers() -> Sequence[McpServer]:
+    return ()
+
+
 class AskAboutDeploys:
     """Looking and taking notes are free, deploying is asked about, wiping is denied."""
 
@@ -73,6 +77,7 @@ class AskAboutDeploys:
         is_sandboxed: bool = False,
         is_trusted: bool = False,
         for_owner: bool = False,
+        with_app_rights: bool = False,
         persona: Persona | None = None,
         files: str = "",
     ) -> PolicyDecision:
@@ -227,6 +232,7 @@ def build_permission_service(
         policy=AskAboutDeploys(),
         mask=lambda text: text.replace(SECRET, "••••"),
         sandbox=no_sandbox,
+        servers=no_servers,
         trusts_sandbox=False,
         signal=DecisionSignal(),
         show_request=show,

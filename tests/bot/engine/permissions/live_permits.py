@@ -7,19 +7,24 @@ from pathlib import Path
 from bot.engine.llm.tool_calls import CallAuthorizer, CallKind, ToolCall
 from bot.engine.workers.personas import Persona
 from bot.engine.workers.spec import CostAccount, WorkerSpec
-from storage.records.people import Language
+from storage.records.people import Language, Person
 from storage.sessions import SessionRepo
 from tests.bot.engine.permissions.builders import PermissionSetup
 from tests.engine_harness import BOSS, CHAT
 
 
-async def live_permit(here: PermissionSetup) -> CallAuthorizer:
+async def live_permit(here: PermissionSetup, person: Person = BOSS) -> CallAuthorizer:
     async with here.world.db.write() as tx:
         session = await SessionRepo(here.world.db).start(
-            tx, id="cli", key="chat:c1", backend="cli", model="", now=here.world.clock()
+            tx,
+            id=f"cli-{person.id}",
+            key=f"chat:c1:{person.id}",
+            backend="cli",
+            model="",
+            now=here.world.clock(),
         )
     job = WorkerSpec(
-        account=CostAccount(person=BOSS.id, chat=CHAT.id),
+        account=CostAccount(person=person.id, chat=CHAT.id),
         session=session,
         language=Language.ENGLISH,
         workspace=Path("/nowhere"),

@@ -30,6 +30,7 @@ from storage.records.approvals import Approval
 from storage.tasks import TaskRepo
 from storage.tools import PermissionGrantRepo, ToolCallRepo
 from tests.agent_builders import DefaultPersona
+from tests.bot.engine.permissions.builders import no_servers
 from tests.engine_harness import ManualClock, make_approval_requester, no_sleep
 
 RULES = PermissionRules(
@@ -70,6 +71,7 @@ def call_steps_in(
             policy=RulePolicy(rules=rules, levels=PolicyLevels()),
             mask=mask,
             sandbox=find_sandbox,
+            servers=no_servers,
             trusts_sandbox=False,
             signal=DecisionSignal(),
             show_request=show,
