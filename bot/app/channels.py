@@ -92,7 +92,7 @@ class Channels:
 def connect_channels(core: Container, *, leads: bool) -> Channels:
     """Add the web chat and all configured platforms. A process that does not lead has no Telegram,
     which one process at a time may poll."""
-    inbox = _build_inbox(core, resume_unfinished=True)
+    inbox, polls = _build_inbox(core, resume_unfinished=True), leads
     inbox.leads = leads
     web = _build_web(core.settings, core, inbox)
     core.engine.on_report.connect(inbox.enqueue)
@@ -101,7 +101,7 @@ def connect_channels(core: Container, *, leads: bool) -> Channels:
     bitable = _build_bitable_connection(core, inbox)
 
     def build(channel: Channel, settings: Settings) -> Transport | None:
-        if channel is Channel.TELEGRAM and not inbox.leads:
+        if channel is Channel.TELEGRAM and not polls:
             return None
         return _build_transport(
             channel,
@@ -127,7 +127,9 @@ def connect_channels(core: Container, *, leads: bool) -> Channels:
     )
 
     async def lead() -> None:
-        inbox.leads = True
+        # What arrives is stored until the inbox starts, and then taken up.
+        nonlocal polls
+        polls = True
         if (transport := build(Channel.TELEGRAM, live.in_force)) is not None:
             await supervisor.add(transport)
 

@@ -37,7 +37,7 @@ from bot.setup.settings_editor import SettingsEditor
 from bot.setup.settings_reload import SettingsReloader
 from bot.transports.alerts import ChannelAlerts
 from bot.transports.front_signals import FrontSignals
-from bot.transports.inbox import HeldMessages
+from bot.transports.held_messages import HeldMessages
 from bot.transports.outbox import ButtonClaimService, OutboxCourier, SentCardService
 from bot.transports.outbox_sender import OutboxSender
 from bot.transports.ports import Clock, SystemClock, Transport

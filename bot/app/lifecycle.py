@@ -10,7 +10,8 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Generic, ParamSpec, Protocol, Self, runtime_checkable
 
-from storage.errors import DataDirectoryUnusable
+from storage.db import STORE_RETRY_SECONDS
+from storage.errors import DataDirectoryUnusable, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -78,15 +79,29 @@ class ServiceGroup:
                 task.cancel()
 
     async def add(self, services: Iterable[AppService]) -> None:
-        """Start and run more services while `run` does; those that were there go on."""
+        """Start and run more services while `run` does; those that were there go on. An outage of
+        the store is waited for."""
         added = tuple(services)
         for service in added:
-            await service.start(self._stack)
+            await self._stack.enter_async_context(await _start_with_store(service))
         self._services += added
         self._run(added)
 
     def _run(self, services: Iterable[AppService]) -> None:
         self._running += [self._group.create_task(each.run(), name=each.name) for each in services]
+
+
+async def _start_with_store(service: AppService) -> AsyncExitStack:
+    """What ends the service, once it has started: a start that failed is cleaned up and repeated
+    until the store is there."""
+    while True:
+        try:
+            async with AsyncExitStack() as stack:
+                await service.start(stack)
+                return stack.pop_all()
+        except StoreUnavailable as error:
+            log.warning("%s cannot start yet: %s", service.name, error)
+        await asyncio.sleep(STORE_RETRY_SECONDS)
 
 
 async def _wait_beside(until: asyncio.Event, work: Awaitable[None]) -> None:

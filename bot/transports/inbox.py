@@ -1,5 +1,4 @@
-"""The inbox service: stores everything that arrives and has it handled once, in order; and the
-messages that it holds until somebody decides."""
+"""The inbox service: stores everything that arrives and has it handled once, in order."""
 
 from __future__ import annotations
 
@@ -11,7 +10,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 from bot.transports.alerts import ChannelAlerts
 from bot.transports.chat_queue import (
@@ -23,6 +21,7 @@ from bot.transports.chat_queue import (
     sender_key,
 )
 from bot.transports.files import AttachmentFetcher
+from bot.transports.held_messages import HeldMessages
 from bot.transports.inbox_worker import InboxWorker
 from bot.transports.limited_dict import LimitedDict
 from bot.transports.outbox import OutboxCourier
@@ -30,8 +29,7 @@ from bot.transports.outbox_sender import OutboxSender
 from bot.transports.ports import Clock, IncomingRouter, PressToast, Transport
 from bot.transports.reply_relay import ReplyRelay
 from bot.transports.sanitize import detect_language, sanitize_incoming
-from cards.catalog import TextCatalog, catalog_for
-from cards.views.chat import MAX_HELD_SHOWN, held_messages_card
+from cards.catalog import catalog_for
 from handlers.request import Reply
 from storage.db import Database, Transaction, finish_despite_cancel
 from storage.errors import StoreUnavailable
@@ -41,7 +39,6 @@ from storage.messages.chats import ChatRepo
 from storage.messages.inbox import INBOX_RETENTION, InboxRepo
 from storage.messages.outbox import OutboxRepo
 from storage.records.messages import (
-    DeliveryUrgency,
     InboxId,
     InboxRow,
     InboxState,
@@ -66,6 +63,9 @@ MAX_DELAYED = 1000
 
 MAX_RETRY_DELAY = 60.0
 """Maximum wait, in seconds, of a message that several lives of the process have started."""
+
+REPLY_PATIENCE = 10.0
+"""Seconds after which nobody comes any more for the reply to a press."""
 
 _MAX_DEDUPE_LENGTH = 200
 _PRUNE_INTERVAL = 24 * 3600.0
@@ -131,9 +131,13 @@ class InboxService:
         restored = await find_restore(KeyValueStore(self.db))
         self._restored_at = restored.restored_at if restored else None
         self.leads = True
+        # All that an outage may prevent comes first, so that the start can be repeated.
+        left = await self.inbox.list_unfinished() if self.resume_unfinished else ()
+        untold = await self.inbox.list_untaken() if self.resume_unfinished else ()
         await self._queues.start(stack)
-        if self.resume_unfinished:
-            await self.recover()
+        self._recover(left)
+        for row in untold:
+            self._follow_with_card(row)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -156,13 +160,16 @@ class InboxService:
         """From now on only store messages; the next start handles them, and those in progress."""
         await self._queues.close()
 
-    async def recover(self) -> None:
-        """Resume the messages of an earlier process. A chat whose message was started several times
-        waits first, so that short lives of the process do not use up its attempts; newer messages
-        wait behind it, which ends with its last attempt at the latest."""
+    def _recover(self, left: Sequence[InboxRow]) -> None:
+        """Resume the messages of earlier processes and of other ones. A chat whose message was
+        started several times waits first, so that short lives of the process do not use up its
+        attempts; newer messages wait behind it, which ends with its last attempt at the latest."""
         chats: dict[ChatId, list[InboxRow]] = {}
-        for row in await self.inbox.list_unfinished():
+        for row in left:
             self._taken_up = row.id
+            if row.id in self._own:
+                # It has come since this process leads, which handles it already.
+                continue
             self._worker.note_relayed(row)
             chats.setdefault(row.chat_id, []).append(row)
         for chat_id, rows in chats.items():
@@ -215,6 +222,7 @@ class InboxService:
         self._worker.note_relayed(row)
         if isinstance(row.incoming, IncomingPress):
             self._queues.run_now(row, self._worker.handle([row], shows_toast=True))
+            self._follow_with_card(row)
             return
         try:
             chat = await self.chats.get(row.chat_id)
@@ -222,24 +230,37 @@ class InboxService:
         except StoreUnavailable as error:
             log.warning("Inbox %s is taken up later: %s", row.id, error)
 
+    def _follow_with_card(self, row: InboxRow) -> None:
+        """Tell what became of a press if the process where it was made dies before it can."""
+        if isinstance(row.incoming, IncomingPress):
+            self._queues.spawn(self._tell_untaken(row), f"untold reply to {row.id}")
+
+    async def _tell_untaken(self, row: InboxRow) -> None:
+        await self.wait_handled(row.id)
+        await self.clock.sleep(REPLY_PATIENCE)
+        reply = await self._worker.retry_while_store_fails(lambda: self._relay.look(row.id))
+        if reply is not None:
+            await self._notify_late_result(reply, row)
+            await self._worker.retry_while_store_fails(lambda: self.inbox.take_reply(row.id))
+
     async def accept(
         self, incoming: IncomingMessage | IncomingChatOpen, *, dedupe: str
     ) -> InboxId | None:
         # A transport may be stopped at any moment, and what is stored must be queued too.
-        return await finish_despite_cancel(self._accept(incoming, dedupe))
+        return await finish_despite_cancel(self._accept(incoming, dedupe, leads=self.leads))
 
     async def ask(self, incoming: IncomingMessage, *, dedupe: str) -> Reply | None:
         """Accept a message, wait until it is handled and return the reply; None if there is none
         to this message, such as for a repeated one."""
-        relays, name = not self.leads, incoming.message_id
+        leads, name = self.leads, incoming.message_id
         self._asked[name] = None
         try:
             inbox_id = await finish_despite_cancel(
-                self._accept(incoming, dedupe, expects_reply=relays)
+                self._accept(incoming, dedupe, leads=leads, expects_reply=not leads)
             )
             if inbox_id is None:
                 return None
-            if relays:
+            if not leads:
                 return await self._relay.wait(inbox_id)
             await self.wait_handled(inbox_id)
             return self._asked[name]
@@ -255,8 +276,11 @@ class InboxService:
         incoming: IncomingMessage | IncomingChatOpen,
         dedupe: str,
         *,
+        leads: bool,
         expects_reply: bool = False,
     ) -> InboxId | None:
+        """`leads` is asked once for each event: it changes while this process takes over, and what
+        it has not stored as the leader it takes up like that of others."""
         if not _is_addressed_to_bot(incoming):
             if not isinstance(incoming, IncomingMessage) or not (
                 self._continues_fragment(incoming) or await self._is_own_command(incoming)
@@ -265,13 +289,15 @@ class InboxService:
             incoming = replace(incoming, addressed=True)
         cleaned = sanitize_incoming(incoming)
         state = InboxState.HELD if await self._must_be_held(cleaned) else InboxState.NEW
-        row, settings = await self._store(cleaned, dedupe, state, expects_reply=expects_reply)
+        row, settings = await self._store(
+            cleaned, dedupe, state, leads=leads, expects_reply=expects_reply
+        )
         if row is None:
             return None
         if state is InboxState.HELD or isinstance(incoming, IncomingChatOpen):
             # An open chat gets what it was closed to, also if there is no answer.
             self.courier.wake()
-        if state is InboxState.NEW and self.leads:
+        if state is InboxState.NEW and leads:
             await self._begin(row, settings)
         return row.id
 
@@ -326,9 +352,9 @@ class InboxService:
         return await finish_despite_cancel(self._press(incoming, dedupe, wait_seconds))
 
     async def _press(self, incoming: IncomingPress, dedupe: str, wait_seconds: float) -> PressToast:
-        relays = not self.leads
+        leads, cleaned = self.leads, sanitize_incoming(incoming)
         row, _ = await self._store(
-            sanitize_incoming(incoming), dedupe, InboxState.NEW, expects_reply=relays
+            cleaned, dedupe, InboxState.NEW, leads=leads, expects_reply=not leads
         )
         if row is None:
             known = catalog_for(detect_language(incoming) or Language.ENGLISH)
@@ -338,12 +364,12 @@ class InboxService:
             return PressToast(text=words("mail.restarting"))
         # Asked first, because the press changes the card.
         is_twin = await self._is_twin(incoming, row.chat_id)
-        if relays:
-            task = self._queues.spawn(self._relay.wait(row.id), f"reply to {row.id}")
-        else:
+        if leads:
             task = self._queues.run_now(row, self._worker.handle([row], shows_toast=True))
+        else:
+            task = self._queues.spawn(self._relay.wait(row.id), f"reply to {row.id}")
         if not await self._finishes_within(task, wait_seconds):
-            self._queues.spawn(self._notify_late_result(task, row), f"late toast {row.id}")
+            self._queues.spawn(self._await_late_result(task, row), f"late toast {row.id}")
             return PressToast(text=words("mail.working"))
         reply = task.result()
         return PressToast(
@@ -461,7 +487,13 @@ class InboxService:
         return isinstance(incoming, IncomingPress)
 
     async def _store(
-        self, incoming: Incoming, dedupe: str, state: InboxState, *, expects_reply: bool = False
+        self,
+        incoming: Incoming,
+        dedupe: str,
+        state: InboxState,
+        *,
+        leads: bool,
+        expects_reply: bool = False,
     ) -> tuple[InboxRow | None, ChatSettings]:
         """The new row, None for a duplicate, with its chat's settings as they were then."""
         now = self.clock.now()
@@ -470,7 +502,7 @@ class InboxService:
             # Most messages are handled at once, so the first attempt is counted here without a
             # second write.
             at_once = (
-                self.leads
+                leads
                 and state is InboxState.NEW
                 and not self._queues.is_closed
                 and (self._bypasses_queue(incoming) or self._queues.is_idle(chat_id, incoming))
@@ -485,7 +517,7 @@ class InboxService:
                 state=state,
                 attempts=int(at_once),
             )
-            if row is not None and self.leads:
+            if row is not None and leads:
                 self._own[row.id] = True
             if row is not None and expects_reply:
                 await self.inbox.expect_reply(tx, row.id)
@@ -519,9 +551,11 @@ class InboxService:
             timer.cancel()
         return task.done() and not task.cancelled()
 
-    async def _notify_late_result(self, task: asyncio.Task[Reply], row: InboxRow) -> None:
+    async def _await_late_result(self, task: asyncio.Task[Reply], row: InboxRow) -> None:
+        await self._notify_late_result(await task, row)
+
+    async def _notify_late_result(self, reply: Reply, row: InboxRow) -> None:
         """Send the result as a card, since the toast can no longer be shown."""
-        reply = await task
         if reply.card is None and reply.toast:
             await self._worker.notify(row, reply.toast, key=f"toast:{row.id}")
 
@@ -542,40 +576,3 @@ def _shorten_dedupe_key(dedupe: str) -> str:
     if len(dedupe) <= _MAX_DEDUPE_LENGTH:
         return dedupe
     return hashlib.sha256(dedupe.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-@dataclass(kw_only=True, eq=False)
-class HeldMessages:
-    """Implements `handlers.ports.HeldMessagePort`. `on_release` gets each message that is to be
-    handled after all, in the order they arrived."""
-
-    db: Database
-    inbox: InboxRepo
-    courier: OutboxCourier
-    zone: ZoneInfo
-    clock: Clock
-    on_release: Callable[[InboxRow], None] = lambda _: None
-
-    async def offer(self, tx: Transaction, chat_id: ChatId, words: TextCatalog) -> None:
-        """Show the chat's held messages on one card. Call `courier.wake` after the commit."""
-        rows, total = await self.inbox.list_held(tx, chat_id, limit=MAX_HELD_SHOWN)
-        card = held_messages_card(rows, total, words, now=self.clock.now(), zone=self.zone)
-        await self.courier.post(
-            tx,
-            chat_id,
-            await self.courier.prepare(card),
-            # The next ones after a decision get a card of their own.
-            key=f"held:{rows[0].id}",
-            urgency=DeliveryUrgency.ANSWER,
-        )
-
-    async def release(self, chat_id: ChatId) -> int:
-        async with self.db.write() as tx:
-            rows = await self.inbox.release_held(tx, chat_id)
-        for row in rows:
-            self.on_release(row)
-        return len(rows)
-
-    async def drop(self, chat_id: ChatId) -> int:
-        async with self.db.write() as tx:
-            return await self.inbox.drop_held(tx, chat_id, now=self.clock.now())

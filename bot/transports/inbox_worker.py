@@ -81,7 +81,7 @@ class InboxWorker:
         reply's toast. Never raises."""
         row, failures = merge_rows(rows), 0
         while failures < MAX_FAILURES + len(_RETRY_DELAYS):
-            attempt = await self._retry_while_store_fails(lambda: self._start_attempt(row))
+            attempt = await self.retry_while_store_fails(lambda: self._start_attempt(row))
             if not attempt:
                 break
             try:
@@ -114,7 +114,7 @@ class InboxWorker:
         """Send a note in addition to the reply."""
         card = Card(blocks=(TextBlock(text),))
         reply_to = _reply_to(row)
-        await self._retry_while_store_fails(
+        await self.retry_while_store_fails(
             lambda: self.courier.send(
                 row.chat_id, card, key=key, urgency=DeliveryUrgency.ANSWER, reply_to=reply_to
             )
@@ -186,12 +186,12 @@ class InboxWorker:
                 else:
                     reply = Reply(key=_files_key(row))
             if reply.silence is Silence.INTERRUPTED:
-                await self._retry_while_store_fails(lambda: self.inbox.forget_attempt(row.id))
+                await self.retry_while_store_fails(lambda: self.inbox.forget_attempt(row.id))
             else:
                 if not (shows_toast and reply.toast):
                     reply = await self._with_card(row, reply)
                 answered = [rows, *(each for each in interrupted if is_joined(each, reply))]
-                await self._retry_while_store_fails(lambda: self._store_reply(row, answered, reply))
+                await self.retry_while_store_fails(lambda: self._store_reply(row, answered, reply))
         finally:
             self.courier.cancel_expected(key)
         return reply
@@ -284,7 +284,7 @@ class InboxWorker:
         sorry = Card(tone=CardTone.BAD, blocks=(TextBlock(text),))
         reply = Reply(card=sorry, toast=words("mail.failed"), good=False)
         error = f"failed {attempts} times"
-        await self._retry_while_store_fails(
+        await self.retry_while_store_fails(
             lambda: self._store_reply(row, [rows], reply, error=error)
         )
         return reply
@@ -323,7 +323,8 @@ class InboxWorker:
             await self.outbox_sender.show_typing(chat)
             await self.clock.sleep(_TYPING_INTERVAL)
 
-    async def _retry_while_store_fails(self, work: Callable[[], Awaitable[_T]]) -> _T:
+    async def retry_while_store_fails(self, work: Callable[[], Awaitable[_T]]) -> _T:
+        """Repeat the work until the store takes it."""
         delays = chain(_STORE_RETRY_DELAYS, repeat(_STORE_RETRY_DELAYS[-1]))
         return await retry_until_stored(work, self.clock.sleep, "a message", delays)
 

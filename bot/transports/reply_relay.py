@@ -35,6 +35,11 @@ class ReplyRelay:
             if inbox_id is None or each == inbox_id:
                 event.set()
 
+    async def look(self, inbox_id: InboxId) -> Reply | None:
+        """A reply that nobody has taken yet; None if there is none."""
+        stored = await self._inbox.find_reply(inbox_id)
+        return None if stored is None else _load_reply(stored)
+
     async def wait(self, inbox_id: InboxId) -> Reply:
         """The reply to an event of which `InboxRepo.expect_reply` was called; an empty one if its
         answer is another message's."""

@@ -63,6 +63,13 @@ _PUT_REPLY = (
     .values(reply=bindparam("given", type_=inbox_replies.c.reply.type))
 )
 
+_UNTAKEN = (
+    select(inbox)
+    .join(inbox_replies, inbox_replies.c.inbox_id == inbox.c.id)
+    .where(inbox_replies.c.reply.is_not(None))
+    .order_by(inbox.c.id)
+)
+
 _COUNT_ATTEMPT = (
     update(inbox)
     .where(inbox.c.id == bindparam("which"), inbox.c.state == InboxState.NEW.value)
@@ -225,6 +232,16 @@ class InboxRepo:
         async with self._db.write() as tx:
             found: Mapping[str, Any] | None = (await tx.execute(taken)).scalar_one_or_none()
             return found
+
+    async def find_reply(self, inbox_id: InboxId) -> Mapping[str, Any] | None:
+        """The reply to a settled event, if nobody has taken it."""
+        query = select(inbox_replies.c.reply).where(inbox_replies.c.inbox_id == inbox_id)
+        found: Mapping[str, Any] | None = await self._db.fetch_value(query)
+        return found
+
+    async def list_untaken(self) -> Sequence[InboxRow]:
+        """Settled events whose reply nobody has taken."""
+        return tuple(map(inbox_row_from, await self._db.fetch_all(_UNTAKEN)))
 
     async def count_attempt(self, inbox_id: InboxId) -> int:
         """Count an attempt before making it and return the total; 0 if already settled."""

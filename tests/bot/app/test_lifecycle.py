@@ -11,6 +11,7 @@ import pytest
 from bot.app.lifecycle import ServiceGroup
 from bot.transports.ports import Transport
 from bot.transports.supervisor import TransportSupervisor
+from storage.errors import StoreUnavailable
 from storage.records.people import Channel
 from tests.waiting import WAIT_SECONDS
 
@@ -46,6 +47,37 @@ async def test_it_starts_in_order_and_stops_in_reverse() -> None:
         "stop b",
         "stop a",
     ]
+
+
+async def test_services_that_come_later_wait_an_outage_of_the_store_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bot.app.lifecycle.STORE_RETRY_SECONDS", 0)
+    log: list[str] = []
+    outages = 2
+
+    class NeedsStore(LoggingService):
+        async def start(self, stack: AsyncExitStack) -> None:
+            nonlocal outages
+            await super().start(stack)
+            if outages:
+                outages -= 1
+                raise StoreUnavailable("the server is closing")
+
+    until = asyncio.Event()
+    added = LoggingService("b", log), NeedsStore("c", log)
+    async with ServiceGroup((LoggingService("a", log),)) as app:
+
+        async def add() -> None:
+            await app.add(added)
+            asyncio.get_running_loop().call_later(0, until.set)
+
+        await app.run(until, meanwhile=add)
+
+    again = ["start c", "stop c"]
+    runs = ["run a", "start a", "start b", *again, *again, "start c", "run b", "run c"]
+    assert sorted(log) == sorted([*runs, "stop c", "stop b", "stop a"])
+    assert log[-3:] == ["stop c", "stop b", "stop a"]
 
 
 class DrainingService(LoggingService):

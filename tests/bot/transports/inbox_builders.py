@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from bot.transports.inbox import HeldMessages, InboxService
+from bot.transports.held_messages import HeldMessages
+from bot.transports.inbox import InboxService
 from handlers.request import Reply
 from storage.records.messages import InboxId, InboxRow, IncomingMessage, IncomingPress
 from storage.records.people import Channel

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bot.transports.inbox import InboxService
+import pytest
+
+from bot.transports.inbox import REPLY_PATIENCE, InboxService
 from cards.card_json import dump_card
 from handlers.request import Reply
 from storage.records.messages import InboxId, IncomingPress
@@ -55,6 +57,16 @@ async def fronts(folder: Path, *, leads: bool = True) -> AsyncIterator[Fronts]:
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
+
+
+@asynccontextmanager
+async def taking_over(
+    folder: Path,
+) -> AsyncIterator[tuple[Fronts, Callable[[], Awaitable[None]]]]:
+    """One that does not lead yet, and what makes it."""
+    async with fronts(folder, leads=False) as both, AsyncExitStack() as stack:
+        both.leader.inbox.leads = False
+        yield both, lambda: both.leader.inbox.start(stack)
 
 
 async def test_a_message_of_another_front_is_handled_once(tmp_path: Path) -> None:
@@ -147,3 +159,90 @@ async def test_who_takes_over_handles_what_was_stored_meanwhile(tmp_path: Path) 
         await next_leader.inbox.wait_handled(first)
         assert await next_leader.card(f"reply:{first}") == "echo while nobody led"
     pressing.cancel()
+
+
+async def test_a_press_in_the_moment_of_a_take_over_is_taken_up(tmp_path: Path) -> None:
+    async with taking_over(tmp_path) as (both, start):
+        both.leader.router.replies["t"] = Reply(toast="Pausing")
+        async with both.leader.post.room.db.write():
+            pressing = asyncio.create_task(both.leader.press(wait_seconds=1e9))
+            await start()
+        await both.wait_stored()
+        both.leader.inbox.notify_stored(InboxId(1))
+        await both.leader.router.until(lambda: both.leader.router.done == ["t"])
+        await both.leader.inbox.wait_handled(InboxId(1))
+        both.leader.inbox.notify_stored(InboxId(1))
+        assert (await pressing).text == "Pausing"
+        assert both.leader.router.begun == ["t"]
+
+
+async def test_a_press_that_a_leader_has_begun_is_not_taken_up_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with taking_over(tmp_path) as (both, start):
+        looked, go_on = asyncio.Event(), asyncio.Event()
+        repo, actions = both.leader.inbox.inbox, both.leader.inbox.actions
+        list_unfinished, get_action = repo.list_unfinished, actions.get_action
+        pressing: list[asyncio.Task[Any]] = []
+
+        async def list_after_a_press(*args: Any) -> Any:
+            if not pressing:
+                pressing.append(asyncio.create_task(both.leader.press(wait_seconds=1e9)))
+                await looked.wait()
+            return await list_unfinished(*args)
+
+        async def wait_to_look(token: str) -> Any:
+            looked.set()
+            await go_on.wait()
+            return await get_action(token)
+
+        monkeypatch.setattr(repo, "list_unfinished", list_after_a_press)
+        monkeypatch.setattr(actions, "get_action", wait_to_look)
+        both.leader.router.gates["t"] = asyncio.Event()
+        both.leader.router.replies["t"] = Reply(toast="Pausing")
+        await start()
+        await both.leader.inbox.inbox.list_unfinished()
+        go_on.set()
+        await both.leader.router.until(lambda: bool(both.leader.router.begun))
+        both.leader.router.gates["t"].set()
+        assert (await pressing[0]).text == "Pausing"
+        assert both.leader.router.begun == ["t"]
+
+
+async def test_a_press_whose_front_dies_is_answered_by_a_card(tmp_path: Path) -> None:
+    async with fronts(tmp_path) as both:
+        both.leader.router.replies["t"] = Reply(toast="Pausing")
+        pressing = asyncio.create_task(both.press(wait_seconds=1e9))
+        await both.wait_stored()
+        pressing.cancel()
+        await both.serving.drain()
+
+        both.announce(1)
+        await both.leader.inbox.wait_handled(InboxId(1))
+        await both.leader.clock.someone_sleeps(REPLY_PATIENCE)
+        assert await both.leader.card("toast:1") == ""
+    # The process that handled it dies as well.
+    async with inbox_harness(tmp_path) as next_leader:
+        await next_leader.clock.someone_sleeps(REPLY_PATIENCE)
+        next_leader.clock.advance(REPLY_PATIENCE)
+        while await next_leader.count("SELECT count(*) FROM inbox_replies"):
+            await asyncio.sleep(0)
+        assert await next_leader.card("toast:1") == "Pausing"
+
+
+async def test_a_press_whose_front_lives_gets_no_card(tmp_path: Path) -> None:
+    async with fronts(tmp_path) as both:
+        both.leader.router.replies["t"] = Reply(toast="Pausing")
+        pressing = asyncio.create_task(both.press(wait_seconds=1e9))
+        await both.wait_stored()
+        both.announce(1)
+        await both.leader.router.until(lambda: both.leader.router.done == ["t"])
+        await both.leader.inbox.wait_handled(InboxId(1))
+        both.announce(1)
+        assert (await pressing).text == "Pausing"
+
+        await both.leader.clock.someone_sleeps(REPLY_PATIENCE)
+        both.leader.clock.advance(REPLY_PATIENCE)
+        await both.leader.say("more")
+        await both.leader.router.until(lambda: both.leader.router.done == ["t", "more"])
+        assert await both.leader.card("toast:1") == ""
