@@ -153,15 +153,17 @@ def _hear_other_processes(
     core: Container, inbox: InboxService, web: WebTransport, bitable: BitableConnection
 ) -> None:
     """Pass changes by other processes to listeners in this process, and to open pages."""
+    signals = core.signals
     pages = OtherFrontsPages(
         tabs=web.tabs,
         history=web.history,
         spawn=web.spawn,
         inbox=core.repositories.inbox,
         outbox=core.repositories.outbox,
+        sessions=core.web_sessions,
+        want_partials=lambda: signals.tell(FrontSignal.PARTIALS_WANTED, about="answers"),
         delivers_here=lambda: inbox.leads,
     )
-    signals = core.signals
 
     def on_change(table: str, about: str) -> None:
         if not about.isdecimal():
@@ -176,6 +178,10 @@ def _hear_other_processes(
         inbox.notify_stored(None)
         pages.notify_gap()
 
+    def on_partials_wanted(_data: object) -> None:
+        if inbox.leads:
+            web.tell_partials()
+
     def on_written(_data: object) -> None:
         core.engine.on_unknown_change()
         core.engine.schedule.triggers.notify_changed()
@@ -184,6 +190,7 @@ def _hear_other_processes(
     core.on_store_change.connect(on_change)
     core.on_store_gap.connect(on_gap)
     signals.connect(FrontSignal.PARTIAL_ANSWER, pages.show_partial)
+    signals.connect(FrontSignal.PARTIALS_WANTED, on_partials_wanted)
     signals.connect(FrontSignal.WORKING, lambda _: web.tabs.show_working())
     signals.connect(FrontSignal.SESSIONS_ENDED, web.tabs.close_sessions)
     signals.connect(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -20,16 +20,18 @@ _RECONNECT_SECONDS = 1.0
 
 
 class FrontSignal(StrEnum):
-    """`SESSIONS_ENDED`: ids of sessions of browsers. `WRONG_TOKEN`: the address that gave it.
-    `PARTIAL_ANSWER` and `WORKING`: for open pages. `TABLE_CHANGED`: an announcement of Feishu's.
-    `WRITTEN`: another front has changed something by its pages or its API."""
+    """The most urgent first. `SESSIONS_ENDED`: ids of sessions of browsers. `WRITTEN`: another
+    front has changed something by its pages or its API. `TABLE_CHANGED`: an announcement of
+    Feishu's. `PARTIALS_WANTED`: tell the unfinished answers again. `PARTIAL_ANSWER` and `WORKING`:
+    for open pages. `WRONG_TOKEN`: the address that gave it."""
 
     SESSIONS_ENDED = "sessions_ended"
-    WRONG_TOKEN = "wrong_token"  # noqa: S105 - a signal, not a password
+    WRITTEN = "written"
+    TABLE_CHANGED = "table_changed"
+    PARTIALS_WANTED = "partials_wanted"
     PARTIAL_ANSWER = "partial_answer"
     WORKING = "working"
-    TABLE_CHANGED = "table_changed"
-    WRITTEN = "written"
+    WRONG_TOKEN = "wrong_token"  # noqa: S105 - a signal, not a password
 
 
 class FrontSignals:
@@ -42,7 +44,10 @@ class FrontSignals:
         self._url = url
         self._sender = sender
         self._listeners: dict[str, Callable[[Any], None]] = {}
-        self._waiting: OrderedDict[tuple[FrontSignal, str], str] = OrderedDict()
+        # Each kind has its own: a flood of one pushes no other out.
+        self._waiting: Mapping[FrontSignal, OrderedDict[str, str]] = {
+            kind: OrderedDict() for kind in FrontSignal
+        }
         self._has_news = asyncio.Event()
         self._count = 0
 
@@ -56,10 +61,10 @@ class FrontSignals:
         if not self._url or (text := pack_live(self._sender, kind, data)) is None:
             return
         self._count += 1
-        key = kind, about or str(self._count)
-        self._waiting[key] = text
-        if len(self._waiting) > _MAX_WAITING:
-            self._waiting.popitem(last=False)
+        waiting = self._waiting[kind]
+        waiting[about or str(self._count)] = text
+        if len(waiting) > _MAX_WAITING:
+            waiting.popitem(last=False)
         self._has_news.set()
 
     def receive(self, text: str) -> None:
@@ -84,12 +89,12 @@ class FrontSignals:
                     while True:
                         await self._has_news.wait()
                         self._has_news.clear()
-                        while self._waiting:
-                            key, text = next(iter(self._waiting.items()))
+                        while waiting := next(filter(None, self._waiting.values()), None):
+                            about, text = next(iter(waiting.items()))
                             await channel.send(text)
                             # A newer one about the same may have come meanwhile.
-                            if self._waiting.get(key) is text:
-                                del self._waiting[key]
+                            if waiting.get(about) is text:
+                                del waiting[about]
                         await asyncio.sleep(_PAUSE_SECONDS)
             except StoreUnavailable as error:
                 log.warning("other fronts cannot be told: %s", error)

@@ -225,10 +225,22 @@ class InboxService:
             self._follow_with_card(row)
             return
         try:
+            # Only this process knows how many messages of a sender wait, and of a restore.
+            if await self._must_be_held(row.incoming) and await self._hold(row):
+                return
             chat = await self.chats.get(row.chat_id)
             await self._begin(row, chat.settings)
         except StoreUnavailable as error:
             log.warning("Inbox %s is taken up later: %s", row.id, error)
+
+    async def _hold(self, row: InboxRow) -> bool:
+        words = await self._worker.load_words(row)
+        async with self.db.write() as tx:
+            if not await self.inbox.hold(tx, row.id):
+                return False
+            await self.held.offer(tx, row.chat_id, words)
+        self.courier.wake()
+        return True
 
     def _follow_with_card(self, row: InboxRow) -> None:
         """Tell what became of a press if the process where it was made dies before it can."""

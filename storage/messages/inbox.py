@@ -47,14 +47,16 @@ _NEW_ROWS = select(inbox).where(inbox.c.state == InboxState.NEW.value).order_by(
 
 _NEW_AFTER = _NEW_ROWS.where(inbox.c.id > bindparam("after"))
 
-_DROP_UNTRIED = (
-    update(inbox)
-    .where(
-        inbox.c.id == bindparam("which"),
-        inbox.c.state == InboxState.NEW.value,
-        inbox.c.attempts == 0,
-    )
-    .values(state=InboxState.HANDLED.value, outcome="dropped", handled_at=bindparam("at"))
+_UNTRIED = update(inbox).where(
+    inbox.c.id == bindparam("which"),
+    inbox.c.state == InboxState.NEW.value,
+    inbox.c.attempts == 0,
+)
+
+_HOLD = _UNTRIED.values(state=InboxState.HELD.value)
+
+_DROP_UNTRIED = _UNTRIED.values(
+    state=InboxState.HANDLED.value, outcome="dropped", handled_at=bindparam("at")
 )
 
 _PUT_REPLY = (
@@ -213,6 +215,10 @@ class InboxRepo:
         """End an event unanswered, unless its handling has started."""
         done = await tx.execute(_DROP_UNTRIED, {"which": inbox_id, "at": now})
         return bool(done.rowcount)
+
+    async def hold(self, tx: Transaction, inbox_id: InboxId) -> bool:
+        """Let an event wait for somebody's decision, unless somebody has begun to handle it."""
+        return bool((await tx.execute(_HOLD, {"which": inbox_id})).rowcount)
 
     async def expect_reply(self, tx: Transaction, inbox_id: InboxId) -> None:
         """Keep the event's reply for whoever takes it with `take_reply`."""

@@ -42,6 +42,7 @@ async def test_each_front_serves_and_either_may_die(tmp_path: Path) -> None:
         assert await leases(second) == []
 
         await pages_of_both_fronts_show_one_conversation(world, second)
+        await pages_make_up_for_what_a_cut_connection_missed(world, second, url)
         await events_on_either_connection_are_answered_once(world, url)
 
         # What arrives while nobody leads is kept by the front that is left.
@@ -105,6 +106,39 @@ async def pages_of_both_fronts_show_one_conversation(
         # A program asks that front, and is answered there.
         told = await say(second, "/list")
         assert "the owl" in str(told["cards"])
+
+
+async def pages_make_up_for_what_a_cut_connection_missed(
+    world: ModelWorld, second: ShiftbossProcess, url: str
+) -> None:
+    answer, rest = paused_answer(_LONG_ANSWER.replace("heron", "egret"))
+    world.script.script("egret", "talk", answer)
+    async with open_web_page(world.program) as first_page, open_web_page(second) as page:
+        await page.next_frame("past")
+        cutting = asyncio.create_task(cut_listeners(url))
+        await first_page.send_message("where is the egret?")
+        await first_page.next_frame("partial", "egret is here")
+        cutting.cancel()
+        await page.next_frame("partial", "egret is here")
+        rest.set()
+        await page.next_frame("item", "all day")
+
+        # As if they were signed out where nobody could tell it.
+        execute(url, "DELETE FROM web_sessions")
+        await first_page.wait_closed()
+        await page.wait_closed()
+
+
+async def cut_listeners(url: str) -> None:
+    """Again and again: nobody hears anything but in moments."""
+    while True:
+        await asyncio.to_thread(
+            execute,
+            url,
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND application_name = 'shiftboss-listen'",
+        )
+        await asyncio.sleep(0.1)
 
 
 async def events_on_either_connection_are_answered_once(world: ModelWorld, url: str) -> None:

@@ -78,6 +78,7 @@ class ProcessMembership:
         self._steady_since = self._reported_at
         self._looked_at = 0.0
         self._others = 1
+        self._told_ahead = process.clock_ahead
         self._reporting: asyncio.Task[Any] | None = None
 
     async def start(self, stack: AsyncExitStack) -> None:
@@ -89,6 +90,7 @@ class ProcessMembership:
             called_at = self._now()
             at = await self._repo.register(tx, self.process)
             await self._compare_clocks(tx, called_at, at)
+        self._told_ahead = self.process.clock_ahead
         self._reported_at = self._steady_since = self._monotonic()
         stack.push_async_callback(self._leave)
         if self.is_shared:
@@ -127,6 +129,7 @@ class ProcessMembership:
             await self._compare_clocks(tx, called_at, at)
             if self._may_look_after_others(began):
                 await self._look_after_others(tx)
+        self._told_ahead = self.process.clock_ahead
         if began - self._reported_at > _STEADY_SECONDS:
             self._steady_since = began
         self._reported_at = began
@@ -139,15 +142,19 @@ class ProcessMembership:
         the other writers is in between."""
         answered_at = self._now()
         later = max(called_at - at, at - answered_at)
-        if not self.is_shared or later < CLOCK_TOLERANCE:
-            return
+        if self.is_shared and later >= CLOCK_TOLERANCE:
+            self._correct_clock(called_at, answered_at, at)
+        if self.process.clock_ahead != self._told_ahead:
+            # Told again if this commit fails.
+            await self._repo.set_abilities(tx, self.process.id, self.process.abilities)
+
+    def _correct_clock(self, called_at: datetime, answered_at: datetime, at: datetime) -> None:
         by = at - called_at if at < called_at else at - answered_at
         self._adjust_clock(by)
         ahead = self.process.clock_ahead - by
         log.warning("this machine's clock is %.0f s ahead of the store's", ahead.total_seconds())
         abilities = {**self.process.abilities, CLOCK_AHEAD: round(ahead.total_seconds(), 3)}
         self.process = replace(self.process, abilities=abilities)
-        await self._repo.set_abilities(tx, self.process.id, abilities)
 
     def _may_look_after_others(self, now: float) -> bool:
         """With each heartbeat; the more processes there are, the less often each of them."""

@@ -13,6 +13,7 @@ from bot.transports.web.chat_service import shown_card
 from bot.transports.web.frames import PartialAnswer
 from bot.transports.web.page_connections import WebTabs
 from bot.transports.web.ports import LOCAL_PLACE, ShownCard, WebHistoryReader
+from bot.transports.web.sessions import WebSessionService
 from storage.errors import StorageError
 from storage.messages.inbox import InboxRepo
 from storage.messages.outbox import OutboxRepo
@@ -27,13 +28,16 @@ _MAX_REMEMBERED = 1_000
 
 @dataclass(kw_only=True, eq=False)
 class OtherFrontsPages:
-    """`delivers_here` says whether this process delivers the cards itself. While no page is open
-    nothing is read."""
+    """`delivers_here` says whether this process delivers the cards itself; another one tells its
+    unfinished answers again when `want_partials` is called. While no page is open nothing is
+    read."""
 
     tabs: WebTabs
     history: WebHistoryReader
     inbox: InboxRepo
     outbox: OutboxRepo
+    sessions: WebSessionService
+    want_partials: Callable[[], None]
     spawn: Callable[[Coroutine[object, object, None]], None]
     delivers_here: Callable[[], bool]
     _said: LimitedDict[str, bool] = field(
@@ -51,8 +55,11 @@ class OtherFrontsPages:
 
     def notify_gap(self) -> None:
         """Anything may have been missed."""
+        self._look(self._end_pages())
         if not self.delivers_here():
             self._look(self._catch_up())
+            if self.tabs.has_pages:
+                self.want_partials()
 
     def show_partial(self, told: Mapping[str, Any]) -> None:
         self.tabs.show_partial(load_partial(told))
@@ -81,6 +88,12 @@ class OtherFrontsPages:
         if is_shown and said.message_id not in self._said:
             self._said[said.message_id] = True
             self.tabs.show_user_message(said)
+
+    async def _end_pages(self) -> None:
+        """Of those who were signed out elsewhere."""
+        for each in self.tabs.sessions:
+            if not await self.sessions.is_live(each):
+                self.tabs.close_sessions({each})
 
     async def _catch_up(self) -> None:
         for each in (await self.history.read(LOCAL_PLACE, _CAUGHT_UP)).items:

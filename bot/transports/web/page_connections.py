@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import assert_never
@@ -101,6 +101,16 @@ class WebTabs:
     @property
     def has_pages(self) -> bool:
         return bool(self._open)
+
+    @property
+    def sessions(self) -> frozenset[str]:
+        """Of the browsers with open pages."""
+        return frozenset(each.session for each in self._open if each.session)
+
+    @property
+    def partials(self) -> Sequence[frames.PartialAnswer]:
+        """The answers that are being written."""
+        return tuple(self._partials.values())
 
     def add(self, tab: WebTab) -> None:
         self._open.add(tab)

@@ -325,9 +325,15 @@ class WebTransport:
             at=self.now(),
         )
         self.tabs.show_partial(unfinished)
-        self.signals.tell(
-            FrontSignal.PARTIAL_ANSWER, dump_partial(unfinished), about=str(message.outbox_id)
-        )
+        self._tell_partial(unfinished)
+
+    def tell_partials(self) -> None:
+        """Tell the other fronts again what is being written here."""
+        for each in self.tabs.partials:
+            self._tell_partial(each)
+
+    def _tell_partial(self, told: PartialAnswer) -> None:
+        self.signals.tell(FrontSignal.PARTIAL_ANSWER, dump_partial(told), about=str(told.outbox_id))
 
     async def show_typing(self, chat: Chat) -> None:
         self.tabs.show_working()

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from bot.transports import inbox
+from bot.transports.chat_queue import PACE_BURST
 from bot.transports.inbox import REPLY_PATIENCE, InboxService
 from cards.card_json import dump_card
 from handlers.request import Reply
@@ -93,6 +95,21 @@ async def test_messages_of_another_front_keep_their_order(tmp_path: Path) -> Non
         both.announce(3)
         await both.leader.router.until(lambda: len(both.leader.router.done) == 3)
         assert both.leader.router.done == ["a", "b", "c"]
+
+
+async def test_too_many_messages_of_another_front_are_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox, "MAX_DELAYED", 3)
+    async with fronts(tmp_path) as both:
+        for number in range(PACE_BURST + 5):
+            await both.hear(f"message {number}")
+        both.announce()
+        held = "SELECT count(*) FROM inbox WHERE state = 'held'"
+        while await both.leader.count(held) < 2:
+            await asyncio.sleep(0)
+        offer = await both.leader.card(f"held:{PACE_BURST + 4}")
+        assert "2 messages are waiting for your decision" in offer
 
 
 async def test_the_reply_reaches_the_front_that_asked(tmp_path: Path) -> None:

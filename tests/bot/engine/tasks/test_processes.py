@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ from bot.engine.autonomy.doctor import describe_process_clocks
 from bot.engine.tasks.processes import ProcessMembership
 from bot.transports.ports import SystemClock
 from storage.db import Database, Transaction
+from storage.errors import StoreUnavailable
 from storage.records.processes import ProcessRole, WorkerProcess
 from storage.worker_processes import WorkerProcessRepo
 
@@ -41,7 +43,46 @@ async def test_a_machine_with_a_wrong_clock_goes_by_the_stores_and_the_doctor_sa
     assert [(each.text, round(int(each.facts["seconds"]) / 60)) for each in found] == told
 
 
-def membership(db: Database, repo: WorkerProcessRepo, clock: SystemClock) -> ProcessMembership:
+async def test_a_wrong_clock_is_told_again_if_the_commit_that_told_it_failed(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, reported = SystemClock(), asyncio.Event()
+
+    async def sleep(_seconds: float) -> None:
+        if db.write is write:
+            reported.set()
+            await asyncio.Event().wait()
+        monkeypatch.setattr(db, "write", write)
+
+    async with AsyncExitStack() as stack:
+        db = await Database.open(postgres_url, stack)
+        write = db.write
+
+        @asynccontextmanager
+        async def fail_to_commit() -> AsyncIterator[Transaction]:
+            async with write() as tx:
+                yield tx
+                raise StoreUnavailable("cut off")
+
+        repo = WorkerProcessRepo(db)
+        member = membership(db, repo, clock, sleep)
+        await member.start(stack)
+        clock.adjust(timedelta(minutes=5))
+        monkeypatch.setattr(db, "write", fail_to_commit)
+        running = asyncio.create_task(member.run())
+        await reported.wait()
+        running.cancel()
+        found = await describe_process_clocks(lambda: repo.list_situations(now=clock.now()))
+
+    assert [each.text for each in found] == ["machine_clock_fast"]
+
+
+def membership(
+    db: Database,
+    repo: WorkerProcessRepo,
+    clock: SystemClock,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> ProcessMembership:
     async def describe() -> Mapping[str, Any]:
         return {}
 
@@ -66,5 +107,5 @@ def membership(db: Database, repo: WorkerProcessRepo, clock: SystemClock) -> Pro
         recover=recover,
         now=clock.now,
         adjust_clock=clock.adjust,
-        sleep=clock.sleep,
+        sleep=sleep,
     )
