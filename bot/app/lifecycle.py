@@ -92,8 +92,8 @@ class ServiceGroup:
 
 
 async def _start_with_store(service: AppService) -> AsyncExitStack:
-    """What ends the service, once it has started: a start that failed is cleaned up and repeated
-    until the store is there."""
+    """Start the service and return the stack that ends it. A start that failed is cleaned up, and
+    repeated until the store is there."""
     while True:
         try:
             async with AsyncExitStack() as stack:
