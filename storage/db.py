@@ -76,14 +76,22 @@ class Database:
         self._group: list[tuple[_Work, asyncio.Future[bool]]] = []
         # Raises StoreUnavailable while this process must not write.
         self.write_guard: Callable[[], None] | None = None
+        self._is_closed = False
 
     @classmethod
     async def open(cls, url: str, stack: AsyncExitStack) -> Self:
-        """Open a database by its SQLAlchemy URL. It must already be migrated."""
+        """Open a database by its SQLAlchemy URL. It must already be migrated. The stack closes it:
+        StoreUnavailable from then on."""
         writer, reader = create_engines(url)
-        stack.push_async_callback(writer.dispose)
-        stack.push_async_callback(reader.dispose)
-        return cls(writer, reader, DatabaseFileCheck(url))
+        database = cls(writer, reader, DatabaseFileCheck(url))
+        stack.push_async_callback(database._close)
+        return database
+
+    async def _close(self) -> None:
+        """Close its connections, those in use when they are given back, and refuse others."""
+        self._is_closed = True
+        await self._reader.dispose()
+        await self._writer.dispose()
 
     @property
     def dialect(self) -> str:
@@ -101,7 +109,7 @@ class Database:
                 self._file_check.check()
                 if self.write_guard is not None:
                     self.write_guard()
-                async with self._writer.connect() as transaction:
+                async with self._connect(self._writer) as transaction:
                     try:
                         yield transaction
                         if not transaction.in_transaction():
@@ -159,7 +167,7 @@ class Database:
         if self.dialect != "sqlite":
             return
         with translate_database_errors():
-            async with self._write_lock, self._writer.connect() as connection:
+            async with self._write_lock, self._connect(self._writer) as connection:
                 held = await connection.get_raw_connection()
                 driver: Any = held.driver_connection
                 await driver.truncate_log()
@@ -174,7 +182,7 @@ class Database:
         if self._write_lock.locked():
             return None
         with translate_database_errors():
-            async with self._write_lock, self._writer.connect() as connection:
+            async with self._write_lock, self._connect(self._writer) as connection:
                 return await data_version(connection)
 
     @asynccontextmanager
@@ -188,14 +196,26 @@ class Database:
 
     @asynccontextmanager
     async def _connect(
-        self, reader: AsyncEngine, transaction: Transaction | None
+        self, engine: AsyncEngine, transaction: Transaction | None = None
     ) -> AsyncGenerator[Transaction, None]:
         if transaction is not None:
             yield transaction
             return
+        self._check_open()
         with translate_database_errors():
-            async with reader.connect() as connection:
-                yield connection
+            async with engine.connect() as connection:
+                try:
+                    # It may have been closed while this waited for its turn.
+                    self._check_open()
+                    yield connection
+                finally:
+                    if self._is_closed:
+                        # It would go back to a pool that nobody disposes of.
+                        await connection.invalidate()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StoreUnavailable("the store is closed")
 
     async def fetch_all(
         self, query: Executable, values: _Values = None, *, tx: Transaction | None = None
@@ -229,7 +249,7 @@ class Database:
 async def finish_despite_cancel(write: Coroutine[Any, Any, _T]) -> _T:
     """Run a write to its end even if the caller is cancelled meanwhile, so that it is known whether
     it was stored; the cancellation follows. A write that takes longer, or a second cancellation,
-    ends it."""
+    ends it, and this waits for its end."""
     task = asyncio.create_task(write, name="write")
     try:
         return await asyncio.shield(task)
@@ -238,6 +258,7 @@ async def finish_despite_cancel(write: Coroutine[Any, Any, _T]) -> _T:
             await asyncio.wait({task}, timeout=CANCELLED_WRITE_SECONDS)
         finally:
             task.cancel()
+            await asyncio.wait({task})
         if task.done() and not task.cancelled() and (error := task.exception()) is not None:
             log.warning("a write failed whose caller was cancelled: %s", error)
         raise

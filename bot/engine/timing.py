@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property
 from itertools import count as count_from
-from typing import TYPE_CHECKING, Protocol, assert_never
+from typing import TYPE_CHECKING, Any, Protocol, assert_never
 from zoneinfo import ZoneInfo
 
 from handlers.errors import UserError
@@ -286,7 +286,7 @@ class DueTimer:
         self._now = now
         self._sources: dict[str, DueSource] = {}
         self._scheduler: AsyncIOScheduler | None = None
-        self._running: set[str] = set()
+        self._running: dict[str, asyncio.Task[Any]] = {}
         self._woken: set[str] = set()
 
     def add(self, *sources: DueSource) -> None:
@@ -302,8 +302,20 @@ class DueTimer:
         options = {"misfire_grace_time": None, "coalesce": True, "max_instances": 1000}
         scheduler = AsyncIOScheduler(timezone=UTC, job_defaults=options)
         scheduler.start()
-        stack.callback(scheduler.shutdown, wait=False)
         self._scheduler = scheduler
+        stack.push_async_callback(self._stop)
+
+    async def _stop(self) -> None:
+        """Start nothing more, and wait until what ran has ended: it may not outlive the store."""
+        scheduler, self._scheduler = self._scheduler, None
+        if scheduler is not None:
+            # It acts in a later turn of the loop, and would not wait for the jobs that it cancels.
+            scheduler.shutdown(wait=False)
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
 
     async def run(self) -> None:
         for name in self._sources:
@@ -318,8 +330,8 @@ class DueTimer:
             self._arm(name, timedelta())
 
     def _arm(self, name: str, delay: timedelta) -> None:
-        # Not running any more, when the program stops.
-        if self._scheduler is None or not self._scheduler.running:
+        # None also when the program stops.
+        if self._scheduler is None:
             return
         self._scheduler.add_job(
             self._run_source,
@@ -331,19 +343,22 @@ class DueTimer:
         )
 
     async def _run_source(self, name: str) -> None:
+        task = asyncio.current_task()
+        if task is None or self._scheduler is None:
+            return
         if name in self._running:
             self._woken.add(name)
             return
-        self._running.add(name)
+        self._running[name] = task
         source, delay = self._sources[name], None
         try:
             await source.run_due()
             due = await source.next_due()
             delay = None if due is None else min(LONGEST_WAIT, max(timedelta(), due - self._now()))
         except asyncio.CancelledError:
-            if self._scheduler is None or self._scheduler.running:
+            if self._scheduler is not None:
                 raise
-            # APScheduler ends what runs when the program stops, and would log that as a fault.
+            # The program stops. APScheduler would log that as a fault.
             return
         except StoreUnavailable as error:
             log.warning("%s: what is due cannot be looked up now: %s", name, error)
@@ -353,7 +368,7 @@ class DueTimer:
             log.exception("%s: what is due could not be done", name)
             delay = _FAULT_DELAY
         finally:
-            self._running.discard(name)
+            del self._running[name]
         if name in self._woken:
             self._woken.discard(name)
             delay = timedelta()

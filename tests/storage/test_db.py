@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
@@ -10,12 +11,13 @@ import pytest
 from sqlalchemy import insert, update
 
 from storage import schema
-from storage.db import Database, Transaction
+from storage.db import Database, Transaction, finish_despite_cancel
 from storage.dialect import PreparedWrite
 from storage.errors import ConcurrentUpdate, StoreUnavailable
 from storage.key_value import KeyValueStore
 from tests.migrated_database import migrated_url, open_database
 from tests.postgresql_server import sqlite_only
+from tests.waiting import wait_until
 
 
 @sqlite_only
@@ -188,3 +190,71 @@ async def test_a_member_is_stored_although_the_one_who_began_the_group_is_cancel
 
         assert first.cancelled()
         assert await group.stored("first", "second") == ["second"]
+
+
+async def test_a_closed_store_opens_no_connection(tmp_path: Path) -> None:
+    async with open_database(tmp_path) as db:
+        await KeyValueStore(db).put("kept", 1)
+        holding = asyncio.create_task(_hold_lock(db, release := asyncio.Event()))
+        await wait_until(db._write_lock.locked)
+        waiting = asyncio.create_task(KeyValueStore(db).put("lost", 1))
+
+    release.set()
+    await holding
+    for refused in (waiting, KeyValueStore(db).get("kept"), KeyValueStore(db).put("lost", 1)):
+        with pytest.raises(StoreUnavailable, match="closed"):
+            await refused
+    async with open_database(tmp_path) as db:
+        assert await KeyValueStore(db).get("lost") is None
+
+
+async def _hold_lock(db: Database, release: asyncio.Event) -> None:
+    async with db._write_lock:
+        await release.wait()
+
+
+@sqlite_only
+async def test_a_connection_in_use_while_the_store_is_closed_ends_when_it_is_given_back(
+    tmp_path: Path,
+) -> None:
+    threads = set(threading.enumerate())
+    closed = asyncio.Event()
+
+    async def read(db: Database) -> None:
+        async with db.read() as view:
+            await view.exec_driver_sql("SELECT 1")
+            reading.set()
+            await closed.wait()
+
+    async with open_database(tmp_path) as db:
+        reading = asyncio.Event()
+        user = asyncio.create_task(read(db))
+        await reading.wait()
+    closed.set()
+    await user
+
+    await wait_until(lambda: set(threading.enumerate()) <= threads)
+
+
+async def test_a_write_that_takes_too_long_has_ended_when_its_cancelled_caller_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("storage.db.CANCELLED_WRITE_SECONDS", 0.0)
+    ended, begun = [], asyncio.Event()
+
+    async def write() -> None:
+        try:
+            begun.set()
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(10):
+                await asyncio.sleep(0)
+            ended.append("rolled back")
+
+    caller = asyncio.create_task(finish_despite_cancel(write()))
+    await begun.wait()
+    caller.cancel()
+    await asyncio.wait({caller})
+
+    assert caller.cancelled()
+    assert ended == ["rolled back"]

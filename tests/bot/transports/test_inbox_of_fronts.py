@@ -58,6 +58,7 @@ async def fronts(folder: Path, *, leads: bool = True) -> AsyncIterator[Fronts]:
             yield Fronts(leader=leader, serving=serving)
         finally:
             running.cancel()
+            await serving.drain()
             await asyncio.gather(running, return_exceptions=True)
 
 
@@ -170,12 +171,13 @@ async def test_who_takes_over_handles_what_was_stored_meanwhile(tmp_path: Path) 
         first = await both.hear("while nobody led")
         pressing = asyncio.create_task(both.press(wait_seconds=1e9))
         await both.wait_stored(2)
+        pressing.cancel()
+        await asyncio.wait({pressing})
     async with inbox_harness(tmp_path) as next_leader:
         await next_leader.router.until(lambda: len(next_leader.router.done) == 2)
         assert first is not None
         await next_leader.inbox.wait_handled(first)
         assert await next_leader.card(f"reply:{first}") == "echo while nobody led"
-    pressing.cancel()
 
 
 async def test_a_press_in_the_moment_of_a_take_over_is_taken_up(tmp_path: Path) -> None:

@@ -127,3 +127,30 @@ async def test_a_source_that_runs_as_the_program_stops_is_no_fault(
         await asyncio.sleep(0)
 
     assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
+
+
+async def test_what_ran_has_ended_when_the_timer_has_stopped_and_nothing_starts_later() -> None:
+    class Slow(FakeSource):
+        is_ended = False
+
+        async def run_due(self) -> None:
+            self.runs += 1
+            try:
+                await asyncio.Event().wait()
+            finally:
+                # As a transaction that is rolled back.
+                for _ in range(10):
+                    await asyncio.sleep(0)
+                self.is_ended = True
+
+    slow, idle = Slow(now()), FakeSource()
+    idle.name = "idle"
+    async with run_timer(slow, idle, now=now) as timer:
+        await wait_until(lambda: slow.runs == idle.runs == 1)
+
+    assert slow.is_ended
+    runs = idle.runs
+    timer.wake(idle.name)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert idle.runs == runs
