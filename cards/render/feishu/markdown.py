@@ -22,7 +22,6 @@ _IMAGE = re.compile(r"!\[([^\[\]]*)\]\(\s*<?([^)\s>]*)>?[^)]*\)")
 _LINK = re.compile(r"(?<!!)\[([^\[\]]*)\]\(\s*<?([^)\s>]*)>?[^)]*\)")
 # Links that the patterns above do not read: brackets or a line end in the label, or by reference.
 _OPEN_LINK = re.compile(r"\]\((?!(?:https?://|mailto:)[^)\s]+\))", re.IGNORECASE)
-_DEFINITION = re.compile(r"^([\s>]*)\[(?=[^\]]+\]:)")
 _AUTOLINK = re.compile(r"<((?:https?://|mailto:)[^>\s]+)>")
 _FONT = re.compile(r"</?font\b[^>]*>", re.IGNORECASE)
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
@@ -164,7 +163,8 @@ class _MarkdownNormalizer:
             self.notes.append("image: linked, not shown")
         text = _IMAGE.sub(lambda match: _safe_link(match.group(1), match.group(2)), text)
         text = _LINK.sub(lambda match: _safe_link(match.group(1), match.group(2)), text)
-        text = _OPEN_LINK.sub("]&#40;", _DEFINITION.sub(r"\1&#91;", text))
+        # Wherever a definition of a link may stand, and whatever its label, it needs this pair.
+        text = _OPEN_LINK.sub("]&#40;", text).replace("]:", "]&#58;")
         text = _TICKS.sub(lambda match: "&#96;" * len(match.group()), text)
         text = _AUTOLINK.sub(lambda match: f"[{match.group(1)}]({match.group(1)})", text)
         pieces = _BREAK.split(_FONT.sub("", text))
