@@ -264,6 +264,75 @@ def test_a_standard_stream_is_the_file_that_was_put_there(command: str) -> None:
     assert decide_verdict(denied, "exec", command=command) != "allow"
 
 
+@all_cases(
+    "command",
+    [
+        "sort * > out",
+        "sort -- * > out",
+        "sort -u [-a]* > out",
+        "sort *.json > out",
+        "find * > out",
+        "find *e > out",
+        "rg x * > out",
+        "tree * > out",
+        "file * > out",
+        "uniq * > out",
+        "uniq sub/* > out",
+        "cat a > out; sort *",
+        "cat a | sort ? > out",
+        "sh -c 'sort * > out'",
+    ],
+)
+def test_a_name_of_a_file_is_no_option_beside_what_writes(command: str) -> None:
+    """Of `-oAGENTS.md`, `--pre=sh` or `-delete`, which any worker may write."""
+    assert decide_verdict(build_policy(), "exec", command=command) == "ask"
+
+
+@all_cases("command", ["sort ./* > out", "find . -name *.py > out", "cat * > out", "sort *"])
+def test_names_that_can_be_no_options_are_read(command: str) -> None:
+    assert decide_verdict(build_policy(), "exec", command=command) == "allow"
+
+
+@all_cases(
+    "command",
+    [
+        "cd .git && echo x > config",
+        "cd .git; echo x > hooks/pre-commit",
+        "cd .g*; echo x > config",
+        "cd .g?t && echo x > config",
+        "cd ./.git/ && echo x > config",
+        "cd a/../.git && echo x > config",
+        "cd .git\ncat a > config",
+        "cd .claude && cd commands && echo x > a.md",
+        "cd .github; cd workflows; cat a > ci.yml",
+        "(cd .claude && echo '{}' > settings.json)",
+        "{ cd .claude; } && echo '{}' > settings.json",
+        "command cd .git; echo x > config",
+        "builtin cd .git; echo x > config",
+        "sh -c 'cd .git; echo x > config'",
+        "cd .cla''ude; echo x > settings.json",
+        f"cd {WORKSPACE}/.claude; echo x > settings.json",
+        "cd a; cd b; cd c; cd d; cd e; cd f; cd g; cd h; echo x > y",
+        "if true; then cd .git; fi; echo x > config",
+        "cd .git && echo x < config > /dev/stdin",
+        "cd kept && echo x > notes.txt",
+    ],
+)
+def test_what_is_written_in_another_folder_is_a_file_of_that_folder(command: str) -> None:
+    policy = build_policy(deny="write(kept/*)")
+    assert decide_verdict(policy, "exec", command=command) != "allow"
+
+
+@all_cases("command", ["cd kept && cat key", "cd kept; cat < key", "cd kept/ && head -n1 k*"])
+def test_what_is_read_in_another_folder_is_a_file_of_that_folder(command: str) -> None:
+    assert decide_verdict(build_policy(deny="read(kept/*)"), "exec", command=command) == "deny"
+    assert decide_verdict(build_policy(), "exec", command=command) == "allow"
+
+
+def test_a_file_in_another_folder_is_written_unasked() -> None:
+    assert decide_verdict(build_policy(), "exec", command="cd src && echo x > a.txt") == "allow"
+
+
 @pytest.mark.parametrize("command", ["cat a > b", "cat a >| b", "cat a >> b", "echo x &> b"])
 def test_a_command_with_a_redirection_writes(command: str) -> None:
     assert not is_read_only_command(command, WORKSPACE)

@@ -91,6 +91,20 @@ def test_a_link_to_a_control_file_counts_as_that_file(tmp_path: Path, path: str)
     assert {verdict(tmp_path, "exec", command=f"echo x > {way}") for way in ways} == {"ask"}
 
 
+@pytest.mark.parametrize("way", ["link/../settings.json", "./link/./../settings.json", "a/../up"])
+def test_the_folder_above_is_the_one_above_the_target_of_a_link(tmp_path: Path, way: str) -> None:
+    (tmp_path / ".claude" / "commands").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(".claude/commands")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "up").symlink_to("link/../settings.json")
+
+    assert verdict(tmp_path, "write", path=way) == "ask"
+    assert verdict(tmp_path, "exec", command=f"echo x > {way}") == "ask"
+    assert verdict(tmp_path, "exec", command="cd link && echo x > ../settings.json") == "ask"
+    denied = {"deny": "read(.claude/*)"}
+    assert verdict(tmp_path, "read", denied, path=way) == "deny"
+
+
 def test_a_link_to_a_folder_that_does_not_exist_yet_counts_too(tmp_path: Path) -> None:
     (tmp_path / "later").symlink_to(".claude")
 

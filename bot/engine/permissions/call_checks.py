@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,12 +15,13 @@ from bot.engine.permissions.command_analysis import (
     ExpandedScript,
     deletes_or_rewrites,
     expand_commands,
+    find_folders,
     is_destructive,
     is_fork_bomb,
     is_read_only,
     leaves_workspace,
     may_be_destructive,
-    may_run_others,
+    needs_read_only_view,
     program_name,
     writes_system_path,
 )
@@ -290,23 +292,30 @@ def _command_findings(
         yield said
     if inside.unclear_reason:
         yield PolicyFinding(level=FindingLevel.ASK, reason=inside.unclear_reason)
+    commands = [_relative_to_workspace(part.command, workspace) for part in inside.parts]
+    folders = find_folders(commands)
     writes = _writes_files(inside)
     for part in inside.parts:
-        yield _check_part(rules, part, workspace, writes=writes)
-    commands = [_relative_to_workspace(part.command, workspace) for part in inside.parts]
+        yield _check_part(rules, part, workspace, folders, writes=writes)
     if any(map(leaves_workspace, commands)) and any(map(deletes_or_rewrites, commands)):
         yield ask("destroys_elsewhere")
-    yield from _check_redirects(rules, inside.scripts, workspace)
+    yield from _check_redirects(rules, inside.scripts, workspace, folders)
     if not inside.parts:
         yield allow("runs_nothing")
 
 
 def _check_part(
-    rules: PermissionRules, part: CommandPart, workspace: Path, *, writes: bool
+    rules: PermissionRules,
+    part: CommandPart,
+    workspace: Path,
+    folders: Sequence[str],
+    *,
+    writes: bool,
 ) -> PolicyFinding:
-    """`writes`: the line also writes a file, so that it runs where the workspace can be changed."""
+    """`writes`: the line also writes a file, so that it runs where the workspace can be changed.
+    `folders` are those that it may be in."""
     command = _relative_to_workspace(part.command, workspace)
-    if said := _check_restrictions(rules, part.command, command):
+    if said := _check_restrictions(rules, part.command, command, folders):
         return said
     if part.is_wrapper or not part.is_certain:
         return allow("inside_judged")
@@ -314,24 +323,27 @@ def _check_part(
         rules, "exec", (_quote_words((*part.command.assignments, *part.command.words)),)
     ):
         return said
-    if not is_read_only(command) or (writes and may_run_others(command)):
+    if not is_read_only(command) or (writes and needs_read_only_view(command)):
         name = program_name(command.words)[:60].replace(UNKNOWN_TEXT, "?")
         return no_rule("no_rule", what=name) if name else no_rule("no_rule_for_it")
     return allow("only_looks")
 
 
 def _check_restrictions(
-    rules: PermissionRules, said: SimpleCommand, command: SimpleCommand
+    rules: PermissionRules, said: SimpleCommand, command: SimpleCommand, folders: Sequence[str]
 ) -> PolicyFinding | None:
     if is_destructive(command):
         return deny("destroys_outside")
-    found = [find_restriction(rules, "exec", _rule_forms(said)), *_check_reads(rules, command)]
+    restricted = find_restriction(rules, "exec", _rule_forms(said))
+    found = [restricted, *_check_reads(rules, command, folders)]
     if may_be_destructive(command):
         found.append(ask("change_unknown"))
     return strictest(one for one in found if one) if any(found) else None
 
 
-def _check_reads(rules: PermissionRules, command: SimpleCommand) -> Iterator[PolicyFinding | None]:
+def _check_reads(
+    rules: PermissionRules, command: SimpleCommand, folders: Sequence[str]
+) -> Iterator[PolicyFinding | None]:
     """Rules that protect files also apply to commands; rules for a whole tool do not."""
     if not is_read_only(command):
         return
@@ -341,24 +353,33 @@ def _check_reads(rules: PermissionRules, command: SimpleCommand) -> Iterator[Pol
     )
     for word in command.words[1:]:
         text = re.sub(r"[*?\[]", UNKNOWN_TEXT, word).removeprefix("./")
-        yield from (find_restriction(kept, tool, (text,)) for tool in ("read", "grep"))
+        texts = [
+            posixpath.normpath(posixpath.join(each, text)) if each else text for each in folders
+        ]
+        yield from (find_restriction(kept, tool, texts) for tool in ("read", "grep"))
 
 
 def _check_redirects(
-    rules: PermissionRules, scripts: Sequence[ShellScript], workspace: Path
+    rules: PermissionRules,
+    scripts: Sequence[ShellScript],
+    workspace: Path,
+    folders: Sequence[str],
 ) -> Iterator[PolicyFinding]:
     for written in _written_files(scripts):
-        for path in _redirect_paths(written, workspace):
+        for path in _redirect_paths(written, workspace, folders):
             yield check_redirect(rules, path, writes=True)
     for read in (path for script in scripts for path in script.read_files):
-        for path in _redirect_paths(read, workspace):
+        for path in _redirect_paths(read, workspace, folders):
             yield check_redirect(rules, path, writes=False)
 
 
-def _redirect_paths(path: str, workspace: Path) -> tuple[str, ...]:
-    if UNKNOWN_TEXT in path or path.startswith("/dev/"):
-        return (path,)
-    return named_paths(workspace, path)
+def _redirect_paths(path: str, workspace: Path, folders: Sequence[str]) -> Iterator[str]:
+    for folder in folders:
+        place = posixpath.join(folder, path)
+        if UNKNOWN_TEXT in place or place.startswith("/dev/"):
+            yield place
+        else:
+            yield from named_paths(workspace, place)
 
 
 def _relative_to_workspace(command: SimpleCommand, workspace: Path) -> SimpleCommand:

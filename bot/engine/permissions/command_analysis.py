@@ -32,6 +32,7 @@ _XARGS_ALONE = re.compile(r"-0|-r|-t|--null|--no-run-if-empty|-[nPL]\d+|-I\S+")
 _XARGS_WITH = {"-n", "-P", "-L", "-I"}
 _MAX_DEPTH = 6
 _MAX_WORDS = 40
+_MAX_FOLDERS = 64
 _HIDDEN_SCRIPT = build_reason("unclear.hidden_script")
 _OUTSIDE_PATH = re.compile(r"(?:^|=|:|^-\w+)[/~]|(?:^|[/=:])\.\.(?:$|/)")
 
@@ -253,6 +254,23 @@ def leaves_workspace(command: SimpleCommand) -> bool:
     )
 
 
+def find_folders(commands: Iterable[SimpleCommand]) -> Sequence[str]:
+    """Return all folders in which a line with these commands may be, in any order of them, relative
+    to where it begins."""
+    folders = [""]
+    for command in commands:
+        if program_name(command.words) not in {"cd", "pushd"}:
+            continue
+        for word in command.words[1:]:
+            # A glob stands for a name that is not known.
+            to = UNKNOWN_TEXT if re.search(r"[*?\[]", word) else word
+            folders += [posixpath.join(each, to) for each in folders]
+            folders = list(dict.fromkeys(folders))
+        if len(folders) > _MAX_FOLDERS:
+            return ["", UNKNOWN_TEXT]
+    return folders
+
+
 def writes_system_path(path: str) -> bool:
     """Return True for system files and devices."""
     return bool(_SYSTEM_PATHS.fullmatch(_normal_path(path)))
@@ -386,6 +404,8 @@ _SAME: Mapping[str, str] = {
     "fgrep": "grep",
     **dict.fromkeys(("sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum"), "md5sum"),
 }
+_WITH_HARMFUL_OPTIONS = {"sort", "find", "rg", "tree", "file"}
+"""They write files or run programs, with options that are not among these."""
 _FIND = _words(
     "-name -iname -path -ipath -regex -iregex -type -maxdepth -mindepth -newer -size -empty"
     " -mtime -mmin -atime -amin -ctime -cmin -perm -user -group -links -readable -writable"
@@ -451,9 +471,17 @@ def is_read_only(command: SimpleCommand) -> bool:
     return _only_reads(words[0], words[1:])
 
 
-def may_run_others(command: SimpleCommand) -> bool:
-    """Return True for a program that only reads, but runs what the project's settings name."""
+def needs_read_only_view(command: SimpleCommand) -> bool:
+    """Return True for a program that only reads, but runs what the project's settings name, or does
+    what the name of a file says: `*` may stand for `-oAGENTS.md`."""
     name = program_name(command.words)
+    if name == "uniq":
+        # The second file is written.
+        return any(re.search(r"[*?\[]", word) for word in command.words)
+    if name in _WITH_HARMFUL_OPTIONS:
+        globs = (word for word in command.words[1:] if word[:1] in {"*", "?", "["})
+        # No option of find has a dot.
+        return any(name != "find" or "." not in re.split(r"[*?\]]", word)[-1] for word in globs)
     return name == "git" or name in _VERSION_ONLY
 
 

@@ -364,14 +364,18 @@ def relative_path(workspace: Path, path: str) -> str:
 
 
 def named_paths(workspace: Path, path: str) -> tuple[str, ...]:
-    """Return the path as `relative_path`, and the one that links in it lead to, if any."""
+    """Return the path as `relative_path`, and those that links in it lead to, if any."""
     plain = relative_path(workspace, path)
     if plain.startswith("~") or "\0" in plain:
         return (plain,)
+    ways = [plain] if _has_link(workspace, plain) else []
+    if ".." in Path(path).parts:
+        # The folder above a link's target is not the one above the link.
+        ways.append(path)
     root = os.path.realpath(workspace)
-    target = os.path.realpath(workspace / plain)
-    led = "." if target == root else target.removeprefix(f"{root.rstrip('/')}/")
-    return (plain,) if led == plain or not _has_link(workspace, plain) else (plain, led)
+    targets = (os.path.realpath(workspace / each) for each in ways)
+    led = ("." if each == root else each.removeprefix(f"{root.rstrip('/')}/") for each in targets)
+    return tuple(dict.fromkeys((plain, *led)))
 
 
 def _has_link(workspace: Path, plain: str) -> bool:
