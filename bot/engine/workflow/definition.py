@@ -105,9 +105,10 @@ class WorkflowNode:
     on_cancel: str = ""
 
     @property
-    def template(self) -> str:
-        """All of its texts that may have placeholders."""
-        return "\n".join((self.title, self.detail, *self.deliverables))
+    def templates(self) -> tuple[tuple[str, str], ...]:
+        """All of its texts that may have placeholders, each with its field."""
+        files = (("deliverables", each) for each in self.deliverables)
+        return ("title", self.title), ("prompt", self.detail), *files
 
     @property
     def spec(self) -> NodeTypeSpec[Any]:

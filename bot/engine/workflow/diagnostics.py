@@ -77,12 +77,22 @@ def find_warnings(
 ) -> tuple[Diagnostic, ...]:
     """About a valid workflow. Blocking."""
     issues = (
+        *_find_unread_lines(text),
         *_find_doubtful_settings(workflow),
         *_find_unasked_fields(workflow),
         *_find_untaken_ways(workflow),
         *_find_unknown_workers(workflow, workers),
     )
     return to_diagnostics(issues, text, file=file, severity=DiagnosticSeverity.WARNING)
+
+
+def _find_unread_lines(text: str) -> Iterator[ValidationIssue]:
+    # Imported on first use, with the parser.
+    from bot.engine.workflow.serialization import markdown_parser
+    from bot.engine.workflow.serialization.data_parser import strip_fence
+
+    if text and markdown_parser.is_markdown(inside := strip_fence(text)):
+        yield from markdown_parser.find_unread_lines(inside)
 
 
 def _find_doubtful_settings(workflow: Workflow) -> Iterator[ValidationIssue]:

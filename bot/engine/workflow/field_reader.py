@@ -344,6 +344,10 @@ class FieldReader:
         if not isinstance(given, Mapping):
             yield from self.mappings(*names, key=key)
             return
+        if key in given and not plain and not any(isinstance(e, Mapping) for e in given.values()):
+            # The fields of one without the dash before it.
+            self.add("no_dashes", names[0])
+            return
         listed = [
             {key: name, **each}
             if isinstance(each, Mapping)

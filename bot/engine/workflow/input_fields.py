@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -41,10 +41,11 @@ class InputDefinition:
         return self.required and self.default is None
 
 
-def read_input(each: FieldReader, place: Literal["inputs", "form"] = "inputs") -> InputDefinition:
-    """Read one field of the list at `place`; issues are added to the reader."""
+def read_input(each: FieldReader) -> InputDefinition:
+    """Read one field; issues are added to the reader."""
     name = each.word("name", "id", limit=100)
-    each.where, each.path = name or each.where, place
+    if not name:
+        each.add("missing", "name")
     written = fold_name(each.word("type", "kind", default=_guess_kind(each)))
     kind = KIND_NAMES.get(written)
     if kind is None:

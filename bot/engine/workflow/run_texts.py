@@ -30,7 +30,7 @@ def render_step(
         filled = node.spec.fill(node.config, scheduler.context_of(activation, now))
         detail = escape_placeholders(node.spec.describe(filled))
         node = replace(node, config=filled, detail=detail)
-    if not any(hole in node.template for hole in _PLACEHOLDER_MARKS):
+    if not any(hole in text for _, text in node.templates for hole in _PLACEHOLDER_MARKS):
         return replace(node, id=activation.path) if activation.path != node.id else node
     seen = scheduler.context_of(activation, now)
     return replace(

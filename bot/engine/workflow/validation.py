@@ -60,7 +60,7 @@ from bot.engine.workflow.field_reader import (
     variable_name_issues,
 )
 from bot.engine.workflow.nodes.contract import BodyConfig, LoopTypeSpec, NodeRole
-from bot.engine.workflow.nodes.registry import NodeType
+from bot.engine.workflow.nodes.registry import NodeType, foreign_type_name
 from bot.engine.workflow.nodes.shared_settings import expression_issues
 from bot.engine.workflow.output_schema import OutputField, OutputKind, output_issues
 
@@ -83,15 +83,7 @@ def find_unknown_references(workflow: Workflow) -> Iterator[ValidationIssue]:
             compared, values = node.spec.compared_values(node.settings)
             for issue in checker.comparison_issues(compared, values):
                 yield replace(issue, where=node.id, field=f"{node.type}.cases")
-        template = node.template
-        for expression in dict.fromkeys(find_placeholders(template)):
-            for fault in checker.issues(expression, node.id, node.id, "prompt"):
-                yield with_escape_hint(fault, expression, template)
-        if (at := (plain := without_placeholders(template)).find("{{")) >= 0:
-            written = plain[at:].splitlines()[0][:_MAX_SHOWN]
-            yield ValidationIssue(
-                key="open_hole", where=node.id, field="prompt", written=written.strip()
-            )
+        yield from checker.template_issues(node)
     for edge in workflow.edges:
         yield from checker.issues(edge.condition, edge.source, edge.name, "condition")
     for name, text in workflow.outputs.items():
@@ -128,6 +120,15 @@ class _ReferenceChecker:
             "inputs": ("unknown_input", {e.name for e in workflow.inputs} | workflow.values.keys()),
             "variables": ("unknown_variable", workflow.variables.keys() | assigned),
         }
+
+    def template_issues(self, node: WorkflowNode) -> Iterator[ValidationIssue]:
+        for field, template in node.templates:
+            for expression in dict.fromkeys(find_placeholders(template)):
+                for fault in self.issues(expression, node.id, node.id, field):
+                    yield with_escape_hint(fault, expression, template)
+            if (at := (plain := without_placeholders(template)).find("{{")) >= 0:
+                written = plain[at:].splitlines()[0][:_MAX_SHOWN].strip()
+                yield ValidationIssue(key="open_hole", where=node.id, field=field, written=written)
 
     def issues(self, text: str, node: str, where: str, field: str) -> Iterator[ValidationIssue]:
         """Check the expression in the scope of `node`."""
@@ -243,7 +244,7 @@ def _check_names(workflow: Workflow) -> Iterator[ValidationIssue]:
     for node in workflow.nodes:
         if node.type not in set(NodeType):
             facts = {"type": str(node.type)[:40], "known": ", ".join(sorted(NodeType))}
-            alike = similar_name(node.type, NodeType)
+            alike = foreign_type_name(node.type) or similar_name(node.type, NodeType)
             yield ValidationIssue(
                 key="unknown_type", where=node.id, field="type", facts=facts, suggestion=alike
             )
@@ -254,7 +255,8 @@ def _check_node(node: WorkflowNode, known: Mapping[str, WorkflowNode]) -> Iterat
     spec = node.spec
     if node.config is None:
         if spec.config is not None and spec.default is None:
-            yield ValidationIssue(key="no_config", where=node.id, field=spec.name)
+            facts = {"known": ", ".join((*spec.fields, *spec.inline_fields))}
+            yield ValidationIssue(key="no_config", where=node.id, field=spec.name, facts=facts)
     elif spec.config is None or not isinstance(node.config, spec.config):
         yield ValidationIssue(key="wrong_config", where=node.id, field=node.config.kind)
     else:
@@ -306,10 +308,10 @@ def _check_common_fields(node: WorkflowNode) -> Iterator[ValidationIssue]:
         and 1 <= node.retry.multiplier <= _MAX_MULTIPLIER
     ):
         yield ValidationIssue(key="bad_retry", where=node.id, field="retry")
-    template = node.template
-    for expression in find_placeholders(template):
-        for fault in expression_issues(expression, "prompt"):
-            yield with_escape_hint(replace(fault, where=node.id), expression, template)
+    for field, template in node.templates:
+        for expression in find_placeholders(template):
+            for fault in expression_issues(expression, field):
+                yield with_escape_hint(replace(fault, where=node.id), expression, template)
 
 
 def _check_edge(edge: WorkflowEdge, known: Mapping[str, WorkflowNode]) -> Iterator[ValidationIssue]:
@@ -387,7 +389,7 @@ def _check_settings(workflow: Workflow) -> Iterator[ValidationIssue]:
     for name, text in workflow.outputs.items():
         yield from expression_issues(text, f"outputs.{name}")
     for name, n in Counter(each.name for each in workflow.inputs).items():
-        yield from variable_name_issues(name, "inputs")
+        yield from variable_name_issues(name, "inputs") if name else ()
         if n > 1:
             yield ValidationIssue(key="twice", where=name, field="inputs")
     for each in workflow.inputs:
@@ -501,7 +503,8 @@ class _OutputChecker:
     def comparison_issues(self, text: str, values: Iterable[object]) -> Iterator[ValidationIssue]:
         if text and self._fields and (field := self._field(syntax_tree(text))) is not None:
             for value in values:
-                yield from _mismatch(field, "==", value, loose=True)
+                for issue in _mismatch(field, "==", value, loose=True):
+                    yield replace(issue, written=value if isinstance(value, str) else "")
 
     def _unknown_field(self, node: ExpressionNode) -> Iterator[ValidationIssue]:
         name, part = _output_member(node)

@@ -41,6 +41,7 @@ class AssignNode(NodeTypeSpec[AssignConfig]):
     shape = NodeShape.BOX
     config = AssignConfig
     markdown_names = ("赋值",)
+    foreign_names = ("set", "variable", "variables")
     inline_fields = ("assignments",)
     example = """\
 nodes:

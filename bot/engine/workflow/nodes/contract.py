@@ -243,6 +243,8 @@ class NodeTypeSpec(Generic[C]):
     """Alternative names of the type in files."""
     markdown_names: tuple[str, ...] = ()
     """Alternative names in Markdown only."""
+    foreign_names: tuple[str, ...] = ()
+    """What other programs call such a node: not accepted, but this type is suggested."""
     markdown_timeout = ""
     """Default timeout of such nodes in Markdown."""
     shorthand = ""

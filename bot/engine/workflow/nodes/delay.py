@@ -41,6 +41,7 @@ class DelayNode(NodeTypeSpec[DelayConfig]):
     config = DelayConfig
     aliases = ("wait",)
     markdown_names = ("延时", "等待")
+    foreign_names = ("sleep", "pause", "timer")
     shorthand = "value"
     fields = ("value", "unit")
     inline_fields = ("seconds",)

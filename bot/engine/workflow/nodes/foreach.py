@@ -57,6 +57,7 @@ class ForeachNode(LoopTypeSpec[ForeachConfig]):
     )
     aliases = ("each",)
     markdown_names = ("遍历",)
+    foreign_names = ("for", "map", "iterate", "split")
     fields = (
         "collection", "itemVar", "indexVar", "bodyNodes", "maxIterations", "mode", "maxParallel",
     )  # fmt: skip

@@ -54,6 +54,7 @@ class HttpNode(CallTypeSpec[HttpConfig]):
     name = "http"
     config = HttpConfig
     markdown_names = ("请求",)
+    foreign_names = ("webhook", "request", "api", "fetch", "url")
     shorthand = "url"
     telling_fields = ("url",)
     fields = ("url", "method")

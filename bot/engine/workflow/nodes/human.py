@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -33,6 +32,7 @@ from bot.engine.workflow.nodes.contract import (
 
 _MAX_ASSIGNEES = 20
 _MAX_FIELDS = 20
+_TAKEN_NAMES = RESERVED_NAMES | {"approved", "decided_by"}
 
 
 def _as_tuple(stored: object) -> object:
@@ -68,6 +68,7 @@ class HumanNode(NodeTypeSpec[HumanConfig]):
     planner_hint = "work or a decision for a person"
     aliases = ("ask", "approval")
     markdown_names = ("人工", "审批")
+    foreign_names = ("form", "manual", "user", "person", "review")
     markdown_timeout = "24h"
     shorthand = "assignee"
     shorthand_takes_list = True
@@ -100,16 +101,18 @@ nodes:
 
     def check(self, config: HumanConfig, node_ids: Collection[str]) -> Iterator[ValidationIssue]:
         yield from duration_issues(config.timeout, "timeout")
-        for name, n in Counter(each.name for each in config.form).items():
-            yield from variable_name_issues(name, "form")
-            if n > 1 or name in RESERVED_NAMES | {"approved", "decided_by"}:
-                yield ValidationIssue(key="bad_form_field", field="form", facts={"name": name[:40]})
-        for each in config.form:
+        seen: set[str] = set(_TAKEN_NAMES)
+        for n, each in enumerate(config.form, 1):
+            place, facts = f"form[{n}]", {"name": each.name[:40]}
+            if each.name:
+                yield from variable_name_issues(each.name, f"{place}.name")
+            if each.name in seen:
+                yield ValidationIssue(key="bad_form_field", field=f"{place}.name", facts=facts)
+            seen |= {each.name} - {""}
             if each.kind == "choice" and not each.options:
-                yield ValidationIssue(key="missing", field="form.options")
+                yield ValidationIssue(key="missing", field=f"{place}.options")
             if each.must_be_given and config.auto_approve:
-                facts = {"name": each.name[:40]}
-                yield ValidationIssue(key="form_without_default", field="form", facts=facts)
+                yield ValidationIssue(key="form_without_default", field=place, facts=facts)
 
     def enter(self, node: NodeInput[HumanConfig], context: EvaluationContext) -> NodeEffect:
         timeout = node.settings.timeout
@@ -138,12 +141,13 @@ nodes:
 
 
 def _read_form(block: FieldReader) -> tuple[InputDefinition, ...]:
-    fields = tuple(
-        read_input(each, "form") for each in block.named_mappings("form", key="name", plain="type")
-    )
+    fields = []
+    for n, each in enumerate(block.named_mappings("form", key="name", plain="type"), 1):
+        each.where, each.path = block.where, f"{block.path}.form[{n}]"
+        fields.append(read_input(each))
     if len(fields) > _MAX_FIELDS:
         block.add("out_of_range", "form", least=0, most=_MAX_FIELDS)
-    return fields[:_MAX_FIELDS]
+    return tuple(fields[:_MAX_FIELDS])
 
 
 def _read_assignees(block: FieldReader) -> tuple[str, ...]:

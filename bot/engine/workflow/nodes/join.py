@@ -33,6 +33,7 @@ class JoinNode(NodeTypeSpec[JoinConfig]):
     default = JoinConfig()
     planner_hint = "waits for all branches that lead to it"
     markdown_names = ("汇合",)
+    foreign_names = ("merge", "gather", "barrier")
     shorthand = "mode"
     fields = ("mode", "n", "cancelOthers")
     example = """\

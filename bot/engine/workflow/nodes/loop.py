@@ -53,6 +53,7 @@ class LoopNode(LoopTypeSpec[LoopConfig]):
     name = "loop"
     config = LoopConfig
     markdown_names = ("循环",)
+    foreign_names = ("while", "until", "repeat")
     fields = (
         "mode", "init", "end", "step", "maxIterations", "loopVar", "bodyNodes", "onLimit",
     )  # fmt: skip

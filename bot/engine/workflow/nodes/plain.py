@@ -41,6 +41,7 @@ class TaskNode(NodeTypeSpec[None]):
     planner_hint = "work for a worker"
     aliases = ("", "work", "agent", "subtask")
     markdown_names = ("任务",)
+    foreign_names = ("llm", "prompt", "job", "model", "chat")
     example = """\
 nodes:
   - {id: write, name: Write, prompt: "One page on {{inputs.topic}}", persona: writer}
@@ -79,6 +80,7 @@ class ParallelNode(NodeTypeSpec[None]):
     shape = NodeShape.BAR
     planner_hint = "takes all its edges at the same time"
     markdown_names = ("并行",)
+    foreign_names = ("fork", "concurrent")
     example = """\
 nodes:
   - {id: fork, type: parallel}

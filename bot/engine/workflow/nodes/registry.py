@@ -68,6 +68,12 @@ CONFIG_TYPES: tuple[type[NodeConfig], ...] = tuple(
 )
 
 
+def foreign_type_name(name: str) -> str:
+    """The type that other programs call by this name; empty if none."""
+    own = (kind.value for kind in NodeType if name.casefold() in kind.spec.foreign_names)
+    return next(own, "")
+
+
 def spec_of(node_type: str) -> NodeTypeSpec[Any]:
     """The specification of a type; the task type's if the name is unknown."""
     return _SPECS.get(node_type, NodeType.TASK.spec)

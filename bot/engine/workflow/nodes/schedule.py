@@ -45,6 +45,7 @@ class ScheduleNode(NodeTypeSpec[ScheduleConfig]):
     shape = NodeShape.ROUNDED
     config = ScheduleConfig
     markdown_names = ("定时",)
+    foreign_names = ("cron",)
     shorthand = "cron"
     telling_fields = ("cron",)
     fields = ("cron", "datetime", "timezone")

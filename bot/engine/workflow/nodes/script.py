@@ -50,6 +50,7 @@ class ScriptNode(NodeTypeSpec[ScriptConfig]):
     shape = NodeShape.BOX
     config = ScriptConfig
     markdown_names = ("脚本",)
+    foreign_names = ("code", "expression", "eval", "function")
     shorthand = "expression"
     fields = ("expression", "outputVar")
     inline_fields = ("assignments",)

@@ -59,6 +59,7 @@ class SubworkflowNode(LoopTypeSpec[SubworkflowConfig]):
     runs_workflow = True
     aliases = ("workflow",)
     markdown_names = ("子流程",)
+    foreign_names = ("call", "invoke", "subflow")
     shorthand = "workflow"
     telling_fields = ("workflow",)
     fields = ("workflow", "version")

@@ -61,6 +61,7 @@ class SwitchNode(NodeTypeSpec[SwitchConfig]):
     config = SwitchConfig
     edge_rule = EdgeRule.CHOSEN
     markdown_names = ("分支",)
+    foreign_names = ("router", "route", "case", "choice", "gateway")
     fields = ("expression", "defaultTarget")
     node_fields = ("defaultTarget",)
     inline_fields = ("cases", "default")

@@ -130,6 +130,7 @@ _YAML_MISTAKES = (
     ("yaml_alias", re.compile(r"alias|anchor")),
     ("yaml_tag", re.compile(r"\btag\b")),
     ("yaml_tab", re.compile("tab character")),
+    ("yaml_name", re.compile("simple key")),
     ("yaml_start", re.compile("cannot start any token")),
     ("yaml_colon", re.compile("mapping values are not allowed")),
     ("yaml_quote", re.compile("quoted scalar")),
@@ -149,7 +150,7 @@ def _yaml_issue(error: yaml.YAMLError, text: str) -> ValidationIssue:
     about = f"{getattr(error, 'context', None) or ''} {why}"
     key = next((key for key, words in _YAML_MISTAKES if words.search(about)), "bad_yaml")
     mark = getattr(error, "problem_mark", None)
-    if key in {"yaml_quote", "yaml_bracket"}:
+    if key in {"yaml_quote", "yaml_bracket", "yaml_name"}:
         # Where it was opened: the end of the text says nothing.
         mark = getattr(error, "context_mark", None) or mark
     if key == "yaml_start" and mark and text.split("\n")[mark.line][mark.column :][:1] == "\t":

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from bot.engine.workflow.field_reader import ValidationIssue, similar_name
 from bot.engine.workflow.nodes.registry import NodeType, spec_of
 
 DEFAULT_MAX_LOOPS = 3
@@ -26,6 +27,8 @@ _NUMBERED = re.compile(
     r"(?:(?:任务|步骤|task|step)\s*)?(\d{1,6})\s*[.、:：)）]\s*(.*)", re.IGNORECASE
 )
 _FIELD = re.compile(r"[-*+]\s+\**([^\W\d][\w -]{0,30}?)\**\s*[:：]\**[ \t]*(.*)")
+_ITEM = re.compile(r"\s*[-*+]\s+\S")
+_SIMILARITY_CUTOFF = 0.8
 _ARROW = re.compile(r"→|->|=>")
 _RULE = re.compile(r"[（(](.*)[）)]")
 _MAX_RULE = 500
@@ -46,9 +49,11 @@ _FIELD_NAMES = {
     **dict.fromkeys(("output", "输出"), "output"),
     **dict.fromkeys(("deliverables", "files", "交付物", "交付文件"), "deliverables"),
     **dict.fromkeys(("审批人", "负责人"), "assignee"),
+    **dict.fromkeys(("on cancel", "undone by", "撤销", "补偿"), "onCancel"),
     **{
         name.casefold(): name
         for name in (
+            "onCancel",
             "onError",
             "autoWait",
             "repeatable",
@@ -57,7 +62,7 @@ _FIELD_NAMES = {
     },
 }
 _TYPE_NAMES = {name: kind.value for kind in NodeType for name in kind.spec.markdown_names}
-_NODE_FIELDS = {name for kind in NodeType for name in kind.spec.node_fields}
+_NODE_FIELDS = {"onCancel", *(name for kind in NodeType for name in kind.spec.node_fields)}
 _BODY_FIELDS = {name for kind in NodeType for name in kind.spec.body_fields}
 _EMPTY_WORDS = {"", "无", "none", "-", "没有"}
 
@@ -79,7 +84,7 @@ class _MarkdownTask:
     line: int
     fields: dict[str, str] = field(default_factory=dict)
     places: dict[str, MarkdownPlace] = field(default_factory=dict)
-    text: list[str] = field(default_factory=list)
+    text: list[tuple[int, str]] = field(default_factory=list)
     last: str = ""
 
 
@@ -103,6 +108,24 @@ def is_markdown(text: str) -> bool:
 def parse_markdown(text: str) -> dict[str, Any]:
     """Convert to the structure of the JSON format."""
     return _page_data(_read_page(text))
+
+
+def find_unread_lines(text: str) -> Iterator[ValidationIssue]:
+    """Lines that are plain text although their author surely meant a field or a loop."""
+    page = _read_page(text)
+    for task in page.tasks:
+        for number, line in task.text:
+            if (found := _FIELD.fullmatch(line.rstrip())) is None:
+                continue
+            free = [name for name, field in _FIELD_NAMES.items() if field not in task.fields]
+            if alike := similar_name(found[1], free, cutoff=_SIMILARITY_CUTOFF):
+                facts = {"line": number, "column": found.start(1) + 1}
+                yield ValidationIssue(
+                    key="unread_field", facts=facts, written=found[1].strip(), suggestion=alike
+                )
+    for number, line in zip(page.loop_lines, page.loops, strict=True):
+        if _ITEM.match(line) and not _ARROW.search(line):
+            yield ValidationIssue(key="unread_loop", facts={"line": number}, written=line.strip())
 
 
 def find_markdown_places(text: str) -> dict[str, dict[str, MarkdownPlace]]:
@@ -189,7 +212,7 @@ def _take_task_line(task: _MarkdownTask, line: str, number: int, *, plain: bool)
         task.fields[task.last] += f" {line.strip()}"
     else:
         task.last = "prompt"
-        task.text.append(line)
+        task.text.append((number, line))
 
 
 def _continues_field(task: _MarkdownTask, line: str) -> bool:
@@ -205,9 +228,10 @@ def _page_data(page: _MarkdownPage) -> dict[str, Any]:
     known = _task_names(page.tasks, names)
     nodes: list[dict[str, Any]] = [{"id": "start", "type": "start"}]
     edges: list[dict[str, Any]] = []
+    undoing = {_resolve_name(task.fields.get("onCancel", ""), known) for task in page.tasks}
     for task, name in zip(page.tasks, names, strict=True):
         nodes.append(_node_data(task, name, known))
-        edges += _edge_data(task, name, known)
+        edges += _edge_data(task, name, known, is_first=name not in undoing)
     edges += _loop_edges(page.loops, known)
     return {
         "name": page.name,
@@ -235,7 +259,7 @@ def _task_names(tasks: Sequence[_MarkdownTask], names: Iterable[str]) -> Mapping
 
 def _node_data(task: _MarkdownTask, name: str, known: Mapping[str, str]) -> dict[str, Any]:
     data: dict[str, Any] = {"id": name, "name": task.title}
-    text = "\n".join([task.fields.get("prompt", ""), *task.text]).strip()
+    text = "\n".join([task.fields.get("prompt", ""), *(line for _, line in task.text)]).strip()
     for key, value in task.fields.items():
         if key in _BODY_FIELDS | _NODE_FIELDS:
             names = [_resolve_name(each, known) for each in _split_list(value)]
@@ -251,11 +275,12 @@ def _node_data(task: _MarkdownTask, name: str, known: Mapping[str, str]) -> dict
 
 
 def _edge_data(
-    task: _MarkdownTask, name: str, known: Mapping[str, str]
+    task: _MarkdownTask, name: str, known: Mapping[str, str], *, is_first: bool
 ) -> Iterator[dict[str, Any]]:
+    """From the tasks before it; `is_first` if it begins without any."""
     before = [_resolve_name(each, known) for each in _split_list(task.fields.get("after", ""))]
     condition = task.fields.get("when", "")
-    for each in before or ["start"]:
+    for each in before or ["start"] * is_first:
         edge = {"from": each, "to": name}
         yield {**edge, "condition": condition} if condition else edge
 

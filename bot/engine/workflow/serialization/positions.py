@@ -52,7 +52,12 @@ _OTHER_NAMES = {
 """Names under which an author may have written the field that an issue names."""
 _ABOUT_NAMES = {"unknown_field", "reserved_name", "given_twice", "wrong_config"}
 """Issues that are about the name of a field rather than its value."""
-_MARKDOWN_NAMES = {"source": "after", "target": "after", "condition": "when", "retry": "retries"}
+_MARKDOWN_NAMES = {
+    **dict.fromkeys(("retry", "maxAttempts"), "retries"),
+    "source": "after",
+    "target": "after",
+    "condition": "when",
+}
 """Fields of a Markdown task by the last part of an issue's field."""
 
 
@@ -159,7 +164,7 @@ def _own_place(source: _Source, issue: ValidationIssue) -> TextPlace | None:
         line,
         column if isinstance(column, int) else 1,
         field=issue.field,
-        written=_shorten(issue.field or source.line_at(line)),
+        written=_shorten(issue.written or issue.field or source.line_at(line)),
     )
 
 
@@ -275,7 +280,8 @@ def _walk(spot: _Spot, segments: Sequence[str]) -> tuple[tuple[str, ...], Sequen
     path: tuple[str, ...] = ()
     for n, segment in enumerate(segments):
         if segment.isdecimal():
-            found = next(iter(spot.items[int(segment) - 1 : int(segment)]), None)
+            items = spot.items or [*spot.entries.values()]
+            found = next(iter(items[int(segment) - 1 : int(segment)]), None)
         else:
             found = spot.get(segment, *_OTHER_NAMES.get(segment, ()))
             if found is None and n == 0 and len(segments) > 1:

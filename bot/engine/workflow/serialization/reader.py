@@ -28,7 +28,7 @@ from bot.engine.workflow.field_reader import (
     InvalidGraph,
     ValidationIssue,
 )
-from bot.engine.workflow.input_fields import input_to_data, read_input
+from bot.engine.workflow.input_fields import InputDefinition, input_to_data, read_input
 from bot.engine.workflow.nodes.contract import NodeConfig, NodeRole, NodeTypeSpec, OnLimit
 from bot.engine.workflow.nodes.registry import NodeType
 from bot.engine.workflow.output_schema import output_to_data, read_output
@@ -98,9 +98,51 @@ _NO_PERSONA = {"auto", "none", "default"}
 def read_workflow(text: str) -> Workflow:
     """Read a complete, valid workflow. Blocks for some seconds if it is large. Raises InvalidGraph
     with all issues."""
-    data, issues = _parse_draft(text)
+    try:
+        return _read_parsed(*_parse_draft(text))
+    except InvalidGraph as bad:
+        raise InvalidGraph(_find_issues_behind(text, bad.issues)) from bad
+
+
+def _read_parsed(data: Any, issues: Iterable[ValidationIssue]) -> Workflow:
     workflow, faults = read_draft(data, issues)
     return complete_and_check(workflow, faults)
+
+
+def _find_issues_behind(text: str, issues: Sequence[ValidationIssue]) -> Sequence[ValidationIssue]:
+    """All issues of a text whose syntax is broken; the given ones if it is not."""
+    # Imported with the first broken text.
+    from bot.engine.workflow.serialization import syntax_recovery
+    from bot.engine.workflow.serialization.positions import find_places
+
+    if not any(map(syntax_recovery.is_broken, issues)):
+        return issues
+    readable = syntax_recovery.recover_text(strip_fence(text))
+    if not readable.faults:
+        return issues
+    others: Sequence[ValidationIssue] = ()
+    try:
+        _read_parsed(*parse_data(readable.text))
+    except InvalidGraph as bad:
+        others = bad.issues
+    placed = zip(others, find_places(readable.text, others), strict=True)
+    return (
+        *readable.faults,
+        *(
+            replace(
+                each,
+                field=place.field or each.field,
+                written=place.written,
+                facts={
+                    **each.facts,
+                    "line": place.line,
+                    "column": place.column + readable.shifts.get(place.line, 0),
+                },
+            )
+            for each, place in placed
+            if readable.may_tell(each, place.line)
+        ),
+    )
 
 
 def parse_text(text: str) -> Any:
@@ -172,9 +214,10 @@ def read_draft(
         raise InvalidGraph(issues or [ValidationIssue(key="no_workflow")])
     top = FieldReader(data, issues)
     workflow = read_top(top)
-    if not workflow.nodes and not workflow.answer and not any(e.field == "nodes" for e in issues):
+    told = {each.field for each in issues if not each.where}
+    if not workflow.nodes and not workflow.answer and "nodes" not in told:
         top.add("missing", "nodes")
-    if require_name and not workflow.name:
+    if require_name and not workflow.name and "name" not in told:
         top.add("missing", "name")
     return workflow, issues
 
@@ -194,7 +237,7 @@ def read_top(top: FieldReader) -> Workflow:
         edges=edges,
         answer=top.text("answer"),
         variables=dict(top.mapping("variables") or {}),
-        inputs=tuple(map(read_input, top.named_mappings("inputs", key="name", plain="default"))),
+        inputs=tuple(_read_inputs(top)),
         outputs=_read_outputs(top),
         timeout=among.duration("timeout"),
         compensation_timeout=among.duration("compensationTimeout"),
@@ -203,6 +246,12 @@ def read_top(top: FieldReader) -> Workflow:
     top.check_unknown_names()
     among.check_unknown_names()
     return workflow
+
+
+def _read_inputs(top: FieldReader) -> Iterator[InputDefinition]:
+    for each in top.named_mappings("inputs", key="name", plain="default"):
+        each.path = "inputs"
+        yield read_input(each)
 
 
 def _read_nodes(top: FieldReader) -> Iterator[WorkflowNode]:

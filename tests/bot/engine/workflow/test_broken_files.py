@@ -8,8 +8,11 @@ taken out before the file is read. What has no mark must not be told."""
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 from pathlib import Path
+
+import pytest
 
 from bot.engine.workflow.diagnostics import KnownWorkers
 from bot.engine.workflow.named_workflows import WorkflowLibrary
@@ -20,14 +23,21 @@ from storage.records.workflows import Diagnostic, DiagnosticSeverity, InvalidWor
 from tests.case_tables import all_cases
 
 _MARK = re.compile(r"‹(?P<warns>!?)(?P<code>\w+)(?::(?P<words>[^›→]*))?(?:→(?P<meant>[^›]*))?›")
+GALLERY = Path(__file__).parents[4] / "bot" / "engine" / "workflow" / "gallery"
 WORKERS = KnownWorkers(personas=frozenset({"coder", "reviewer"}), skills=frozenset({"release"}))
 
 SPECIAL = (
-    "‹yaml_tab›\tname: W\n",
+    "‹yaml_tab›\t‹missing›name: W\n",
     "name: W\nnodes:\n‹yaml_tab›\t- id: a\n",
     "name: W‹yaml_control›\x07\n",
-    '{"name": "W", "nodes": [‹bad_json›',
-    '{"name": "W",\n "nodes": [{"id": "a"}\n ‹bad_json›"edges": []}',
+    '{"name": "W", "nodes": [‹json_cut›',
+    '{"nodes": [{"id": "a", "timeout": ‹bad_duration:soon›"soon"},\n {"id": ‹json_cut›"b',
+    '{\n ‹json_comment›// Mine\n "name": "W", "nodes": [{"id": "a", "output": ‹not_a_group›1}]}',
+    '{"name": "W", "nodes": [{"id": "a"}]}\n‹json_more›{}',
+    "name: W\nnodes:\n‹yaml_tab›\t- id: a\n\t  retry: ‹not_a_number›x\n\t- {id: b}\n",
+    "name: W\r\nnodes:\r\n- {id: a, retry: ‹not_a_number›x}\r\n- id: b\r\n ‹yaml_indent›name: B",
+    '{"name": "W",\n "nodes": [{"id": "a"}\n ‹json_comma›"edges": []}',
+    '{"name": "W",\n "nodes": [{"id": "a", "limits": ‹not_a_group:5›5}\n ‹json_comma›{"id": "b"}]}',
     "‹no_workflow›just words",
     "‹no_workflow›42",
     '{"name": "W", ‹given_twice:name›"name": "X", "nodes": [{"id": "a", "name": "A"}]}',
@@ -35,15 +45,173 @@ SPECIAL = (
 """Those with control characters, or that are torn."""
 
 TEXTS = """\
+name: W
+nodes:
+  - id: a
+    name: ‹yaml_quote›"Write it
+  - {id: b, name: B, timeout: ‹bad_duration:soon›soon}
+=====
+name: ‹yaml_quote_late›'W
+description: it's fine
+nodes:
+  - {id: a, name: A, ‹unknown_field:promt→prompt›promt: Go}
+=====
+name: "Say "‹yaml_after_quote›hello" twice"
+nodes:
+  - {id: a, name: A}
+edges:
+  - {from: a, to: ‹unknown_node:c›c}
+=====
+name: W
+nodes:
+  - {id: a, name: A}‹yaml_unopened›}
+  - {id: b, name: B, onError: ‹not_one_of:skipp→skip›skipp}
+=====
+name: W
+nodes:
+  - {id: a, output: {ok: bool}, name: A}‹yaml_after_bracket›, x}
+  - {id: b, name: B, onError: ‹not_one_of:skipp→skip›skipp}
+=====
+inputs: [{name: topic}]
+name: W
+nodes:
+  - id: a
+    name: ‹yaml_template›{{inputs.topic}}
+  - id: b
+    name: ‹yaml_template›{{inputs.topic}} is it
+    prompt: "{{‹unknown_input:inputs.topc→inputs.topic›inputs.topc}}"
+=====
+name‹yaml_full_width›：报告
+nodes‹yaml_full_width›：
+  - id‹yaml_full_width›：a
+    name‹yaml_full_width›：写
+=====
+name: 报告
+nodes:
+  - {id: a‹yaml_full_width›，name: 写，prompt: 写一页}
+  - id: b
+    name‹yaml_full_width›：审阅
+    timeout: ‹bad_duration:很快›很快
+    prompt: |
+      注意：写明
+edges:
+  - {from: a‹yaml_full_width›， to: b}
+=====
+name: W
+nodes:
+  - id: a
+    name: A
+     prompt‹yaml_colon›: Go
+    timeout: ‹bad_duration:soon›soon
+  - id: b
+   ‹yaml_indent›name: B
+edges:
+  - {from: a, to: ‹unknown_node:zz›zz}
+=====
+name: W
+nodes:
+  - id: a
+    prompt: |
+      Hello
+     ‹yaml_indent›there
+  - id: b
+    prompt: >
+  ‹yaml_name›not set in
+  - {id: c, type: ‹unknown_type:shell→command›shell}
+=====
+name: Report‹yaml_colon›: weekly
+nodes:
+  - id: a
+    name: Ask‹yaml_colon›: who?
+  - ‹yaml_bracket›{id: b, name: Look: there}
+  - id: c
+    name: ‹yaml_start›@alice
+    prompt: ‹yaml_start›`ls` it
+    retry: ‹not_a_number:many›many
+=====
+name: W
+nodes:
+  - ‹yaml_bracket›{id: a, name: A
+  - {id: b, name: B, timeout: ‹bad_duration:soon›soon}
+  - ‹yaml_bracket›{id: c name: C}
+edges: [{from: a, to: b}, ‹yaml_bracket›{from: b, to: c]
+=====
+name: W
+nodes:
+  - &base
+    id: a
+    name: A
+  - <<: ‹yaml_alias›*base
+    id: b
+    timeout: ‹bad_duration:soon›soon
+=====
+name: W
+‹no_dashes›nodes:
+  id: a
+  name: A
+  ‹given_twice›id: b
+=====
+‹not_a_text›name: [W]
+nodes:
+  - {id: a, name: A}
+=====
+name: W
+nodes:
+  - id: ask
+    type: human
+    form:
+      - {name: amount, type: ‹not_one_of:nubmer→number›nubmer}
+      - {name: ‹bad_name:two words›two words}
+      - ‹missing›{name: pick, type: choice}
+      - ‹missing›{label: x}
+      - {name: ‹bad_form_field:amount›amount}
+      - {name: d, type: date, default: ‹bad_default:soon›soon}
+      - {name: e, ‹unknown_field:requird→required›requird: true}
+=====
+name: W
+nodes:
+  - {id: a, output: {kind: [x, y]}}
+  - {id: s, type: switch, expression: outputs.a.kind, cases: {x: b, ‹not_an_option:z›z: b}}
+  - {id: b, name: B}
+=====
+name: W
+nodes:
+  - id: a
+    name: Look at {{inputs.‹bad_expression:inputs.›}}
+    prompt: About {{inputs.topic}}.
+inputs: [{name: topic}]
+=====
+name: W
+nodes:
+  - {id: a, type: ‹unknown_type:webhook→http›webhook}
+  - {id: b, type: ‹unknown_type:cron→schedule›cron}
+=====
+# W
+## Tasks
+### 1. A
+- ‹!unread_field:Descripton→description›Descripton: Write it
+- Note: this is text
+### 2. B
+- Depends: 1
+- ‹!unread_field:Retires→retries›Retires: 3
+## Loops
+‹!unread_loop›- B again when it fails
+=====
+# W
+## Tasks
+### 1. A
+- Retries: ‹not_a_number:many›many
+- onCancel: ‹unknown_node:Undo it›Undo it
+=====
 name: ‹yaml_quote:name: 'W›'W
-nodes: []
+‹missing›nodes: []
 =====
 name: W
 nodes:
   - ‹yaml_bracket›{id: a
 =====
 name: ‹yaml_bracket›[W
-nodes: x
+nodes: ‹not_a_list›x
 =====
 name: ‹yaml_start›@W
 =====
@@ -634,3 +802,41 @@ def test_each_is_told_with_its_place_words_and_suggestion(marked: str) -> None:
         assert each.suggestion == (mark["meant"] or "")
         for language in Language:
             assert each.code not in diagnostic_text(each, catalog_for(language)).split()
+
+
+_FIELD = re.compile(r"(\s*(?:- )?)(\w+): ([^\"'|>{\[\s].*)")
+
+
+def spoil(line: str, kind: str) -> str:
+    """One field of a workflow with one frequent error of syntax."""
+    found = _FIELD.fullmatch(line)
+    if found is None:
+        return line
+    start, name, value = found.groups()
+    if kind == "tab":
+        return f"\t{line.lstrip()}" if start.startswith("  ") else line
+    return {
+        "quote": f"{start}{name}: '{value}",
+        "double quote": f'{start}{name}: "{value}',
+        "colon": f"{start}{name}: note: {value}",
+        "start": f"{start}{name}: @{value}",
+        "template": f"{start}{name}: {{{{inputs.x}}}} {value}",
+        "full width": f"{start}{name}：{value}",
+    }[kind]
+
+
+@pytest.mark.parametrize(
+    "kind", ["tab", "quote", "double quote", "colon", "start", "template", "full width"]
+)
+def test_one_spoilt_line_is_told_and_nothing_else(kind: str) -> None:
+    rng = random.Random(kind)
+    told = 0
+    for file in sorted(GALLERY.glob("??/*.yaml")):
+        lines = file.read_text(encoding="utf-8").split("\n")
+        fields = [n for n, line in enumerate(lines) if spoil(line, kind) != line]
+        for n in rng.sample(fields, 2):
+            text = "\n".join([*lines[:n], spoil(lines[n], kind), *lines[n + 1 :]])
+            found = [each for each in judge(text) if each.severity is DiagnosticSeverity.ERROR]
+            assert {each.line for each in found} <= {n + 1}, (file.name, lines[n], found)
+            told += bool(found)
+    assert told >= 30

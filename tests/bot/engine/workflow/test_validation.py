@@ -48,7 +48,7 @@ BROKEN: dict[str, tuple[str, list[IssuePlace]]] = {
         [
             ("bad_deliverable", "b", "deliverables"),
             ("bad_deliverable", "b", "deliverables"),
-            ("unknown_variable", "b", "prompt"),
+            ("unknown_variable", "b", "deliverables"),
         ],
     ),
     "deliverables of a person": (
@@ -58,7 +58,7 @@ BROKEN: dict[str, tuple[str, list[IssuePlace]]] = {
     "a plain sentence": ("please do it", [("no_workflow", "", "")]),
     "a list": ("[1, 2]", [("no_workflow", "", "")]),
     "a number": ("7", [("no_workflow", "", "")]),
-    "JSON cut off": ('{"name": "x", "nodes": [', [("bad_json", "", "")]),
+    "JSON cut off": ('{"name": "x", "nodes": [', [("json_cut", "", "")]),
     "YAML badly indented": ("name: x\n nodes: [", [("yaml_colon", "", "")]),
     "a YAML alias": ("name: &n x\nnodes: *n", [("yaml_alias", "", "")]),
     "a YAML tag": ("name: !!python/object:os.system x", [("yaml_tag", "", "")]),

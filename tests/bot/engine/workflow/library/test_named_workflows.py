@@ -141,7 +141,7 @@ async def test_links_pipes_large_files_and_strange_names_are_refused(
     assert set(bomb.pop("bomb.yaml")) >= {"yaml_alias", "given_twice"}
     assert bomb == {
         "ten_megabytes.yaml": ["large_file"],
-        "binary.yaml": ["yaml_control"],
+        "binary.yaml": ["yaml_control", "missing"],
         "words.yaml": ["no_workflow"],
         **_FOREIGN_FAULTS,
     }

@@ -46,13 +46,14 @@ def test_people_are_named_by_words_and_not_by_the_hundred() -> None:
 @pytest.mark.parametrize(
     ("form", "faults"),
     [
-        ("{approved: bool}", {("bad_form_field", "human.form")}),
-        ("[{name: a}, {name: a}]", {("bad_form_field", "human.form")}),
-        ("{a b: text}", {("bad_name", "human.form")}),
-        ("{a: colour}", {("not_one_of", "form.type")}),
-        ("{a: {type: choice}}", {("missing", "human.form.options")}),
-        ("{a: {type: date, default: soon}}", {("bad_default", "form.default")}),
-        ("{a: number}, autoApprove: true", {("form_without_default", "human.form")}),
+        ("{approved: bool}", {("bad_form_field", "human.form[1].name")}),
+        ("[{name: a}, {name: a}]", {("bad_form_field", "human.form[2].name")}),
+        ("[{label: a}]", {("missing", "human.form[1].name")}),
+        ("{a b: text}", {("bad_name", "human.form[1].name")}),
+        ("{a: colour}", {("not_one_of", "human.form[1].type")}),
+        ("{a: {type: choice}}", {("missing", "human.form[1].options")}),
+        ("{a: {type: date, default: soon}}", {("bad_default", "human.form[1].default")}),
+        ("{a: number}, autoApprove: true", {("form_without_default", "human.form[1]")}),
     ],
 )
 def test_a_form_that_nobody_could_fill_in_is_refused(

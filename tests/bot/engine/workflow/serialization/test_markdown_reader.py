@@ -153,6 +153,19 @@ def test_tasks_without_numbers_are_numbered_in_order() -> None:
     assert edge_pairs(workflow)[1] == ("task-1", "task-2")
 
 
+@pytest.mark.parametrize(
+    ("field", "name"), [("Undone by", "Cancel it"), ("onCancel", "3"), ("撤销", "task-3")]
+)
+def test_a_task_may_name_what_undoes_it(field: str, name: str) -> None:
+    tasks = (
+        f"### 1. Book\n- {field}: {name}\n### 2. Pay\n- Depends: 1\n### 3. Cancel it\nBy phone.\n"
+    )
+    workflow = read_workflow(f"# x\n## Tasks\n{tasks}")
+
+    assert workflow.nodes_by_id["task-1"].on_cancel == "task-3"
+    assert edge_pairs(workflow) == [("start", "task-1"), ("task-1", "task-2"), ("task-2", "end")]
+
+
 def test_a_page_without_tasks_is_refused() -> None:
     with pytest.raises(InvalidGraph, match="nodes: missing"):
         read_workflow("# x\n## Tasks\n")

@@ -78,7 +78,7 @@ def test_every_field_is_found_in_yaml_and_in_a_fence() -> None:
         ("a: @x\n", "yaml_start", (1, 4)),
         ("a: 中\nb: 中\x1b[0m\n", "yaml_control", (2, 5)),
         ("a: &x 1\nb: *x\n", "yaml_alias", (2, 4)),
-        ('{"name": "x",\n "nodes": [', "bad_json", (2, 12)),
+        ('{"name": "x",\n "nodes": [', "json_cut", (2, 12)),
         ('{"name": "x", "nodes": [\n  {"id": "a", "type": "bx"}]}', "a.type", (2, 23)),
         ("nodes: {a: {type: bx}}", "a.type", (1, 19)),
         ("# W\n## Tasks\n### 1. A\n- Type: bx\n### 2. B\n- Depends: 9\n", "task-1.Type", (4, 9)),
