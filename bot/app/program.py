@@ -194,11 +194,11 @@ def _describe_parts(core: Container) -> Iterator[str]:
     found = (models.resolve_choice(name) for name in core.settings.fallbacks)
     for choice in dict.fromkeys(each for each in (models.default, *found) if each is not None):
         if choice.problem:
-            yield f"⚠️ Model {choice.name}: {words.get_or_literal(choice.problem)}"
+            yield f"⚠️ Model {choice.label}: {words.get_or_literal(choice.problem)}"
         elif choice.backend == OFFLINE_NAME:
             yield "⚠️ Model offline: only fixed rules work. Connect one with `shiftboss init`."
         else:
-            yield f"Model {choice.name}: configured; `shiftboss doctor` calls it"
+            yield f"Model {choice.label}: configured; `shiftboss doctor` calls it"
     for health in core.alerts.health():
         problem = alert_text(words, health) if health.alert else ""
         mark, state = ("⚠️ ", problem) if problem else ("", "ready")

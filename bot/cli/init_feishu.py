@@ -13,77 +13,76 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bot.cli.chat_commands import plain_text
 from storage.records.channels import FeishuApp, FeishuCodeState, FeishuSetup, SetupSession
 
 if TYPE_CHECKING:
     from bot.app.container import Container
     from bot.app.running_program import RunningProgram
-    from bot.config.settings import Settings
+    from bot.cli.init_session import InitSession
+    from storage.records.people import Person
 
 _API = "/api/v1/setup/feishu"
+_WAYS = ("app_by_code", "app_by_hand")
 _LOOK_SECONDS = 1.0
 _BORDER = 2
 # A light code on a dark ground, whatever the colours of the terminal.
 _COLOURS, _PLAIN = "\033[97;40m", "\033[0m"
 
 
-def scan_code(settings: Settings) -> bool:
+def scan_code(session: InitSession) -> bool:
     """Show a code that creates an app, until somebody has confirmed or it is over. True if the app
     is connected."""
-    return _report(
-        settings, _scan_there, lambda: _as_owner(settings, _scan_here), done="The app is connected."
-    )
+
+    async def here(core: Container, by: Person) -> tuple[bool, str]:
+        return await _scan_here(core, SetupSession(person_id=by.id), session)
+
+    return _report(session, lambda running: _scan_there(running, session), here, done="app_done")
 
 
-def connect_app(settings: Settings, new: FeishuApp) -> bool:
+def connect_app(session: InitSession, new: FeishuApp) -> bool:
     """Try an app, and use it. True if it is connected."""
     body = {"app_id": new.app_id, "app_secret": new.app_secret, "is_lark": new.is_lark}
 
     def there(running: RunningProgram) -> tuple[bool, str]:
-        from bot.cli.local_execution import post_json
-
-        told = post_json(running, _API, json.dumps(body).encode())
+        told = session.call(running, _API, json.dumps(body).encode())
         return bool(told["is_connected"]), f"{told['found']} {told['next_step']}"
 
-    async def here(core: Container, _session: SetupSession) -> tuple[bool, str]:
-        from cards.catalog import catalog_for
+    async def here(core: Container, _by: Person) -> tuple[bool, str]:
         from cards.views.self_checks import finding_text, next_step_text
-        from storage.records.people import Language
 
-        words = catalog_for(Language.ENGLISH)
         finding = await core.services.feishu_setup.connect(new)
         if finding is None:
             return True, ""
+        words = session.words
         return False, f"{finding_text(finding, words)} {next_step_text(finding, words)}"
 
-    typer.echo("Asking Feishu …")
-    done = "The app is connected. `shiftboss doctor` says what it lacks."
-    return _report(settings, there, lambda: _as_owner(settings, here), done=done)
+    session.say("asking_feishu")
+    return _report(session, there, here, done="app_done_by_hand")
 
 
-def ask_and_connect(settings: Settings) -> bool:
-    typer.echo("  1. Create an app: scan a code with your phone\n  2. Connect an app that exists")
-    if typer.prompt("Number", type=int, default=1) == 1:
-        return scan_code(settings)
+def ask_and_connect(session: InitSession) -> bool:
+    for number, key in enumerate(_WAYS, 1):
+        typer.echo(f"  {number}. {session.text(key)}")
+    if session.ask_number(len(_WAYS)) == 0:
+        return scan_code(session)
     return connect_app(
-        settings,
+        session,
         FeishuApp(
-            app_id=typer.prompt("App ID"),
-            app_secret=typer.prompt("App Secret (hidden)", hide_input=True),
-            is_lark=typer.confirm("Is it an app of Lark (larksuite.com)?"),
+            app_id=session.ask("app_id"),
+            app_secret=session.ask_secret("app_secret"),
+            is_lark=session.confirm("is_lark"),
         ),
     )
 
 
 def _report(
-    settings: Settings,
+    session: InitSession,
     there: Callable[[RunningProgram], tuple[bool, str]],
-    here: Callable[[], Coroutine[Any, Any, tuple[bool, str]]],
+    here: Callable[[Container, Person], Coroutine[Any, Any, tuple[bool, str]]],
     *,
     done: str,
 ) -> bool:
-    from bot.cli.local_execution import CommandRefused, run_here, run_remote_or_local
+    from bot.cli.local_execution import CommandRefused, run_remote_or_local
 
     is_running = False
 
@@ -94,113 +93,93 @@ def _report(
 
     try:
         is_connected, told = run_remote_or_local(
-            settings, ask_running, lambda: run_here(settings, here)
+            session.settings,
+            ask_running,
+            lambda: session.run_here(session.as_owner(here)),
         )
     except CommandRefused as refused:
         is_connected, told = False, str(refused)
     if not is_connected:
-        typer.echo(f"⚠️ {plain_text(told)}", err=True)
+        session.warn(told)
         return False
-    typer.echo(f"✅ {plain_text(told or done)} The setup is in {settings.home / '.env'}.")
+    session.say_connected(told.strip() or session.text(done))
     if not is_running:
-        typer.echo("Start it: shiftboss run")
+        session.say("start")
     return True
 
 
-def _scan_there(running: RunningProgram) -> tuple[bool, str]:
-    from bot.cli.local_execution import post_json
-
+def _scan_there(running: RunningProgram, session: InitSession) -> tuple[bool, str]:
     def order(name: str) -> dict[str, Any]:
-        answer = post_json(running, f"{_API}/code", json.dumps({"order": name}).encode())
-        return dict(answer["code"] or {"state": "", "message": "The code was cancelled."})
+        answer = session.call(running, f"{_API}/code", json.dumps({"order": name}).encode())
+        return dict(answer["code"] or {"state": "", "message": session.text("code_cancelled")})
 
     code = order("show")
     if code["state"] == FeishuCodeState.WAITING:
-        _print_code(code["url"])
+        _print_code(code["url"], session)
     try:
         while code["state"] in {FeishuCodeState.WAITING, FeishuCodeState.UNSAVED}:
             if code["state"] == FeishuCodeState.UNSAVED:
-                if not _wants_to_save_again(code["message"]):
+                if not _wants_to_save_again(code["message"], session):
                     break
                 code = order("save_again")
                 continue
             time.sleep(_LOOK_SECONDS)
-            answer = post_json(running, _API, None)["code"]
-            code = answer or {"state": "", "message": "Another session has shown a code since."}
+            answer = session.call(running, _API)["code"]
+            code = answer or {"state": "", "message": session.text("code_elsewhere")}
     except KeyboardInterrupt:
         order("cancel")
         raise
     return code["state"] == FeishuCodeState.CONNECTED, code["message"]
 
 
-async def _scan_here(core: Container, session: SetupSession) -> tuple[bool, str]:
+async def _scan_here(
+    core: Container, setup_session: SetupSession, session: InitSession
+) -> tuple[bool, str]:
     setup = core.services.feishu_setup
-    found = await setup.show_code(session)
+    found = await setup.show_code(setup_session)
     if _state_of(found) is FeishuCodeState.WAITING and found.code is not None:
-        _print_code(found.code.url)
+        _print_code(found.code.url, session)
     try:
         while (state := _state_of(found)) in {FeishuCodeState.WAITING, FeishuCodeState.UNSAVED}:
             if state is FeishuCodeState.WAITING:
                 await asyncio.sleep(_LOOK_SECONDS)
-            elif await asyncio.to_thread(_wants_to_save_again, _tell(found)):
-                await setup.save_again(session)
+            elif await asyncio.to_thread(_wants_to_save_again, _tell(found, session), session):
+                await setup.save_again(setup_session)
             else:
                 break
-            found = await setup.get_setup(session)
+            found = await setup.get_setup(setup_session)
     except asyncio.CancelledError:
-        await setup.cancel(session)
+        await setup.cancel(setup_session)
         raise
-    return state is FeishuCodeState.CONNECTED, _tell(found)
+    return state is FeishuCodeState.CONNECTED, _tell(found, session)
 
 
 def _state_of(setup: FeishuSetup) -> FeishuCodeState | None:
     return setup.code.state if setup.code else None
 
 
-def _tell(setup: FeishuSetup) -> str:
-    from cards.catalog import catalog_for
+def _tell(setup: FeishuSetup, session: InitSession) -> str:
+    from bot.cli.local_execution import join_refusal
     from cards.views.channels import code_text
     from handlers.middleware import explain_error
-    from storage.records.people import Language
 
-    words = catalog_for(Language.ENGLISH)
     if setup.code is None:
-        return "The code was cancelled."
-    told = code_text(setup.code, words)
+        return session.text("code_cancelled")
+    told = code_text(setup.code, session.words)
     if setup.code.error is None:
         return told
-    explained = explain_error(setup.code.error, words, "init")
-    return f"{told} {explained.title}. {explained.hint}"
+    explained = explain_error(setup.code.error, session.words, "init")
+    return f"{told} {join_refusal(explained.title, explained.hint)}"
 
 
-def _wants_to_save_again(problem: str) -> bool:
+def _wants_to_save_again(problem: str, session: InitSession) -> bool:
     if not sys.stdin.isatty():
         return False
-    typer.echo(f"⚠️ {plain_text(problem)}", err=True)
-    return typer.confirm("Save again?", default=True)
+    session.warn(problem)
+    return session.confirm("save_again", default=True)
 
 
-async def _as_owner(
-    settings: Settings, work: Callable[[Container, SetupSession], Coroutine[Any, Any, Any]]
-) -> Any:
-    from bot.app.container import open_container
-    from bot.cli.local_execution import CommandRefused
-    from cards.catalog import catalog_for
-    from handlers.errors import UserError
-    from storage.records.people import Language
-
-    async with open_container(settings) as core:
-        chat = await core.get_local_chat()
-        assert chat.person_id is not None, "a private chat has a person"
-        try:
-            return await work(core, SetupSession(person_id=chat.person_id))
-        except UserError as error:
-            words = catalog_for(Language.ENGLISH)
-            told = (words(f"error.{error.key}.{part}", **error.facts) for part in ("title", "hint"))
-            raise CommandRefused(". ".join(told)) from error
-
-
-def _print_code(url: str) -> None:
+def _print_code(url: str, session: InitSession) -> None:
     import segno
 
     code = segno.make_qr(url, error="l")
@@ -213,8 +192,5 @@ def _print_code(url: str) -> None:
     typer.echo("\n".join(lines))
     width, height = code.symbol_size(border=_BORDER)[0], len(lines)
     if sys.stdout.isatty() and (window.columns < width or window.lines < height + 3):
-        typer.echo(f"Make the window at least {width} × {height + 3} to see the whole code.")
-    typer.echo(
-        "Scan it with Feishu or Lark on your phone, and confirm there. Or open the page:\n"
-        f"{url}\nWhoever confirms becomes an owner of this Shiftboss. Ctrl-C cancels."
-    )
+        session.say("window", width=width, height=height + 3)
+    session.say("scan", url=url)

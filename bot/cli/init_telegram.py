@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,8 @@ from bot.cli.failures import fail
 if TYPE_CHECKING:
     from bot.app.container import Container
     from bot.app.running_program import RunningProgram
-    from bot.config.settings import Settings
+    from bot.cli.init_session import InitSession
+    from cards.catalog import TextCatalog
     from storage.records.people import Person
 
 _SETUP = "/api/v1/setup"
@@ -33,30 +33,30 @@ class TelegramOptions:
     wait: int = 0
 
 
-def connect_telegram(settings: Settings, options: TelegramOptions, *, from_stdin: bool) -> bool:
+def connect_telegram(session: InitSession, options: TelegramOptions, *, from_stdin: bool) -> bool:
     """Says what was found; True if the bot is connected."""
     if from_stdin:
         token = sys.stdin.read(4_000)
     elif sys.stdin.isatty():
-        token = _ask_token()
+        token = _ask_token(session)
     else:
-        fail("there is no terminal to ask in: give --token-stdin", status=2)
-    return _connect(settings, token, options)
+        session.stop_without_terminal("token")
+    return _connect(session, token, options)
 
 
-def ask_until_connected(settings: Settings) -> None:
+def ask_until_connected(session: InitSession) -> None:
     """Until the bot is connected, or the person has enough."""
     options = TelegramOptions(wait=_ASKED_WAIT)
-    while not _connect(settings, _ask_token(), options):
-        typer.echo("Nothing was changed.")
-        if not options.delete_webhook and typer.confirm("Delete a webhook, if one is set?"):
+    while not _connect(session, _ask_token(session), options):
+        session.say("unchanged")
+        if not options.delete_webhook and session.confirm("delete_webhook"):
             options = TelegramOptions(wait=_ASKED_WAIT, delete_webhook=True)
-        elif not typer.confirm("Try again?", default=True):
+        elif not session.confirm("try_again", default=True):
             return
 
 
-def disconnect_channel(settings: Settings, name: str) -> bool:
-    from bot.cli.local_execution import CommandRefused, post_json, run_here, run_remote_or_local
+def disconnect_channel(session: InitSession, name: str) -> bool:
+    from bot.cli.local_execution import CommandRefused, run_remote_or_local
     from storage.records.people import Channel
 
     async def leave(core: Container, _by: Person) -> None:
@@ -64,87 +64,84 @@ def disconnect_channel(settings: Settings, name: str) -> bool:
 
     try:
         run_remote_or_local(
-            settings,
-            lambda running: post_json(running, f"{_SETUP}/channels/{name}", None, method="DELETE"),
-            lambda: run_here(settings, _as_owner(settings, leave)),
+            session.settings,
+            lambda running: session.call(running, f"{_SETUP}/channels/{name}", method="DELETE"),
+            lambda: session.run_here(session.as_owner(leave)),
         )
     except CommandRefused as refused:
-        typer.echo(f"⚠️ {plain_text(str(refused))}", err=True)
+        session.warn(str(refused))
         return False
-    typer.echo("Disconnected. Messages for it wait until it is connected again.")
+    typer.echo(session.words("setup.channel.removed"))
     return True
 
 
-def _ask_token() -> str:
-    typer.echo(
-        "In Telegram, write to @BotFather: /newbot, a name, a user name that ends with bot.\n"
-        "Copy the token from its answer."
-    )
-    return str(typer.prompt("Bot token (hidden)", hide_input=True))
+def _ask_token(session: InitSession) -> str:
+    session.say("botfather")
+    return session.ask_secret("token")
 
 
-def _connect(settings: Settings, token: str, options: TelegramOptions) -> bool:
-    from bot.cli.local_execution import CommandRefused, run_here, run_remote_or_local
+def _connect(session: InitSession, token: str, options: TelegramOptions) -> bool:
+    from bot.cli.local_execution import CommandRefused, run_remote_or_local
 
-    typer.echo("Asking Telegram …")
+    session.say("asking_telegram")
     running: list[RunningProgram] = []
 
     def there(program: RunningProgram) -> dict[str, Any]:
         running.append(program)
-        return _connect_there(program, token, options)
+        return _connect_there(program, token, options, session)
 
     async def work(core: Container, by: Person) -> dict[str, Any]:
-        return await _connect_here(core, by, token, options)
+        return await _connect_here(core, by, token, options, session.words)
 
     try:
         told = run_remote_or_local(
-            settings, there, lambda: run_here(settings, _as_owner(settings, work))
+            session.settings, there, lambda: session.run_here(session.as_owner(work))
         )
     except CommandRefused as refused:
-        typer.echo(f"⚠️ {plain_text(str(refused))}", err=True)
+        session.warn(str(refused))
         return False
     if not told["is_connected"]:
-        typer.echo(plain_text(f"⚠️ {told['found']}\n\n{told['next_step']}"), err=True)
+        session.warn(f"{told['found']}\n\n{told['next_step']}")
         return False
-    typer.echo(f"✅ {plain_text(told['found'])} The token is in {settings.home / '.env'}.")
+    session.say_connected(told["found"])
     if told["next_step"]:
         typer.echo(plain_text(told["next_step"]))
     if code := told["code"]:
-        link = f"open {code['link']} and press Start, or " if code["link"] else ""
-        typer.echo(
-            f"To become an owner there, within 15 minutes: {link}send the bot /start {code['code']}"
-        )
+        way = "become_owner_by_link" if code["link"] else "become_owner"
+        session.say(way, code=code["code"], link=code["link"])
     if not running:
-        typer.echo("Start it: shiftboss run")
+        session.say("start")
     elif options.wait:
-        _wait_for_message(running[0], options.wait)
+        _wait_for_message(running[0], options.wait, session)
     return True
 
 
-def _connect_there(program: RunningProgram, token: str, options: TelegramOptions) -> dict[str, Any]:
-    from bot.cli.local_execution import CommandRefused, post_json
+def _connect_there(
+    program: RunningProgram, token: str, options: TelegramOptions, session: InitSession
+) -> dict[str, Any]:
+    from bot.cli.local_execution import CommandRefused
 
     body = json.dumps({"token": token, "delete_webhook": options.delete_webhook}).encode()
-    told: dict[str, Any] = post_json(program, f"{_SETUP}/telegram", body)
+    told: dict[str, Any] = session.call(program, f"{_SETUP}/telegram", body)
     told["code"] = None
-    if told["is_connected"] and not _get_channel(program)["people"]:
+    if told["is_connected"] and not _get_channel(program, session)["people"]:
         try:
-            told["code"] = post_json(program, f"{_SETUP}/channels/telegram/owner-code", b"{}")
+            owner_code = f"{_SETUP}/channels/telegram/owner-code"
+            told["code"] = session.call(program, owner_code, b"{}")
         except CommandRefused as refused:
             told["next_step"] = str(refused)
     return told
 
 
 async def _connect_here(
-    core: Container, by: Person, token: str, options: TelegramOptions
+    core: Container, by: Person, token: str, options: TelegramOptions, words: TextCatalog
 ) -> dict[str, Any]:
-    from cards.catalog import catalog_for
     from cards.views.self_checks import finding_text, next_step_text
     from handlers.errors import UserError
     from storage.records.channels import TelegramConnection
-    from storage.records.people import Channel, Language
+    from storage.records.people import Channel
 
-    words, setup = catalog_for(Language.ENGLISH), core.services.channel_setup
+    setup = core.services.channel_setup
     new = TelegramConnection(token=token, delete_webhook=options.delete_webhook)
     result = await setup.connect_telegram(new, by=by)
     if result.problem is not None:
@@ -169,46 +166,17 @@ async def _connect_here(
     return told
 
 
-def _as_owner(
-    settings: Settings, work: Callable[[Container, Person], Coroutine[Any, Any, Any]]
-) -> Callable[[], Coroutine[Any, Any, Any]]:
-    """The work of the local owner in this process. Raises CommandRefused for what it refuses."""
-
-    async def run() -> Any:
-        from bot.app.container import open_container
-        from bot.cli.local_execution import CommandRefused
-        from cards.catalog import catalog_for
-        from handlers.errors import UserError
-        from storage.records.people import Language
-
-        async with open_container(settings) as core:
-            chat = await core.get_local_chat()
-            assert chat.person_id is not None, "a private chat has a person"
-            try:
-                return await work(core, await core.repositories.people.get(chat.person_id))
-            except UserError as error:
-                words = catalog_for(Language.ENGLISH)
-                title, hint = (
-                    words(f"error.{error.key}.{part}", **error.facts) for part in ("title", "hint")
-                )
-                raise CommandRefused(f"{title}. {hint}") from error
-
-    return run
-
-
-def _get_channel(program: RunningProgram) -> dict[str, Any]:
-    from bot.cli.local_execution import post_json
-
-    channels = post_json(program, _SETUP, None)["channels"]
+def _get_channel(program: RunningProgram, session: InitSession) -> dict[str, Any]:
+    channels = session.call(program, _SETUP)["channels"]
     return dict(next(each for each in channels if each["channel"] == "telegram"))
 
 
-def _wait_for_message(program: RunningProgram, seconds: int) -> None:
+def _wait_for_message(program: RunningProgram, seconds: int, session: InitSession) -> None:
     """Says each change until somebody with access has written; exits if nobody has in time."""
-    typer.echo("Waiting for the first message. Press Ctrl-C to stop waiting.")
+    session.say("waiting")
     deadline, told = time.monotonic() + seconds, ""
     while time.monotonic() < deadline:
-        channel = _get_channel(program)
+        channel = _get_channel(program, session)
         if channel["state"] != told:
             told = channel["state"]
             mark = "⚠️" if channel["has_problem"] else "…"
@@ -216,7 +184,7 @@ def _wait_for_message(program: RunningProgram, seconds: int) -> None:
         code = channel["owner_code"]
         if channel["people"] and not (code and not code["owner"]):
             name = code["owner"] if code else channel["people"][0]
-            typer.echo(f"✅ {name} has written to the bot{' and is an owner' if code else ''}.")
+            session.say("has_written_owner" if code else "has_written", name=plain_text(name))
             return
         time.sleep(_LOOK_SECONDS)
-    fail("nobody has written to the bot yet; the page Setup shows when")
+    fail(session.text("nobody_has_written"))

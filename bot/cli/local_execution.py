@@ -65,13 +65,16 @@ def post_json(
     *,
     wait_seconds: float = _REQUEST_SECONDS,
     method: str | None = None,
+    language: Language | None = None,
 ) -> Any:
     """The answer as JSON, None if empty. Without a body it is a GET, unless a method is named.
-    Raises ProgramUnreachable and CommandRefused."""
+    Without a language, texts are in that of the token's person. Raises ProgramUnreachable and
+    CommandRefused."""
+    headers = {"Authorization": f"Bearer {running.token}", "Content-Type": "application/json"}
     request = Request(  # noqa: S310 - the address is our own, written by the running program
         f"{running.url}{path}",
         data=body,
-        headers={"Authorization": f"Bearer {running.token}", "Content-Type": "application/json"},
+        headers=headers | ({"Accept-Language": language} if language else {}),
         method=method,
     )
     try:
@@ -92,11 +95,16 @@ def post_json(
         raise ProgramUnreachable(f"no answer from {running.url} ({error})") from error
 
 
+def join_refusal(title: str, hint: str) -> str:
+    """Both in one line. A title has no full stop, so it gets that of the hint's language."""
+    return f"{title}。{hint}" if hint.endswith("。") else f"{title}. {hint}"
+
+
 def _read_refusal(error: HTTPError, said: str) -> str:
     if error.headers.get_content_type() == "application/problem+json":
         with suppress(ValueError, KeyError):
             problem = json.loads(said)
-            return f"{problem['title']}. {problem['detail']}"
+            return join_refusal(problem["title"], problem["detail"])
     return f"it answered {error.code}: {said}"
 
 
@@ -104,6 +112,7 @@ if TYPE_CHECKING:
     from bot.app.container import Container
     from handlers.request import Reply
     from storage.records.messages import InboxRow
+    from storage.records.people import Language
 
 _STARTUP_SECONDS = 5.0
 _HEALTH_SECONDS = 5.0
@@ -205,15 +214,18 @@ class _HomeWait:
         return time.monotonic() > self._deadline
 
 
-def run_here(settings: Settings, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-    """For the holder of the data directory. Blocking. Raises StartFailure."""
+def run_here(
+    settings: Settings, work: Callable[[], Coroutine[Any, Any, _T]], *, is_quiet: bool = False
+) -> _T:
+    """For the holder of the data directory. Blocking. Logs warnings, or errors only where the
+    answer tells what went wrong. Raises StartFailure."""
     from bot.app.preflight import explain_start_failures, prepare_home
 
     with explain_start_failures(settings):
         # Once per process, which may answer many messages.
         if settings.home not in _PREPARED_HOMES:
-            # Log warnings only for single commands.
-            prepare_home(settings, "ERROR" if settings.log_level == "ERROR" else "WARNING")
+            is_quiet = is_quiet or settings.log_level == "ERROR"
+            prepare_home(settings, "ERROR" if is_quiet else "WARNING")
             _PREPARED_HOMES.add(settings.home)
         return asyncio.run(work())
 

@@ -203,9 +203,10 @@ def models_card(
 
 
 def _choice_line(choice: ModelChoice, words: TextCatalog) -> str:
+    name = f"`{choice.name}`" + (f" · {choice.service}" if choice.service else "")
     if not choice.problem:
-        return f"- `{choice.name}`"
-    return f"- `{choice.name}` ⚠️ {words.get_or_literal(choice.problem)}"
+        return f"- {name}"
+    return f"- {name} ⚠️ {words.get_or_literal(choice.problem)}"
 
 
 def project_card(folder: str, words: TextCatalog, *, kind: FolderKind) -> model.Card:

@@ -34,15 +34,24 @@ AUTO_MODEL = "auto"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelChoice:
-    """A selectable model. `problem` is a catalogue key, empty if the model is ready."""
+    """A selectable model. `problem` is a catalogue key, empty if the model is ready. `service` is
+    where it runs, empty for what the backend's name tells."""
 
     backend: str
     model: str
     problem: str = ""
+    service: str = ""
 
     @property
     def name(self) -> str:
         return f"{self.backend}:{self.model}" if self.model else self.backend
+
+    @property
+    def label(self) -> str:
+        """For people: with the service instead of the backend that speaks its API."""
+        if not self.service:
+            return self.name
+        return f"{self.model} ({self.service})" if self.model else self.service
 
 
 class ModelKind(StrEnum):

@@ -45,7 +45,7 @@ async def connect_model(request: DashboardRequest) -> Response:
         return await _render(request, new, failure=failure_texts(error, words))
     if finding.points:
         # The reason of a refused call names what to correct, and this is the page for it.
-        to_do = "" if finding.text == "model_refuses" else next_step_text(finding, words)
+        to_do = "" if finding.text.startswith("model_refuses") else next_step_text(finding, words)
         failure = (finding_text(finding, words), to_do)
         return await _render(request, new, failure=failure)
     return RedirectResponse(f"/dashboard/setup?kind={new.kind}&connected=1", status_code=303)

@@ -163,8 +163,8 @@ class ModelCallProbe:
         except BudgetExceeded:
             return HealthFinding(text="model_capped", subject=choice.name, points=5)
         except BackendError as error:
-            return _refused(choice, error.hint, str(error)[:200])
-        facts: dict[str, str | int] = {"model": choice.name, "ms": milliseconds}
+            return _refused(choice, error.hint, error.answer[:200])
+        facts: dict[str, str | int] = {"model": choice.label, "ms": milliseconds}
         return HealthFinding(text="model_answers", subject=choice.name, points=0, facts=facts)
 
     def _request(self) -> ModelRequest:
@@ -181,8 +181,9 @@ class ModelCallProbe:
 
 
 def _refused(choice: ModelChoice, reason_key: str, detail: str = "") -> HealthFinding:
-    facts = {"model": choice.name, "reason_key": reason_key, "detail": detail or "-"}
-    return HealthFinding(text="model_refuses", subject=choice.name, points=30, facts=facts)
+    facts = {"model": choice.label, "reason_key": reason_key, "detail": detail}
+    text = "model_refuses_with" if detail else "model_refuses"
+    return HealthFinding(text=text, subject=choice.name, points=30, facts=facts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

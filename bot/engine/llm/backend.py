@@ -7,7 +7,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -325,9 +325,11 @@ class BackendError(Exception):
 
     `hint` is the text key of the advice for people; `usage` was spent despite the error.
     `new_history` is what the run added to the session so far; the next run continues from it.
-    `failed_backend` is set by the gateway, for what follows in the chain."""
+    `failed_backend` is set by the gateway, for what follows in the chain. `answer` is what the
+    service answered, in its own words; empty if nothing came."""
 
     hint = "backend.failed"
+    answer = ""
     failed_backend: SelectedBackend | None = None
 
     def __init__(
@@ -575,26 +577,3 @@ class BaseRun(ABC):
 
     async def aclose(self) -> None:
         await self._events.aclose()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitOverrides:
-    """Replaces some of a run's limits; None keeps one. `tokens` are output tokens in total."""
-
-    turns: int | None = None
-    tokens: int | None = None
-    seconds: float | None = None
-
-    def __bool__(self) -> bool:
-        return self != NO_OVERRIDES
-
-    def apply(self, limits: RunLimits) -> RunLimits:
-        return replace(
-            limits,
-            turns=limits.turns if self.turns is None else self.turns,
-            output_tokens=limits.output_tokens if self.tokens is None else self.tokens,
-            seconds=limits.seconds if self.seconds is None else self.seconds,
-        )
-
-
-NO_OVERRIDES = LimitOverrides()

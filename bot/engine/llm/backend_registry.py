@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
 
 from bot.engine.llm.api.access import ApiAccess, ApiProvider, LearnedToolForms, ToolForm
 from bot.engine.llm.api.backend import ApiBackend
@@ -150,6 +151,7 @@ _MODEL_PATTERNS = {
     re.compile(r"claude-.+"): ApiProvider.ANTHROPIC,
     re.compile(r"(?:gpt-|o\d).+"): ApiProvider.OPENAI,
 }
+_LOCAL_SERVERS = {"11434": "Ollama", "1234": "LM Studio"}
 _ACP_PREFIX = "acp"
 MODEL_NAME = re.compile(r"[\w.:/@+-]{1,120}")
 _PRELOAD_DELAY = 3.0
@@ -507,7 +509,10 @@ class BackendRegistry:
         model = _MODEL_NAMES[ApiProvider(backend)].get(model.casefold(), model)
         is_ready = self._api_backends[backend].is_configured
         problem = "" if is_ready else ApiProvider(backend).missing_key_hint
-        return ModelChoice(backend=backend, model=model, problem=problem)
+        service = ""
+        if backend == ApiProvider.OPENAI and (url := self._base_urls.get(backend)):
+            service = _service_name(url)
+        return ModelChoice(backend=backend, model=model, problem=problem, service=service)
 
     def _first_model(self, backend: str) -> str:
         return next(iter(self._api_backends[backend].models), "")
@@ -520,6 +525,12 @@ class BackendRegistry:
             if form.fullmatch(name) and MODEL_NAME.fullmatch(name):
                 return self._choice(api, name)
         return None
+
+
+def _service_name(base_url: str) -> str:
+    """The program that listens at this address by default, or the address without its path."""
+    address = urlsplit(base_url).netloc.rpartition("@")[2]
+    return _LOCAL_SERVERS.get(address.rpartition(":")[2], address)
 
 
 @cache

@@ -24,7 +24,8 @@ from pydantic import (
 )
 
 from bot.config.values import StepSeconds, StepTokens, StepTurns
-from bot.engine.llm.backend import NO_OVERRIDES, LimitOverrides, McpServer, WorkerMode
+from bot.engine.llm.backend import McpServer, WorkerMode
+from bot.engine.llm.limit_overrides import NO_OVERRIDES, LimitOverrides
 from bot.engine.workers.mcp_config import HeaderName, HeaderValue, OAuthClientForm
 from cards.catalog import catalog_for
 from storage.records.people import Language

@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import GetCoreSchemaHandler, JsonValue, TypeAdapter, ValidationError
 from pydantic_core import CoreSchema
 
-from bot.engine.llm.backend import NO_OVERRIDES, LimitOverrides
+from bot.engine.llm.limit_overrides import NO_OVERRIDES, LimitOverrides
 from bot.engine.workflow.dominators import VIRTUAL_ROOT, DominatorTree, topological_order
 from bot.engine.workflow.field_reader import InvalidGraph, ValidationIssue
 from bot.engine.workflow.input_fields import InputDefinition

@@ -58,7 +58,7 @@ async def test_a_model_that_answers_is_used_at_once_and_stored_privately(
     assert done.status_code == 303
     assert len(models.requests) == 1
     assert default_model(world) == "openai"
-    assert "openai" in page.text
+    assert f"✅ {models.openai_url.split('/')[2]} " in page.text, "named by where it runs"
     assert models.key not in page.text
     assert written(world).startswith("# mine\nSHIFTBOSS_SLOTS=2\n")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -86,6 +86,33 @@ async def test_a_refused_key_changes_nothing_and_says_what_to_do(
     assert models.url in told.text, "what was typed stays, except the key"
     assert default_model(world) == "offline"
     assert written(world) == ""
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        ({"key": "sk-ant-wrong-key-0000000000000000"}, "HTTP 401"),
+        ({"base_url": "http://127.0.0.1:9"}, ""),
+        ({"model": "claude-0-unknown"}, "HTTP 404: model: claude-0-unknown"),
+    ],
+)
+async def test_a_failed_test_is_told_in_the_language_of_the_page(
+    world: DashboardWorld, models: ModelEmulator, typed: dict[str, str], answer: str
+) -> None:
+    browser = await world.browser("olga")
+    browser.cookies.set("shiftboss_lang", "zh")
+    form = await open_form(browser, "anthropic")
+
+    told = await browser.post(
+        PAGE, data={**form, "base_url": models.url, "key": models.key, **typed}
+    )
+
+    shown = re.findall(r'role="alert">(.*?)</p>', told.text, re.DOTALL)[0]
+    shown = re.sub(r"<code>.*?</code>", "", shown)
+    before, _, said = shown.partition("服务返回：")
+    assert "调用失败" in before
+    assert said.strip() == answer, "the service's own words stay as they are"
+    assert not re.search(r"[a-z]{3,} [a-z]{2,}", before.partition("调用失败")[2])
 
 
 @pytest.mark.parametrize(

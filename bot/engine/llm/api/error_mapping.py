@@ -92,7 +92,13 @@ def is_library_error(error: Exception) -> bool:
 
 
 def translate_error(error: Exception, usage: TokenUsage, key: str) -> BackendError:
-    """Return our exception; its text never contains the key."""
+    """Return our exception; its texts never contain the key."""
+    translated = _translate(error, usage, key)
+    translated.answer = _service_answer(error, key)
+    return translated
+
+
+def _translate(error: Exception, usage: TokenUsage, key: str) -> BackendError:
     kind = _error_type(error)
     text = _error_text(error, key)
     if issubclass(kind, BackendUnavailable):
@@ -169,6 +175,15 @@ def _error_text(error: Exception, key: str) -> str:
         text = f"{error.status_code}: {text}"
     text = text.replace(key, REDACTED) if key else text
     return f"{type(error).__name__}: {text[:MAX_TEXT]}"
+
+
+def _service_answer(error: Exception, key: str) -> str:
+    if not isinstance(error, theirs.ModelHTTPError):
+        return ""
+    is_about_key = isinstance(error, theirs.ModelAuthenticationError)
+    message = "" if is_about_key else _service_message(error.body)
+    text = f"HTTP {error.status_code}" + (f": {message}" if message else "")
+    return (text.replace(key, REDACTED) if key else text)[:MAX_TEXT]
 
 
 def _service_message(body: object) -> str:

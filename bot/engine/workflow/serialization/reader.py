@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from itertools import count, pairwise
 from typing import Any
 
-from bot.engine.llm.backend import NO_OVERRIDES, LimitOverrides
+from bot.engine.llm.limit_overrides import NO_OVERRIDES, LimitOverrides
 from bot.engine.workflow.definition import (
     FORMAT_VERSION,
     OnError,

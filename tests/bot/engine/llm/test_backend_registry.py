@@ -50,6 +50,21 @@ def registry(**settings: Any) -> BackendRegistry:
 
 
 @pytest.mark.parametrize(
+    ("url", "model", "label"),
+    [
+        ("http://127.0.0.1:11434/v1", "openai:qwen3", "qwen3 (Ollama)"),
+        ("http://localhost:1234/v1", "openai:qwen3", "qwen3 (LM Studio)"),
+        ("http://127.0.0.1:8000/v1", "openai:qwen3", "qwen3 (127.0.0.1:8000)"),
+        ("http://me:secret@gpu/v1", "", "gpu"),
+        ("http://127.0.0.1:11434/v1", "anthropic:opus", "anthropic:claude-opus-5-5"),
+        ("", "openai:gpt-5.2", "openai:gpt-5.2"),
+    ],
+)
+def test_a_compatible_service_is_named_by_where_it_runs(url: str, model: str, label: str) -> None:
+    assert registry(openai_base_url=url, model=model).default.label == label
+
+
+@pytest.mark.parametrize(
     ("settings", "default"),
     [
         ({}, "offline"),

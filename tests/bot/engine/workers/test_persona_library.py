@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.engine.llm.backend import LimitOverrides, McpServer, WorkerMode
+from bot.engine.llm.backend import McpServer, WorkerMode
+from bot.engine.llm.limit_overrides import LimitOverrides
 from bot.engine.workers.personas import (
     BUILT_IN_PERSONAS,
     MAX_FILE_BYTES,

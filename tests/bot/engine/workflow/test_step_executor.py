@@ -13,13 +13,13 @@ from bot.engine.agent.model_calls import ModelRequest
 from bot.engine.llm.answer_schemas import PlanAnswer, PlanStep, StepAnswer
 from bot.engine.llm.backend import (
     ImageInput,
-    LimitOverrides,
     RunLimits,
     RunPurpose,
     RunRequest,
     SelectedBackend,
     WorkerMode,
 )
+from bot.engine.llm.limit_overrides import LimitOverrides
 from bot.engine.workers.personas import BUILT_IN_PERSONAS, Persona
 from bot.engine.workflow.definition import dump_workflow, load_workflow
 from bot.engine.workflow.planner import plan_from_steps

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bot.engine.llm.backend import LimitOverrides
+from bot.engine.llm.limit_overrides import LimitOverrides
 from bot.engine.workflow.definition import (
     OnError,
     RetryPolicy,
