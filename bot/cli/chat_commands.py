@@ -139,6 +139,7 @@ def add_chat_command(
     help: str = "",
     needs_worker: bool = False,
     needs_program: bool = False,
+    tells_running: bool = False,
 ) -> None:
     """Add a shell command that executes a chat command with its arguments in this order. Without
     `help` it has the chat command's."""
@@ -150,6 +151,7 @@ def add_chat_command(
             as_json=as_json,
             needs_worker=needs_worker,
             needs_program=needs_program,
+            tells_running=tells_running,
         )
 
     kind = Parameter.POSITIONAL_OR_KEYWORD
@@ -206,16 +208,18 @@ def execute(
     present: Callable[[Any], tuple[str, Any]] | None = None,
     needs_worker: bool = False,
     needs_program: bool = False,
+    tells_running: bool = False,
 ) -> Any:
     """Print the answer and return its data. Exits with status 1 if the command is refused and 2 if
     it cannot be executed. `present` turns the answer's data into text and JSON. If no Shiftboss is
-    running, `needs_worker` adds a note, and what `needs_program` is refused."""
+    running, `needs_worker` adds a note, which an answer that `tells_running` has itself, and what
+    `needs_program` is refused."""
     answer = _get_answer(command, as_json=as_json, needs_program=needs_program)
     text, data = answer.text, answer.data
     if answer.good and present is not None and data is not None:
         text, data = present(data)
-    if needs_worker and answer.good:
-        if not answer.running:
+    if (needs_worker or tells_running) and answer.good:
+        if needs_worker and not answer.running:
             typer.echo(f"shiftboss: {_NO_WORKER_NOTE}", err=True)
         data = data if data is None else {**data, "running": answer.running}
     if as_json:

@@ -260,7 +260,7 @@ def add_commands(cli: typer.Typer) -> None:
     cli.command("report", cls=TextCommand, help=help_text("report"))(report)
     cli.command("prompt", help=help_text("prompt"))(prompt)
     cli.command("evolve", help=help_text("evolve"))(evolve)
-    add_chat_command(cli, "status", "status", needs_worker=True)
+    add_chat_command(cli, "status", "status", tells_running=True)
     add_chat_command(cli, "inbox", "inbox", optional("number", _COUNT))
     add_chat_command(cli, "cost", "cost", optional("what", _PERIOD), optional("model", _MODEL))
     cli.command("doctor", help=help_text("doctor"))(doctor)

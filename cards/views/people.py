@@ -18,6 +18,7 @@ from cards.actions import (
 from cards.catalog import TextCatalog
 from cards.views.account_links import account_text
 from cards.views.backends import connect_button
+from cards.views.browsers import browser_name
 from storage.records.people import (
     ApiToken,
     Member,
@@ -192,7 +193,7 @@ def _member_buttons(member: Member, words: TextCatalog) -> list[model.CardButton
 
 
 _MAX_SESSIONS = 20
-_MAX_USER_AGENT = 120
+_MAX_AGENT = 60
 _THIS_MACHINE = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -276,7 +277,7 @@ class WebAccess:
         )
         is_current = session.id == self.current
         mark = f" · **{self.words('sessions.current')}**" if is_current else ""
-        agent = formats.escape_markdown(session.user_agent, _MAX_USER_AGENT) or "?"
+        agent = formats.escape_markdown(browser_name(session.user_agent, self.words), _MAX_AGENT)
         return f"{number}. {text}{mark}\n   {self._name(session.person_id)} · {agent}"
 
     def _token_row(self, token: ApiToken) -> str:

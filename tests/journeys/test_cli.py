@@ -125,6 +125,16 @@ async def test_a_refused_command_exits_1_with_an_error_in_json(
         await shiftboss.kill_if_running()
 
 
+async def test_status_says_once_that_no_program_runs(tmp_path: Path) -> None:
+    shiftboss = stopped_program(tmp_path / "home")
+    status, said = await shiftboss.run_to_end("status")
+    told = await run_json(shiftboss, "status")
+
+    assert status == 0
+    assert said.lower().count("not running") == 1, said
+    assert told["running"] is False
+
+
 @thorough_only
 async def test_a_task_queued_without_a_program_is_done_and_reported_by_the_next_one(
     tmp_path: Path,

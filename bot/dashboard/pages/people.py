@@ -16,6 +16,7 @@ from bot.dashboard.request import DashboardRequest, form_source, form_text, new_
 from cards import formats
 from cards.actions import ApplyPersonChange, EndWebSession
 from cards.views.account_links import account_name, account_text
+from cards.views.browsers import browser_name
 from handlers import people as commands
 from handlers.account_links import ask_to_link, link_account, unlink_named
 from handlers.approvals import settle_approval
@@ -27,7 +28,6 @@ from storage.records.people import Member, PersonRole
 
 _PATH = "/dashboard/people"
 _MAX_NAME = 60
-_MAX_USER_AGENT = 120
 _MAX_LISTED = 50
 
 
@@ -60,7 +60,7 @@ async def show_people(
         sessions=[
             _times(each, names)
             | {
-                "agent": formats.single_line(each.user_agent, _MAX_USER_AGENT) or "?",
+                "agent": browser_name(each.user_agent, request.words),
                 "is_current": each.id == request.visitor.session_id,
             }
             for each in sessions[:_MAX_LISTED]
