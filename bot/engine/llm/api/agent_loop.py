@@ -110,6 +110,25 @@ _ANSWER_IN_FORM = "Go on, and give your answer in the required form."
 RunOutput: TypeAlias = str | BaseModel | DeferredToolRequests | None
 
 
+async def _keep_to_service(response: httpx2.Response) -> None:
+    """A service may move within itself, and to https, but must not send key and words elsewhere: as
+    an answer without an address, its redirect is an error."""
+    if not response.has_redirect_location:
+        return
+    here = response.request.url
+    try:
+        there = here.join(response.headers["location"])
+    except httpx2.InvalidURL:
+        there = httpx2.URL("")
+    is_upgrade = (here.scheme, there.scheme) == ("http", "https") and here.host == there.host
+    if not is_upgrade and (here.scheme, here.host, here.port) != (
+        there.scheme,
+        there.host,
+        there.port,
+    ):
+        del response.headers["location"]
+
+
 class ModelApiClient:
     """Holds the connections to one API."""
 
@@ -118,7 +137,9 @@ class ModelApiClient:
         self._tool_forms = tool_forms
         timeout = httpx2.Timeout(access.max_silence, connect=CONNECT_SECONDS)
         self._http = httpx2.AsyncClient(
-            timeout=timeout, follow_redirects=True, event_hooks={"response": [note_response]}
+            timeout=timeout,
+            follow_redirects=True,
+            event_hooks={"response": [note_response, _keep_to_service]},
         )
         self._models: dict[str, Model] = {}
         self._default_model_name = ""
