@@ -206,6 +206,8 @@ class SecretMasker:
             (form[:_MIN_PIECE_CHARS], form[-_MIN_PIECE_CHARS:]) for form in self._distinct_forms
         )
         self._pieces = tuple({piece for pair in edges for piece in pair})
+        drawn = {_UNDRAWN.sub(_drawn_text, secret) for secret in plain}
+        self._drawn = tuple(sorted(each for each in drawn if len(each) >= _MIN_DISTINCT_CHARS))
 
     def mask(self, text: str) -> str:
         """Return the text with secrets masked, including parts of configured secrets cut off at its
@@ -216,14 +218,47 @@ class SecretMasker:
     def mask_for_people(self, text: str) -> str:
         """Like `mask`, but only configured secrets, since people may ask for what looks like one,
         and none that is short or a word, which people write."""
-        if not any(piece in text for piece in self._pieces):
-            return text
-        spans = [*_find_forms(text, self._distinct_forms)]
+        spans = [*self._find_drawn(text)]
+        if any(piece in text for piece in self._pieces):
+            spans += _find_forms(text, self._distinct_forms)
         return _replace_spans(text, spans) if spans else text
+
+    def _find_drawn(self, text: str) -> Iterator[TextSpan]:
+        """Find secrets that only Markdown or characters without a sign keep apart."""
+        drawn = _UNDRAWN.sub(_drawn_text, text) if self._drawn else text
+        if drawn == text or not any(
+            each[:_MIN_PIECE_CHARS] in drawn or each[-_MIN_PIECE_CHARS:] in drawn
+            for each in self._drawn
+        ):
+            return
+        characters = [*_drawn_characters(text)]
+        for start, end in _find_forms("".join(each for each, _ in characters), self._drawn):
+            yield characters[start][1][0], characters[end - 1][1][1]
 
     def contains_secret(self, text: str) -> bool:
         """Return whether the text contains a configured secret."""
         return any(form in text for form in self._forms)
+
+
+# An escape, a character by its number or name, and what Markdown or nothing at all draws.
+_UNDRAWN = re.compile(
+    r"\\(?=[!-/:-@\[-`{-~])|&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"
+    "|[*`~\u00ad\u200b-\u200f\u2060-\u2064\ufeff]"
+)
+
+
+def _drawn_text(mark: re.Match[str]) -> str:
+    return html.unescape(mark[0]) if mark[0].startswith("&") else ""
+
+
+def _drawn_characters(text: str) -> Iterator[tuple[str, TextSpan]]:
+    """Yield the characters that Markdown shows, each with the place that it is written at."""
+    at = 0
+    for found in _UNDRAWN.finditer(text):
+        yield from ((text[i], (i, i + 1)) for i in range(at, found.start()))
+        yield from ((each, found.span()) for each in _drawn_text(found))
+        at = found.end()
+    yield from ((text[i], (i, i + 1)) for i in range(at, len(text)))
 
 
 def _is_like_a_word(secret: str) -> bool:

@@ -18,6 +18,7 @@ from bot.engine.redaction import SecretMasker
 from bot.transports.outbox import _mask_texts
 from cards.actions import StartTask
 from cards.card_json import dump_card, load_card
+from cards.formats import escape_markdown
 from cards.model import (
     Block,
     ButtonsBlock,
@@ -116,6 +117,46 @@ def test_a_secret_is_masked_in_every_form(name: str) -> None:
 
     assert "••••" in shown
     assert not readable(KEY, shown)
+
+
+DRAWN: dict[str, Callable[[str], str]] = {
+    "escaped": lambda key: key.replace("-", "\\-").replace("_", "\\_"),
+    "escaped once": lambda key: key.replace("_", "\\_", 1),
+    "as Shiftboss escapes names": lambda key: escape_markdown(f"name {key} x", 100),
+    "by numbers": lambda key: "".join(f"&#{ord(each)};" for each in key),
+    "by large numbers": lambda key: "".join(f"&#x{ord(each):X};" for each in key),
+    "by names": lambda key: key.replace("_", "&lowbar;"),
+    "half in bold": lambda key: f"{key[:9]}**{key[9:]}**",
+    "half in italics": lambda key: f"*{key[:9]}*{key[9:]}",
+    "half in code": lambda key: f"{key[:9]}`{key[9:]}`",
+    "half struck out": lambda key: f"{key[:9]}~~{key[9:]}~~",
+    "each in bold": lambda key: "".join(f"**{each}**" for each in key),
+    "with blanks of no width": "\u200b".join,
+    "with joiners": "\u2060".join,
+    "with soft hyphens": "\u00ad".join,
+    "cut off while it is written": lambda key: f"it is {key[:18]}".replace("_", "\\_"),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_what_markdown_draws_as_a_secret_is_masked(name: str) -> None:
+    key = "sk-ant-Zq8_mN3xTb-47LkVw_Hd2RcPy"
+    said = DRAWN[name](key)
+    mask = SecretMasker([key]).mask_for_people
+
+    shown = mask(f"So **far**: {said}" if "cut off" in name else f"So **far**: {said} and *more*")
+
+    assert "••••" in shown
+    drawn = re.sub(r"[*`~\\\u200b\u2060\u00ad]", "", html.unescape(shown))
+    assert not readable(key, drawn)
+    assert "So **far**: " in shown
+    assert "cut off" in name or shown.endswith(" and *more*")
+
+
+def test_marks_of_markdown_alone_are_no_secret() -> None:
+    text = "**a** `b` \\* &amp; ~~c~~ \u200b and *nothing* more"
+
+    assert SecretMasker([KEY, "sk-ant-Zq8_mN3xTb-47LkVw"]).mask_for_people(text) == text
 
 
 @pytest.mark.parametrize("secret", ["a", "test", "password", "development", "geheim", "12345"])
