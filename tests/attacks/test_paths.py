@@ -34,7 +34,11 @@ CONTROL_FILES = [
     ".github/prompts/a.prompt.md", ".yarn/releases/yarn.cjs", ".mvn/extensions.xml", ".vimrc",
     ".exrc", ".dir-locals.el", "a.code-workspace", "lib/a.pth", ".bashrc", ".zshenv", ".profile",
     ".ssh/authorized_keys", ".gdbinit", ".lfsconfig", "flake.nix",
-    "ＡＧＥＮＴＳ.md", "AGENTS\u200b.md",
+    "ＡＧＥＮＴＳ.md", "AGENTS\u200b.md", ".devcontainer.json", ".gitpod.yml", ".hg/hgrc",
+    ".jj/repo/config.toml", ".mise/config.toml", "mise.local.toml", ".mise.dev.toml",
+    ".config/mise/config.toml", ".config/mise.toml", ".helix/languages.toml", ".pnpmfile.mjs",
+    ".ghci", ".ocamlinit", ".iex.exs", ".bazeliskrc", ".woodpecker/build.yaml", ".drone.yaml",
+    "azure-pipelines.yaml", ".Cirrus.yml", "devbox.json", "lefthook-local.yml", ".builds/a.yml",
 ]  # fmt: skip
 FREE = [
     "notes.md",
@@ -47,6 +51,9 @@ FREE = [
     "docs/github.md",
     "claude.txt",
     ".gitignore",
+    "mise.py",
+    "premise.toml",
+    "docs/helix/a.md",
 ]
 
 

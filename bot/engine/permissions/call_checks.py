@@ -106,12 +106,13 @@ _CONTROL_FOLDERS = {
     ".circleci", ".buildkite", ".claude", ".agents", ".codex", ".gemini", ".qwen", ".opencode",
     ".cursor", ".continue", ".codebuddy", ".iflow", ".kiro", ".roo", ".windsurf", ".junie",
     ".augment", ".shiftboss", ".amazonq", ".clinerules", ".factory", ".kilocode", ".openhands",
-    ".tabnine", ".trae", ".vs", ".yarn", ".mvn", ".bundle", ".ssh", ".gnupg",
+    ".tabnine", ".trae", ".vs", ".yarn", ".mvn", ".bundle", ".ssh", ".gnupg", ".hg", ".jj", ".mise",
+    ".helix", ".woodpecker", ".tekton", ".semaphore", ".builds", ".cline", ".goose", ".crush",
 }  # fmt: skip
 _CONTROL_FILES = {
     ".gitmodules", ".gitattributes", ".gitconfig", ".envrc", ".npmrc", ".yarnrc", ".yarnrc.yml",
     ".pnpmfile.cjs", ".pypirc", ".netrc", "pip.conf", ".mcp.json", "mcp.json", "opencode.json",
-    "opencode.jsonc", "mise.toml", ".mise.toml", ".tool-versions", ".pre-commit-config.yaml",
+    "opencode.jsonc", ".tool-versions", ".pre-commit-config.yaml",
     "rust-toolchain", "rust-toolchain.toml",
     "lefthook.yml", ".lefthook.yml", ".bazelrc", ".gitlab-ci.yml", ".travis.yml", ".drone.yml",
     ".woodpecker.yml", "jenkinsfile", "azure-pipelines.yml", "bitbucket-pipelines.yml",
@@ -122,15 +123,20 @@ _CONTROL_FILES = {
     ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".zshrc", ".zshenv",
     ".zprofile", ".zlogin", ".xprofile", ".xinitrc", ".tmux.conf", ".gemrc", ".irbrc", ".pryrc",
     ".rprofile", ".curlrc", ".wgetrc", ".pythonrc.py", ".lfsconfig", "devenv.nix", "flake.nix",
-    "shell.nix",
+    "shell.nix", ".devcontainer.json", ".gitpod.yml", ".replit", ".pnpmfile.mjs", ".bazeliskrc",
+    ".ghci", ".ocamlinit", ".iex.exs", ".erlang", ".perldb", ".jvmopts", ".sbtopts", ".rdbgrc",
+    ".byebugrc", ".autoenv.zsh", "devbox.json", ".drone.yaml", ".drone.jsonnet", ".woodpecker.yaml",
+    ".cirrus.yml", "azure-pipelines.yaml", ".appveyor.yml", ".build.yml", ".overcommit.yml",
+    "lefthook.yaml", ".lefthook.yaml", "lefthook-local.yml", ".lefthook-local.yml",
 }  # fmt: skip
 _CONTROL_NOTES = re.compile(
     r"(?:agents?|claude|gemini|qwen|codex|crush|warp)(?:\.[a-z]+)*\.md"
-    r"|\.roorules-.+|.+\.code-workspace|.+\.pth"
+    r"|\.roorules-.+|.+\.code-workspace|.+\.pth|\.?mise(?:\.[\w-]+)*\.toml"
 )
 _CONTROL_WORKFLOWS = (
     ".github/workflows/", ".github/actions/", ".github/instructions/", ".github/prompts/",
-    ".github/chatmodes/", ".github/agents/", ".gitea/", ".forgejo/",
+    ".github/chatmodes/", ".github/agents/", ".gitea/", ".forgejo/", ".config/mise/",
+    ".config/lefthook",
 )  # fmt: skip
 # Searching a file reads it.
 _READ_RULE_TOOLS = {"grep": ("grep", "read")}
