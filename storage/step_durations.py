@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import Select, bindparam, func, select
 
 from storage import schema
 from storage.db import Database
@@ -34,11 +35,11 @@ class StepDurationRepo:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    async def list_recent(self) -> tuple[TaskStepDurations, ...]:
-        """Durations from the tasks completed last; limits on tasks, steps and events bound the cost
-        of the query."""
+    async def list_recent(self, before: datetime | None = None) -> tuple[TaskStepDurations, ...]:
+        """Durations from the tasks completed last, or last before a time; limits on tasks, steps
+        and events bound the cost of the query."""
         async with self._db.read() as view:
-            tasks = (await view.execute(_LAST_COMPLETED)).all()
+            tasks = (await view.execute(_last_completed(before))).all()
             versions = {row.id: row.graph_version for row in tasks}
             plans = await view.execute(_PLANS, {"ids": list(versions)})
             bodies = {
@@ -53,21 +54,21 @@ class StepDurationRepo:
         return tuple(TaskStepDurations(bodies[task], tuple(each)) for task, each in took.items())
 
 
-_NEWEST_EVENTS = select(_E.task_id, _E.kind).order_by(_E.id.desc()).limit(_MAX_EVENTS).subquery()
-_LAST_COMPLETED = (
-    select(_T.id, _T.graph_version)
-    .where(
-        _T.id.in_(
-            select(_NEWEST_EVENTS.c.task_id).where(
-                _NEWEST_EVENTS.c.kind == EventKind.COMPLETED.value
-            )
-        ),
+def _last_completed(before: datetime | None) -> Select[Any]:
+    newest = select(_E.task_id, _E.kind).order_by(_E.id.desc()).limit(_MAX_EVENTS)
+    if before is not None:
+        newest = newest.where(_E.at < before)
+    events = newest.subquery()
+    found = select(_T.id, _T.graph_version).where(
+        _T.id.in_(select(events.c.task_id).where(events.c.kind == EventKind.COMPLETED.value)),
         _T.status == TaskStatus.COMPLETED.value,
         _T.outside.is_(False),
     )
-    .order_by(_T.ended_at.desc())
-    .limit(_MAX_TASKS)
-)
+    if before is not None:
+        found = found.where(_T.ended_at < before)
+    return found.order_by(_T.ended_at.desc(), _T.id).limit(_MAX_TASKS)
+
+
 _PLANS = select(_G.task_id, _G.version, _G.body).where(
     _G.task_id.in_(bindparam("ids", expanding=True))
 )
@@ -78,5 +79,6 @@ _FINISHED_RUNS = (
         _R.status == NodeStatus.DONE.value,
         func.substr(_R.path, 1, 1) != "@",
     )
+    .order_by(_R.task_id, _R.path)
     .limit(_MAX_STEPS)
 )

@@ -295,6 +295,8 @@ class TaskGraph:
     body: Mapping[str, Any]
     reason: str
     author: str
+    at: datetime | None = None
+    """When it was stored; None before."""
 
 
 class EventKind(StrEnum):

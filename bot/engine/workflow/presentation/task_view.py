@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from statistics import fmean
 
 from bot.engine.workflow.definition import Workflow, WorkflowNode, load_workflow
@@ -180,7 +180,7 @@ class TaskViewLoader:
         counted = task.status is TaskStatus.PENDING and ahead <= MAX_COUNTED_AHEAD
         outline = WorkflowOutline(plan, runs, await self._approvers(task))
         source = plan.workflow.source
-        weights = await self._weights_of(task, plan.workflow)
+        weights = await self._weights_of(task, plan.workflow, graph)
         read = await _read_outline(outline, len(plan.workflow.nodes) + len(runs), weights)
         return TaskView(
             task=task,
@@ -226,15 +226,18 @@ class TaskViewLoader:
             del self._shares[next(iter(self._shares))]
         return share
 
-    async def _weights_of(self, task: Task, workflow: Workflow) -> Mapping[str, float]:
-        """The weight of each step of the plan. It stays the same for as long as this version does:
-        otherwise the percentage could go back."""
+    async def _weights_of(
+        self, task: Task, workflow: Workflow, graph: TaskGraph | None
+    ) -> Mapping[str, float]:
+        """The weight of each step of the plan, by what was known when this version was made.
+        It stays the same for as long as this version does: otherwise the percentage could go
+        back."""
         known = self._weights.pop(task.id, None)
         if known is None or known[0] != task.graph_version:
             nodes = workflow.nodes_by_id
             durations = (
-                await self._durations.estimator(workflow, {}, self._now())
-                if (self._now is not None)
+                await self._durations.estimator_at(graph.at)
+                if self._now is not None and graph is not None and graph.at is not None
                 else DurationEstimator(())
             )
             expected = {name: durations.expected_seconds(node) for name, node in nodes.items()}
@@ -383,6 +386,7 @@ def _remaining_seconds(expected: float, run: NodeRun | None, now: datetime) -> f
 
 
 _CACHE_TIME = timedelta(minutes=5)
+_MAX_EARLIER = 16
 
 
 class DurationHistory:
@@ -392,6 +396,7 @@ class DurationHistory:
         self._durations = StepDurationRepo(db)
         self._samples: tuple[DurationSample, ...] = ()
         self._expires_at: datetime | None = None
+        self._earlier: dict[datetime, DurationEstimator] = {}
         self._lock = asyncio.Lock()
 
     async def estimator(
@@ -409,9 +414,23 @@ class DurationHistory:
         )
         return DurationEstimator((*self._samples, *_duration_samples(workflow.nodes_by_id, took)))
 
-    async def _load_samples(self) -> tuple[DurationSample, ...]:
+    async def estimator_at(self, at: datetime) -> DurationEstimator:
+        """By the tasks completed at that time, up to some minutes before: the same whenever it is
+        asked for."""
+        step = _CACHE_TIME.total_seconds()
+        before = datetime.fromtimestamp(at.timestamp() // step * step, UTC)
+        async with self._lock:
+            known = self._earlier.pop(before, None)
+            if known is None:
+                known = DurationEstimator(await self._load_samples(before))
+            self._earlier[before] = known
+            if len(self._earlier) > _MAX_EARLIER:
+                del self._earlier[next(iter(self._earlier))]
+        return known
+
+    async def _load_samples(self, before: datetime | None = None) -> tuple[DurationSample, ...]:
         found: list[DurationSample] = []
-        for each in await self._durations.list_recent():
+        for each in await self._durations.list_recent(before):
             try:
                 nodes = load_workflow(each.graph_body).nodes_by_id
             except InvalidGraph:

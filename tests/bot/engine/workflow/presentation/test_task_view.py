@@ -164,3 +164,36 @@ async def test_without_a_clock_nothing_is_said_of_how_long_it_takes(tmp_path: Pa
         await here.engine.until(made)
 
     assert view.eta is None
+
+
+async def test_after_a_restart_the_percentage_is_the_same(tmp_path: Path) -> None:
+    """Although other tasks have taken other times meanwhile."""
+    backend = PacedBackend()
+    plan = make_graph(task_node("fetch"), task_node("sort"), "fetch>sort")
+    asks = make_node("ask", NodeType.HUMAN, HumanConfig())
+    halted = make_graph(task_node("fetch"), asks, task_node("sort"), "fetch>ask>sort")
+    async with workflow_world(tmp_path, backend) as here:
+
+        async def run(slow: str) -> None:
+            backend.hold(slow)
+            made = await here.engine.run_workflow(plan)
+            await here.wait_for_run(made, slow, "running")
+            here.engine.clock.advance(minutes=30)
+            backend.release(slow)
+            await here.engine.until(made)
+            here.engine.clock.advance(minutes=10)
+
+        for _ in range(2):
+            await run("sort")
+        made = await here.engine.run_workflow(halted)
+        await waiting(here, made)
+        before = (await views(here).view(made.id)).percent
+        for _ in range(3):
+            await run("fetch")
+        after = (await views(here).view(made.id)).percent
+        fresh = await here.engine.run_workflow(halted)
+        await waiting(here, fresh)
+        learned = (await views(here).view(fresh.id)).percent
+
+    assert before == after < 5
+    assert learned > 30
