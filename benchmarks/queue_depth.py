@@ -12,7 +12,7 @@ from statistics import median
 from sqlalchemy import insert
 
 from benchmarks.figures import Figure, Measurement, Scale, at_most
-from bot.engine.tasks.dispatch import plan_preemptions
+from bot.engine.tasks.preemption import plan_preemptions
 from bot.engine.workflow.task_store import LEASE_DURATION
 from storage import schema
 from storage.records.tasks import NewTask, TaskId, TaskPriority

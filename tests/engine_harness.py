@@ -41,6 +41,7 @@ from bot.engine.tasks.dispatch import OFFER_AFTER, LocalDispatcher
 from bot.engine.tasks.reruns import TaskRerunner
 from bot.engine.tasks.service import TaskService
 from bot.engine.tasks.shared_dispatch import SharedDispatcher
+from bot.engine.tasks.undoing import TaskUndoing
 from bot.engine.timing import DueTimer
 from bot.engine.tracing.span_recorder import SpanRecorder
 from bot.engine.workflow.call_steps import CallSteps
@@ -478,6 +479,13 @@ def make_decision_recorder(db: Database, clock: ManualClock) -> DecisionRecorder
     )
 
 
+def make_undoing(store: TaskStore, clock: ManualClock) -> TaskUndoing:
+    async def english(_task: Task) -> Language:
+        return Language.ENGLISH
+
+    return TaskUndoing(store=store, language_of=english, zone=ZoneInfo("UTC"), now=clock)
+
+
 async def ignore_events(_task: Task, _events: Sequence[TaskEvent]) -> None:
     """For notifiers without approvals."""
 
@@ -595,6 +603,7 @@ async def run_engine(
             views=views,
             access=TaskAccess(the_chat),
             reruns=TaskRerunner(store=store, zone=ZoneInfo("UTC"), now=clock),
+            undoing=make_undoing(store, clock),
             now=clock,
             new_id=new_id,
         )

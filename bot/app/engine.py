@@ -390,6 +390,7 @@ class Engine:
             views=self._views,
             access=TaskAccess(self.store.people.get_chat),
             reruns=TaskRerunner(store=self.store.work, zone=self.settings.zone, now=self.clock.now),
+            undoing=self.store.undoing,
             now=self.clock.now,
             new_id=self.store.ids.short_id,
         )

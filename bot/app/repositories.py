@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, timedelta, tzinfo
+from datetime import timedelta
 from functools import partial
+from zoneinfo import ZoneInfo
 
 from bot.app.memory_retrieval import MemoryRepositories
 from bot.engine.agent.budget import grant_cap_extension
@@ -16,6 +17,7 @@ from bot.engine.memory.promotion import QualityMetrics
 from bot.engine.memory.worker_proposals import PageEditDecisions
 from bot.engine.permissions.requests import ApprovalRequester, DecisionRecorder
 from bot.engine.tasks.approvals import TaskApprovalEffects
+from bot.engine.tasks.undoing import TaskUndoing
 from bot.engine.workflow.task_store import TaskStore
 from bot.engine.workspaces.projects import RepositoryAdoption
 from bot.transports.ports import Clock
@@ -38,6 +40,8 @@ from storage.sessions import SessionRepo
 from storage.tools import PermissionGrantRepo, ToolCallRepo
 from storage.usage import UsageRepo
 
+_UTC = ZoneInfo("UTC")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepositorySet:
@@ -58,6 +62,7 @@ class RepositorySet:
     usage: UsageRepo
     sessions: SessionRepo
     work: TaskStore
+    undoing: TaskUndoing
     chat_language: ChatLanguageResolver
     task_language: TaskLanguageResolver
     tool_calls: ToolCallRepo
@@ -92,7 +97,7 @@ def build_repositories(
     language: Language | None = None,
     approval_lifetime: timedelta = timedelta(days=7),
     *,
-    zone: tzinfo = UTC,
+    zone: ZoneInfo = _UTC,
 ) -> RepositorySet:
     """`language` is the language of all cards, None for the reader's. `approval_lifetime` limits
     workers' requests. Days are days in `zone`."""
@@ -102,14 +107,13 @@ def build_repositories(
     key_values = KeyValueStore(db)
     mcp_consents = McpConsents(db, key_values)
     pairings = _build_pairings(db, ids, people=people, chats=chats, clock=clock)
-    work = TaskStore.from_database(db)
+    work, memory = TaskStore.from_database(db), MemoryRepositories.create(db, ids, zone)
     task_language = TaskLanguageResolver(people, language)
+    undoing = TaskUndoing(store=work, language_of=task_language, zone=zone, now=clock.now)
     calls, grants = ToolCallRepo(db), PermissionGrantRepo(db)
     requester = ApprovalRequester(calls=calls, lifetime=approval_lifetime, ids=ids, now=clock.now)
-    memory = MemoryRepositories.create(db, ids, zone)
     account_links = _build_links(db, people, memory, clock)
     review = _build_review(memory, key_values, clock)
-    page_edits = _build_page_edits(memory, clock)
     decisions = DecisionRecorder(calls=calls, grants=grants, requester=requester, now=clock.now)
     return RepositorySet(
         db=db,
@@ -125,9 +129,9 @@ def build_repositories(
             now=clock.now,
             decision_handlers={
                 **_access_effects(pairings, account_links, mcp_consents),
-                **_memory_effects(review, page_edits),
+                **_memory_effects(review, page_edits := _build_page_edits(memory, clock)),
                 ApprovalKind.PROMPT: PromptDecisions(versions=work.versions, now=clock.now).apply,
-                **_task_effects(work, people, task_language, clock, decisions).consequences,
+                **_task_effects(undoing, people, task_language, clock, decisions).consequences,
             },
         ),
         inbox=InboxRepo(db),
@@ -136,6 +140,7 @@ def build_repositories(
         usage=UsageRepo(db),
         sessions=SessionRepo(db),
         work=work,
+        undoing=undoing,
         chat_language=ChatLanguageResolver(people, language),
         task_language=task_language,
         tool_calls=calls,
@@ -210,7 +215,7 @@ def _build_page_edits(memory: MemoryRepositories, clock: Clock) -> PageEditDecis
 
 
 def _task_effects(
-    work: TaskStore,
+    undoing: TaskUndoing,
     people: PeopleRepo,
     task_language: TaskLanguageResolver,
     clock: Clock,
@@ -220,10 +225,11 @@ def _task_effects(
         return (await people.get(person)).name
 
     return TaskApprovalEffects(
-        store=work,
+        store=undoing.store,
         language_of=task_language,
         name_of=name_of,
         now=clock.now,
+        undoing=undoing,
         grant_budget=grant_cap_extension,
         tool_decisions=tool_decisions,
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from bot.engine.tasks.dispatch import plan_preemptions
+from bot.engine.tasks.preemption import plan_preemptions
 from bot.engine.workflow.task_store import LEASE_DURATION
 from storage.records.tasks import Task, TaskControl, TaskPriority, TaskStatus
 from tests.contracts.dispatcher_lives import DispatcherLife

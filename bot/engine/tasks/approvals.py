@@ -10,6 +10,7 @@ from typing import Any, assert_never
 
 from bot.engine.permissions.requests import DecisionRecorder
 from bot.engine.tasks.queue import requeue
+from bot.engine.tasks.undoing import StopEffect, TaskUndoing
 from bot.engine.workflow.definition import load_workflow
 from bot.engine.workflow.error_policy import tolerates_step_failure
 from bot.engine.workflow.step_approvals import STEP_APPROVAL_KINDS
@@ -57,6 +58,7 @@ class TaskApprovalEffects:
     language_of: Callable[[Task], Awaitable[Language]]
     name_of: Callable[[PersonId], Awaitable[str]]
     now: Callable[[], datetime]
+    undoing: TaskUndoing
     grant_budget: DecisionHandler
     tool_decisions: DecisionRecorder
 
@@ -164,7 +166,12 @@ class TaskApprovalEffects:
         )
         await self._append_event(tx, task, EventKind(status.value), reason)
 
-    async def _cancel(self, tx: Transaction, task: Task, reason: str) -> None:
+    async def _cancel(self, tx: Transaction, task: Task, told: str) -> None:
+        """At once, or once everything is undone that has to be."""
+        effect, reason = await self.undoing.stop(tx, task, reason=told, for_good=True)
+        if effect is StopEffect.UNDOES:
+            await requeue(self.store, tx, task, now=self.now(), text=told)
+            return
         await self.store.tasks.update(
             tx,
             task,

@@ -1,11 +1,11 @@
-"""The dispatcher of one process with one SQLite file, its choice of tasks to preempt, and the
-recovery of interrupted tasks."""
+"""The dispatcher of one process with one SQLite file, and the recovery of interrupted tasks."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import logging
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from functools import partial
 
 from bot.engine.agent.model_calls import open_turn_id
 from bot.engine.llm.tool_calls import READ_ONLY_KINDS
+from bot.engine.tasks.preemption import TaskPreemption, plan_preemptions
 from bot.engine.tasks.queue import release_running, requeue
 from bot.engine.workflow.compensation import node_of_run
 from bot.engine.workflow.definition import WorkflowNode, load_workflow
@@ -35,7 +36,7 @@ from storage.records.tasks import (
     TaskStatus,
 )
 from storage.sessions import is_turn_open
-from storage.task_queue import ClaimLimits, folders_overlap
+from storage.task_queue import ClaimLimits
 from storage.tools import cut_off_task_calls, list_running_kinds
 from storage.usage import UsageRepo
 
@@ -209,7 +210,7 @@ async def offer_stale_parked(
         await store.queue.clear_wake_times(tx)
 
 
-# --- the dispatcher, and which task it preempts
+# --- the dispatcher
 
 _RENEW_INTERVAL = LEASE_DURATION.total_seconds() / 3
 _CANCEL_SECONDS = 5.0
@@ -265,6 +266,7 @@ class LocalDispatcher:
         self._next_wake: datetime | None = None
         self._changed = asyncio.Event()
         self._running: dict[TaskId, _RunningTask] = {}
+        self._works: dict[TaskId, set[asyncio.Task[None]]] = defaultdict(set)
         self._draining = False
         self._claimable: ClaimLimits | None = None
         self.exclusive_task: TaskId | None = None
@@ -324,9 +326,10 @@ class LocalDispatcher:
     def notify_command(self, task_id: TaskId) -> None:
         self._notify_command(task_id)
 
-    def abort(self, task_id: TaskId) -> None:
-        if running := self._running.get(task_id):
-            running.work.cancel()
+    def abort(self, task: Task) -> None:
+        running = self._running.get(task.id)
+        if running is not None and running.task.epoch <= task.epoch:
+            cancel_once(running.work)
 
     def check_running(self, _task_id: TaskId) -> None:
         """Another process may have changed this task; here there is no other one."""
@@ -382,9 +385,20 @@ class LocalDispatcher:
             )
         if task is None:
             return False
-        work = asyncio.create_task(self._run_claimed(task), name=f"task {task.id}")
+        # What is left has lost the task; its end may take a while.
+        works = self._works[task.id]
+        for lost in works:
+            cancel_once(lost)
+        work = asyncio.create_task(self._run_claimed(task, tuple(works)), name=f"task {task.id}")
+        works.add(work)
+        work.add_done_callback(partial(self._forget_work, task.id))
         self._running[task.id] = _RunningTask(task=task, work=work)
         return True
+
+    def _forget_work(self, task_id: TaskId, work: asyncio.Task[None]) -> None:
+        self._works[task_id].discard(work)
+        if not self._works[task_id]:
+            del self._works[task_id]
 
     async def next_due(self) -> datetime | None:
         return None if self._draining else await self._store.queue.next_wake_at()
@@ -449,8 +463,12 @@ class LocalDispatcher:
                 tx, task.id, EventKind.NOTE, now=self._now(), text=told
             )
 
-    async def _run_claimed(self, task: Task) -> None:
+    async def _run_claimed(self, task: Task, earlier: Sequence[asyncio.Task[None]]) -> None:
+        """Begins after all earlier work on that task: a step must not be undone, or done again,
+        while it still runs."""
         try:
+            if earlier:
+                await asyncio.wait(earlier)
             await self._run(task)
         except StoreUnavailable as error:
             log.warning("task %s waits for the store: %s", task.id, error)
@@ -513,7 +531,7 @@ class LocalDispatcher:
             return
         _, late = await asyncio.wait([each.work for each in running], timeout=self.grace)
         for work in late:
-            work.cancel()
+            cancel_once(work)
         if late:
             await asyncio.wait(late, timeout=_CANCEL_SECONDS)
         for each in running:
@@ -526,62 +544,13 @@ class LocalDispatcher:
                     )
 
     async def _cancel_all(self) -> None:
-        running = [each.work for each in self._running.values()]
+        running = [work for works in self._works.values() for work in works]
         for work in running:
-            work.cancel()
+            cancel_once(work)
         await asyncio.gather(*running, return_exceptions=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskPreemption:
-    """`victim` pauses after its current step so that `preemptor` can start."""
-
-    victim: Task
-    preemptor: Task
-
-
-def plan_preemptions(
-    running: Sequence[Task], waiting: Sequence[Task], slots: int
-) -> tuple[TaskPreemption, ...]:
-    """Running tasks that must be preempted now.
-
-    `waiting` is in queue order. Only a strictly higher priority preempts. For a slot, if all are
-    taken, the victim is the least important running task, the last started among equals. For a
-    project directory, it is the task working in, above or below it, provided that neither leaves
-    unfinished changes to the other (both have worktrees) or sharing was allowed. A task that is
-    already giving its slot back counts as a free slot. No task is preempted twice, and a directory
-    is freed for one task only.
-    """
-    staying = [task for task in running if task.control is TaskControl.RUN]
-    free = slots - len(staying)
-    promised: list[str] = []
-    made: list[TaskPreemption] = []
-    for preemptor in waiting:
-        holders = [
-            each for each in running if folders_overlap(each.project_dir, preemptor.project_dir)
-        ]
-        taken = any(folders_overlap(place, preemptor.project_dir) for place in promised)
-        if taken or not all(
-            preemptor.let_in or (each.branch and preemptor.branch) for each in holders
-        ):
-            continue
-        victims = [each for each in holders if each in staying]
-        if not victims and free <= 0:
-            victims = _lowest_ranked(staying)
-            if not victims:
-                continue
-        if any(preemptor.priority.rank >= each.priority.rank for each in victims):
-            continue
-        free += len(victims) - 1
-        for victim in victims:
-            staying.remove(victim)
-            made.append(TaskPreemption(victim=victim, preemptor=preemptor))
-        promised.append(preemptor.project_dir)
-    return tuple(made)
-
-
-def _lowest_ranked(staying: Sequence[Task]) -> list[Task]:
-    def standing(task: Task) -> tuple[int, float]:
-        return task.priority.rank, task.started_at.timestamp() if task.started_at else 0.0
-
-    return [max(staying, key=standing)] if staying else []
+def cancel_once(work: asyncio.Task[None]) -> None:
+    """Once: a second time would end its wait for the steps that it has cancelled itself."""
+    if not work.cancelling():
+        work.cancel()

@@ -154,7 +154,7 @@ class TaskUpdates(JournalOperations):
             if held.is_new and not already:
                 after = await self._finish(held, summary, tokens, force=force)
         if is_run_by_worker(before) and held.is_new:
-            self.dispatcher.abort(task.id)
+            self.dispatcher.abort(after)
         return TaskCompletion(
             task=after,
             was_already_done=already,

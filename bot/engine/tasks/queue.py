@@ -42,9 +42,9 @@ class TaskDispatcher(Protocol):
         """Notify the task's runner of a command. Call it after the commit."""
         ...
 
-    def abort(self, task_id: TaskId) -> None:
-        """Cancel the task here or in another process. Call it after the commit that revokes its
-        lease."""
+    def abort(self, task: Task) -> None:
+        """Cancel the task here or in another process, unless it was claimed again since. Call it
+        with the task as it was stored by the commit that revokes its lease."""
         ...
 
 

@@ -9,7 +9,6 @@ from datetime import datetime
 from functools import partial
 from zoneinfo import ZoneInfo
 
-from bot.engine.workflow.compensation import ending_by_stop
 from bot.engine.workflow.definition import Workflow, dump_workflow, load_workflow
 from bot.engine.workflow.rewind import RunRewind, rerun_from, retry_after_dead_end
 from bot.engine.workflow.scheduler import WorkflowScheduler
@@ -79,23 +78,6 @@ class TaskRerunner:
             return await self._store_rewind(tx, task, rewind, reason="retry", by=by)
         await self._store_runs(tx, task, rewind)
         return task
-
-    async def undo(self, tx: Transaction, task: Task) -> bool:
-        """Prepare what has to be undone before the task counts as stopped; False if nothing has, or
-        if that has begun already: then it is stopped at once."""
-        graph = await self.store.graphs.find_latest(task.id, tx=tx)
-        if graph is None:
-            return False
-        runs, now = await self.store.graphs.list_runs(task.id, tx=tx), self.now()
-        rows = ending_by_stop(task.id, load_workflow(graph.body), runs, now)
-        if not rows:
-            return False
-        for run in rows:
-            await self.store.graphs.save_run(tx, run)
-        await withdraw_task_approvals(
-            tx, task.id, reason_key="approval.task_over", now=now, kinds=STEP_APPROVAL_KINDS
-        )
-        return True
 
     async def _load(self, tx: Transaction, task: Task) -> tuple[Workflow, Mapping[str, NodeRun]]:
         graph = await self.store.graphs.find_latest(task.id, tx=tx)

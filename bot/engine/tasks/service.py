@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, assert_never
 
 from bot.engine.tasks.access import TaskAccess
 from bot.engine.tasks.queue import TaskDispatcher
 from bot.engine.tasks.reruns import TaskRerunner
+from bot.engine.tasks.undoing import StopEffect, TaskUndoing
 from bot.engine.workflow.definition import Workflow, dump_workflow, load_workflow
 from bot.engine.workflow.error_policy import MAX_REPLANS
 from bot.engine.workflow.plan import insert_steps
@@ -225,6 +226,7 @@ class TaskService:
     views: TaskViewLoader
     access: TaskAccess
     reruns: TaskRerunner
+    undoing: TaskUndoing
     now: Callable[[], datetime]
     new_id: Callable[[], str]
 
@@ -333,9 +335,9 @@ class TaskService:
             return stop(held, self.now())
 
         stopped = await self._execute(task, "stop", by, source, decide)
-        # It may have something to undo first. A repeated command may meet a task that was retried.
-        if is_new or stopped.status.is_final:
-            self.dispatcher.abort(task.id)
+        # One that is being undone goes on. A repeated command may meet a task that was retried.
+        if stopped.status.is_final or (is_new and stopped.status is not TaskStatus.RUNNING):
+            self.dispatcher.abort(stopped)
         return stopped
 
     async def retry(self, task: Task, *, by: Person, source: str) -> Task:
@@ -476,8 +478,8 @@ class TaskService:
             order = decide(held)
             if order is None:
                 return held
-            if kind == "stop" and held.graph_version and await self.reruns.undo(tx, held):
-                order = replace(order, changes=_UNDOING, event=EventKind.NOTE)
+            if kind == "stop" and held.graph_version:
+                order = await self._stop_after_undoing(tx, held, order)
             if kind == "retry" and held.graph_version and not held.outside:
                 held = await self.reruns.revive(tx, held, by)
             elif order.released_status is not None:
@@ -488,6 +490,25 @@ class TaskService:
         self.dispatcher.wake()
         self.dispatcher.notify_command(task.id)
         return held
+
+    async def _stop_after_undoing(
+        self, tx: Transaction, held: Task, order: CommandEffect
+    ) -> CommandEffect:
+        """The effect of a stop, if the run has something to undo first or is being undone."""
+        effect, reason = await self.undoing.stop(tx, held)
+        match effect:
+            case StopEffect.ENDS:
+                ends: TaskChanges = {**order.changes, "status_reason": reason}
+                return replace(order, changes=ends, text=reason)
+            case StopEffect.UNDOES:
+                return replace(order, changes=_UNDOING, event=EventKind.NOTE)
+            case StopEffect.GOES_ON:
+                # What waits for people goes on waiting; a pause is over.
+                is_paused = held.status is TaskStatus.PAUSED
+                changes: TaskChanges = _UNDOING if is_paused else {"control": TaskControl.RUN}
+                return CommandEffect(changes=changes, event=EventKind.NOTE)
+            case never:
+                assert_never(never)
 
     async def _step_awaiting_answer(self, tx: Transaction, task: Task) -> str:
         """ID of the step blocked on an answer; empty if none was tried."""

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from typing import Any
 
-from bot.engine.tasks.dispatch import LocalDispatcher, recover_in
+from bot.engine.tasks.dispatch import LocalDispatcher, cancel_once, recover_in
 from storage.db import Transaction
 from storage.errors import NotFound, StoreUnavailable
 from storage.records.tasks import Task, TaskId, TaskStatus
@@ -93,7 +93,7 @@ class SharedDispatcher(LocalDispatcher):
         running = self._running.get(held.id)
         if running is not None and running.task.epoch == held.epoch:
             log.info("task %s is no longer this process's", held.id)
-            running.work.cancel()
+            cancel_once(running.work)
 
     async def _is_ours(self, held: Task) -> bool:
         try:

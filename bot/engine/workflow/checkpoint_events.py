@@ -224,7 +224,10 @@ class PlanReplaced:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The task was claimed and has a plan."""
+    """The task was claimed and has a plan. Nothing of it ran between its last checkpoint and
+    `since`, if that is later."""
+
+    since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

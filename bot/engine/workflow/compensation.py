@@ -13,6 +13,7 @@ from bot.engine.workflow.definition import Workflow, WorkflowNode, WorkflowTopol
 from bot.engine.workflow.field_reader import ValidationIssue, unknown_node_issue
 from bot.engine.workflow.node_runs import (
     ENDING_PATH,
+    FAILED_KEY,
     SUSPENDED_KEY,
     ActivationPath,
     attempts_before,
@@ -69,16 +70,30 @@ class Compensations:
         self._topology = topology
         self._runs = runs
         self._order = {node.id: n for n, node in enumerate(topology.workflow.nodes)}
-        self._paths = [path for path in runs if compensated_path(path) is not None]
+        self._paths = {path: compensated_path(path) or "" for path in runs if self._is_one(path)}
+        self._undone = {*self._paths.values()}
+        self._sorted: Sequence[str] | None = None
 
     def record(self, run: NodeRun) -> None:
-        if compensated_path(run.path) is not None and run.path not in self._paths:
-            self._paths.append(run.path)
+        """Any run: the order is that in which the undone ones ended."""
+        if run.path not in self._paths and self._is_one(run.path):
+            self._paths[run.path] = compensated_path(run.path) or ""
+            self._undone.add(self._paths[run.path])
+        elif run.path not in self._undone:
+            return
+        self._sorted = None
+
+    def _is_one(self, path: str) -> bool:
+        """One whose node a new plan has dropped counts no more; it is over by then."""
+        of = compensated_path(path)
+        return of is not None and node_of_run(path, self._topology.nodes) is not None
 
     @property
     def all(self) -> Sequence[NodeRun]:
         """In the order in which they run: what ended last is undone first."""
-        return sorted((self._runs[path] for path in self._paths), key=self._key, reverse=True)
+        if self._sorted is None:
+            self._sorted = sorted(self._paths, key=self._key, reverse=True)
+        return [self._runs[path] for path in self._sorted]
 
     @property
     def open(self) -> Sequence[NodeRun]:
@@ -124,8 +139,8 @@ class Compensations:
                     ended_at=None,
                 )
 
-    def _key(self, run: NodeRun) -> tuple[datetime, int]:
-        path = compensated_path(run.path) or ""
+    def _key(self, compensation: str) -> tuple[datetime, int]:
+        path = self._paths[compensation]
         of, place = self._runs.get(path), parse_activation(path)
         ended = _LATEST if of is None else of.ended_at or of.started_at or _LATEST
         return ended, self._order.get(place.node, 0) if place is not None else 0
@@ -138,37 +153,50 @@ def _has_acted(node: WorkflowNode, run: NodeRun) -> bool:
             return not is_unreached(run) and "error" not in run.output
         case NodeStatus.RUNNING:
             return True
-        case NodeStatus.PENDING if node.role is NodeRole.CALL and SUSPENDED_KEY in run.output:
-            # The call waits for a person's yes: it was not made.
-            return False
         case NodeStatus.PENDING | NodeStatus.CANCELLED:
-            return run.started_at is not None
+            return run.started_at is not None and not _has_stopped_by_itself(node, run)
         case _:
             return False
 
 
+def _has_stopped_by_itself(node: WorkflowNode, run: NodeRun) -> bool:
+    """Whether its last attempt failed, or it waits for people: a call was not made then."""
+    if node.role is NodeRole.HUMAN:
+        return True
+    is_asking = node.role is NodeRole.CALL and SUSPENDED_KEY in run.output
+    return is_asking or FAILED_KEY in run.output
+
+
 def ending_by_stop(
-    task: TaskId, workflow: Workflow, runs: Mapping[str, NodeRun], now: datetime
+    task: TaskId,
+    workflow: Workflow,
+    runs: Mapping[str, NodeRun],
+    now: datetime,
+    *,
+    reason: str = "",
 ) -> Sequence[NodeRun]:
     """The runs to store if people stop the run now; none if there is nothing to undo, or if it is
-    ending already: then it is over at once."""
+    ending already."""
     if not workflow.compensations or ENDING_PATH in runs:
         return ()
     undoing = Compensations(WorkflowTopology(workflow), runs)
     rows = [*undoing.due(task)]
     if not (rows or undoing.open):
         return ()
-    return (ending_run(task, TaskStatus.CANCELLED, "", now), *rows)
+    return (ending_run(task, TaskStatus.CANCELLED, reason, now, undoing), *rows)
 
 
-def ending_run(task: TaskId, status: TaskStatus, reason: str, now: datetime) -> NodeRun:
+def ending_run(
+    task: TaskId, status: TaskStatus, reason: str, now: datetime, undoing: Compensations
+) -> NodeRun:
     """The run that records how a run ends once everything is undone."""
+    before = [run.path for run in undoing.all]
     return NodeRun(
         task_id=task,
         path=ENDING_PATH,
         status=NodeStatus.DONE,
         attempt=1,
-        output={"status": status.value, "reason": reason},
+        output={"status": status.value, "reason": reason, "before": before},
         error="",
         started_at=now,
         ended_at=now,

@@ -234,7 +234,12 @@ how often workers have begun without the conversation before."""
 
 ENDING_PATH = "@ending"
 """The path of the run that records, once a run ends without success and has something to undo, the
-`status` and the `reason` with which it ends then. `undone` is set when that is over."""
+`status` and the `reason` with which it ends then. `before` are the paths of what was being undone,
+or was undone, already. The time limit for undoing counts from its end, which moves by the time in
+which nothing ran; its start says until when that is reckoned."""
+
+FAILED_KEY = "@failed"
+"""In the output of a step that may run again: its last attempt failed, rather than was cut off."""
 
 REPORTED_ERROR_KEY = "@reported"
 """The error that the worker is told of after an outage of its model: that of the attempt before."""

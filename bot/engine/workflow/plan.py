@@ -18,6 +18,7 @@ from bot.engine.workflow.definition import (
 from bot.engine.workflow.expressions.evaluator import escape_placeholders, references
 from bot.engine.workflow.node_runs import (
     ActivationPath,
+    compensated_path,
     enclosing_round,
     is_left_out,
     parse_activation,
@@ -258,9 +259,11 @@ def is_chain(workflow: Workflow) -> bool:
 
 def merge_with_finished(old: Workflow, runs: Mapping[str, NodeRun], new: Workflow) -> Workflow:
     """Replace the rest of a plan: settled nodes stay first, then pending steps that people added,
-    then the new plan with unused ids. Branches that were not reached, or cancelled, are dropped."""
+    then the new plan with unused ids. Branches that were not reached are dropped, and so are those
+    that were cancelled, but for what was undone."""
     over = [node for node in old.nodes if _status_at(runs, node.id).is_settled]
-    settled = [node for node in over if not is_left_out(runs[node.id])]
+    undone = {compensated_path(path) for path in runs}
+    settled = [node for node in over if node.id in undone or not is_left_out(runs[node.id])]
     undoing = {node.on_cancel for node in settled}
     settled += [node for node in old.nodes if node.id in undoing]
     given = pending_injected_nodes(old, runs)

@@ -28,6 +28,7 @@ from bot.engine.workflow.node_runs import (
     BACK_EDGE_PREFIX,
     ENDING_PATH,
     EXHAUSTED_EDGE_KEY,
+    FAILED_KEY,
     FRESH_START_PATH,
     TAKEN_EDGES_KEY,
     UNDECIDED_KEY,
@@ -129,8 +130,9 @@ def retry_after_dead_end(
     now: datetime,
 ) -> RunRewind:
     """Let failed nodes run again, or rewind to the node after which nothing could continue. Loops
-    that have used up their rounds may run as often again. Raises RerunRefused if nothing could
-    start then."""
+    that have used up their rounds may run as often again. A finished step that must not repeat asks
+    a person before it does, unless it was undone. Raises RerunRefused if nothing could start
+    then."""
     topology = WorkflowTopology(workflow)
     state = _Rewinding(topology, runs)
     undone = state.forget_ending()
@@ -148,7 +150,10 @@ def retry_after_dead_end(
     flow.advance(now, _MAX_MOVES)
     if not flow.can_go_on:
         raise RerunRefused("no_way_on", why=flow.stuck_reason())
-    return state.result(workflow, path)
+    repeated = {run.path for run in state.discarded.values() if is_done(run)} - {*undone}
+    again = {each.node for path in repeated if (each := parse_activation(path)) is not None}
+    plan = replace(workflow, nodes=tuple(_asking_first(node, again) for node in workflow.nodes))
+    return state.result(plan, path)
 
 
 def _nearest_step(
@@ -242,10 +247,15 @@ class _Rewinding:
 
     def forget_ending(self) -> Sequence[str]:
         """Undone nodes count no more, and neither does what came after them; their paths."""
-        if self.left.pop(ENDING_PATH, None) is None:
+        ending = self.left.pop(ENDING_PATH, None)
+        if ending is None:
             return ()
+        # A branch that a join has ended stays so, and what undoes it.
+        kept = {*ending.output.get("before", ())}
         undoing = {
-            of: self.left[path] for path in self.left if (of := compensated_path(path)) is not None
+            of: self.left[path]
+            for path in self.left
+            if path not in kept and (of := compensated_path(path)) is not None
         }
         for run in undoing.values():
             self._discard(run.path)
@@ -261,7 +271,10 @@ class _Rewinding:
         have."""
         paths: list[str] = []
         for run in failed:
-            self.left[run.path] = replace(run, status=NodeStatus.PENDING, ended_at=now)
+            output = {**run.output, FAILED_KEY: True}
+            self.left[run.path] = replace(
+                run, status=NodeStatus.PENDING, output=output, ended_at=now
+            )
             self._renew_rounds(run, now)
             paths.append(run.path)
         return paths

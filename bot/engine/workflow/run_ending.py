@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from bot.engine.workflow.compensation import ending_run, given_up
 from bot.engine.workflow.expressions.evaluator import escape_placeholders, fill_template
+from bot.engine.workflow.node_runs import FAILED_KEY
 from bot.engine.workflow.plan import insert_steps, is_chain
 from bot.engine.workflow.run_state import ChangeSet, TaskRunState
 from cards import formats
@@ -51,6 +52,7 @@ def release_failed_steps(state: TaskRunState, changes: ChangeSet) -> None:
     """The Boss may retry what failed."""
     while (failed := state.scheduler.failed_run) is not None:
         free = {key: value for key, value in failed.output.items() if key != STOP_KEY}
+        free[FAILED_KEY] = True
         changes.put_run(replace(failed, status=NodeStatus.PENDING, output=free))
 
 
@@ -65,10 +67,10 @@ def begin_ending(
 ) -> bool:
     """Store the status and the reason with which the run ends once the compensations in `due`, and
     those that are open already, have run. False if there are none."""
-    rows = tuple(due)
-    if not status.is_final or not (rows or state.scheduler.compensations.open):
+    rows, undoing = tuple(due), state.scheduler.compensations
+    if not status.is_final or not (rows or undoing.open):
         return False
-    for run in (ending_run(state.task.id, status, reason, now), *rows):
+    for run in (ending_run(state.task.id, status, reason, now, undoing), *rows):
         changes.put_run(run)
     return True
 
@@ -100,17 +102,38 @@ def finish_ending(
             changes.put_run(lost)
     noted = flow.ending
     assert noted is not None
-    done = [run for run in flow.compensations.all if run.status is NodeStatus.DONE]
-    failed = [run for run in flow.compensations.all if run.status is NodeStatus.FAILED]
-    told = [str(noted.output.get("reason", ""))]
+    changes.end_task(TaskStatus(noted.output["status"]), ending_report(state))
+    return True
+
+
+def ending_report(state: TaskRunState) -> str:
+    """Why the run ends, what is undone, and what is not."""
+    undoing, ending = state.scheduler.compensations, state.scheduler.ending
+    done = [run for run in undoing.all if run.status is NodeStatus.DONE]
+    others = [run for run in undoing.all if run.status is not NodeStatus.DONE]
+    told = [] if ending is None else [str(ending.output.get("reason", ""))]
     if done:
         told.append(state.text("workflow.undone", names=_titles(state, done)))
-    if failed:
+    if failed := [run for run in others if run.status is NodeStatus.FAILED]:
         names = "; ".join(f"{_titles(state, [run])}: {run.error}" for run in failed[:_MAX_NAMES])
         told.append(state.text("workflow.not_undone", names=names))
-    status = TaskStatus(noted.output["status"])
-    changes.end_task(status, "\n".join(filter(None, told)))
-    return True
+    if left := [run for run in others if run.status is not NodeStatus.FAILED]:
+        told.append(state.text("workflow.not_undone", names=_titles(state, left)))
+    return "\n".join(filter(None, told))
+
+
+def forget_idle_time(state: TaskRunState, changes: ChangeSet, since: datetime | None) -> None:
+    """The time before `since`, in which the program did not run, does not count for undoing."""
+    ending = state.scheduler.ending
+    if since is None or ending is None or ending.ended_at is None:
+        return
+    undoing = state.scheduler.compensations.all
+    times = [ending.started_at, *(run.started_at for run in undoing)]
+    # Of one that was cut off, the end is when that was found out.
+    times += [run.ended_at for run in undoing if run.status is not NodeStatus.PENDING]
+    if (last := max(filter(None, times), default=since)) < since:
+        until = ending.ended_at + (since - last)
+        changes.put_run(replace(ending, started_at=since, ended_at=until))
 
 
 def _tell_ending(state: TaskRunState, changes: ChangeSet) -> None:

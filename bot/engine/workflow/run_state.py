@@ -9,20 +9,26 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Unpack
+from typing import Any, Unpack
 from zoneinfo import ZoneInfo
 
 from bot.engine.workflow.checkpoint_events import StepEnded
 from bot.engine.workflow.compensation import COMPENSATION_SECONDS
-from bot.engine.workflow.definition import Workflow, dump_workflow, load_workflow
+from bot.engine.workflow.definition import Workflow, WorkflowNode, dump_workflow, load_workflow
 from bot.engine.workflow.expressions.evaluator import replace_placeholders
-from bot.engine.workflow.node_runs import SOUND_FILES_KEY, VALUE_FILES_KEY, attempts_before
+from bot.engine.workflow.node_runs import (
+    SOUND_FILES_KEY,
+    VALUE_FILES_KEY,
+    VALUES_KEY,
+    attempts_before,
+)
 from bot.engine.workflow.plan import linear_workflow
 from bot.engine.workflow.scheduler import WorkflowScheduler
 from bot.engine.workflow.scheduler_state import TextLookup
 from cards import formats
 from cards.views.backends import strip_offline_note
 from storage.records.approvals import Approval
+from storage.records.people import PersonId
 from storage.records.task_logs import LogKind, NewLog
 from storage.records.tasks import (
     EventKind,
@@ -238,6 +244,27 @@ class ChangeSet:
     def release_run(self, run: NodeRun, reason: str) -> None:
         """Close the attempt with its reason and let the step run again."""
         self.end_attempt(replace(run, error=reason, ended_at=self._now), may_retry=True)
+
+    def complete_by_person(
+        self,
+        node: WorkflowNode,
+        who: PersonId | None,
+        said: str,
+        *,
+        approved: bool,
+        values: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Finish a step that a person has done or decided; its result is their answer, with the
+        values of a form."""
+        run = self.start_attempt(node.id, "")
+        said = said or ("✅" if approved else "❌")
+        output: dict[str, Any] = {"summary": said, "decided_by": who or "", "approved": approved}
+        if values is not None:
+            empty = {each.name: each.default for each in node.spec.form(node.settings)}
+            output[VALUES_KEY] = {**empty, **values}
+        done = replace(run, status=NodeStatus.DONE, output=output, ended_at=self._now)
+        self.end_attempt(done)
+        self.add_event(EventKind.STEP_DONE, node.title)
 
     def discard_attempt(self, run: NodeRun, before: NodeRun | None, reason: str) -> None:
         """Close an attempt that was never made; its step keeps its earlier state."""

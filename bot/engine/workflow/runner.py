@@ -8,7 +8,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from types import MappingProxyType
 from typing import TypeVar, assert_never
@@ -80,11 +80,13 @@ class TaskRunner:
 
     def __init__(self, deps: RunnerDeps) -> None:
         self._deps = deps
+        self._begun_at = deps.now()
         self._task_runs: dict[TaskId, _TaskRun] = {}
 
     async def run(self, task: Task) -> None:
         """Run a task just claimed. It may be cancelled at any time: what is stored is complete."""
-        task_run = _TaskRun(self._deps, task, await self._deps.language_of(task))
+        language = await self._deps.language_of(task)
+        task_run = _TaskRun(self._deps, task, language, self._begun_at)
         self._task_runs[task.id] = task_run
         try:
             await task_run.run()
@@ -111,8 +113,11 @@ class _TaskRun:
     _team: WorkerTeam
     _executor: StepExecutor
 
-    def __init__(self, deps: RunnerDeps, task: Task, language: Language) -> None:
+    def __init__(
+        self, deps: RunnerDeps, task: Task, language: Language, program_began_at: datetime
+    ) -> None:
         self._deps = deps
+        self._program_began_at = program_began_at
         self._task = task
         self._language = language
         self._words: TextCatalog = catalog_for(language)
@@ -141,7 +146,8 @@ class _TaskRun:
         except BackendDenied as error:
             await self._block_task(error)
             return
-        begun = events.Started() if self._task.graph_version else events.PlanningBegun()
+        started = events.Started(since=self._program_began_at)
+        begun = started if self._task.graph_version else events.PlanningBegun()
         await self._run_steps(await self._commit(begun))
 
     async def _run_steps(self, following: NextAction) -> None:

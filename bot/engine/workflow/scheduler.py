@@ -452,11 +452,12 @@ class WorkflowScheduler(SchedulerState):
             lost = [
                 state.activation(each).path for each in state.lost_branch_nodes(join.node, names)
             ]
-            for name in names:
-                yield from self._cancel(state.activation(name), why, now)
             inside = tuple(f"{path}[" for path in lost)
             undone = [path for path in self._runs if path in lost or path.startswith(inside)]
-            yield from self._record_runs(*self.compensations.due(self.task_id, among=undone))
+            due = tuple(self.compensations.due(self.task_id, among=undone))
+            for name in names:
+                yield from self._cancel(state.activation(name), why, now)
+            yield from self._record_runs(*due)
 
     def _cancel(self, activation: ActivationPath, why: str, now: datetime) -> Iterator[NodeRun]:
         """End an activation and what has begun in its rounds, those first."""

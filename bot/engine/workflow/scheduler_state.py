@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
-from bot.engine.workflow.compensation import Compensations
+from bot.engine.workflow.compensation import Compensations, node_of_run
 from bot.engine.workflow.definition import (
     ROOT_GRAPH,
     OnError,
@@ -27,7 +27,9 @@ from bot.engine.workflow.node_runs import (
     ASSIGNMENT_KEY,
     ENDING_PATH,
     EXHAUSTED_EDGE_KEY,
+    FAILED_KEY,
     FRESH_START_PATH,
+    SUSPENDED_KEY,
     TIMED_OUT_PATH,
     UNDECIDED_KEY,
     UNFINISHED_ROUNDS_KEY,
@@ -66,7 +68,9 @@ class SessionLanes:
         self._topology = topology
 
     def lane_of(self, activation: ActivationPath) -> str:
-        node = self._topology.nodes.get(activation.node)
+        """A compensation shares the lane of the step that it undoes, and waits for no other."""
+        node = node_of_run(activation.path, self._topology.nodes)
+        activation = parse_activation(compensated_path(activation.path) or "") or activation
         if node is not None and node.own_session:
             return node.id
         if self._topology.workflow.parallel == 1:
@@ -433,8 +437,8 @@ class SchedulerState:
         self._active_scopes[scope] = None
 
     def _note_compensation(self, run: NodeRun) -> None:
+        self.compensations.record(run)
         if compensated_path(run.path) is not None:
-            self.compensations.record(run)
             self.running_paths.discard(run.path)
             if run.status is NodeStatus.RUNNING:
                 self.running_paths.add(run.path)
@@ -554,8 +558,10 @@ class SchedulerState:
         return self._text("workflow.timed_out_inside", name=self.node_at(place.path).title)
 
     def _cancelled_run(self, activation: ActivationPath, why: str, now: datetime) -> NodeRun:
-        run = self._make_run(activation, NodeStatus.CANCELLED, now, {})
         begun = self._runs.get(activation.path)
+        kept = {FAILED_KEY, SUSPENDED_KEY} & begun.output.keys() if begun else ()
+        output = {key: begun.output[key] for key in kept} if begun else {}
+        run = self._make_run(activation, NodeStatus.CANCELLED, now, output)
         return replace(run, error=why, started_at=begun.started_at if begun else None)
 
     def _make_note_run(self, path: str, output: Mapping[str, Any], now: datetime) -> NodeRun:

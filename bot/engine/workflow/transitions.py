@@ -11,7 +11,7 @@ A transition is a generator. What only the store knows, or has to ask people for
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, assert_never
@@ -23,8 +23,8 @@ from bot.engine.workflow.checkpoint_events import Deciding, NextAction, ReplanRe
 from bot.engine.workflow.definition import Workflow, WorkflowNode
 from bot.engine.workflow.expressions.operations import ExpressionError
 from bot.engine.workflow.node_runs import (
+    FAILED_KEY,
     PLANNING_PATH,
-    VALUES_KEY,
     ActivationPath,
     compensated_path,
     is_condition_question,
@@ -37,6 +37,7 @@ from bot.engine.workflow.run_ending import (
     cut_off_running_steps,
     files_to_check,
     finish_ending,
+    forget_idle_time,
     release_failed_steps,
 )
 from bot.engine.workflow.run_state import (
@@ -51,7 +52,6 @@ from bot.engine.workflow.run_state import (
 from bot.engine.workflow.scheduler import WorkflowScheduler
 from cards import formats
 from storage.records.approvals import Approval, ApprovalKind, ApprovalState
-from storage.records.people import PersonId
 from storage.records.task_logs import LogKind
 from storage.records.tasks import (
     SUBAGENTS_RUNNING_REASON,
@@ -126,7 +126,9 @@ class _Transition:
             case events.PlanningBegun():
                 return self._begin_planning()
             case events.RunStopped(run=run, may_retry=again):
-                self.changes.end_attempt(replace(run, ended_at=self._now), may_retry=again)
+                failed = {**run.output, FAILED_KEY: True}
+                run = replace(run, output=failed, ended_at=self._now)
+                self.changes.end_attempt(run, may_retry=again)
                 self.changes.end_task(event.status, event.reason)
                 return None
             case events.ReasonChanged(reason=reason, text=text, replaces=replaces):
@@ -155,7 +157,8 @@ class _Transition:
                 self._adopt_plan(replace(plan, served=served), event.reply)
             case events.PlanReplaced():
                 self._replace_plan(event)
-            case events.Started():
+            case events.Started(since=since):
+                forget_idle_time(self._state, self.changes, since)
                 if self._state.task.phase is not TaskPhase.DOING:
                     self.changes.update_task(phase=TaskPhase.DOING)
                 self.changes.add_event(EventKind.STARTED)
@@ -187,6 +190,10 @@ class _Transition:
         asked = step.replan or ReplanRequest(reason="")
         self.changes.discard_attempt(step.run, step.runs.get(step.node.id), "replanned")
         flow = self._scheduler
+        if flow.compensations.open:
+            # A join has ended a branch meanwhile: what is undone has no place in another plan.
+            self._remember(replan_reason="" if asked.order_number else asked.reason)
+            return
         for run in (*flow.latest_round_runs(), *flow.partial_loop_runs(self._now)):
             self.changes.put_run(run)
         merged = merge_with_finished(state.workflow, state.runs, event.plan)
@@ -212,6 +219,9 @@ class _Transition:
     def _end_attempt(self, attempt: events.StepEnded) -> Deciding[NextAction]:
         self._remember(files_checked=False)
         # Free to run again, at once or after the Boss resumes the task, if it has not succeeded.
+        if attempt.run.status is not NodeStatus.DONE:
+            failed = replace(attempt.run, output={**attempt.run.output, FAILED_KEY: True})
+            attempt = replace(attempt, run=failed)
         good = attempt.run.status is NodeStatus.DONE
         tolerated = self._scheduler.tolerates_failure(attempt.run.path)
         passed_over = tolerated and not good and not attempt.is_permanent
@@ -420,6 +430,9 @@ class _Transition:
         may_ask = flow.may_ask_people or flow.is_asking
         for place, node in flow.ready_steps():
             full = len(flow.running_paths) >= flow.workflow.parallel
+            if wants_plan and flow.compensations.open and compensated_path(place.path) is None:
+                # A new plan has no place for what is still to be undone.
+                break
             if (full and not may_ask) or (wants_plan and flow.running_paths):
                 break
             if full and node.type != HUMAN:
@@ -448,7 +461,7 @@ class _Transition:
         decision = yield from self._rules.decide(heard, flow.may_wait_for_person)
         match decision:
             case step_approvals.StepAllowed(by=by) if node.type == HUMAN and by is not None:
-                self._complete_by_person(
+                self.changes.complete_by_person(
                     step, by.decided_by, by.reason, approved=True, values=by.payload.get("values")
                 )
                 self._looks_again = True
@@ -464,34 +477,13 @@ class _Transition:
                 self._wait_for_person(place, node)
                 self._requested.append(approval)
             case step_approvals.StepRefused(by=who) if is_condition_question(place.path):
-                self._complete_by_person(step, who, "", approved=False)
+                self.changes.complete_by_person(step, who, "", approved=False)
                 self._looks_again = True
             case step_approvals.StepRefused(reason=reason):
                 return self._refuse_step(place, reason or step.title)
             case never:
                 assert_never(never)
         return False
-
-    def _complete_by_person(
-        self,
-        node: WorkflowNode,
-        who: PersonId | None,
-        said: str,
-        *,
-        approved: bool,
-        values: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Finish a step that a person has done or decided; its result is their answer, with the
-        values of a form."""
-        run = self.changes.start_attempt(node.id, "")
-        said = said or ("✅" if approved else "❌")
-        output: dict[str, Any] = {"summary": said, "decided_by": who or "", "approved": approved}
-        if values is not None:
-            empty = {each.name: each.default for each in node.spec.form(node.settings)}
-            output[VALUES_KEY] = {**empty, **values}
-        done = replace(run, status=NodeStatus.DONE, output=output, ended_at=self._now)
-        self.changes.end_attempt(done)
-        self.changes.add_event(EventKind.STEP_DONE, node.title)
 
     def _refuse_step(self, place: ActivationPath, reason: str) -> bool:
         """The run is over, at once or when the others have ended; unless the workflow has a way
@@ -534,7 +526,8 @@ class _Transition:
         if step_approvals.is_suspended(step, runs):
             is_resumed = yield events.HasSuspendedCalls(step.id)
         run = self.changes.start_attempt(step.id, self._session_id)
-        replan = self._replan_request()
+        undoes = compensated_path(place.path) is not None
+        replan = None if undoes else self._replan_request()
         if replan is None:
             # Otherwise it is only a placeholder for the first step of the new plan.
             self.changes.add_event(EventKind.STEP_STARTED, step.title)
@@ -548,11 +541,9 @@ class _Transition:
         )
         if reports := frozenset(report_delivery.report_numbers(messages)):
             delivered = {**delivered, place.path: reports - withheld}
-        self._remember(
-            replan_reason="",
-            planning_step=step.id if replan else "",
-            delivered_reports=delivered,
-        )
+        self._remember(delivered_reports=delivered)
+        if not undoes:
+            self._remember(replan_reason="", planning_step=step.id if replan else "")
         return StartedStep(
             task=state.task,
             workflow=flow.workflow,

@@ -63,6 +63,7 @@ from tests.engine_harness import (
     ManualClock,
     make_approval_requester,
     make_decision_recorder,
+    make_undoing,
     run_engine,
 )
 
@@ -115,6 +116,7 @@ class HistorySimulator:
                 language_of=_in_english,
                 name_of=_boss_name,
                 now=self.clock,
+                undoing=make_undoing(self.world.store, self.clock),
                 grant_budget=grant_cap_extension,
                 tool_decisions=make_decision_recorder(self.world.db, self.clock),
             ).consequences,

@@ -41,6 +41,7 @@ from tests.engine_harness import (
     EngineHarness,
     ManualClock,
     make_approval_requester,
+    make_undoing,
     no_sleep,
     run_engine,
 )
@@ -206,6 +207,7 @@ def build_approvals(world: EngineHarness) -> ApprovalRepo:
         language_of=english,
         name_of=name_of,
         now=clock,
+        undoing=make_undoing(world.store, clock),
         grant_budget=grant,
         tool_decisions=DecisionRecorder(
             calls=calls,

@@ -37,6 +37,7 @@ from tests.engine_harness import (
     FakeBackend,
     ManualClock,
     make_decision_recorder,
+    make_undoing,
     no_account,
     run_engine,
 )
@@ -146,6 +147,7 @@ async def approval_world(
             language_of=english,
             name_of=name_of,
             now=world.clock,
+            undoing=make_undoing(world.store, world.clock),
             grant_budget=grant_cap_extension,
             tool_decisions=make_decision_recorder(world.db, world.clock),
         )

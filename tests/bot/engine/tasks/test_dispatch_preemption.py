@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.engine.llm.backend import RunPurpose
-from bot.engine.tasks.dispatch import plan_preemptions
+from bot.engine.tasks.preemption import plan_preemptions
 from storage.records.tasks import EventKind, Task, TaskControl, TaskId, TaskPriority, TaskStatus
 from tests.bot.engine.tasks.test_commands import NOW, TASK
 from tests.bot.engine.workspaces.git_project import GitProject

@@ -28,6 +28,7 @@ from tests.engine_harness import (
     FakeBackend,
     make_decision_recorder,
     make_plan,
+    make_undoing,
     run_engine,
 )
 from tests.waiting import WAIT_SECONDS
@@ -66,6 +67,7 @@ def approvals_of(world: EngineHarness) -> ApprovalRepo:
         language_of=english,
         name_of=name,
         now=world.clock,
+        undoing=make_undoing(world.store, world.clock),
         grant_budget=grant_cap_extension,
         tool_decisions=make_decision_recorder(world.db, world.clock),
     )

@@ -115,7 +115,7 @@ async def test_a_stop_handled_again_leaves_alone_what_was_retried_since(
 ) -> None:
     async with run_engine(tmp_path, start_dispatcher=False) as world:
         aborted: list[str] = []
-        monkeypatch.setattr(world.dispatcher, "abort", aborted.append)
+        monkeypatch.setattr(world.dispatcher, "abort", lambda held: aborted.append(held.id))
         task = await world.create_task()
         await world.tasks.stop(task, by=BOSS, source="stop")
         await world.tasks.retry(task, by=BOSS, source="retry")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.engine.llm.backend import BudgetExceeded, ReachedCap
+from bot.engine.llm.backend import BudgetExceeded
 from bot.engine.workflow.definition import OnError, Workflow
 from bot.engine.workflow.nodes.contract import OnLimit
 from bot.engine.workflow.nodes.human import HumanConfig
@@ -21,6 +21,7 @@ from tests.bot.engine.workflow.integration.workflow_world import (
     for_each,
     make_graph,
     make_node,
+    reached_cap,
     task_node,
     workflow_world,
 )
@@ -306,19 +307,6 @@ async def test_what_nobody_waited_for_is_not_asked_any_more(tmp_path: Path) -> N
     assert states == [ApprovalState.EXPIRED]
 
 
-def _cap(task_id: str) -> ReachedCap:
-    return ReachedCap(
-        scope="task",
-        subject=task_id,
-        day="",
-        cap_micros=1_000_000,
-        cap_tokens=0,
-        spent_micros=999_999,
-        spent_tokens=0,
-        until=None,
-    )
-
-
 async def _run_to_cap(here: WorkflowWorld, backend: PacedBackend, approve: bool) -> TaskStatus:
     """One branch runs, the other has hit the task's cap: what is decided then."""
     plan = make_graph(
@@ -332,7 +320,7 @@ async def _run_to_cap(here: WorkflowWorld, backend: PacedBackend, approve: bool)
     backend.hold("work", "buy")
     made = await here.engine.run_workflow(plan)
     await backend.wait_until_started("work", "buy")
-    backend.fails["buy"] = BudgetExceeded(_cap(made.id))
+    backend.fails["buy"] = BudgetExceeded(reached_cap(made.id))
     backend.release("buy")
     (approval,) = await here.open_requests(made, 1)
     backend.fails.clear()

@@ -11,7 +11,7 @@ from typing import Any
 
 from bot.engine.agent.budget import grant_cap_extension
 from bot.engine.llm.answer_schemas import StepAnswer
-from bot.engine.llm.backend import BackendError, RunPurpose, RunRequest, RunResult
+from bot.engine.llm.backend import BackendError, ReachedCap, RunPurpose, RunRequest, RunResult
 from bot.engine.tasks.approvals import TaskApprovalEffects
 from bot.engine.workflow.definition import OnError, Workflow, WorkflowEdge, WorkflowNode
 from bot.engine.workflow.nodes.contract import NodeConfig
@@ -28,6 +28,7 @@ from tests.engine_harness import (
     FakeBackend,
     ManualClock,
     make_decision_recorder,
+    make_undoing,
     run_engine,
 )
 
@@ -142,6 +143,7 @@ async def workflow_world(
             language_of=english,
             name_of=named,
             now=clock,
+            undoing=make_undoing(world.store, clock),
             grant_budget=grant_cap_extension,
             tool_decisions=make_decision_recorder(world.db, clock),
         )
@@ -211,3 +213,16 @@ def for_each(items: Sequence[str], *body: WorkflowNode | str, **how: Any) -> Wor
 
 def failed_answer(summary: str = "no") -> StepAnswer:
     return StepAnswer(status="error", summary=summary)
+
+
+def reached_cap(task_id: str) -> ReachedCap:
+    return ReachedCap(
+        scope="task",
+        subject=task_id,
+        day="",
+        cap_micros=1_000_000,
+        cap_tokens=0,
+        spent_micros=999_999,
+        spent_tokens=0,
+        until=None,
+    )
