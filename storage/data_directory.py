@@ -9,7 +9,7 @@ import os
 import secrets
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TextIO
@@ -23,6 +23,7 @@ _LOCK_FILE = "lock"
 _TEMPORARY_MARK = "briefly"
 _EXPORT_FOLDER = "exports"
 _PARTIAL = ".part"
+_ID_FILE = "home.id"
 
 
 _PRIVATE_MASK = 0o077
@@ -192,6 +193,20 @@ def write_private_file(path: Path, body: bytes, *, mode: int = 0o600) -> None:
     with write_draft(path, body, mode=mode) as draft:
         draft.replace(path)
     fsync_path(path.parent)
+
+
+def identify_home(home: Path) -> str:
+    """Return the id that the data directory keeps for ever; all processes that share it get the
+    same. Blocking."""
+    path = home / _ID_FILE
+    if not path.exists():
+        with (
+            write_draft(path, f"{secrets.token_hex(8)}\n".encode()) as draft,
+            suppress(FileExistsError),
+        ):
+            # Unlike a rename, this leaves the id alone that another process has just written.
+            os.link(draft, path)
+    return path.read_text(encoding="utf-8").strip()
 
 
 @contextmanager

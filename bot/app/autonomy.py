@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
+from socket import gethostname
+from typing import Any
 
 from bot.app.engine import Engine
 from bot.app.parts import AutonomyServices, ScheduleServices
@@ -58,7 +60,7 @@ from bot.engine.memory.promotion import QualityMetrics
 from bot.engine.tasks.access import TaskAccess
 from bot.engine.tasks.dispatch import requeue_interrupted
 from bot.engine.tasks.system_status import measure_disk_use
-from bot.engine.upkeep import RetentionService, get_backup_state
+from bot.engine.upkeep import HomeKeeper, RetentionService, get_backup_state
 from bot.engine.workers.spec import CostAccount
 from bot.engine.workflow.presentation.pictures import prune_pictures
 from bot.engine.workspaces.task_workspaces import TaskArtifacts
@@ -68,11 +70,17 @@ from bot.transports.alerts import ChannelAlerts
 from bot.transports.ports import Clock
 from bot.transports.quota import MonthlyQuota
 from bot.transports.web.ports import LOCAL_PLACE, LOCAL_SENDER
+from cards.catalog import catalog_for
 from cards.courier import Courier
+from cards.views.task_card import late_file_card
 from handlers.ports_setup import BitablePort
 from storage.bitable import BitableRepo
+from storage.db import Transaction
+from storage.home_files import HomeFileRepo, LateFile
+from storage.memory.withheld_turns import WithheldTraces
 from storage.migrate import HEAD_REVISION, database_place, sqlite_path
 from storage.records.autonomy import GoalName
+from storage.records.messages import DeliveryUrgency
 from storage.records.people import Channel, Chat, ChatId, Language, Person, PersonRole
 from storage.records.system import BackendReport, ModelChoice
 from storage.records.tasks import Task
@@ -163,6 +171,49 @@ def _build_retention(engine: Engine) -> RetentionService:
         },
         now=clock.now,
         sleep=clock.sleep,
+    )
+
+
+def build_home_keeper(engine: Engine, rows: HomeFileRepo) -> HomeKeeper:
+    settings, store, courier, files = engine.settings, engine.store, engine.courier, engine.files
+
+    async def erase(what: Mapping[str, Any]) -> None:
+        await engine.memory.file_eraser.erase(WithheldTraces.from_json(what))
+
+    async def erase_shared(what: Mapping[str, Any]) -> None:
+        await files.erase(*WithheldTraces.from_json(what).folders)
+
+    async def follow(late: LateFile) -> Callable[[Transaction], Awaitable[None]]:
+        task = await store.work.tasks.get(late.task_id)
+        size = (settings.home / late.path).stat().st_size
+        words = catalog_for(await store.task_language(task))
+        card = await courier.prepare(late_file_card(task, late.path, size, words))
+
+        async def post(tx: Transaction) -> None:
+            key = f"task:{task.id}:late:{late.path}"
+            await courier.post(
+                tx,
+                task.chat_id,
+                card,
+                key=key,
+                urgency=DeliveryUrgency.ANSWER,
+                reply_to=task.reply_to,
+            )
+
+        return post
+
+    return HomeKeeper(
+        home=settings.home,
+        place=f"{gethostname()}:{settings.home}",
+        rows=rows,
+        files=files,
+        retention=_build_retention(engine),
+        erase=erase,
+        erase_shared=erase_shared,
+        follow=follow,
+        db=store.db,
+        now=engine.clock.now,
+        sleep=engine.clock.sleep,
     )
 
 

@@ -144,7 +144,7 @@ def connect_channels(core: Container, *, leads: bool) -> Channels:
             inbox,
             bitable,
         ),
-        serving=(core.reloader, core.signals, supervisor),
+        serving=(core.reloader, core.signals, *core.home_keepers, supervisor),
         lead=lead,
     )
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property, partial
 
-from bot.app.autonomy import build_autonomy, build_doctor, build_reports
+from bot.app.autonomy import build_autonomy, build_doctor, build_home_keeper, build_reports
 from bot.app.bitable import FeishuAppClient, LazyBitableSetup, build_bitable_setup
 from bot.app.engine import Engine
 from bot.app.lifecycle import Signal
@@ -29,6 +29,7 @@ from bot.engine.permissions.service import StandingPermissionService
 from bot.engine.redaction import SecretMasker
 from bot.engine.tasks.approvals import ApprovalService
 from bot.engine.tasks.system_status import SystemStatusService
+from bot.engine.upkeep import HomeKeeper
 from bot.engine.workflow.stored_scope import StoredRunEvaluator
 from bot.setup.channel_setup import ChannelSetupService
 from bot.setup.feishu_setup import FeishuSetupService
@@ -51,7 +52,9 @@ from handlers.approval_cards import ApprovalCards
 from handlers.language import CardLanguageResolver
 from handlers.ports import HandlerServices
 from handlers.router import Router
+from storage.data_directory import identify_home
 from storage.db import Database
+from storage.home_files import HomeFileRepo
 from storage.messages.outbox import DeliveryAttempt
 from storage.records.channels import SetupSession
 from storage.records.messages import ChatAddress, MessageSender
@@ -112,11 +115,25 @@ class Container:
         )
 
     @cached_property
+    def home_files(self) -> HomeFileRepo | None:
+        """None where this data directory is the only place of files."""
+        db, settings = self.repositories.db, self.settings
+        if db.dialect == "sqlite" and not settings.s3_url:
+            return None
+        return HomeFileRepo(db, identify_home(settings.home))
+
+    @cached_property
+    def home_keepers(self) -> tuple[HomeKeeper, ...]:
+        if self.home_files is None:
+            return ()
+        return (build_home_keeper(self.engine, self.home_files),)
+
+    @cached_property
     def files(self) -> SharedFiles:
         """Raises BadSettings."""
-        settings = self.settings
-        if not settings.s3_url:
-            return OneFolder()
+        settings, rows = self.settings, self.home_files
+        if not settings.s3_url or rows is None:
+            return OneFolder(rows, self.clock.now)
         try:
             return build_s3_files(
                 settings.home,
@@ -124,6 +141,8 @@ class Container:
                 key=settings.s3_key,
                 secret=settings.s3_secret.get_secret_value(),
                 region=settings.s3_region,
+                rows=rows,
+                now=self.clock.now,
             )
         except ValueError as error:
             raise BadSettings([f"SHIFTBOSS_S3_URL: {error}"]) from error

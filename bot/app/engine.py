@@ -157,6 +157,7 @@ class Engine:
             gateway=lambda: self.gateway,
             publisher=self.publisher,
             courier=self.courier,
+            files=self.files,
         )
 
     @cached_property

@@ -61,6 +61,7 @@ from storage.records.people import ChatId, Language
 from storage.records.system import ModelChoice
 from storage.records.tasks import TaskId
 from storage.search.vectors import VectorRepo, VectorSamples
+from storage.shared_files import SharedFiles
 
 
 class Memory:
@@ -77,7 +78,9 @@ class Memory:
         gateway: Callable[[], ModelGateway],
         publisher: ApprovalCardPublisher,
         courier: OutboxCourier,
+        files: SharedFiles,
     ) -> None:
+        self._files = files
         self._settings, self._store, self._clock = settings, store, clock
         self._workers, self._gateway = workers, gateway
         self._publisher, self._courier = publisher, courier
@@ -330,20 +333,26 @@ class Memory:
 
     def _build_eraser(self) -> WithheldTurnEraser:
         settings = self._settings
-        agents = AcpAgentsFile(settings.home)
         return WithheldTurnEraser(
             db=self._db,
             withheld=self._withheld,
             sessions=self._store.sessions,
             max_idle=timedelta(minutes=settings.memory.session_idle_minutes),
             close_session=self._gateway().close_session,
-            files=WithheldFileEraser(
-                home=settings.home,
-                agents=lambda: agents.current().by_name,
-                source=backup_source(settings, masker=self._workers.redactor),
-                folder=settings.backup_folder,
-                now=self._now,
-            ),
+            files=self.file_eraser,
+            shared=self._files,
+            now=self._now,
+        )
+
+    @cached_property
+    def file_eraser(self) -> WithheldFileEraser:
+        settings = self._settings
+        agents = AcpAgentsFile(settings.home)
+        return WithheldFileEraser(
+            home=settings.home,
+            agents=lambda: agents.current().by_name,
+            source=backup_source(settings, masker=self._workers.redactor),
+            folder=settings.backup_folder,
             now=self._now,
         )
 

@@ -173,7 +173,7 @@ async def serve_tasks(
             await asyncio.gather(workers.sandbox(), workers.models.refresh_cli_health())
             async with (
                 belong(core, stop) as member,
-                ServiceGroup(core.engine.task_services) as app,
+                ServiceGroup((*core.engine.task_services, *core.home_keepers)) as app,
             ):
                 log.info("worker %s of shiftboss %s", plan.name, version("shiftboss"))
                 announce(f"Worker {plan.name} is ready: {core.engine.slots} slots.")

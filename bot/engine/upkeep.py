@@ -7,9 +7,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from bot.config.settings import RetentionSettings
@@ -19,9 +20,16 @@ from cards.catalog import TextCatalog, catalog_for
 from cards.courier import OwnerCardSender
 from cards.views.system import backup_failed_card, restored_card
 from storage.backup_archive import BackupSource, create_backup, list_backups, prune_backups
+from storage.data_directory import DataDirectoryLock
 from storage.db import Database, Transaction
-from storage.errors import BackupFailed, StoreUnavailable
+from storage.errors import (
+    BackupFailed,
+    DataDirectoryInUse,
+    DataDirectoryUnusable,
+    StoreUnavailable,
+)
 from storage.file_trees import delete_tree
+from storage.home_files import OBJECT_STORE, FileErasure, HomeFileRepo, LateFile
 from storage.key_value import KeyValueStore
 from storage.messages.chats import ChatRepo
 from storage.records.people import ChatId
@@ -29,6 +37,7 @@ from storage.records.system import BackupState
 from storage.records.tasks import Task
 from storage.restore import find_restore, list_chats_with_held, mark_restore_told
 from storage.retention import RetentionRepo
+from storage.shared_files import FileShareError, SharedFiles
 from storage.store_identity import MARKER_FILE
 from storage.traces import SpanRepo
 
@@ -88,10 +97,12 @@ class RetentionService:
         if before := self._before(keep.records_days):
             gone["records"] = await self.repo.delete_records(before=before)
         gone |= await self._delete_old_files()
-        if any(gone.values()):
-            told = ", ".join(f"{count} {kind}" for kind, count in gone.items() if count)
-            log.info("Deleted old data: %s", told)
-        return sum(gone.values())
+        return _tell_deleted(gone)
+
+    async def delete_old_files(self) -> int:
+        """Delete what is older than its retention in this data directory, and leave the store to
+        the process that leads; returns how many things."""
+        return _tell_deleted(await self._delete_old_files())
 
     async def _delete_old_files(self) -> dict[str, int]:
         keep, gone = self.keep, dict[str, int]()
@@ -159,6 +170,13 @@ class RetentionService:
         return len(old)
 
 
+def _tell_deleted(gone: Mapping[str, int]) -> int:
+    if any(gone.values()):
+        told = ", ".join(f"{count} {kind}" for kind, count in gone.items() if count)
+        log.info("Deleted old data: %s", told)
+    return sum(gone.values())
+
+
 def _children(folder: Path) -> list[Path]:
     return list(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
 
@@ -169,6 +187,99 @@ def _modified(path: Path) -> float:
     except OSError:
         # Gone meanwhile: nothing to delete.
         return float("inf")
+
+
+# --- data directories of several machines
+
+_HOME_SECONDS = 5.0
+_KEEPER_FOLDER = "processes/files"
+
+
+@dataclass(kw_only=True, eq=False)
+class HomeKeeper:
+    """Looks after the files of this data directory, in one of the processes that use it: erases
+    what must be forgotten, here and in the object store, shares results that are late, and deletes
+    what is older than its retention. All that is to be done are rows, and is tried until it is.
+    `erase` takes a row's content; `follow` prepares the message with a file that its card went
+    without."""
+
+    name = "files of this machine"
+
+    home: Path
+    place: str
+    rows: HomeFileRepo
+    files: SharedFiles
+    retention: RetentionService
+    erase: Callable[[Mapping[str, Any]], Awaitable[None]]
+    erase_shared: Callable[[Mapping[str, Any]], Awaitable[None]]
+    follow: Callable[[LateFile], Awaitable[Callable[[Transaction], Awaitable[None]]]]
+    db: Database
+    now: Callable[[], datetime]
+    sleep: Callable[[float], Awaitable[None]]
+    _clean_at: datetime | None = field(default=None, init=False)
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Before anything can be brought here."""
+        await self.rows.register(self.place, now=self.now())
+
+    async def run(self) -> None:
+        while True:
+            try:
+                with DataDirectoryLock(self.home / _KEEPER_FOLDER):
+                    await self._keep()
+            except DataDirectoryInUse:
+                """Another process of this directory looks after it."""
+            except DataDirectoryUnusable as error:
+                log.warning("the files of this machine are not looked after: %s", error)
+            await self.sleep(_HOME_SECONDS)
+
+    async def _keep(self) -> None:
+        self._clean_at = self.now() + timedelta(seconds=_START_DELAY)
+        while True:
+            try:
+                await self.look()
+            except (StoreUnavailable, OSError) as error:
+                log.warning("files of this machine wait: %s", error)
+            await self.sleep(_HOME_SECONDS)
+
+    async def look(self) -> None:
+        """Do what is due."""
+        for erasure in await self.rows.list_due_erasures(self.now()):
+            await self._erase(erasure)
+        for late in await self.rows.list_due_late(self.now()):
+            await self._share(late)
+        if self._clean_at is None or self.now() >= self._clean_at:
+            self._clean_at = self.now() + timedelta(seconds=_DAY)
+            await self.retention.delete_old_files()
+
+    async def _erase(self, erasure: FileErasure) -> None:
+        try:
+            if erasure.home == OBJECT_STORE:
+                await self.erase_shared(erasure.what)
+            else:
+                await self.erase(erasure.what)
+        except (FileShareError, OSError) as error:
+            log.warning("what must be forgotten is erased later: %s", error)
+            await self.rows.retry_erasure(erasure, now=self.now())
+        else:
+            await self.rows.drop_erasure(erasure)
+
+    async def _share(self, late: LateFile) -> None:
+        try:
+            await self.files.publish(late.path)
+        except FileShareError as error:
+            if await asyncio.to_thread((self.home / late.path).is_file):
+                log.info("%s is still late: %s", late.path, error)
+                await self.rows.retry_late(late, now=self.now())
+            else:
+                log.warning("%s was deleted before it could be shared", late.path)
+                async with self.db.write() as tx:
+                    await self.rows.drop_late(tx, late.path)
+            return
+        post = await self.follow(late)
+        async with self.db.write() as tx:
+            if await self.rows.drop_late(tx, late.path):
+                await post(tx)
 
 
 # --- backups

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from itertools import count
+from pathlib import PurePath
 from typing import Any, TypeAlias
 
 from bot.transports import ports
@@ -21,9 +22,11 @@ from bot.transports.ports import Clock, wait_for_event
 from bot.transports.quota import MonthlyQuota, QuotaLevel
 from bot.transports.rate_limits import CHANNEL_LIMITS, ChannelLimits, ChannelRateLimiter
 from cards.card_json import CardDecodeError, load_card
-from cards.model import Card, FileBlock, ImageBlock, TextBlock
+from cards.catalog import catalog_for
+from cards.model import Card, FileBlock, ImageBlock, NoteBlock, TextBlock
 from storage.db import STORE_RETRY_SECONDS, Database, retry_until_stored
 from storage.errors import StoreUnavailable
+from storage.home_files import NotLate
 from storage.messages.outbox import DeliveryAttempt, NextDelivery, OutboxRepo
 from storage.records.messages import (
     UNREACHABLE_ERROR,
@@ -104,6 +107,7 @@ class ChannelSender:
                 await self._schedule_retry(tried, error, may_have_arrived=False)
                 return
             log.error("Outbox %s is sent without its files: %s", tried.row.id, error)  # noqa: TRY400
+            card = await self._leave_late_files(tried, card)
         message = _build_message(tried, card, await self.language_of(tried.chat, card))
         message = replace(message, on_part=partial(self._save_part, tried))
         try:
@@ -124,6 +128,26 @@ class ChannelSender:
         for block in card.blocks:
             if isinstance(block, FileBlock | ImageBlock):
                 await self.files.ensure(block.path)
+
+    async def _leave_late_files(self, tried: DeliveryAttempt, card: Card) -> Card:
+        """Name the files that only another machine has: they follow by themselves."""
+        files = {
+            each.path: each for each in card.blocks if isinstance(each, FileBlock | ImageBlock)
+        }
+        late = await self.files.list_late([*files])
+        if not late:
+            return card
+        try:
+            async with self.db.write() as tx:
+                await self.files.mark_told(tx, late)
+        except NotLate:
+            # Out meanwhile: the transport finds it, or names it.
+            return card
+        words = catalog_for(await self.language_of(tried.chat, card))
+        names = ", ".join(PurePath(each).name for each in late)
+        left = [each for each in card.blocks if getattr(each, "path", "") not in late]
+        note = NoteBlock(words("task.late_files", names=names))
+        return replace(card, blocks=(*left, note))
 
     async def end_outage(self) -> None:
         """The platform answers again: what waits to be tried again is due now."""

@@ -148,11 +148,13 @@ _DOCUMENT_SUFFIXES = {".md", ".markdown"}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultDelivery:
     """How a long result is delivered. `report` is the file with all of it, empty if the card has
-    it; Markdown files become documents of the account `owner` if `as_documents`."""
+    it; Markdown files become documents of the account `owner` if `as_documents`. `late` files
+    follow by themselves."""
 
     report: str = ""
     as_documents: bool = False
     owner: str = ""
+    late: tuple[str, ...] = ()
 
 
 CARD_ONLY = ResultDelivery()
@@ -382,7 +384,8 @@ def _file_blocks(
         return []
     paths = (*filter(None, (delivery.report,)), *result_files(view.steps))
     attachments = [path for path in paths if path in sizes][:_MAX_FILES]
-    others = [PurePath(path).name for path in paths if path not in attachments]
+    unsent = (*attachments, *delivery.late)
+    others = [PurePath(path).name for path in paths if path not in unsent]
     blocks: list[model.Block] = [
         _attachment(view.task, path, sizes[path], number, delivery)
         for number, path in enumerate(attachments)
@@ -391,10 +394,23 @@ def _file_blocks(
         key = "task.more_files" if attachments else "task.file_names"
         names = formats.truncate(", ".join(others), 300)
         blocks.append(model.NoteBlock(words(key, n=len(others), names=names)))
+    if delivery.late:
+        names = formats.truncate(", ".join(PurePath(path).name for path in delivery.late), 300)
+        blocks.append(model.NoteBlock(words("task.late_files", names=names)))
     if left_out := list(dict.fromkeys(name for step in view.steps for name in step.files_left_out)):
         names = formats.truncate(", ".join(left_out), 300)
         blocks.append(model.NoteBlock(words("task.left_out", names=names)))
     return blocks
+
+
+def late_file_card(task: Task, path: str, size: int, words: TextCatalog) -> model.Card:
+    """A file that the notice of the task's end went out without."""
+    return model.titled_card(
+        words("task.late_file_title"),
+        model.TextBlock(f"**{formats.single_line(task.title, _MAX_TITLE)}**"),
+        model.file_block(path, size),
+        model.NoteBlock(words("task.late_file", id=task.id)),
+    )
 
 
 def _attachment(

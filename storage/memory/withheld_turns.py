@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import PurePosixPath
 from typing import Any
 
 import sqlalchemy as sa
@@ -36,6 +37,9 @@ _SILENT_CALL = {
     "arguments": {},
 }
 _MAX_LOOKED_AT = 30
+_UPLOADS = "files/inbox/"
+_UPLOAD_DEPTH = 3
+_TASK_FOLDERS = ("work", "files/tasks", "files/logs")
 _S, _I, _O = schema.sessions.c, schema.inbox.c, schema.outbox.c
 _H, _N = schema.helpers.c, schema.marks.c
 _T = schema.tasks.c
@@ -51,6 +55,7 @@ class WithheldTurns:
     chat: ChatId
     inbox: tuple[int, ...]
     spans: tuple[tuple[datetime, datetime | None], ...]
+    uploads: tuple[str, ...] = ()
 
     def has_message(self, source: str) -> bool:
         """Whether the event with this name must not be kept."""
@@ -89,6 +94,37 @@ class WithheldTraces:
     def since(self) -> datetime:
         return min(since for since, _ in self.turns.spans)
 
+    @property
+    def folders(self) -> Sequence[str]:
+        """Folders of the data directory that are theirs alone."""
+        of_tasks = [f"{place}/{task}" for task in self.tasks for place in _TASK_FOLDERS]
+        return [*(f"{_UPLOADS}{each}" for each in self.turns.inbox), *self.turns.uploads, *of_tasks]
+
+    def to_json(self) -> Mapping[str, Any]:
+        return {
+            "turns": {"chat": self.turns.chat, **_to_value(self.turns)},
+            "tasks": [*self.tasks],
+            "windows": [[since.isoformat(), until.isoformat()] for since, until in self.windows],
+            "cli_sessions": [
+                [each.backend, each.id, each.started_at.isoformat()] for each in self.cli_sessions
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> WithheldTraces:
+        at = datetime.fromisoformat
+        turns = _from_value(ChatId(data["turns"]["chat"]), data["turns"])
+        assert turns is not None
+        return cls(
+            turns=turns,
+            tasks=[TaskId(each) for each in data["tasks"]],
+            windows=[(at(since), at(until)) for since, until in data["windows"]],
+            cli_sessions=[
+                CliSession(backend=backend, id=session, started_at=at(started))
+                for backend, session, started in data["cli_sessions"]
+            ],
+        )
+
 
 def is_withheld_session() -> sa.ColumnElement[bool]:
     """A condition on `sessions`: an open conversation with words that must not be kept, or one of
@@ -118,12 +154,20 @@ class WithheldTurnRepo:
     ) -> None:
         """Withhold these messages of the chat, and everything said in this time span."""
         known = await self.get(chat, tx=tx)
+        rows = list(rows)
         inbox = {*(known.inbox if known else ()), *(row.id for row in rows)}
+        uploads = {*(known.uploads if known else ()), *_list_uploads(rows)}
         spans = {*(known.spans if known else ()), span}
         started = [since for since, until in spans if until is None]
         kept = {each for each in spans if each[1] is not None}
         kept |= {(min(started), None)} if started else set()
-        await _save(tx, WithheldTurns(chat=chat, inbox=tuple(sorted(inbox)), spans=tuple(kept)))
+        turns = WithheldTurns(
+            chat=chat,
+            inbox=tuple(sorted(inbox)),
+            spans=tuple(kept),
+            uploads=tuple(sorted(uploads)),
+        )
+        await _save(tx, turns)
 
     async def get(self, chat: ChatId, *, tx: Transaction | None = None) -> WithheldTurns | None:
         query = sa.select(_N.value).where(_N.name == f"{_PREFIX}{chat}")
@@ -389,16 +433,28 @@ async def _delete_cards(tx: Transaction, which: Sequence[sa.ColumnElement[bool]]
     await tx.execute(sa.delete(schema.outbox).where(_O.id.in_(ids)))
 
 
+def _list_uploads(rows: Iterable[InboxRow]) -> Iterator[str]:
+    """Where the web chat has kept the files of these messages."""
+    for row in rows:
+        if isinstance(row.incoming, IncomingMessage):
+            for file in row.incoming.attachments:
+                path = PurePosixPath(file.reference.get("path", "")).parts
+                inside = "/".join(path[:2]) == _UPLOADS.rstrip("/") and ".." not in path
+                if inside and len(path) > _UPLOAD_DEPTH:
+                    yield "/".join(path[:-1])
+
+
 async def _save(tx: Transaction, turns: WithheldTurns) -> None:
+    values = {"name": f"{_PREFIX}{turns.chat}", "value": _to_value(turns)}
+    await tx.execute(upsert(tx.dialect.name, schema.marks, values, ("name",)), values)
+
+
+def _to_value(turns: WithheldTurns) -> dict[str, Any]:
     spans = [
         [since.isoformat(), None if until is None else until.isoformat()]
         for since, until in sorted(turns.spans, key=lambda each: each[0])
     ]
-    values = {
-        "name": f"{_PREFIX}{turns.chat}",
-        "value": {"inbox": list(turns.inbox), "spans": spans},
-    }
-    await tx.execute(upsert(tx.dialect.name, schema.marks, values, ("name",)), values)
+    return {"inbox": list(turns.inbox), "spans": spans, "uploads": list(turns.uploads)}
 
 
 def _from_value(chat: ChatId, value: Any) -> WithheldTurns | None:
@@ -408,4 +464,9 @@ def _from_value(chat: ChatId, value: Any) -> WithheldTurns | None:
         (datetime.fromisoformat(since), None if until is None else datetime.fromisoformat(until))
         for since, until in value["spans"]
     )
-    return WithheldTurns(chat=chat, inbox=tuple(map(InboxId, value["inbox"])), spans=spans)
+    return WithheldTurns(
+        chat=chat,
+        inbox=tuple(map(InboxId, value["inbox"])),
+        spans=spans,
+        uploads=tuple(value.get("uploads", ())),
+    )

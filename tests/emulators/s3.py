@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 from urllib.parse import quote
+from xml.sax.saxutils import escape
 
 from tests.emulators.feishu.http_server import HttpRequest, HttpResponse, HttpServer
 
@@ -30,7 +31,8 @@ class StoredObject:
 
 @dataclass(kw_only=True, eq=False)
 class S3Emulator:
-    """`objects` by their keys. The next answers are these codes instead: `refusals`."""
+    """`objects` by their keys. The next answers are these codes instead: `refusals`. Requests of
+    the methods `closed_to` fail as in an outage."""
 
     bucket: str = "team-files"
     region: str = "us-east-1"
@@ -39,6 +41,7 @@ class S3Emulator:
     objects: dict[str, StoredObject] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
     refusals: list[tuple[int, str]] = field(default_factory=list)
+    closed_to: frozenset[str] = frozenset()
 
     async def __aenter__(self) -> Self:
         self._http = HttpServer(self._handle)
@@ -69,6 +72,8 @@ class S3Emulator:
         self.requests.append(f"{request.method} {request.path}")
         if self.refusals:
             return _refuse(request, *self.refusals.pop(0))
+        if request.method in self.closed_to:
+            return _refuse(request, 503, "SlowDown")
         if (problem := self._check_signature(request)) is not None:
             return _refuse(request, 403, problem)
         bucket, _, key = request.path.lstrip("/").partition("/")
@@ -77,6 +82,13 @@ class S3Emulator:
         match request.method:
             case "HEAD" if not key:
                 return HttpResponse(headers={"x-amz-bucket-region": self.region})
+            case "GET" if not key and request.query.get("list-type") == "2":
+                return self._list(
+                    request.query["prefix"], request.query.get("continuation-token", "")
+                )
+            case "DELETE" if key:
+                self.objects.pop(key, None)
+                return HttpResponse(status=204)
             case "PUT" if key:
                 return self._put(request, key)
             case "GET" | "HEAD" if key in self.objects:
@@ -92,6 +104,19 @@ class S3Emulator:
         at = datetime.now(UTC).replace(microsecond=0)
         self.objects[key] = StoredObject(data=request.body, metadata=metadata, at=at)
         return HttpResponse(headers={"etag": _etag(request.body)})
+
+    def _list(self, prefix: str, after: str) -> HttpResponse:
+        """Two at a time."""
+        keys = sorted(each for each in self.objects if each.startswith(prefix) and each > after)
+        shown, more = keys[:2], keys[2:]
+        body = "".join(f"<Contents><Key>{escape(each)}</Key></Contents>" for each in shown)
+        if more:
+            body += f"<NextContinuationToken>{escape(shown[-1])}</NextContinuationToken>"
+        body += f"<IsTruncated>{str(bool(more)).lower()}</IsTruncated>"
+        return HttpResponse(
+            body=f"<ListBucketResult>{body}</ListBucketResult>".encode(),
+            headers={"content-type": "application/xml"},
+        )
 
     def _get(self, request: HttpRequest, key: str) -> HttpResponse:
         found = self.objects[key]
@@ -124,7 +149,10 @@ class S3Emulator:
             (
                 request.method,
                 quote(request.path, safe="/-_.~"),
-                "&".join(f"{quote(k)}={quote(v)}" for k, v in request.query.items()),
+                "&".join(
+                    f"{quote(k, safe='-_.~')}={quote(v, safe='-_.~')}"
+                    for k, v in sorted(request.query.items())
+                ),
                 *(f"{name}:{' '.join(request.headers[name].split())}" for name in names),
                 "",
                 found["names"],

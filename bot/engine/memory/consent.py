@@ -22,6 +22,7 @@ from storage.records.messages import InboxRow, IncomingMessage
 from storage.records.people import Chat, ChatId
 from storage.records.workers import ModelSession
 from storage.sessions import SessionRepo
+from storage.shared_files import SharedFiles
 
 log = logging.getLogger(__name__)
 
@@ -157,6 +158,7 @@ class WithheldTurnEraser:
     max_idle: timedelta
     close_session: Callable[[str], Awaitable[bool]]
     files: WithheldFileEraser
+    shared: SharedFiles
     now: Callable[[], datetime]
     _stopped: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
@@ -198,6 +200,7 @@ class WithheldTurnEraser:
             if not await self.withheld.erase(tx, turns):
                 return
         traces = await self.withheld.find_traces(turns)
+        await self.shared.forget(traces.folders, traces.to_json())
         await self.files.erase(traces)
         await self.db.truncate_log()
         if not await self.files.replace_backups(traces.since):

@@ -20,7 +20,6 @@ from storage.memory.withheld_turns import WithheldTraces
 log = logging.getLogger(__name__)
 
 _RETRY_BACKUP = timedelta(hours=1)
-_TASK_FOLDERS = ("work", "files/tasks", "files/logs")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,7 +34,7 @@ class WithheldFileEraser:
     _backup_after: datetime | None = field(default=None, init=False)
 
     async def erase(self, traces: WithheldTraces) -> None:
-        """Delete the files of an ended conversation."""
+        """Delete the files of an ended conversation in this data directory."""
         await asyncio.to_thread(self._erase, traces)
 
     async def replace_backups(self, since: datetime) -> bool:
@@ -62,11 +61,8 @@ class WithheldFileEraser:
         return len(old)
 
     def _erase(self, traces: WithheldTraces) -> None:
-        for number in traces.turns.inbox:
-            delete_tree(self.home / "files" / "inbox" / str(number))
-        for task in traces.tasks:
-            for place in _TASK_FOLDERS:
-                delete_tree(self.home / place / task)
+        for folder in traces.folders:
+            delete_tree(self.home / folder)
         workspace = self.home / "workspaces" / f"chat-{traces.turns.chat}"
         for path in _files_below(workspace):
             changed = _changed(path)

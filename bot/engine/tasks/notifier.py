@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -26,8 +26,10 @@ from cards.views.task_card import (
     task_card,
     task_ended_card,
 )
+from storage.data_directory import write_draft
 from storage.db import STORE_RETRY_SECONDS, Database, Transaction
 from storage.errors import StoreUnavailable
+from storage.home_files import NotLate
 from storage.key_value import KeyValueStore
 from storage.records.messages import DeliveryUrgency
 from storage.records.people import Language
@@ -270,12 +272,14 @@ class TaskNotifier:
             return
         post = await self._prepare_or_skip(task_id, events)
         ending = any(event.kind.is_ending for event in events)
-        async with self._db.write() as tx:
-            if ending and not await self._journal.is_newest(tx, events[-1]):
-                return  # the next round sees what has happened since
-            if post is not None:
-                await post(tx)
-            await self._journal.mark_notified(tx, events, now=self._now())
+        # If a file that was late is there meanwhile, the next round shows it.
+        with suppress(NotLate):
+            async with self._db.write() as tx:
+                if ending and not await self._journal.is_newest(tx, events[-1]):
+                    return  # the next round sees what has happened since
+                if post is not None:
+                    await post(tx)
+                await self._journal.mark_notified(tx, events, now=self._now())
         self._courier.wake()
 
     async def _redraw(self, task_id: TaskId) -> None:
@@ -307,7 +311,7 @@ class TaskNotifier:
         if any(each.kind.is_ending for each in events):
             # Its schedule may have planned to try it again.
             view = await self._views.view(view.task.id)
-        task = view.task
+        task, late = view.task, list[str]()
         live = task_card(view, words, now=self._now(), zone=self._zone)
         cards = [(f"task:{task.id}", _card_urgency(task, events), live)]
         endings = [
@@ -316,10 +320,16 @@ class TaskNotifier:
         if endings:
             ending = endings[-1]
             delivery = await self._result_delivery(task)
-            paths = (delivery.report, *result_files(view.steps))
-            sizes = await self._file_sizes(tuple(filter(None, paths)))
+            paths = tuple(filter(None, (delivery.report, *result_files(view.steps))))
+            sizes = await self._file_sizes(paths)
+            late += await self._files.list_late([each for each in paths if each not in sizes])
             told = task_ended_card(
-                view, words, now=ending.at, zone=self._zone, sizes=sizes, delivery=delivery
+                view,
+                words,
+                now=ending.at,
+                zone=self._zone,
+                sizes=sizes,
+                delivery=replace(delivery, late=tuple(late)),
             )
             cards.append((f"task:{task.id}:end:{ending.id}", DeliveryUrgency.ANSWER, told))
         ready = [(key, urgency, await self._courier.prepare(card)) for key, urgency, card in cards]
@@ -327,6 +337,8 @@ class TaskNotifier:
         await self._positions.persist()
 
         async def post(tx: Transaction) -> None:
+            if late:
+                await self._files.mark_told(tx, late)
             # The notice of the end leads to the card, where that has been shown.
             shown = await self._courier.find_message(tx, f"task:{task.id}") if endings else ""
             for key, urgency, card in ready:
@@ -349,16 +361,18 @@ class TaskNotifier:
             try:
                 text = f"# {task.title}\n\n{report}\n" if not as_documents else report
                 await asyncio.to_thread(self._write_report, path, self._mask(text))
-                await self._files.publish(path)
-            except (OSError, FileShareError) as error:
+            except OSError as error:
                 log.warning("the result of task %s cannot be written: %s", task.id, error)
                 path = ""
+            else:
+                await self._files.publish_or_later(path, task.id)
         return ResultDelivery(report=path, as_documents=as_documents, owner=owner)
 
     def _write_report(self, path: str, text: str) -> None:
         target = self._home / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
+        with write_draft(target, text.encode()) as draft:
+            draft.replace(target)
 
     async def _file_sizes(self, paths: Sequence[str]) -> Mapping[str, int]:
         """Of those that are here, or can be brought here."""

@@ -412,11 +412,7 @@ class TaskArtifacts:
         do `named` files that no folder of the workspace has."""
         found = await asyncio.to_thread(self._collect, task_id, workspace, claimed, named)
         for copy in found.copies:
-            try:
-                await self._files.publish(copy)
-            except FileShareError as error:
-                # The step is done; its card names the file, and the log says why it is not sent.
-                log.error("a result of task %s is not shared: %s", task_id, error)  # noqa: TRY400
+            await self._files.publish_or_later(copy, task_id)
         return found
 
     async def find_unchanged(

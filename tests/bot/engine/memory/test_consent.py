@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from sqlalchemy import insert
 
 from bot.engine.memory.consent import MemoryConsent
 from bot.engine.memory.ingestion import ConversationTurn
-from storage.memory.withheld_turns import WithheldTurnRepo
+from storage.dialect import dump_json
+from storage.memory.withheld_turns import WithheldTraces, WithheldTurnRepo
 from storage.messages.inbox import dump_incoming
 from storage.records.memory import MemoryState
-from storage.records.messages import ChatAddress, IncomingMessage, MessageSender
+from storage.records.messages import (
+    AttachmentKind,
+    ChatAddress,
+    IncomingMessage,
+    MessageSender,
+    RemoteFile,
+)
 from storage.records.people import Channel, ChatKind
 from storage.schema import inbox
 from storage.sessions import SessionRepo
@@ -19,9 +27,12 @@ from tests.bot.engine.memory.writing_builders import MY_SCOPE, WritingSetup, bui
 from tests.engine_harness import BOSS, CHAT
 
 
-async def say(memory: WritingSetup, number: int, text: str, *, edits: int = 0) -> None:
+async def say(
+    memory: WritingSetup, number: int, text: str, *, edits: int = 0, upload: str = ""
+) -> None:
     now = memory.world.clock()
     place = ChatAddress(channel=Channel.WEB, chat="c", kind=ChatKind.PRIVATE)
+    file = RemoteFile(kind=AttachmentKind.FILE, reference={"path": upload}, name="a.txt")
     said = IncomingMessage(
         place=place,
         sender=MessageSender(external_id="boss"),
@@ -30,6 +41,7 @@ async def say(memory: WritingSetup, number: int, text: str, *, edits: int = 0) -
         addressed=True,
         sent_at=now,
         edited=bool(edits),
+        attachments=(file,) if upload else (),
     )
     row = {
         "id": number,
@@ -94,3 +106,19 @@ async def test_what_the_forbidden_words_replaced_holds_again(tmp_path: Path) -> 
         paris = [each for each in left if each.text == "my city is Paris"]
         assert [each.state for each in paris] == [MemoryState.ACTIVE]
         assert not await consent.withhold_before(CHAT, "inbox:1", ""), "nothing came before"
+
+
+async def test_the_file_that_the_web_chat_kept_before_the_message_goes_too(tmp_path: Path) -> None:
+    async with build_writing(tmp_path) as memory:
+        await say(memory, 1, "my passport", upload="files/inbox/0192-aaaa/a.txt")
+        await say(memory, 2, "another", upload="files/inbox/0192-bbbb/a.txt")
+        await say(memory, 3, "forget what I just said")
+
+        await build_consent(memory).withhold_before(CHAT, "inbox:3", "")
+
+        repo = WithheldTurnRepo(memory.world.db)
+        withheld = await repo.get(CHAT.id)
+        assert withheld is not None
+        traces = await repo.find_traces(withheld)
+        assert set(traces.folders) == {"files/inbox/2", "files/inbox/3", "files/inbox/0192-bbbb"}
+        assert WithheldTraces.from_json(json.loads(dump_json(traces.to_json()))) == traces

@@ -313,12 +313,14 @@ BOUNDED = {
         "memory_scopes",
         "service_leases",
         "workers",
+        "homes",
     },
+    "until it is done": {"file_erasures", "late_files"},
     "memory's own decay": {
         *("memories", "memory_postings", "memory_blocks", "memory_vectors", "memory_links")
     },
     "a row for each of a table, which holds 20,000": {"bitable_bases", "bitable_rows"},
-    "what was forgotten stays forgotten": {"memory_tombstones"},
+    "what was forgotten stays forgotten": {"memory_tombstones", "forgotten_folders"},
 }
 
 
