@@ -10,12 +10,18 @@ from pathlib import Path
 import pytest
 
 from bot.engine.llm.backend import WorkerMode
+from bot.engine.llm.tool_calls import CallKind
 from bot.engine.permissions.call_checks import is_read_only_command
 from bot.engine.permissions.command_analysis import _PLAIN
 from bot.engine.sandbox.process_runner import CommandHomes
 from bot.engine.sandbox.spec import Sandbox, command_environment
 from bot.engine.tools.shell_exec import CommandShell, exec_tool
-from tests.bot.engine.permissions.policy_cases import WORKSPACE, build_policy, decide_verdict
+from tests.bot.engine.permissions.policy_cases import (
+    WORKSPACE,
+    build_policy,
+    decide_verdict,
+    tool_call,
+)
 from tests.bot.engine.sandbox.conftest import SandboxCell, cell
 from tests.bot.engine.workspaces.git_project import GitProject
 from tests.case_tables import all_cases
@@ -327,6 +333,34 @@ def test_what_is_written_in_another_folder_is_a_file_of_that_folder(command: str
 def test_what_is_read_in_another_folder_is_a_file_of_that_folder(command: str) -> None:
     assert decide_verdict(build_policy(deny="read(kept/*)"), "exec", command=command) == "deny"
     assert decide_verdict(build_policy(), "exec", command=command) == "allow"
+
+
+@pytest.mark.parametrize(
+    ("command", "verdict"),
+    [
+        ("cd .claude", "ask"),
+        ("cd .claude && ls", "ask"),
+        ("cd docs/.git", "ask"),
+        ("cd .github; cat a", "ask"),
+        ("cd .config", "ask"),
+        ("cd .CLAUDE", "ask"),
+        ("cd a/../.claude", "ask"),
+        ("cd .c*", "ask"),
+        (f"cd {WORKSPACE}/.claude", "ask"),
+        ("sh -c 'cd .claude; ls'", "ask"),
+        ("cd src && ls", "allow"),
+        ("ls .claude", "allow"),
+    ],
+)
+def test_the_shell_of_a_coding_cli_is_not_left_in_a_folder_of_control_files(
+    command: str, verdict: str
+) -> None:
+    """There `echo … > settings.json` is what it does next, and looks harmless."""
+    theirs = tool_call("Bash", CallKind.EXECUTE, command=command)
+
+    assert (
+        build_policy().evaluate(theirs, workspace=WORKSPACE, is_sandboxed=True).verdict == verdict
+    )
 
 
 def test_a_file_in_another_folder_is_written_unasked() -> None:

@@ -138,6 +138,7 @@ _CONTROL_WORKFLOWS = (
     ".github/chatmodes/", ".github/agents/", ".gitea/", ".forgejo/", ".config/mise/",
     ".config/lefthook",
 )  # fmt: skip
+_CONTROL_PARENTS = {each.partition("/")[0] for each in _CONTROL_WORKFLOWS}
 # Searching a file reads it.
 _READ_RULE_TOOLS = {"grep": ("grep", "read")}
 _STANDARD_STREAMS = {"/dev/stdin", "/dev/stdout", "/dev/stderr"}
@@ -225,9 +226,28 @@ def _rule_reaches(rule: PermissionRule, url: WebUrl) -> bool:
 _GIT_OPTION = re.compile(r"-[Cc]|--(?:git-dir|work-tree|namespace|exec-path|config-env)")
 
 
-def check_command(rules: PermissionRules, source: str, workspace: Path) -> PolicyFinding:
+def check_command(
+    rules: PermissionRules, source: str, workspace: Path, *, keeps_folder: bool = False
+) -> PolicyFinding:
+    """`keeps_folder`: the next command begins in the folder to which this one changes."""
     inside = expand_commands(parse_script(source))
-    return strictest(_command_findings(rules, source, inside, workspace))
+    found = [*_command_findings(rules, source, inside, workspace)]
+    if keeps_folder:
+        commands = (_relative_to_workspace(part.command, workspace) for part in inside.parts)
+        found += _check_next_folders(find_folders(commands), workspace)
+    return strictest(found)
+
+
+def _check_next_folders(folders: Sequence[str], workspace: Path) -> Iterator[PolicyFinding]:
+    """From a folder of control files, the next command would write them by harmless names."""
+    for folder in folders:
+        if UNKNOWN_TEXT in folder:
+            yield no_rule("file_unknown")
+            continue
+        for path in named_paths(workspace, folder):
+            names = set(normalize_text(path).split("/"))
+            if names & (_CONTROL_FOLDERS | _CONTROL_PARENTS):
+                yield no_rule("obeyed")
 
 
 def is_read_only_command(source: str, workspace: Path) -> bool:

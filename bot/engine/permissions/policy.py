@@ -125,7 +125,7 @@ UNSANDBOXED_PREFIX = "[no sandbox] "
 apply."""
 
 _OWN_COMMAND = "exec"
-"""Coding CLIs run theirs in a sandbox with a network."""
+"""Coding CLIs run theirs in a sandbox with a network, and some in a shell that goes on."""
 
 _WITH_APP_RIGHTS = {"feishu_read"}
 """Tools that reach what the app may see, which can be more than who gives the task may. For others
@@ -191,7 +191,10 @@ class RulePolicy:
             return deny("not_this_persona", persona=persona.name, tool=call.name[:60])
         match subject.effect:
             case CallEffect.RUN:
-                return check_command(self.rules, subject.command, workspace)
+                keeps_folder = call.name != _OWN_COMMAND
+                return check_command(
+                    self.rules, subject.command, workspace, keeps_folder=keeps_folder
+                )
             case CallEffect.FETCH:
                 return check_url(self.rules, subject.url)
             case CallEffect.SEND:
