@@ -297,9 +297,9 @@ class WorkflowLibrary:
             whole = await note_versions(whole, self._read_named, self._versions.number_of)
         return prepare_run(entry.name, whole, values)
 
-    async def _read_named(self, name: str) -> str:
+    async def _read_named(self, name: str) -> tuple[str, str]:
         entry, _ = await asyncio.to_thread(self.open_workflow, name)
-        return await self.read_file(f"{FOLDER}/{entry.file}")
+        return entry.name, await self.read_file(f"{FOLDER}/{entry.file}")
 
     async def insert_subworkflows(self, name: str, workflow: Workflow) -> Workflow:
         """The workflow with the nodes of those that it runs. Raises WorkflowRefused."""

@@ -117,11 +117,11 @@ def expand(workflow: Workflow, open_workflow: OpenWorkflow, *, name: str = "") -
 
 async def note_versions(
     workflow: Workflow,
-    read_text: Callable[[str], Awaitable[str]],
+    read_text: Callable[[str], Awaitable[tuple[str, str]]],
     number_of: Callable[[str, str], Awaitable[int]],
 ) -> Workflow:
-    """Return an expanded workflow with the versions of what it runs; `number_of` finds that of a
-    named workflow with this text."""
+    """Return an expanded workflow with the versions of what it runs; `read_text` finds its name as
+    it is spelt and its text, `number_of` the version of a named workflow with this text."""
     numbers: dict[str, int] = {}
     nodes = list(workflow.nodes)
     for at, node in enumerate(nodes):
@@ -129,7 +129,7 @@ async def note_versions(
         if isinstance(config, SubworkflowConfig) and config.used is None:
             name = config.workflow
             if name not in numbers:
-                numbers[name] = await number_of(name, await read_text(name))
+                numbers[name] = await number_of(*await read_text(name))
             nodes[at] = replace(node, config=replace(config, used=numbers[name]))
     return replace(workflow, nodes=tuple(nodes))
 

@@ -81,6 +81,7 @@ name: Outer
 nodes:
   - {id: now, type: subworkflow, workflow: note}
   - {id: old, type: subworkflow, workflow: note, version: 1}
+  - {id: loud, type: subworkflow, workflow: NOTE}
 """
     await world.save("one")
     await world.history.save("outer", outer, by=world.owner, via="page")
@@ -92,7 +93,7 @@ nodes:
 
     assert (await world.library.diff_with_run(task)).changes == ()
     assert view.workflow == ("outer", 1)
-    assert view.subworkflows == (("note", 2), ("note", 1))
+    assert view.subworkflows == (("note", 2), ("note", 1), ("NOTE", 2))
     assert "runs note, version 2 · runs note, version 1" in text_of(
         task_card(view, catalog_for(Language.ENGLISH), now=world.engine.clock())
     )
