@@ -228,8 +228,9 @@ TIMED_OUT_PATH = "@late"
 """The path of the run that records when the workflow ran out of time."""
 
 FRESH_START_PATH = "@again"
-"""The path of the run that records when the task was last tried again. Its time limit and budget
-count from then on. `attempts` is the number after which those of its nodes count on, and `times`
+"""The path of the run that records when the task was last tried again, from which on its budget
+counts. Its time limits count from the run's end: that is when the task was claimed again, once it
+was. `attempts` is the number after which those of its nodes count on, and `times`
 how often workers have begun without the conversation before."""
 
 ENDING_PATH = "@ending"
@@ -325,6 +326,11 @@ def attempts_before(runs: Mapping[str, NodeRun]) -> int:
     """The number after which the first attempt of a node without a run counts."""
     again = runs.get(FRESH_START_PATH)
     return 0 if again is None else int(again.output.get("attempts", 0))
+
+
+def is_claimed(fresh_start: NodeRun) -> bool:
+    """Whether the task was claimed since it was tried again."""
+    return fresh_start.ended_at != fresh_start.started_at
 
 
 def scope_of(path: str) -> str:

@@ -17,10 +17,12 @@ from bot.engine.workflow.compensation import COMPENSATION_SECONDS
 from bot.engine.workflow.definition import Workflow, WorkflowNode, dump_workflow, load_workflow
 from bot.engine.workflow.expressions.evaluator import replace_placeholders
 from bot.engine.workflow.node_runs import (
+    FRESH_START_PATH,
     SOUND_FILES_KEY,
     VALUE_FILES_KEY,
     VALUES_KEY,
     attempts_before,
+    is_claimed,
 )
 from bot.engine.workflow.plan import linear_workflow
 from bot.engine.workflow.scheduler import WorkflowScheduler
@@ -265,6 +267,12 @@ class ChangeSet:
         done = replace(run, status=NodeStatus.DONE, output=output, ended_at=self._now)
         self.end_attempt(done)
         self.add_event(EventKind.STEP_DONE, node.title)
+
+    def note_claim(self) -> None:
+        """The time limits of a task that is tried again count from its next claim."""
+        again = self._state.runs.get(FRESH_START_PATH)
+        if again is not None and not is_claimed(again):
+            self.put_run(replace(again, ended_at=self._now))
 
     def discard_attempt(self, run: NodeRun, before: NodeRun | None, reason: str) -> None:
         """Close an attempt that was never made; its step keeps its earlier state."""

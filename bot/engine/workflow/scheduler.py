@@ -52,10 +52,10 @@ from bot.engine.workflow.nodes.registry import NodeType
 from bot.engine.workflow.past_names import variables_path
 from bot.engine.workflow.scheduler_state import (
     SchedulerState,
-    SessionLanes,
     without_halt,
 )
 from bot.engine.workflow.scope import LoopState, ScopeState
+from bot.engine.workflow.session_lanes import SessionLanes
 from storage.records.tasks import NodeRun, NodeStatus
 
 _Runs: TypeAlias = Sequence[NodeRun]

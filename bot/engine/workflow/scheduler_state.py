@@ -1,5 +1,5 @@
-"""The state of one task's workflow, built from its graph and runs, the names that expressions see,
-and the session lanes of steps."""
+"""The state of one task's workflow, built from its graph and runs, and the names that expressions
+see."""
 
 from __future__ import annotations
 
@@ -7,21 +7,18 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
-from bot.engine.workflow.compensation import Compensations, node_of_run
+from bot.engine.workflow.compensation import Compensations
 from bot.engine.workflow.definition import (
     ROOT_GRAPH,
     OnError,
-    ScopeGraph,
     Workflow,
     WorkflowNode,
     WorkflowTopology,
     may_ask_people,
 )
-from bot.engine.workflow.dominators import VIRTUAL_ROOT, DominatorTree, topological_order
 from bot.engine.workflow.expressions.evaluator import NOW_NAME
 from bot.engine.workflow.node_runs import (
     ASSIGNMENT_KEY,
@@ -39,6 +36,7 @@ from bot.engine.workflow.node_runs import (
     compensated_path,
     enclosing_round,
     fresh_limit_path,
+    is_claimed,
     is_condition_question,
     is_done,
     is_finished,
@@ -47,100 +45,10 @@ from bot.engine.workflow.node_runs import (
     questioned_path,
     scope_of,
 )
-from bot.engine.workflow.nodes.contract import EdgeRule, EvaluationContext, NodeRole
+from bot.engine.workflow.nodes.contract import EvaluationContext, NodeRole
 from bot.engine.workflow.past_names import names_of_past, variables_path
 from bot.engine.workflow.scope import LoopState, OutputsView, ScopeState, StatesView
 from storage.records.tasks import NodeRun, NodeStatus, TaskId
-
-# --- session lanes: steps that can never run at the same time share a session
-# A lane continues after a fork where all its branches meet again: a question of dominators.
-
-MAIN_LANE = ""
-"""The lane of the task's own session."""
-
-
-class SessionLanes:
-    """Each branch behind a fork has its own lane, and so has each round that may run in parallel
-    with others, or a node with a session of its own. Lanes follow from the graph alone, so a step
-    finds its session after a restart."""
-
-    def __init__(self, topology: WorkflowTopology) -> None:
-        self._topology = topology
-
-    def lane_of(self, activation: ActivationPath) -> str:
-        """A compensation shares the lane of the step that it undoes, and waits for no other."""
-        node = node_of_run(activation.path, self._topology.nodes)
-        activation = parse_activation(compensated_path(activation.path) or "") or activation
-        if node is not None and node.own_session:
-            return node.id
-        if self._topology.workflow.parallel == 1:
-            return MAIN_LANE
-        prefix, scope = "", activation.scope
-        while (above := enclosing_round(scope)) is not None:
-            path, n = above
-            container = parse_activation(path)
-            assert container is not None
-            if self._topology.nodes[container.node].has_parallel_rounds:
-                prefix = f"{path}[{n}]/{prefix}"
-            scope = container.scope
-        return prefix + self._lanes_by_node.get(activation.node, MAIN_LANE)
-
-    @cached_property
-    def _lanes_by_node(self) -> dict[str, str]:
-        """The body of a loop begins in the loop's lane."""
-        lanes: dict[str, str] = {}
-        left = [(ROOT_GRAPH, MAIN_LANE)]
-        while left:
-            name, first = left.pop()
-            own = _lanes_in_graph(self._topology.scope_graphs[name], first)
-            lanes |= own
-            left += [
-                (node, lane) for node, lane in own.items() if node in self._topology.scope_graphs
-            ]
-        return lanes
-
-
-def _lanes_in_graph(graph: ScopeGraph, first: str) -> Mapping[str, str]:
-    """Where all branches of a fork meet again, the fork's lane continues; where only some meet, the
-    others may still be running."""
-    sources = {node: [edge.source for edge in graph.incoming.get(node, ())] for node in graph.nodes}
-    targets = {node: [edge.target for edge in graph.outgoing.get(node, ())] for node in graph.nodes}
-    order = topological_order(sources, targets)
-    parted, met = DominatorTree(order, sources), DominatorTree(order[::-1], targets)
-    begins = [node for node in order if not sources[node]]
-    lanes = {VIRTUAL_ROOT: first}
-    for node in order:
-        before = parted.immediate_dominator[node]
-        if len(set(sources[node])) > 1:
-            is_continued = node == (
-                met.immediate_dominator[before]
-                if before != VIRTUAL_ROOT
-                else met.common_dominator(begins)
-            )
-        else:
-            is_continued = (
-                len(begins) == 1 if before == VIRTUAL_ROOT else not _splits(graph, before)
-            )
-        lanes[node] = lanes[before] if is_continued else node
-    del lanes[VIRTUAL_ROOT]
-    return lanes
-
-
-def _splits(graph: ScopeGraph, node: str) -> bool:
-    """Whether more than one of the edges behind it may be taken."""
-    behind, rule = graph.outgoing.get(node, ()), graph.nodes[node].spec.edge_rule
-    if rule is EdgeRule.CHOSEN or len({edge.target for edge in behind}) == 1:
-        return False
-    # Those without a condition are taken where none holds.
-    others = sum(not edge.condition for edge in behind)
-    return (
-        graph.nodes[node].role is NodeRole.FORK
-        or others > 1
-        or (rule is EdgeRule.ALL_HOLDING and len(behind) - others > 1)
-    )
-
-
-# --- one task's state, and the names that expressions see in each scope
 
 TextLookup: TypeAlias = Callable[..., str]
 """A text of the catalogue, by its key and facts."""
@@ -237,10 +145,17 @@ class SchedulerState:
 
     def started_at(self, claimed_at: datetime | None) -> datetime | None:
         """When its first node started after the last timeout, or since it was last tried again. If
-        there was neither and no node has started: `claimed_at`."""
+        none has started: when it was claimed then, or `claimed_at` if there was neither."""
         since = self._timed_again_at
         first = self._first_start_after(since)
-        return first or (claimed_at if since == _EARLIEST else None)
+        return first or (claimed_at if since == _EARLIEST else self._claimed_again_at)
+
+    @property
+    def _claimed_again_at(self) -> datetime | None:
+        """When the task was claimed after it was last tried again; None before."""
+        again = self._runs.get(FRESH_START_PATH)
+        is_current = again is not None and again.ended_at == self._timed_again_at
+        return again.ended_at if again is not None and is_current and is_claimed(again) else None
 
     @property
     def _timed_again_at(self) -> datetime:
@@ -278,7 +193,7 @@ class SchedulerState:
                     continue
                 begun, since = run.started_at, self._timed_again_at
                 if begun is None or begun <= since:
-                    begun = self._first_start_after(since, f"{path}[")
+                    begun = self._first_start_after(since, f"{path}[") or self._claimed_again_at
                 if begun is not None:
                     yield begun + timedelta(seconds=limit), place
 

@@ -28,6 +28,7 @@ from bot.engine.workflow.node_runs import (
     ActivationPath,
     compensated_path,
     is_condition_question,
+    parse_activation,
 )
 from bot.engine.workflow.plan import HUMAN, insert_steps, merge_with_finished
 from bot.engine.workflow.run_ending import (
@@ -158,6 +159,7 @@ class _Transition:
             case events.PlanReplaced():
                 self._replace_plan(event)
             case events.Started(since=since):
+                self.changes.note_claim()
                 forget_idle_time(self._state, self.changes, since)
                 if self._state.task.phase is not TaskPhase.DOING:
                     self.changes.update_task(phase=TaskPhase.DOING)
@@ -287,6 +289,8 @@ class _Transition:
         self.changes.put_advanced(made)
         if cancelled := [run for run in made if run.status is NodeStatus.CANCELLED]:
             self.changes.cancel_attempts(cancelled, running)
+        # A round that ends with its node may leave a question to people that has no run.
+        if cancelled or (self._scheduler.may_ask_people and any(map(self._ends_rounds, made))):
             yield step_approvals.WithdrawRequests("approval.gone_on", self._scheduler.is_closed)
         over = [run for run in made if self._scheduler.is_settled_human_step(run)]
         counted = {run.path for run in over if run.output.get("auto")}
@@ -296,6 +300,11 @@ class _Transition:
         ):
             if paths:
                 yield step_approvals.WithdrawRequests(key, paths.__contains__)
+
+    def _ends_rounds(self, run: NodeRun) -> bool:
+        place = parse_activation(run.path)
+        node = None if place is None else self._scheduler.topology.nodes.get(place.node)
+        return node is not None and bool(node.body) and run.ended_at is not None
 
     def _choose_next(self) -> Deciding[NextAction]:
         flow, deadline = self._scheduler, self._state.deadline

@@ -19,7 +19,7 @@ from bot.engine.workflow.nodes.join import JoinConfig
 from bot.engine.workflow.nodes.loop import LoopConfig
 from bot.engine.workflow.nodes.registry import NodeType
 from bot.engine.workflow.nodes.switch import SwitchCase, SwitchConfig
-from bot.engine.workflow.scheduler_state import SessionLanes
+from bot.engine.workflow.session_lanes import SessionLanes
 from bot.engine.workflow.validation import find_issues
 from tests.bot.engine.workflow.integration.workflow_world import make_graph, make_node, task_node
 from tests.bot.engine.workflow.random_workflows import Draw, by_path, dump_text, workflows

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +19,12 @@ from bot.engine.workflow.named_workflows import parse_workflow_text
 from bot.engine.workflow.plan import insert_steps
 from bot.engine.workflow.run_texts import format_outputs
 from bot.engine.workflow.subworkflows import UnknownSubworkflow, collapse, expand
+from storage.records.approvals import ApprovalState
 from storage.records.tasks import NodeStatus, TaskStatus
+from tests.bot.engine.workflow.integration.workflow_world import workflow_world
 from tests.bot.engine.workflow.scheduler_simulator import START, SchedulerSimulator
 from tests.bot.engine.workflow.transition_simulator import TransitionSimulator
+from tests.engine_harness import BOSS
 from tests.thoroughness import sampled
 
 OUTER = """\
@@ -227,3 +231,53 @@ def test_a_workflow_that_tolerates_it_goes_on_without_a_sub_workflow_that_is_lat
         assert sim.runs[late].status is NodeStatus.CANCELLED
     sim.end_step("tell", "told")
     assert sim.task.status is TaskStatus.COMPLETED
+
+
+def test_a_late_sub_workflow_takes_back_what_it_asks_people() -> None:
+    asks = "name: Late\nsettings: {timeout: 10s}\nnodes: [{id: ok, name: OK, type: human}]"
+    workflow = put_in(AROUND % ", onError: continue", library(late=asks), "around")
+    sim = TransitionSimulator(workflow)
+    sim.claim()
+    (asked,) = sim.approvals
+    assert sim.approvals[asked].state is ApprovalState.WAITING
+
+    sim.now += timedelta(seconds=10)
+    sim.claim()
+
+    assert sim.approvals[asked].state is ApprovalState.EXPIRED
+
+
+INNER_WAIT = """\
+name: Late
+settings: {timeout: 10m}
+nodes: [{id: rest, type: delay, delay: {duration: 1h}}]
+"""
+
+
+@pytest.mark.parametrize(
+    "workflow",
+    [
+        put_in(AROUND % "", library(late=INNER_WAIT), "around"),
+        parse_workflow_text(INNER_WAIT),
+    ],
+    ids=["a sub-workflow", "the workflow"],
+)
+async def test_a_wait_that_goes_on_alone_after_a_retry_has_a_limit(
+    tmp_path: Path, workflow: Workflow
+) -> None:
+    async with workflow_world(tmp_path) as here:
+        made = await here.engine.run_workflow(workflow)
+        await here.engine.until(made, TaskStatus.WAITING)
+        await here.advance_clock(minutes=11)
+        late = await here.engine.until(made)
+        await here.advance_clock(minutes=11)
+        await here.engine.tasks.retry(late.task, by=BOSS, source="r:1")
+        waits = await here.engine.until(made, TaskStatus.WAITING)
+        due = waits.task.wake_at
+        await here.advance_clock(minutes=11)
+        ended = await here.engine.until(made)
+
+    assert late.task.status is TaskStatus.FAILED
+    assert due is not None
+    assert due - here.engine.clock.time < timedelta()
+    assert ended.task.status is TaskStatus.FAILED
