@@ -159,6 +159,15 @@ async def test_two_tabs_and_the_disk_do_not_undo_each_other(
     await owner.context.close()
 
 
+_WIDE = """
+name: Wide
+nodes:
+  - {id: a, prompt: one, name: A long name of a step}
+  - {id: b, prompt: two, name: A long name of another step}
+edges: [{from: start, to: a}, {from: start, to: b}, {from: a, to: end}, {from: b, to: end}]
+"""
+
+
 async def test_hostile_texts_and_names_are_judged_on_a_phone_too(
     browser: Browser, shiftboss: ShiftbossProcess, tmp_path: Path
 ) -> None:
@@ -172,6 +181,13 @@ async def test_hostile_texts_and_names_are_judged_on_a_phone_too(
     await page.goto(address(shiftboss, "/evil"))
     await expect(page.locator("svg text", has_text="<b>x")).to_be_visible()
     assert await fits(page)
+    (shiftboss.home / "workflows" / "wide.yaml").write_text(_WIDE)
+    await page.goto(address(shiftboss, "/wide"))
+    frame = await page.locator(".picture").bounding_box()
+    drawn = await page.locator(".picture .wf").bounding_box()
+    assert frame is not None
+    assert drawn is not None
+    assert drawn["width"] <= frame["width"] + 1, "made smaller as far as it can be read"
 
     await page.goto(address(shiftboss, "/-/edit"))
     bomb = "a: &a [x, x]\n" + "\n".join(f"b{n}: &b{n} [*a, *a]" for n in range(60))

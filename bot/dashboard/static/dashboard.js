@@ -91,6 +91,27 @@ function poll() {
 }
 poll();
 
+// --- drawings: where they are too wide, they are made smaller as far as they can be read, and are
+// seen from their middle
+
+const READABLE = 0.7;
+
+function fit(frame) {
+  const drawing = frame.querySelector("img, .wf");
+  const natural = drawing?.naturalWidth || Number(drawing?.getAttribute("width"));
+  if (!natural || !frame.clientWidth) return;
+  const width = `${Math.max(Math.min(natural, frame.clientWidth), natural * READABLE)}px`;
+  if (frame.style.getPropertyValue("--fit") === width) return;
+  frame.style.setProperty("--fit", width);
+  frame.scrollLeft = (frame.scrollWidth - frame.clientWidth) / 2;
+}
+
+const frames = new ResizeObserver((seen) => seen.forEach((each) => fit(each.target)));
+for (const frame of main.querySelectorAll(".picture")) {
+  frames.observe(frame);
+  frame.addEventListener("load", () => fit(frame), true);
+}
+
 // --- keys and questions
 
 document.addEventListener("keydown", (event) => {
@@ -140,6 +161,7 @@ if (editor) {
       const keeps = id === "drawing" && !fresh.childElementCount;
       old.toggleAttribute("data-old", keeps);
       if (!keeps && old.innerHTML !== fresh.innerHTML) old.replaceChildren(...fresh.childNodes);
+      if (id === "drawing") fit(old);
     }
   };
 

@@ -236,6 +236,17 @@ function fill(node, html, replyTo = "") {
   node.append(clock(node));
 }
 
+/* Where a drawing is too wide, it is made smaller as far as it can be read, and seen from its middle. */
+const READABLE = 0.7;
+
+items.addEventListener("load", ({ target: drawing }) => {
+  const frame = drawing.matches?.('.image img[src*=".svg"]') && drawing.parentElement;
+  if (!frame) return;
+  const natural = drawing.naturalWidth;
+  frame.style.setProperty("--fit", `${Math.max(Math.min(natural, frame.parentElement.clientWidth), natural * READABLE)}px`);
+  frame.scrollLeft = (frame.scrollWidth - frame.clientWidth) / 2;
+}, true);
+
 const fieldKey = (field) => `${field.closest("[data-pick]")?.dataset.pick ?? field.form?.dataset.token}/${field.name}`;
 const focusKey = (node) => node.dataset.token ?? node.dataset.picks ?? (node.name ? fieldKey(node) : `${node.tagName}:${node.textContent}`);
 
