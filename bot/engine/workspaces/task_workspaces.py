@@ -33,6 +33,7 @@ from bot.engine.workspaces.branch_merge import (
     commit_all,
     merge_into_project,
 )
+from bot.engine.workspaces.lfs_files import fill_lfs_files
 from storage.file_trees import delete_tree, walk_folders
 from storage.records.tasks import Task, TaskId
 from storage.shared_files import FileShareError, OneFolder, SharedFiles
@@ -184,8 +185,10 @@ class TaskWorktrees:
         stays = await commit_all(
             boss, git, _require_entry(tree), task, _paths_in_project(project, sent)
         )
+        before = (await boss.run("rev-parse", "HEAD")).stdout.strip()
         landed = stays or await merge_into_project(boss, git, _require_entry(tree), task)
         if landed.merged:
+            await fill_lfs_files(boss, project.git_dir, project.checkout, since=before)
             landed = replace(landed, notes=await collect_notes(git, _require_entry(tree)))
             await self._remove_tree(boss, tree)
         return landed
@@ -221,6 +224,7 @@ class TaskWorktrees:
         if made.entry is None:
             raise GitFailed(f"git does not know the worktree it has just made at {tree.folder}")
         await branch_merge.fill_submodules(boss, project.git_dir, made.folder, made.entry)
+        await fill_lfs_files(_git_in_tree(made, boss), project.git_dir, made.folder)
         await asyncio.to_thread((made.entry / _READY_MARKER).touch)
         return replace(made, ready=True)
 
