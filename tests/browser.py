@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, BrowserContext, Locator, Page, async_playwright, expect
 
+from tests.waiting import WAIT_SECONDS
+
 CHROMIUM = shutil.which("chromium")
 _FLAGS = (
     "--no-sandbox",
@@ -25,8 +27,7 @@ _FLAGS = (
 # Where set, the screenshots are kept there to be looked at.
 _SCREENSHOT_FOLDER = os.environ.get("SHIFTBOSS_TEST_SHOTS")
 
-# Patience costs nothing where all is well, and the machine may be busy.
-_TIMEOUT_MS = 60_000
+_TIMEOUT_MS = WAIT_SECONDS * 1000
 expect.set_options(timeout=_TIMEOUT_MS)
 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the machine")

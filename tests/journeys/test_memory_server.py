@@ -27,7 +27,6 @@ from tests.migrated_database import lay_out_store
 from tests.thoroughness import thorough_only
 from tests.waiting import WAIT_SECONDS
 
-SECONDS = 60.0
 PATIENT = ("--seconds", "60")
 
 
@@ -59,7 +58,7 @@ async def agent(
     """An agent by the official SDK."""
     async with (
         open_stdio(launch(program, folder, *options)) as line,
-        ClientSession(line.incoming, line.outgoing, read_timeout_seconds=SECONDS) as session,
+        ClientSession(line.incoming, line.outgoing, read_timeout_seconds=WAIT_SECONDS) as session,
     ):
         await session.initialize()
         yield session
@@ -276,7 +275,7 @@ async def test_the_printed_settings_work_as_pasted_without_an_environment(
     )
     async with (
         open_stdio(pasted) as line,
-        ClientSession(line.incoming, line.outgoing, read_timeout_seconds=SECONDS) as session,
+        ClientSession(line.incoming, line.outgoing, read_timeout_seconds=WAIT_SECONDS) as session,
     ):
         await session.initialize()
         await call_tool(session, "store_memory", content="Releases are cut on Tuesdays")

@@ -37,9 +37,6 @@ from tests.thoroughness import THOROUGH, thorough_only
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-# Whichever test comes first waits for everything that was begun at once.
-CROWDED = 240.0
-
 Script: TypeAlias = Mapping[Scene, tuple[ScriptLine, ...]]
 
 GOOD = step_reply("all is well")
@@ -144,7 +141,7 @@ class FailureWorld:
         await self.bosses[cue].says(self.chats[cue], text)
 
     async def wait_for_end(self, cue: str) -> TelegramMessage:
-        return await self.chats[cue].wait_for(is_ending, timeout=CROWDED)
+        return await self.chats[cue].wait_for(is_ending)
 
 
 def is_ending(message: TelegramMessage) -> bool:
@@ -231,7 +228,7 @@ async def test_a_slow_answer_does_not_hold_up_other_tasks(world: FailureWorld) -
 
 @pytest.mark.parametrize("cue", list(TALK_PASSING))
 async def test_chat_retries_a_temporary_failure(world: FailureWorld, cue: str) -> None:
-    answer = await wait_for_message(world.chats[cue], "the whole answer", timeout=CROWDED)
+    answer = await wait_for_message(world.chats[cue], "the whole answer")
 
     assert answer.text.split("\n")[0] == "the whole answer"
     assert world.chats[cue].from_bot == [answer]
@@ -242,7 +239,7 @@ async def test_chat_that_fails_says_so_and_the_next_question_is_answered(
     world: FailureWorld, cue: str
 ) -> None:
     chat = world.chats[cue]
-    failure = await wait_for_message(chat, "couldn't answer", TALK_FAILING[cue][1], timeout=CROWDED)
+    failure = await wait_for_message(chat, "couldn't answer", TALK_FAILING[cue][1])
     await world.bosses[cue].says(chat, "and now?")
     answer = await wait_for_message(chat, "and now?")
 

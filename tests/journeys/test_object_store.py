@@ -27,9 +27,6 @@ from tests.waiting import wait_until
 
 pytest.importorskip("boto3")
 
-_TAKE_UP_SECONDS = 60.0
-_SWEPT_SECONDS = 120.0
-
 
 @asynccontextmanager
 async def two_machines(
@@ -64,7 +61,7 @@ async def test_files_reach_a_worker_and_come_back(tmp_path: Path) -> None:
             step_reply("read it", "answer.md"),
         )
         await boss.sends_document(chat, "list.txt", b"buy bread", "/run the owl reads the list")
-        await wait_for_message(chat, "Task finished", timeout=_TAKE_UP_SECONDS)
+        await wait_for_message(chat, "Task finished")
 
         (given,) = (worker.home / "work").glob("*/list.txt")
         assert given.read_text() == "buy bread"
@@ -99,9 +96,9 @@ async def test_a_result_that_cannot_be_shared_at_once_is_told_and_follows(tmp_pa
         )
         s3.closed_to = frozenset({"PUT"})
         await boss.says(chat, "/run the owl writes")
-        told = await wait_for_message(chat, "Task finished", timeout=_TAKE_UP_SECONDS)
+        told = await wait_for_message(chat, "Task finished")
         assert shows(told, "Not here yet", "answer.md")
-        report = await chat.wait_for(lambda m: m.upload is not None, _TAKE_UP_SECONDS)
+        report = await chat.wait_for(lambda m: m.upload is not None)
         assert report.upload is not None
         assert b"Line 299" in report.upload.content, "the front has it, and need not wait"
         known = {message.id for message in chat.from_bot}
@@ -110,9 +107,7 @@ async def test_a_result_that_cannot_be_shared_at_once_is_told_and_follows(tmp_pa
         await worker.kill()
         s3.closed_to = frozenset()
         await worker.start()
-        follows = await chat.wait_for(
-            lambda m: m.id not in known and m.upload is not None, _TAKE_UP_SECONDS
-        )
+        follows = await chat.wait_for(lambda m: m.id not in known and m.upload is not None)
         assert follows.upload is not None
         assert follows.upload.content == b"The owl's answer."
         await wait_until(
@@ -133,7 +128,7 @@ async def test_what_must_be_forgotten_is_nowhere_on_any_machine(tmp_path: Path) 
         )
         said = "/run Don't remember this: the owl reads the list"
         await boss.sends_document(chat, "list.txt", b"egret5512", said)
-        await wait_for_message(chat, "Task finished", timeout=_TAKE_UP_SECONDS)
+        await wait_for_message(chat, "Task finished")
         await upload_in(chat)
         homes = [world.program.home, worker.home]
         assert [bool(files_with(each, "egret5512")) for each in homes] == [True, True]
@@ -146,18 +141,17 @@ async def test_what_must_be_forgotten_is_nowhere_on_any_machine(tmp_path: Path) 
         url = world.program.settings["DATABASE_URL"]
         await wait_until(
             lambda: bool(execute(url, "SELECT 1 FROM file_erasures WHERE home = '' AND tries > 0")),
-            _SWEPT_SECONDS,
         )
         assert files_with(worker.home, "egret5512") != []
         s3.closed_to = frozenset()
         await worker.start()
-        await wait_until(lambda: not execute(url, "SELECT 1 FROM file_erasures"), _SWEPT_SECONDS)
+        await wait_until(lambda: not execute(url, "SELECT 1 FROM file_erasures"))
 
         assert s3.objects == {}
         assert [files_with(each, "egret5512") for each in homes] == [[], []]
 
 
 async def upload_in(chat: TelegramChat) -> bytes:
-    sent = await chat.wait_for(lambda m: m.from_bot and m.upload is not None, _TAKE_UP_SECONDS)
+    sent = await chat.wait_for(lambda m: m.from_bot and m.upload is not None)
     assert sent.upload is not None
     return sent.upload.content

@@ -15,7 +15,7 @@ from tests.emulators.telegram.chats import TelegramMessage
 from tests.emulators.telegram.errors import bad_request
 from tests.emulators.telegram.faults import RefusalFault
 from tests.journeys.platform_world import PlatformWorld, platform_world
-from tests.waiting import wait_until
+from tests.waiting import WAIT_SECONDS, wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -27,7 +27,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Plat
 
 
 def change_store(home: Path, statement: str, *values: object) -> int:
-    with closing(sqlite3.connect(home / "shiftboss.db", timeout=30)) as store, store:
+    with closing(sqlite3.connect(home / "shiftboss.db", timeout=WAIT_SECONDS)) as store, store:
         return store.execute(statement, values).rowcount
 
 
@@ -43,7 +43,7 @@ def make_check_due(home: Path) -> None:
 
 
 def count_dead(home: Path) -> int:
-    with closing(sqlite3.connect(home / "shiftboss.db", timeout=30)) as store:
+    with closing(sqlite3.connect(home / "shiftboss.db", timeout=WAIT_SECONDS)) as store:
         (found,) = store.execute("SELECT count(*) FROM outbox WHERE state = 'dead'").fetchone()
         return int(found)
 

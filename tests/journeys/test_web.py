@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import re
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 
 import pytest
@@ -75,13 +74,14 @@ async def live_card(boss: BrowserVisitor, title: str) -> Locator:
     return boss.page.locator(f"#{await card.get_attribute('id')}")
 
 
-def own_port() -> int:
-    """A free port that no other test is given: systems hand out higher ones."""
-    while True:
-        port = random.randrange(20_000, 30_000)
-        with socket.socket() as tried:
-            if tried.connect_ex(("127.0.0.1", port)) != 0:
-                return port
+@pytest.fixture
+def held_port() -> Iterator[int]:
+    """A port that nobody else is given meanwhile, although the program may listen on it."""
+    with socket.socket() as held:
+        # As servers do; of those who share it so, one may listen.
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
 
 
 async def download_text(page: Page, link: Locator) -> str:
@@ -251,13 +251,13 @@ async def test_without_a_model_every_answer_says_so(boss: BrowserVisitor, tmp_pa
 
 @thorough_only
 async def test_a_kill_loses_neither_the_task_nor_the_draft_message(
-    browser: Browser, tmp_path: Path
+    browser: Browser, tmp_path: Path, held_port: int
 ) -> None:
     boss = await open_visitor(browser)
     async with (
         scripted_model() as (stage, access),
         running_program(
-            tmp_path / "home", SHIFTBOSS_WEB_PORT=str(own_port()), **access
+            tmp_path / "home", SHIFTBOSS_WEB_PORT=str(held_port), **access
         ) as shiftboss,
     ):
         stage.script("deadly-cue", "plan", plan_reply("write one", "hold on", "write two"))

@@ -163,7 +163,7 @@ async def test_a_stopped_connection_that_is_closed_does_not_wait_for_its_ended_t
     closing_down.cancel()
     go.set()
 
-    done, _ = await asyncio.wait([closing_down], timeout=30)
+    done, _ = await asyncio.wait([closing_down], timeout=WAIT_SECONDS)
 
     assert done
 

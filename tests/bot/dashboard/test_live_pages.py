@@ -13,6 +13,7 @@ from tests.bot.dashboard.test_api import create
 from tests.bot.dashboard.test_metrics import use
 from tests.bot.dashboard.world import DashboardWorld
 from tests.browser import needs_chromium, open_browser
+from tests.waiting import WAIT_SECONDS
 
 pytestmark = needs_chromium
 
@@ -55,7 +56,7 @@ async def test_a_page_is_made_once_unless_something_happens_before_its_stream(
 
     await page.route("**/api/v1/events*", meanwhile)
     await open_live(page, world, "tasks")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not await page.locator("#found", has_text="in between").count():
             await page.clock.run_for(500)
 
@@ -71,7 +72,7 @@ async def test_costs_follow_events_and_people_and_health_look_again(
     await use(world, "gpt-5.2", cost_micros=3_210_000)
     await create(world.program(), "an event")
     model = page.locator("#breakdowns", has_text="gpt-5.2")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not await model.count():
             await page.clock.run_for(500)
     await expect(page.locator("#sums")).to_contain_text("3.21")

@@ -11,6 +11,7 @@ import pytest
 from bot.transports import front_signals
 from bot.transports.front_signals import FrontSignal, FrontSignals
 from storage.errors import StoreUnavailable
+from tests.waiting import WAIT_SECONDS
 
 
 class CutOnce:
@@ -52,7 +53,7 @@ async def test_signals_that_met_a_cut_connection_are_told_over_the_next(
         for number in range(9):
             here.tell(FrontSignal.WRONG_TOKEN, f"10.0.0.{number}")
         here.tell(FrontSignal.SESSIONS_ENDED, ["s2"])
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             await channel.has_told.wait()
     finally:
         running.cancel()

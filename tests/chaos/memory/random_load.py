@@ -36,7 +36,7 @@ _PATIENCE = 240.0
 _FOR_EACH_KILL = 45.0
 _LONGEST_LIFE = 2.5
 _PAUSE = 0.5
-_CATCHING_UP = 15.0
+_CATCHING_UP = 60.0
 _TOLD = re.compile(r"item(\d+)")
 _ENDS = "<!-- shiftboss: end"
 # A store that is held this instant shows nothing at all: it has to be there.

@@ -52,7 +52,7 @@ class EmbeddingSetup:
         return [each.entry.text for each in await self.recall.search(PRIVATE_READER, query, limit)]
 
     def of(self, model: str) -> EmbeddingIndex:
-        service = InferenceEndpoint(KEY, timeout=5)
+        service = InferenceEndpoint(KEY, timeout=WAIT_SECONDS)
         return replace(
             self.meanings,
             embedder=EmbeddingClient(service, f"{self.server.url}/v1", model),
@@ -65,7 +65,7 @@ async def build_embeddings(
 ) -> AsyncGenerator[EmbeddingSetup, None]:
     """`judge` is the model of a cross-encoder, empty for one that has no name."""
     async with embedding_service() as server, build_retrieval(home) as it:
-        service = InferenceEndpoint(KEY, timeout=5)
+        service = InferenceEndpoint(KEY, timeout=WAIT_SECONDS)
         meanings = EmbeddingIndex(
             db=it.world.db,
             vectors=VectorRepo(it.world.db),

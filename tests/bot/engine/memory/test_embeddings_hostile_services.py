@@ -11,6 +11,7 @@ import pytest
 from bot.engine.memory.embeddings import CrossEncoderReranker, EmbeddingClient, InferenceEndpoint
 from bot.engine.memory.noise_filter import strip_memory_blocks
 from bot.engine.memory.ports import EmbeddingFailed
+from tests.waiting import WAIT_SECONDS
 
 ONE = {"index": 0, "embedding": [1.0, 2.0]}
 HUGE = 10**400
@@ -93,7 +94,7 @@ async def test_of_an_answer_without_an_end_no_more_is_read_than_fits() -> None:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    service = InferenceEndpoint("", timeout=60)
+    service = InferenceEndpoint("", timeout=WAIT_SECONDS)
 
     with pytest.raises(EmbeddingFailed, match="far too long"):
         await service.post(f"http://127.0.0.1:{port}/", {})

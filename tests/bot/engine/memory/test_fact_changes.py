@@ -27,6 +27,7 @@ from tests.bot.engine.memory.change_cases import CASES, ChangeCase
 from tests.bot.engine.memory.writing_builders import BY_BOSS, WritingSetup, build_writing
 from tests.engine_harness import BOSS, CHAT, GROUP, MATE
 from tests.migrated_database import open_database
+from tests.waiting import WAIT_SECONDS
 
 _FACTS = (MemoryKind.FACT, MemoryKind.PROFILE)
 
@@ -244,7 +245,8 @@ def _move_for_ever(home: Path) -> None:
 
 
 def _wait_for_words(home: Path, least: int) -> None:
-    for _ in range(3_000):
+    end = time.monotonic() + WAIT_SECONDS
+    while time.monotonic() < end:
         said = home / "said"
         if said.exists() and int(said.read_text() or 0) >= least:
             return

@@ -330,7 +330,7 @@ async def test_leave_asked_live_is_given_at_once_or_later(
         tmp_path, models, staged(), ScriptedWorker(), start_dispatcher=False
     ) as here:
         permit = await live_permit(here)
-        waiting = asyncio.create_task(permit(tool_call("c1", "a"), wait_seconds=20))
+        waiting = asyncio.create_task(permit(tool_call("c1", "a"), wait_seconds=WAIT_SECONDS))
         asked = await _shown(here)
         await here.decide(asked)
         given = await waiting
@@ -353,11 +353,11 @@ async def test_a_refusal_given_live_holds_for_that_run_only(
         tmp_path, models, staged(), ScriptedWorker(), start_dispatcher=False
     ) as here:
         permit = await live_permit(here)
-        waiting = asyncio.create_task(permit(tool_call("c1", "a"), wait_seconds=20))
+        waiting = asyncio.create_task(permit(tool_call("c1", "a"), wait_seconds=WAIT_SECONDS))
         await here.decide(await _shown(here), approve=False)
         assert (await waiting).verdict == "deny"
 
-        again = await permit(tool_call("c2", "a"), wait_seconds=20)
+        again = await permit(tool_call("c2", "a"), wait_seconds=WAIT_SECONDS)
         assert again.verdict == "deny"
         assert len(here.shown) == 1, "nobody is asked twice in one run"
 

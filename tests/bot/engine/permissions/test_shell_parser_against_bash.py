@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bot.engine.permissions.command_analysis import expand_commands
 from bot.engine.permissions.rules import UNKNOWN_TEXT
 from bot.engine.permissions.shell_parser import parse_script
+from tests.waiting import WAIT_SECONDS
 
 BASH = shutil.which("bash")
 _PIECES = (
@@ -60,7 +61,7 @@ def _ran(source: str, folder: Path) -> list[tuple[str, ...]]:
         env={"PATH": "/nowhere"},
         capture_output=True,
         stdin=subprocess.DEVNULL,
-        timeout=60,
+        timeout=WAIT_SECONDS,
         check=False,
     )
     each = noted.read_bytes().decode(errors="replace").split("\1\0")

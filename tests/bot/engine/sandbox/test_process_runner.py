@@ -49,7 +49,10 @@ async def _gone(mark: str) -> None:
 async def _stopped(cell: SandboxCell, command: str) -> ProcessResult:
     """Stopped once it has begun, however long a busy machine takes to begin it."""
     ended = await cell.run(command, seconds=0.5)
-    return ended if ended.head else await cell.run(command, seconds=15)
+    for seconds in (15, WAIT_SECONDS):
+        if not ended.head:
+            ended = await cell.run(command, seconds=seconds)
+    return ended
 
 
 @pytest.fixture

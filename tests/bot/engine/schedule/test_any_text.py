@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bot.engine.schedule.time_phrases import read_request, read_timing, split_timing
 from bot.engine.timing import TimingError, WeekdayCalendar, next_due
 from storage.records.schedules import Timing
+from tests.waiting import WAIT_SECONDS
 
 ZONES = [ZoneInfo(name) for name in ("Asia/Shanghai", "Europe/Berlin", "America/Santiago", "UTC")]
 WORDS = [
@@ -131,7 +132,7 @@ def test_every_message_is_a_request_for_a_time_to_come_or_none(
         assert is_to_come(request.timing, now, own)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(WAIT_SECONDS)
 @pytest.mark.parametrize(
     "piece",
     [

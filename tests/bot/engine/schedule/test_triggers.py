@@ -33,6 +33,7 @@ from storage.triggers import TriggerRepo
 from tests.bot.engine.crash import CrashAfterCommit
 from tests.bot.engine.workflow.integration.workflow_world import WorkflowWorld, workflow_world
 from tests.engine_harness import BOSS, CHAT, ManualClock
+from tests.waiting import WAIT_SECONDS
 
 NOTE = """\
 name: Note
@@ -189,7 +190,7 @@ async def test_an_outage_of_the_store_ends_neither_the_program_nor_the_watching(
         monkeypatch.setattr("bot.engine.schedule.triggers._POLL_SECONDS", 0.01)
         watching = asyncio.create_task(service.run())
         await asked.wait()
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not await world.titles():
                 assert not watching.done()
                 await asyncio.sleep(0.01)

@@ -409,9 +409,12 @@ async def test_a_git_that_does_not_end_is_ended(
     slow.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec tail -f /dev/null\n")
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr(git_module, "COMMAND_TIMEOUT", 0.5)
 
+    monkeypatch.setattr(git_module, "COMMAND_TIMEOUT", 0.5)
     landed = await artifacts.merge(project.task())
+    if not (tmp_path / "pid").exists():  # a busy machine has not even begun it by then
+        monkeypatch.setattr(git_module, "COMMAND_TIMEOUT", 30.0)
+        landed = await artifacts.merge(project.task())
 
     assert "longer than" in description(landed)
     with pytest.raises(ProcessLookupError):

@@ -30,6 +30,7 @@ from tests.bot.engine.llm.builders import (
 )
 from tests.emulators.models.emulator import ModelEmulator
 from tests.emulators.models.script import ScriptedCall, ScriptedReply
+from tests.waiting import WAIT_SECONDS
 
 STEP: dict[str, Any] = {
     "status": "done",
@@ -229,7 +230,11 @@ def test_nothing_heavy_is_loaded_before_a_model_is_used() -> None:
     )
 
     out = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=WAIT_SECONDS,
     )
 
     assert out.stdout.strip() == "[]"

@@ -12,6 +12,7 @@ import pytest
 
 from bot.engine.llm.api.error_mapping import ModelSilent
 from bot.engine.llm.api.repetition import MAX_REPEATED_TEXT, RepeatedTextGuard, watch_silence
+from tests.waiting import WAIT_SECONDS
 
 TICKS = 40
 """More than the endless stream below needs for several events."""
@@ -62,7 +63,7 @@ async def test_an_answer_is_cancelled_at_whatever_moment_that_comes() -> None:
         for _ in range(ticks):
             await asyncio.sleep(0)
         reading.cancel()
-        await asyncio.wait([reading], timeout=10)
+        await asyncio.wait([reading], timeout=WAIT_SECONDS)
 
         assert reading.cancelled(), f"cancelled after {ticks} turns of the loop"
         assert closed.is_set() or not ticks

@@ -19,6 +19,7 @@ from bot.engine.sandbox.spec import Sandbox
 from bot.engine.tools.shell_exec import CommandShell
 from bot.engine.web import HostResolver, WebFetcher, parse_private_hosts, resolve_host
 from tests.emulators.mcp_http import SESSION, mcp_http_server
+from tests.waiting import WAIT_SECONDS
 
 SECRET = "correct-horse-battery"
 HEADERS = {"Authorization": "Bearer ${TRACKER_KEY}"}
@@ -31,7 +32,7 @@ async def plugged(
     *,
     private: str = "127.0.0.1",
     resolver: HostResolver = resolve_host,
-    patience: float = 20.0,
+    patience: float = WAIT_SECONDS,
 ) -> AsyncIterator[ConnectedServers]:
     async def found() -> Sandbox:
         return detect_sandbox()
@@ -106,7 +107,7 @@ async def test_what_shows_who_we_are_reaches_neither_model_nor_card(tmp_path: Pa
 async def test_one_that_misbehaves_costs_its_own_tools_and_says_why(
     tmp_path: Path, manners: str, why: str
 ) -> None:
-    patience = 1.0 if manners == "silent" else 20.0
+    patience = 1.0 if manners == "silent" else WAIT_SECONDS
     async with (
         mcp_http_server(manners) as site,
         plugged(tmp_path, site.url, patience=patience) as brought,

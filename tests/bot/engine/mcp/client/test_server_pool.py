@@ -28,6 +28,7 @@ from bot.engine.sandbox.process_runner import CommandHomes
 from bot.engine.sandbox.spec import Sandbox
 from bot.engine.tools.shell_exec import CommandShell
 from bot.engine.web import WebFetcher
+from tests.waiting import WAIT_SECONDS
 
 SERVER = str(Path(__file__).parents[4] / "emulators" / "mcp_server.py")
 SECRET = "correct-horse-battery"
@@ -47,7 +48,7 @@ async def plugged(
     tmp_path: Path,
     sandbox: Sandbox,
     *servers: McpServer,
-    patience: float = 60.0,
+    patience: float = WAIT_SECONDS,
     start: float = 60.0,
 ) -> AsyncIterator[ConnectedServers]:
     async def found() -> Sandbox:
@@ -212,7 +213,7 @@ async def test_one_that_cannot_be_used_is_noted_and_the_others_work(
     manners: str, tmp_path: Path, sandbox: Sandbox
 ) -> None:
     servers = tiny(manners, "bad"), tiny()
-    for start in (1.5, 30.0):
+    for start in (1.5, 30.0, WAIT_SECONDS):
         async with plugged(tmp_path, sandbox, *servers, start=start) as brought:
             if not brought.tools:  # a busy machine has started neither by then
                 continue
