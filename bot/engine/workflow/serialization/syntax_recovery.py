@@ -27,12 +27,11 @@ _VALUE_LINE = re.compile(
 )
 _FULL_WIDTH_NAME = re.compile(r"\s*(?:-\s+)*[\"']?[A-Za-z]\w*[\"']?(?P<mark>[：﹕])")
 _BLOCK_TEXT = re.compile(r"(?:.*[:：]|\s*-)\s+[|>][-+\d]*\s*")
-_FULL_WIDTH_COMMA = re.compile(r"[{\[].*?(?P<mark>[，、；])\s*[\"']?[A-Za-z]\w*[\"']?\s*[:：]")
+_FULL_WIDTH_COMMA = re.compile(r"(?P<mark>[，、；])\s*[\"']?[A-Za-z]\w*[\"']?\s*[:：]")
 _PLAIN_FIELD = re.compile(r"\s*(?:name|title|prompt|description|detail|label|persona|timeout)\s*:")
 """Fields that no other part of a workflow refers to."""
 _ASCII_FOR = {"：": ": ", "﹕": ": ", "，": ", ", "、": ", ", "；": ", "}
 _CLOSING = {"{": "}", "[": "]"}
-_LAST_WORD = re.compile(r"\s+\S+$")
 _JSON_KINDS = (
     ("json_cut", re.compile("Unterminated string")),
     ("json_comma", re.compile("',' delimiter")),
@@ -289,12 +288,18 @@ def _tell_what_is_behind(fault: _Fault, text: str, lines: Sequence[str]) -> _Fau
 def _full_width(lines: Sequence[str], n: int) -> _Fault | None:
     """A colon or comma of a Chinese keyboard where YAML needs its own."""
     line = _line(lines, n)
-    found = _FULL_WIDTH_NAME.match(line) or _FULL_WIDTH_COMMA.search(line)
+    found = _FULL_WIDTH_NAME.match(line) or _find_wide_comma(line)
     if found is None:
         return None
     mark, column = found["mark"], found.start("mark")
     facts = {"line": n + 1, "column": column + 1, "mark": mark, "plain": _ASCII_FOR[mark].strip()}
     return _Fault(ValidationIssue(key="yaml_full_width", facts=facts), n, (n, column))
+
+
+def _find_wide_comma(line: str) -> re.Match[str] | None:
+    """Between the entries of a collection within the line."""
+    opened = re.search(r"[{\[]", line)
+    return None if opened is None else _FULL_WIDTH_COMMA.search(line, opened.end())
 
 
 def _last_event(text: str) -> Any:
@@ -399,7 +404,7 @@ def _with_plain_marks(line: str) -> str:
     name = _FULL_WIDTH_NAME.match(line)
     if name is not None:
         line = f"{line[: name.start('mark')]}: {line[name.end('mark') :]}"
-    if _FULL_WIDTH_COMMA.search(line):
+    if _find_wide_comma(line):
         for mark, plain in _ASCII_FOR.items():
             line = line.replace(mark, plain)
     return line
@@ -441,8 +446,10 @@ def _closed_brackets(lines: list[str], fault: _Fault) -> Iterator[list[str]]:
     closing = _CLOSING.get(lines[first][column : column + 1], "")
     here = lines[line]
     yield _with(lines, line, here[:at] + closing + here[at:])
-    if (word := _LAST_WORD.search(here[:at])) is not None:
-        yield _with(lines, line, f"{here[: word.start()]},{here[word.start() :]}")
+    before, _, word = here[:at].rpartition(" ")
+    if before and word:
+        before = before.rstrip()
+        yield _with(lines, line, f"{before},{here[len(before) :]}")
     yield _with(lines, line, f"{here[:at]},{here[at:]}")
     for n in dict.fromkeys((first, max(first, line - 1))):
         yield _with(lines, n, lines[n].rstrip().rstrip(",") + closing)

@@ -840,3 +840,13 @@ def test_one_spoilt_line_is_told_and_nothing_else(kind: str) -> None:
             assert {each.line for each in found} <= {n + 1}, (file.name, lines[n], found)
             told += bool(found)
     assert told >= 30
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["[" * 400_000, "[{" * 200_000, "[a" + " " * 400_000 + "b c", "{a" + "，b" * 200_000],
+    ids=["brackets", "both", "spaces", "commas"],
+)
+def test_a_long_broken_line_ends_soon(line: str) -> None:
+    """In time that grows with its square, one of these would take hours."""
+    assert judge(f"name: W\nnodes: {line}\n")
