@@ -546,7 +546,8 @@ class LocalDispatcher:
     async def _cancel_all(self) -> None:
         running = [work for works in self._works.values() for work in works]
         for work in running:
-            cancel_once(work)
+            # Also what was cancelled before and does not end: nothing may hold up the end.
+            work.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
 
