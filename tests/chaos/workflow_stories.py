@@ -1,5 +1,5 @@
 """Stories of workflows: one with branches, rounds, a person and a rest; and one whose join ends a
-branch and which fails, so that all is undone."""
+branch and which fails, so that all is undone; and one that is stopped, with the same end."""
 
 from __future__ import annotations
 
@@ -76,6 +76,29 @@ async def _undoing(boss: ScriptedUser) -> None:
     await boss.wait_for_status(task, "failed")
 
 
+_STOPPED = """\
+name: Stop and take back
+nodes:
+  - {id: put, name: 'write "put" to v-put.txt', onCancel: {id: take,
+     name: 'write "taken" to v-take.txt'}}
+  - {id: more, name: 'write "more" to v-more.txt', onCancel: {id: less,
+     name: 'write "less" to v-less.txt'}}
+  - {id: rest, name: 'wait 60 seconds', onCancel: {id: wake,
+     name: 'write "awake" to v-wake.txt'}}
+"""
+
+
+async def _stopping(boss: ScriptedUser) -> None:
+    folder = boss.home / "workflows"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "halt.yaml").write_text(_STOPPED, encoding="utf-8")
+    await boss.channel.send_message("/workflow run halt")
+    task = str(await boss.wait_for_row("SELECT id FROM tasks"))
+    await boss.wait_for_row("SELECT 1 FROM node_runs WHERE path = 'rest' AND status = 'running'")
+    await boss.channel.send_message(f"/stop {task}")
+    await boss.wait_for_status(task, "cancelled")
+
+
 async def _branches(boss: ScriptedUser) -> None:
     folder = boss.home / "workflows"
     folder.mkdir(parents=True, exist_ok=True)
@@ -115,5 +138,26 @@ STORIES = (
         },
         transitions=("node.waiting>cancelled", "node.>cancelled", "node.>pending"),
         extra_transitions=("node.pending>running",),
+    ),
+    CrashStory(
+        name="stopping",
+        act=_stopping,
+        final_statuses={"Stop and take back": ("cancelled",)},
+        files={
+            "v-put.txt": "put",
+            "v-take.txt": "taken",
+            "v-more.txt": "more",
+            "v-less.txt": "less",
+            "v-wake.txt": "awake",
+        },
+        transitions=(),
+        extra_transitions=(
+            "node.>pending",
+            "node.running>pending",
+            "node.pending>running",
+            "node.running>done",
+            "task.running>pending",
+            "task.running>cancelled",
+        ),
     ),
 )

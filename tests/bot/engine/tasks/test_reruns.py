@@ -19,17 +19,22 @@ from storage.records.tasks import (
     NodeStatus,
     RerunChanges,
     RerunRefused,
+    Task,
     TaskStatus,
+    TaskView,
 )
+from tests.bot.engine.crash import CrashAfterCommit
 from tests.bot.engine.workflow.integration.workflow_world import (
     PacedBackend,
+    WorkflowWorld,
     for_each,
     make_graph,
     make_node,
     task_node,
     workflow_world,
 )
-from tests.engine_harness import BOSS
+from tests.engine_harness import BOSS, ManualClock
+from tests.thoroughness import sampled
 
 
 def _said(summary: str) -> StepAnswer:
@@ -166,3 +171,36 @@ async def test_a_round_of_a_body_runs_again_with_those_behind_it(tmp_path: Path)
     assert after["each[0]/read"] == before["each[0]/read"]
     assert after["each"].status is NodeStatus.DONE
     assert after["each"].output == before["each"].output
+
+
+@pytest.mark.parametrize("nth", range(1, 12, sampled(1, 3)))
+async def test_a_rerun_goes_on_from_its_node_whenever_death_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int
+) -> None:
+    clock, death = ManualClock(), CrashAfterCommit(nth)
+    first, second = PacedBackend(), PacedBackend()
+
+    async def rerun(here: WorkflowWorld, made: Task) -> TaskView:
+        await here.engine.tasks.rerun(made, "b", NO_CHANGES, by=BOSS, source="again")
+        return await here.engine.until(made, TaskStatus.COMPLETED)
+
+    async with workflow_world(tmp_path, first, clock=clock) as here:
+        made = await here.engine.run_workflow(make_graph(*map(task_node, "abc"), "a>b>c"))
+        await here.engine.until(made)
+        with monkeypatch.context() as patched:
+            death.install(patched)
+            await death.run_until_crash(rerun(here, made))
+    async with workflow_world(tmp_path, second, clock=clock) as here:
+        # The message is handled again.
+        view = await rerun(here, made)
+        discarded = await here.engine.store.graphs.list_discarded(made.id, 1)
+
+    steps = [*first.started_steps, *second.started_steps]
+    # Only a step that was cut off begins once more.
+    assert {name: steps.count(name) for name in "abc"} in (
+        {"a": 1, "b": 2, "c": 2},
+        {"a": 1, "b": 3, "c": 2},
+        {"a": 1, "b": 2, "c": 3},
+    )
+    assert view.task.graph_version == 2
+    assert {run.path for run in discarded} == {"b", "c"}

@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bot.engine.llm.answer_schemas import PlanAnswer, PlanStep, StepAnswer
 from bot.engine.llm.backend import (
     BackendError,
@@ -18,9 +20,11 @@ from bot.engine.workflow.definition import Workflow
 from bot.engine.workflow.nodes.human import HumanConfig
 from bot.engine.workflow.nodes.join import JoinConfig
 from bot.engine.workflow.nodes.registry import NodeType
-from storage.records.tasks import EventKind, NodeStatus, TaskStatus
+from storage.records.tasks import EventKind, NodeStatus, Task, TaskStatus, TaskView
+from tests.bot.engine.crash import CrashAfterCommit
 from tests.bot.engine.workflow.integration.workflow_world import (
     PacedBackend,
+    WorkflowWorld,
     make_graph,
     make_node,
     reached_cap,
@@ -28,6 +32,7 @@ from tests.bot.engine.workflow.integration.workflow_world import (
     workflow_world,
 )
 from tests.engine_harness import BOSS, ManualClock
+from tests.thoroughness import sampled
 
 
 def trip(**facts: Any) -> Workflow:
@@ -303,3 +308,35 @@ async def test_time_without_a_running_program_does_not_count_for_undoing(tmp_pat
     assert view.task.status is TaskStatus.FAILED
     assert undone(second) == ["drop flight", "drop hotel"]
     assert "Not undone" not in view.task.status_reason
+
+
+@pytest.mark.parametrize("nth", range(1, 13, sampled(1, 3)))
+async def test_a_stop_undoes_each_step_once_whenever_death_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int
+) -> None:
+    clock, death = ManualClock(), CrashAfterCommit(nth)
+    first, second = PacedBackend(), PacedBackend()
+    first.hold("pay")
+    second.hold("pay")
+
+    async def stop(here: WorkflowWorld, made: Task) -> TaskView:
+        await here.engine.tasks.stop(made, by=BOSS, source="s:1")
+        return await here.engine.until(made)
+
+    async with workflow_world(tmp_path, first, clock=clock) as here:
+        made = await here.engine.run_workflow(trip())
+        await first.wait_until_started("pay")
+        with monkeypatch.context() as patched:
+            death.install(patched)
+            await death.run_until_crash(stop(here, made))
+        before = {
+            run.path for run in (await here.runs(made)).values() if run.status is NodeStatus.DONE
+        }
+    async with workflow_world(tmp_path, second, clock=clock) as here:
+        # The message is handled again.
+        view = await stop(here, made)
+
+    assert view.task.status is TaskStatus.CANCELLED
+    assert "Undone: drop flight, drop hotel" in view.task.status_reason
+    assert not {path.replace("@undo:", "drop ") for path in before} & {*undone(second)}
+    assert {*undone(first), *undone(second)} == {"drop flight", "drop hotel"}
