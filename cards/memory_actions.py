@@ -124,6 +124,22 @@ class MarkMemoriesHelpful(CardAction):
     kind: Literal["memories_helped"] = "memories_helped"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecideWithheldMessage(CardAction):
+    """Keep a message that may have asked not to be remembered, or not. Only its author `person`
+    may; `with_before`: the author's message before it was withheld too."""
+
+    message: int
+    person: str
+    keep: bool
+    with_before: bool = False
+    kind: Literal["decide_withheld"] = "decide_withheld"
+
+    @property
+    def command(self) -> str:
+        return "/remember …" if self.keep else "/memory off"
+
+
 MemoryAction: TypeAlias = (
     ListMemories
     | ShowMemory
@@ -133,4 +149,5 @@ MemoryAction: TypeAlias = (
     | DecideMemoryCandidate
     | MarkMemoriesHelpful
     | CleanMemory
+    | DecideWithheldMessage
 )

@@ -17,7 +17,7 @@ from cards.views import memory as views
 from handlers import memory_reports
 from handlers.errors import UsageError, UserError
 from handlers.flags import parse_flags
-from handlers.memory_consent import switch_memory
+from handlers.memory_consent import decide_withheld, switch_memory
 from handlers.parsing import parse_number, split_first_word
 from handlers.ports_workers import MemoryRequestRejected
 from handlers.request import CommandRegistry, Reply, Request
@@ -260,7 +260,7 @@ async def handle_memory_press(
     return await explain_rejection(_perform_press(request, action, card_key, value, form))
 
 
-async def _perform_press(  # noqa: C901 - one line for each action of the closed union
+async def _perform_press(  # noqa: C901, PLR0912 - one line for each action of the closed union
     request: Request,
     action: memory_actions.MemoryAction,
     card_key: str,
@@ -294,6 +294,8 @@ async def _perform_press(  # noqa: C901 - one line for each action of the closed
                 reply = await _remaining_candidates(request, reply) or reply
         case memory_actions.CleanMemory():
             reply = await memory_reports.clean_up(request, "yes")
+        case memory_actions.DecideWithheldMessage():
+            return await decide_withheld(request, action, card_key)
         case memory_actions.MarkMemoriesHelpful():
             reply = await memory_reports.helped_pressed(request, action)
         case _:

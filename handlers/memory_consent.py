@@ -3,8 +3,11 @@ on, and /incognito."""
 
 from __future__ import annotations
 
-from cards.model import notice_card
-from handlers.errors import UsageError
+from dataclasses import dataclass, replace
+
+from cards.memory_actions import DecideWithheldMessage
+from cards.model import Block, ButtonsBlock, Card, CardButton, NoteBlock, TextBlock, notice_card
+from handlers.errors import ActionForbidden, UsageError
 from handlers.request import CommandRegistry, Reply, Request, check_may_choose
 from storage.records.memory_consent import ConsentRequest
 from storage.records.messages import DeliveryUrgency, IncomingMessage
@@ -15,30 +18,116 @@ commands = CommandRegistry("memory")
 _ON_WORDS, _OFF_WORDS = {"on", "开", "打开", "开启"}, {"off", "关", "关闭", "结束"}
 
 
+_QUESTION = "consent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeededConsent:
+    """The outcome of a message's wish. `reply`: it needs no other answer. `in_doubt`: its
+    author is to be asked; `with_before` if the message before it is withheld too."""
+
+    reply: Reply | None = None
+    in_doubt: bool = False
+    with_before: bool = False
+
+
 async def heed_consent(
     request: Request, said: IncomingMessage, *, names_topic: bool
-) -> Reply | None:
+) -> HeededConsent:
     """Withhold what the message asks not to remember, before anything else is done with it; a
-    message that may ask it counts too. Returns None if the message says more than that, or nothing
-    of the kind. Forwarded words ask nothing: somebody else wrote them. `names_topic` is set if the
-    message asks to forget what is known about a topic."""
+    message that may ask it counts too. Forwarded words ask nothing: somebody else wrote them.
+    `names_topic` is set if the message asks to forget what is known about a topic."""
     memory, chat = request.services.memory, request.chat
     wish = None if said.forwarded else memory.find_consent_request(request.args)
+    await memory.withhold_expected(chat, source=request.source)
     if wish is None or not wish.is_sure:
         is_doubtful = wish is not None and not names_topic
         if is_doubtful or chat.settings.memory_off:
             await memory.withhold(chat, ConsentRequest.THIS, source=request.source)
-        return None
-    if wish.wanted is ConsentRequest.CHAT:
-        # Whoever decides about the chat, these words are their own.
+        if wish is None or not is_doubtful or chat.settings.memory_off:
+            return HeededConsent()
+        with_before = wish.wanted is ConsentRequest.BEFORE and await memory.withhold(
+            chat, wish.wanted, source=request.source, reply_to=said.reply_to, is_sure=False
+        )
+        return HeededConsent(in_doubt=True, with_before=with_before)
+    if wish.wanted is ConsentRequest.CHAT or wish.says_more:
+        # Whoever decides about the chat, and whatever was said before: these words go.
         await memory.withhold(chat, ConsentRequest.THIS, source=request.source)
-        if not chat.settings.memory_off:
-            await switch_memory(request, ChatMemory.OFF)
+    if wish.wanted is ConsentRequest.CHAT and not chat.settings.memory_off:
+        await switch_memory(request, ChatMemory.OFF)
     done = await memory.withhold(chat, wish.wanted, source=request.source, reply_to=said.reply_to)
     if wish.says_more:
-        return None
+        return HeededConsent()
     text = request.words(f"memory.withheld_{wish.wanted}" if done else "memory.withheld_none")
-    return Reply(card=notice_card("", text))
+    return HeededConsent(reply=Reply(card=notice_card("", text)))
+
+
+async def ask_if_in_doubt(request: Request, heeded: HeededConsent, reply: Reply) -> Reply:
+    """The reply with the question whether the message may be remembered below it."""
+    if not heeded.in_doubt:
+        return reply
+    before = "_before" if heeded.with_before else ""
+    question = request.words(f"memory.withheld_in_doubt{before}")
+    blocks = _question_blocks(request, question, with_before=heeded.with_before)
+    if reply.card is not None:
+        return replace(reply, card=replace(reply.card, blocks=(*reply.card.blocks, *blocks)))
+    await _send_question(request, replace(notice_card("", question), blocks=blocks))
+    return reply
+
+
+def _question_blocks(
+    request: Request, question: str, *, with_before: bool = False
+) -> tuple[Block, ...]:
+    buttons = (
+        CardButton(
+            request.words("memory.button.keep" if keep else "memory.button.do_not_keep"),
+            DecideWithheldMessage(
+                message=int(request.source.removeprefix("inbox:")),
+                person=request.person.id,
+                keep=keep,
+                with_before=with_before,
+            ),
+        )
+        for keep in (True, False)
+    )
+    return TextBlock(question, id=_QUESTION), ButtonsBlock(tuple(buttons))
+
+
+async def _send_question(request: Request, card: Card) -> None:
+    await request.services.courier.send(
+        request.chat.id,
+        card,
+        key=f"{request.answer_ref.key}:withheld",
+        urgency=DeliveryUrgency.ANSWER,
+    )
+
+
+def check_may_decide(request: Request, action: DecideWithheldMessage) -> None:
+    if request.person.id != action.person:
+        raise ActionForbidden
+
+
+async def decide_withheld(request: Request, action: DecideWithheldMessage, card_key: str) -> Reply:
+    """Keep the message after all, or not; the question on the card becomes the answer."""
+    memory, source = request.services.memory, f"inbox:{action.message}"
+    if action.keep:
+        done = await memory.keep_after_all(
+            request.person, request.chat, source=source, with_before=action.with_before
+        )
+        text = request.words("memory.kept_after_all" if done else "memory.gone_already")
+    else:
+        await memory.withhold(request.chat, ConsentRequest.THIS, source=source)
+        text = request.words("memory.withheld_this")
+    card = await request.services.cards.get_card(card_key)
+    blocks = () if card is None else tuple(each for each in card.blocks if not _asks(each))
+    answered = replace(card or notice_card("", text), blocks=(*blocks, NoteBlock(text)))
+    return Reply(card=answered, key=card_key, in_place=True)
+
+
+def _asks(block: Block) -> bool:
+    if isinstance(block, ButtonsBlock):
+        return any(isinstance(each.action, DecideWithheldMessage) for each in block.items)
+    return isinstance(block, TextBlock) and block.id == _QUESTION
 
 
 async def withhold_where_off(request: Request) -> None:
@@ -52,7 +141,7 @@ async def withhold_where_off(request: Request) -> None:
 
 async def heed_consent_in_task(request: Request) -> None:
     """Withhold the words of a task that ask not to be remembered, and tell the person what becomes
-    of them. If they only may ask it, explain how to ask."""
+    of them. If they only may ask it, ask the person."""
     memory = request.services.memory
     wish = memory.find_consent_request(request.args)
     if wish is None:
@@ -60,13 +149,11 @@ async def heed_consent_in_task(request: Request) -> None:
     # To withhold a task erases it, which no guess may do.
     if wish.is_sure:
         await memory.withhold(request.chat, ConsentRequest.THIS, source=request.source)
-    text = "memory.withheld_task" if wish.is_sure else "memory.task_in_doubt"
-    await request.services.courier.send(
-        request.chat.id,
-        notice_card("", request.words(text)),
-        key=f"{request.answer_ref.key}:withheld",
-        urgency=DeliveryUrgency.ANSWER,
-    )
+        await _send_question(request, notice_card("", request.words("memory.withheld_task")))
+        return
+    question = request.words("memory.task_in_doubt")
+    blocks = _question_blocks(request, question)
+    await _send_question(request, replace(notice_card("", question), blocks=blocks))
 
 
 async def switch_memory(request: Request, memory: ChatMemory) -> Reply:

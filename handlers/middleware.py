@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import reduce
 from typing import TypeAlias
 
@@ -23,6 +23,8 @@ from storage.records.people import Language, Person
 from storage.records.tasks import RerunRefused
 
 log = logging.getLogger(__name__)
+
+_LATE = timedelta(hours=1)
 
 MAX_TOAST = 180
 """Characters of a toast on the strictest platform, with a margin."""
@@ -52,6 +54,13 @@ class InboundEvent:
     @property
     def is_press(self) -> bool:
         return isinstance(self.row.incoming, IncomingPress)
+
+    @property
+    def heard_at(self) -> datetime:
+        """When it came, or was sent if it came late."""
+        said, received_at = self.row.incoming, self.row.received_at
+        late = isinstance(said, IncomingMessage) and received_at - said.sent_at > _LATE
+        return said.sent_at if late and isinstance(said, IncomingMessage) else received_at
 
 
 NextHandler: TypeAlias = Callable[[InboundEvent], Awaitable[Reply]]

@@ -181,11 +181,27 @@ class MemoryPort(Protocol):
         remember."""
 
     async def withhold(
-        self, chat: Chat, wanted: ConsentRequest, *, source: str, reply_to: str = ""
+        self,
+        chat: Chat,
+        wanted: ConsentRequest,
+        *,
+        source: str,
+        reply_to: str = "",
+        is_sure: bool = True,
     ) -> bool:
         """Forget what was meant: in memory at once, and everywhere when the conversation ends.
         BEFORE means the message that was replied to, else the sender's last one; False if it is not
-        theirs or there is none. The caller has checked who may decide for a whole CHAT."""
+        theirs or there is none. The caller has checked who may decide for a whole CHAT. Unless it
+        `is_sure`, `keep_after_all` may bring it back."""
+
+    async def withhold_expected(self, chat: Chat, *, source: str) -> bool:
+        """Withhold this message if the sender's last wish was for the NEXT one."""
+
+    async def keep_after_all(
+        self, person: Person, chat: Chat, *, source: str, with_before: bool
+    ) -> bool:
+        """Remember a message that was withheld in doubt, and the one before it, as if there had
+        been no doubt. False if they are erased by now."""
 
     async def list(
         self,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import assert_never
 from zoneinfo import ZoneInfo
 
@@ -15,7 +15,7 @@ from cards.card_json import CardDecodeError, load_action
 from cards.catalog import TextCatalog, catalog_for
 from cards.courier import CardRef
 from cards.formats import is_blank
-from cards.memory_actions import ChooseMemory, MemoryAction
+from cards.memory_actions import ChooseMemory, DecideWithheldMessage, MemoryAction
 from cards.model import FormBlock, SelectBlock
 from handlers import (
     account_links,
@@ -94,6 +94,8 @@ async def handle_press(
         await approvals.check_may_decide(request, action.approval_id, action.scope)
     if isinstance(action, actions.AnswerQuestion):
         await approvals.check_may_decide(request, action.question_id)
+    if isinstance(action, DecideWithheldMessage):
+        memory_consent.check_may_decide(request, action)
     if _is_empty_form(action, form):
         return Reply(toast=request.words("press.nothing_to_do"), good=False)
     refusal = await request.services.buttons.claim_press(
@@ -329,7 +331,6 @@ async def _picked_value(request: Request, row: CardActionRow, value: str) -> str
 
 # --- the router
 
-_LATE = timedelta(hours=1)
 _BACKLOG_AGE = timedelta(seconds=30)
 """A message that arrives this long after it was sent was not meant to interrupt anything."""
 
@@ -503,26 +504,33 @@ class Router:
             return await meaning.command.handler(command_request)
         message_request = _with_directives(request, meaning.text, meaning.directives)
         names_topic = bool(memory.topic_to_forget(message_request.args))
-        reply = await memory_consent.heed_consent(
+        heeded = await memory_consent.heed_consent(
             message_request, incoming, names_topic=names_topic
         )
-        async with approvals.requesting_budget(message_request):
-            if by_name := await skills.use_by_slash(message_request, tasks.run_task):
+        reply = await self._handle_words(message_request, incoming, arrival.row.id, heeded.reply)
+        return await memory_consent.ask_if_in_doubt(message_request, heeded, reply)
+
+    async def _handle_words(
+        self, request: Request, incoming: IncomingMessage, inbox_id: InboxId, reply: Reply | None
+    ) -> Reply:
+        """`reply`: all that is to be said, unless the message also decides about something."""
+        async with approvals.requesting_budget(request):
+            if by_name := await skills.use_by_slash(request, tasks.run_task):
                 return by_name
-        refuse_misspelt(meaning.text)
+        refuse_misspelt(request.args)
         verdict = parse_approval_reply(incoming.text)
         if verdict and reply is None:
-            reply = await approvals.decide_by_message(message_request, verdict)
+            reply = await approvals.decide_by_message(request, verdict)
         if reply is not None:
             return reply
         if incoming.reply_to:
-            filled = await _fill_by_reply(message_request, incoming.reply_to, arrival.row.id)
+            filled = await _fill_by_reply(request, incoming.reply_to, inbox_id)
             if filled is not None:
                 return filled
-        if is_blank(message_request.args) and not message_request.files:
+        if is_blank(request.args) and not request.files:
             return Reply(card=chat.text_card(request.words("talk.listening")))
-        by_words = await _answer_by_words(message_request, incoming)
-        return by_words or await self._answer_message(message_request, incoming.sender.external_id)
+        by_words = await _answer_by_words(request, incoming)
+        return by_words or await self._answer_message(request, incoming.sender.external_id)
 
     async def _answer_message(
         self, request: Request, talker: str, *, settle: bool = False
@@ -554,16 +562,10 @@ class Router:
             message_id=message_id,
             interrupted=arrival.interrupted,
             missing_files=arrival.missing,
-            heard_at=_heard_at(row),
+            heard_at=arrival.heard_at,
             web_session=row.incoming.sender.web_session,
             forwarded=isinstance(row.incoming, IncomingMessage) and row.incoming.forwarded,
         )
-
-
-def _heard_at(row: InboxRow) -> datetime:
-    said = row.incoming
-    late = isinstance(said, IncomingMessage) and row.received_at - said.sent_at > _LATE
-    return said.sent_at if late and isinstance(said, IncomingMessage) else row.received_at
 
 
 def _origin_of(row: InboxRow) -> str:

@@ -473,6 +473,8 @@ class Memory:
             cells=self._memory.cells,
             withheld=self._withheld,
             sessions=self._store.sessions,
+            recorder=self.recorder,
+            key_values=self._store.key_values,
             feed=self._memory.feed,
             now=self._now,
         )

@@ -27,8 +27,9 @@ from storage.records.tasks import TaskId, TaskStatus
 
 _PREFIX = "withheld:"
 _CHAT = "chat:"
+ERASED_TEXT = "…"
 _WORDLESS: Mapping[str, Mapping[str, Any]] = {
-    "message": {"text": "…", "attachments": []},
+    "message": {"text": ERASED_TEXT, "attachments": []},
     "press": {"value": "", "form": {}},
 }
 _SILENT_SUBAGENT = {"label": "", "prompt": "", "result": ""}
@@ -168,6 +169,15 @@ class WithheldTurnRepo:
             uploads=tuple(sorted(uploads)),
         )
         await _save(tx, turns)
+
+    async def release(self, tx: Transaction, chat: ChatId, rows: Iterable[InboxRow]) -> None:
+        """Withhold these messages no more. While others are withheld, their time still is."""
+        known = await self.get(chat, tx=tx)
+        left = {*(known.inbox if known else ())} - {row.id for row in rows}
+        if known is not None and left:
+            await _save(tx, replace(known, inbox=tuple(sorted(left))))
+        else:
+            await tx.execute(sa.delete(schema.marks).where(_N.name == f"{_PREFIX}{chat}"))
 
     async def get(self, chat: ChatId, *, tx: Transaction | None = None) -> WithheldTurns | None:
         query = sa.select(_N.value).where(_N.name == f"{_PREFIX}{chat}")

@@ -7,17 +7,19 @@ from enum import StrEnum
 
 
 class ConsentRequest(StrEnum):
-    """The part of a talk that is forbidden: this message, the one before it, or all of the chat."""
+    """The part of a talk that is forbidden: this message, the one before, the next, or all of
+    the chat."""
 
     THIS = "this"
     BEFORE = "before"
+    NEXT = "next"
     CHAT = "chat"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsentWish:
     """`says_more`: the message also says something else, which is to be answered. One that is not
-    `is_sure` may be a wish: the message is not kept, and the person is told how to change that."""
+    `is_sure` may be a wish: what it may mean is not kept until the person has decided."""
 
     wanted: ConsentRequest
     says_more: bool

@@ -105,9 +105,24 @@ class FakeMemory:
         return self.wishes.get(text)
 
     async def withhold(
-        self, chat: Chat, wanted: ConsentRequest, *, source: str, reply_to: str = ""
+        self,
+        chat: Chat,
+        wanted: ConsentRequest,
+        *,
+        source: str,
+        reply_to: str = "",
+        is_sure: bool = True,
     ) -> bool:
         self.calls.append(("withhold", chat.id, wanted, source, reply_to))
+        return True
+
+    async def withhold_expected(self, chat: Chat, *, source: str) -> bool:
+        return False
+
+    async def keep_after_all(
+        self, person: Person, chat: Chat, *, source: str, with_before: bool
+    ) -> bool:
+        self.calls.append(("keep", chat.id, source, str(with_before)))
         return True
 
     async def list(

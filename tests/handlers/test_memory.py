@@ -95,10 +95,31 @@ async def test_what_may_be_a_wish_is_not_kept_and_goes_on_to_be_answered(
 
     withheld = [call[2] for call in desk.world.memory.calls if call[0] == "withhold"]
     assert withheld == [ConsentRequest.THIS]
-    assert "remember" not in text_of(reply)
+    assert "Fine." in text_of(reply), "it is answered"
+    assert "May I remember this message?" in text_of(reply)
 
 
-async def test_a_task_whose_words_may_ask_it_is_kept_and_says_how_to_ask(
+async def test_only_the_author_decides_whether_a_message_in_doubt_is_kept(
+    desk: RouterHarness,
+) -> None:
+    text = "better forgotten"
+    doubt = ConsentWish(wanted=ConsentRequest.BEFORE, says_more=True, is_sure=False)
+    desk.world.memory.wishes = {text: doubt}
+    asked = await desk.send_message(text, who="x-ann", chat="g1")
+
+    [buttons] = [each for each in (await shown(desk)).blocks if isinstance(each, ButtonsBlock)]
+
+    refused = await desk.press(buttons.items[0].token, who="x-olga", chat="g1")
+    kept = await desk.press(buttons.items[0].token, who="x-ann", chat="g1")
+
+    assert not refused.good
+    assert "this message and the one before it" in text_of(asked)
+    assert [call[0] for call in desk.world.memory.calls][-1] == "keep"
+    assert "Kept" in text_of(kept)
+    assert "May I remember" not in text_of(kept)
+
+
+async def test_a_task_whose_words_may_ask_it_is_kept_and_asked_about(
     desk: RouterHarness,
 ) -> None:
     text = "build the page, purge after"
@@ -109,7 +130,7 @@ async def test_a_task_whose_words_may_ask_it_is_kept_and_says_how_to_ask(
 
     assert not [call for call in desk.world.memory.calls if call[0] == "withhold"]
     told = [text_of(each) for each in desk.world.post.cards.values()]
-    assert any("don't remember this" in each for each in told)
+    assert any("Don't keep" in each for each in told)
 
 
 async def test_something_is_remembered_and_named_by_its_id(desk: RouterHarness) -> None:

@@ -50,7 +50,10 @@ def files_with(home: Path, word: str) -> list[str]:
 
 
 def read_all(path: Path) -> bytes:
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return b""  # gone since the folder was listed
     return gzip.decompress(data) if path.name.endswith(".tar.gz") else data
 
 
@@ -98,7 +101,7 @@ async def test_what_was_forbidden_in_the_same_message_leaves_with_the_conversati
     await boss.says(chat, "Don't remember this: my safe opens with heron7731")
     told = await wait_for_message(chat, "a fine code", "I won't remember this message")
     await boss.says(chat, "I see a doctor about otter4410, kindly leave that unrecorded")
-    asked = await wait_for_message(chat, "must be hard", "May I remember this?")
+    asked = await wait_for_message(chat, "must be hard", "May I remember this message?")
     await boss.says(chat, "Recommend me a drink for the afternoon please")
     await wait_for_message(chat, "Tea;")
     found = await ask(boss, chat, "/history search heron7731", "heron7731")

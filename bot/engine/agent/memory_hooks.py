@@ -369,19 +369,16 @@ class RecordedConversation:
     async def _with_consent_note(
         self, question: ChatQuestion, answered: ChatAnswer, words: TextCatalog
     ) -> ChatAnswer:
-        """Say what is not remembered, if the message asked for it or may have."""
+        """Say what is not remembered, if the message asked for it."""
         from bot.engine.memory.consent_rules import find_consent_request
 
         wish = find_consent_request(question.text)
         withheld = await self._withheld.get(question.chat.id)
-        if wish is None or withheld is None or not withheld.has_message(question.source):
+        if wish is None or not wish.is_sure:
             return answered
-        if wish.is_sure:
-            note = words(f"memory.withheld_{wish.wanted}")
-        elif question.chat.settings.memory_off:
+        if withheld is None or not withheld.has_message(question.source):
             return answered
-        else:
-            note = words("memory.withheld_in_doubt")
+        note = words(f"memory.withheld_{wish.wanted}")
         return replace(answered, notes=(note, *answered.notes))
 
     async def resume_answer(

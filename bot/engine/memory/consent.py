@@ -11,15 +11,18 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from bot.engine.memory.change_feed import MemoryChangeFeed
+from bot.engine.memory.ingestion import ConversationTurn, MemoryRecorder
+from bot.engine.memory.noise_filter import NoiseKind, classify_noise
 from bot.engine.memory.withheld_files import WithheldFileEraser
 from storage.db import Database, Transaction
 from storage.errors import StoreUnavailable
+from storage.key_value import KeyValueStore
 from storage.memory.cells import CellRepo
 from storage.memory.entries import MemoryEntryRepo
-from storage.memory.withheld_turns import WithheldTurnRepo, WithheldTurns
+from storage.memory.withheld_turns import ERASED_TEXT, WithheldTurnRepo, WithheldTurns
 from storage.records.memory import EntryId, MemoryEntry
 from storage.records.messages import InboxRow, IncomingMessage
-from storage.records.people import Chat, ChatId
+from storage.records.people import Chat, ChatId, Person
 from storage.records.workers import ModelSession
 from storage.sessions import SessionRepo
 from storage.shared_files import SharedFiles
@@ -29,6 +32,8 @@ log = logging.getLogger(__name__)
 _SWEEP_SECONDS = 10.0
 _RESULT_TIME = timedelta(minutes=10)
 _SOURCE = "inbox:"
+_EXPECTED = "consent.next:"
+_EXPECTED_WITHIN = timedelta(days=1)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,6 +43,8 @@ class MemoryConsent:
     cells: CellRepo
     withheld: WithheldTurnRepo
     sessions: SessionRepo
+    recorder: MemoryRecorder
+    key_values: KeyValueStore
     feed: MemoryChangeFeed
     now: Callable[[], datetime]
 
@@ -53,14 +60,20 @@ class MemoryConsent:
                 gone = await self._forget(tx, rows)
         self.feed.publish(*{each.scope for each in gone})
 
-    async def withhold_before(self, chat: Chat, source: str, reply_to: str) -> bool:
+    async def withhold_before(
+        self, chat: Chat, source: str, reply_to: str, *, is_sure: bool = True
+    ) -> bool:
         """Not to keep the message replied to, or else the sender's last one, nor what was drawn
-        from it. False if there is none of theirs."""
+        from it. False if there is none of theirs. Unless it `is_sure`, it may be kept after all;
+        False too if it is withheld already."""
         gone: list[MemoryEntry] = []
         async with self.db.write() as tx:
             row = await self._find_row(tx, source)
             said = None if row is None else await self._find_said_before(tx, row, reply_to)
             if row is None or said is None:
+                return False
+            held = await self.withheld.get(chat.id, tx=tx)
+            if not is_sure and held is not None and held.has_message(said.source):
                 return False
             versions = await self.withheld.list_versions(tx, said)
             rows = [*versions, *await self.withheld.list_joined(tx, said)]
@@ -72,8 +85,60 @@ class MemoryConsent:
                 until = await self._end_of(tx, said, row)
             await self.withheld.add(tx, chat.id, rows, (since, until))
             await self.withheld.add(tx, chat.id, [row], (row.received_at, None))
-            gone += await self._forget(tx, rows)
+            gone += await self._forget(tx, rows, for_good=is_sure)
         self.feed.publish(*{each.scope for each in gone})
+        return True
+
+    async def expect_next(self, chat: Chat, source: str) -> None:
+        """Not to keep the sender's next message. `withhold_expected` recognises it."""
+        await self.withhold_this(chat, source)
+        async with self.db.write() as tx:
+            row = await self._find_row(tx, source)
+            if row is not None:
+                expected = dict(await self.key_values.read(tx, f"{_EXPECTED}{chat.id}") or {})
+                expected[row.incoming.sender.external_id] = row.received_at.isoformat()
+                await self.key_values.write(tx, f"{_EXPECTED}{chat.id}", expected)
+
+    async def withhold_expected(self, chat: Chat, source: str) -> bool:
+        """Withhold this message if it is the one that was announced. A greeting is none."""
+        async with self.db.write() as tx:
+            row = await self._find_row(tx, source)
+            expected = dict(await self.key_values.read(tx, f"{_EXPECTED}{chat.id}") or {})
+            if row is None or not isinstance(row.incoming, IncomingMessage):
+                return False
+            since = expected.get(row.incoming.sender.external_id)
+            if since is None or classify_noise(row.incoming.text) is NoiseKind.GREETING:
+                return False
+            del expected[row.incoming.sender.external_id]
+            await self.key_values.write(tx, f"{_EXPECTED}{chat.id}", expected)
+            if row.received_at - datetime.fromisoformat(since) > _EXPECTED_WITHIN:
+                return False
+        await self.withhold_this(chat, source)
+        return True
+
+    async def keep_after_all(
+        self, person: Person, chat: Chat, source: str, *, with_before: bool
+    ) -> bool:
+        """Keep this message, which was withheld in doubt, and the one before it where that was
+        withheld too. False if they are erased by now."""
+        recorded: list[MemoryEntry] = []
+        async with self.db.write() as tx:
+            row = await self._find_row(tx, source)
+            held = await self.withheld.get(chat.id, tx=tx)
+            if row is None or not isinstance(row.incoming, IncomingMessage):
+                return False
+            if held is None or not held.has_message(source):
+                return row.incoming.text != ERASED_TEXT
+            before = await self._find_said_before(tx, row, _reply_to(row)) if with_before else None
+            for each in filter(None, (before, row)):
+                versions = await self.withheld.list_versions(tx, each)
+                joined = await self.withheld.list_joined(tx, each)
+                await self.withheld.release(tx, chat.id, [*versions, *joined])
+                if isinstance(each.incoming, IncomingMessage):
+                    turn = _turn_of(each, each.incoming, person, chat)
+                    cell = await self.recorder.record_turn(tx, turn, [])
+                    recorded += [] if cell is None else [cell]
+        self.feed.publish(*{each.scope for each in recorded})
         return True
 
     async def withhold_chat(self, chat: Chat, source: str) -> None:
@@ -124,9 +189,11 @@ class MemoryConsent:
         first = [each.received_at for each in before if each.received_at <= session.started_at]
         return max(first, default=session.started_at)
 
-    async def _forget(self, tx: Transaction, rows: Sequence[InboxRow]) -> Sequence[MemoryEntry]:
+    async def _forget(
+        self, tx: Transaction, rows: Sequence[InboxRow], *, for_good: bool = True
+    ) -> Sequence[MemoryEntry]:
         """Forget the cells of these messages and everything that was drawn from them. What it had
-        replaced holds again."""
+        replaced holds again. `for_good`: they must not come back by themselves."""
         gone: dict[EntryId, MemoryEntry] = {}
         for row in rows:
             cell = await self.entries.find_by_source(f"turn:{row.source}", tx=tx)
@@ -139,10 +206,29 @@ class MemoryConsent:
             for old in await self.entries.list_predecessors(tx, each)
             if old.id not in gone and old.superseded_by == each.id
         ]
-        await self.entries.forget(tx, *gone.values(), now=self.now())
+        if for_good:
+            await self.entries.forget(tx, *gone.values(), now=self.now())
+        else:
+            await self.entries.delete_all(tx, [*gone.values()])
         for old in before:
             await self.entries.restore(tx, old, now=self.now())
         return [*gone.values(), *before]
+
+
+def _reply_to(row: InboxRow) -> str:
+    return row.incoming.reply_to if isinstance(row.incoming, IncomingMessage) else ""
+
+
+def _turn_of(row: InboxRow, said: IncomingMessage, person: Person, chat: Chat) -> ConversationTurn:
+    return ConversationTurn(
+        person=person,
+        chat=chat,
+        user_text=said.text,
+        assistant_text="",  # it was not recorded while nobody had decided
+        source=row.source,
+        at=row.received_at,
+        forwarded=said.forwarded,
+    )
 
 
 @dataclass(slots=True, kw_only=True)

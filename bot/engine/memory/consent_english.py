@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter
 from functools import cache
 from typing import TypeAlias
 
@@ -17,6 +18,8 @@ ConsentMatch: TypeAlias = tuple[ConsentRequest | None, str]
 
 def match_english(clause: str, *, asked: bool) -> ConsentMatch:
     said = spell_out(clause)
+    if _MY_OWN_MEMORY.search(said):
+        return None, clause
     if asked and not _POLITE.search(said):
         return None, clause
     for pattern in _ACTS:
@@ -105,12 +108,26 @@ def spell_out(clause: str) -> str:
 def _correct(word: str) -> str:
     if not _LONG_WORD.fullmatch(word) or word in _neutral_words() | _NO_SLIPS:
         return word
-    near = difflib.get_close_matches(word, _OFTEN_MISSPELT, 1, 0.82)
+    near = difflib.get_close_matches(word, _OFTEN_MISSPELT, 1, 0.82) or [
+        each for each in _OFTEN_MISSPELT if _is_scrambled(word, each)
+    ]
     is_longer = near and len(word) > len(near[0]) and word.startswith(near[0][:-1])
     is_slip = near and near[0][0] == word[0] and not is_longer
     return near[0] if is_slip else word
 
 
+_MY_OWN_MEMORY = re.compile(r"\b(?:in|from|out of|on|to) my (?:own )?(?:head|mind|brain|memory)\b")
+
+
+def _is_scrambled(word: str, plain: str) -> bool:
+    """Whether letters of a longer word changed places, and one at most is missing."""
+    if len(word) < _MIN_SCRAMBLED or (word[0], word[-1]) != (plain[0], plain[-1]):
+        return False
+    missing, added = Counter(plain) - Counter(word), Counter(word) - Counter(plain)
+    return not added and missing.total() <= 1
+
+
+_MIN_SCRAMBLED = 6
 _NAMED = (
     r"\b(?:the|that|those|these|my)(?: (?!last|previous|very)[a-z]+){1,4}?(?: that| which)? i"
     r"(?: have| had)?(?: just)? (said|mentioned|told you|gave you"

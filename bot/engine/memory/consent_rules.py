@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from bot.engine.memory.consent_chinese import is_chinese_aside, match_chinese, to_chinese
 from bot.engine.memory.consent_doubt import is_doubtful
@@ -35,26 +36,70 @@ def find_consent_request(text: str) -> ConsentWish | None:
         if wanted is not None:
             return ConsentWish(wanted=wanted, says_more=bool(besides) or len(ends) > 1)
     spoken = _normalise(text[:_MAX_CHARS_READ])
-    if not _CODE.search(spoken) and any(
-        _may_be_wish(clause, asked=asked) for clause, asked in _clauses(spoken)
-    ):
-        return ConsentWish(wanted=ConsentRequest.THIS, says_more=True, is_sure=False)
-    return None
+    is_about_text = _CODE.search(spoken) or _ABOUT_A_TEXT.search(spoken)
+    return None if is_about_text else _find_doubtful_wish(spoken)
+
+
+def _find_doubtful_wish(text: str) -> ConsentWish | None:
+    """A possible wish that says nothing else, or looks back, may also mean what was said before."""
+    clauses = list(_clauses(text))
+    doubtful = [clause for clause, asked in clauses if _may_be_wish(clause, asked=asked)]
+    if not doubtful:
+        return None
+    others = [each for each, _ in clauses if each not in doubtful and not _FILLER.fullmatch(each)]
+    announces = any(_ANNOUNCES.search(each) for each in doubtful)
+    if announces and all(_ANNOUNCEMENT.fullmatch(each) for each in others):
+        return ConsentWish(wanted=ConsentRequest.NEXT, says_more=True)
+    looks_back = not others or any(_SAID_EARLIER.search(each) for each in doubtful)
+    wanted = ConsentRequest.BEFORE if looks_back else ConsentRequest.THIS
+    return ConsentWish(wanted=wanted, says_more=True, is_sure=False)
 
 
 def _may_be_wish(clause: str, *, asked: bool) -> bool:
-    if asked or len(clause) > _MAX_CLAUSE:
+    if len(clause) > _MAX_CLAUSE or (asked and not _ASKS_POLITELY.match(clause)):
         return False
     if contains_han(clause):
         return is_doubtful(clause) or is_doubtful(to_chinese(clause))
     return is_doubtful(spell_out(clause))
 
 
+@dataclass(slots=True)
+class _Reading:
+    """The wishes of a message, and the `rest` that it says besides. `wished_at` is the length of
+    the rest when the last wish came; `is_of_itself`: a wish means words of its own message."""
+
+    found: set[ConsentRequest] = field(default_factory=set)
+    rest: list[str] = field(default_factory=list)
+    announced: str = ""
+    wished_at: int = 0
+    is_of_itself: bool = False
+
+    def add_wish(self, wanted: ConsentRequest, clause: str) -> None:
+        self.found.add(wanted)
+        self.wished_at = len(self.rest)
+        # "I snore. Forget I said that": the message has what it means.
+        said = [each for each in self.rest if not _SAID_EARLIER.search(each)]
+        self.is_of_itself |= bool(said) and _OF_ITSELF.search(clause) is not None
+
+
 def _read(text: str) -> tuple[ConsentRequest | None, str]:
     """The request, and what the message says besides."""
-    found: set[ConsentRequest] = set()
-    rest: list[str] = []
-    aside, announced, names_chat = "", "", False
+    reading = _read_clauses(text)
+    found, rest = reading.found, reading.rest
+    if reading.announced and not rest and ConsentRequest.THIS in found:
+        found.add(ConsentRequest.CHAT)
+    besides = " ".join((*rest, reading.announced)).strip()
+    if reading.is_of_itself and found == {ConsentRequest.BEFORE}:
+        return ConsentRequest.THIS, besides
+    is_last = reading.wished_at == len(rest)
+    if found and ConsentRequest.CHAT not in found and _announces_next(text, besides, is_last):
+        return ConsentRequest.NEXT, besides
+    return _widest(found, text, besides), besides or ("" if found else text)
+
+
+def _read_clauses(text: str) -> _Reading:
+    reading = _Reading()
+    aside, names_chat = "", False
     for clause, asked in _clauses(text):
         wanted, about = _match(clause, asked=asked)
         if names_chat and wanted is ConsentRequest.THIS:
@@ -65,21 +110,18 @@ def _read(text: str) -> tuple[ConsentRequest | None, str]:
             wanted, about = (wanted, about) if joined[0] is None else joined
         aside = clause if wanted is None and _is_aside(clause, asked=asked) else ""
         if wanted is not None:
-            found.add(wanted)
+            reading.add_wish(wanted, clause)
         elif not asked and _NAMES_CHAT.fullmatch(clause):
             names_chat = True
             continue
         elif not asked and _ANNOUNCES_TALK.fullmatch(clause):
-            announced = clause
+            reading.announced = clause
             continue
         elif aside or _FILLER.fullmatch(clause) or (not asked and _OF_CHAT.fullmatch(clause)):
             continue
         if about:
-            rest.append(about)
-    if announced and not rest and ConsentRequest.THIS in found:
-        found.add(ConsentRequest.CHAT)
-    besides = " ".join((*rest, announced)).strip()
-    return _widest(found, text, besides), besides or ("" if found else text)
+            reading.rest.append(about)
+    return reading
 
 
 def _widest(found: set[ConsentRequest], text: str, besides: str) -> ConsentRequest | None:
@@ -94,6 +136,16 @@ def _widest(found: set[ConsentRequest], text: str, besides: str) -> ConsentReque
     # short for "I don't remember".
     is_short = _I_DO_NOT.fullmatch(text)
     return ConsentRequest.BEFORE if found and not is_short else None
+
+
+def _announces_next(text: str, besides: str, is_last: bool) -> bool:
+    """Whether what must not be kept is still to come, in a message of its own."""
+    if not is_last and not _ANNOUNCEMENT.fullmatch(besides):
+        return False
+    if _NEXT_MESSAGE.search(text):
+        return True
+    is_all = not besides or _ANNOUNCEMENT.fullmatch(besides) is not None
+    return is_all and _ANNOUNCES.search(text) is not None
 
 
 def _normalise(text: str) -> str:
@@ -112,9 +164,12 @@ def _clauses(text: str) -> Iterator[tuple[str, bool]]:
         asked = found[2].strip() == "?"
         whole = found[1].strip(" \t-")
         is_request = len(whole) <= _MAX_CLAUSE and _match(whole, asked=asked)[0] is not None
-        for clause in (whole,) if is_request else _JOINED.split(whole):
-            if clause.strip():
-                yield clause.strip(), asked
+        *parts, last = (whole,) if is_request else _JOINED.split(whole)
+        yield from (
+            (each.strip(), asked and not _DASH.search(whole)) for each in parts if each.strip()
+        )
+        if last.strip():
+            yield last.strip(), asked
 
 
 def _match(clause: str, *, asked: bool) -> ConsentMatch:
@@ -155,13 +210,26 @@ _NEG_START = (
     r"|i(?:'d| would)? (?:don't|do not|dont|rather|prefer))\b"
 )
 _OF_US = re.compile(
-    r"(?:hey |please |so |ok |and )*(?:can|could|would|will) (?:you|u)\b", re.IGNORECASE
+    r"(?:hey |please |so |ok |and )*(?:can|could|would|will|may|shall) (?:you|u|i|we)\b",
+    re.IGNORECASE,
 )
 _WITHOUT = re.compile(
     r"(?P<asked>(?!.*\b(?:how|what|why|whether|if)\b).+?) without (?:you )?(?:remembering|storing"
     r"|saving|recording|keeping|logging"
     r"|noting)"
     r" (?:it|this|that|any of (?:it|this))\W*",
+    re.IGNORECASE,
+)
+_DASH = re.compile(r"\s-+\s")
+_ASKS_POLITELY = re.compile(
+    r"(?:hey|please|so|ok|and|oh|ugh|uh|hm+|, )*\s*(?:can|could|would|will|may) (?:you|u|this"
+    r"|that|it"
+    r"|we)\b|.*(?:能不能|可不可以|可否|能否|可以|行不行|行吗|好吗|好不好)",
+    re.IGNORECASE,
+)
+_ABOUT_A_TEXT = re.compile(
+    r"\b(?:translate|translation|proofread|rephrase|rewrite|paraphrase|what does .{1,60} mean)\b"
+    r"|翻译|改写|润色|什么意思|怎么说",
     re.IGNORECASE,
 )
 _JOINED = re.compile(
@@ -197,7 +265,8 @@ _FILLERS = (
     r"|nope|yes|yep|forget it|heads[- ]up|fyi|alright|right|yeah|scratch that|undo|never ?mind"
     r"|oops|whoops"
     r"|honestly|seriously|quick question|you|ok啊?|谢谢你?|多谢|拜托了?|麻烦了?|好吗|好不好|行吗"
-    r"|可以吗|哈+|啊|吧|哦|嗯+|呃+|对了|等等|等一下|那个|喂|抱歉|不好意思|算了|是的|忘了它?吧|好的?"
+    r"|可以吗|哈+|啊|吧|哦|嗯+|呃+|对了|等等|等一下|那个|喂|抱歉|不好意思|算了|是的|忘了它?吧"
+    r"|好的?|(?:删了)+"
     r"|哎呀?|唉|诶|…|\W)"
 )
 _FILLER = re.compile(rf"{_FILLERS}(?:\s*{_FILLERS}){{0,4}}", re.IGNORECASE)
@@ -206,12 +275,70 @@ _CODE = re.compile(
     re.MULTILINE,
 )
 _LOOKS_BACK = re.compile(
-    r"(?:i )?take back .*|i (?:was|am) (?:just )?(?:drunk|upset|angry|joking|kidding|venting|tired"
+    r"(?:诶|哎|唉)?当我(?:放屁|瞎说|胡说|乱说|喝多了?)|(?:(?:it|that|this)(?:'s| is| was| is not"
+    r"|'s not)(?: very| too| so| a bit"
+    r"| all| still| just)* (?:private|personal|confidential|secret|sensitive|embarrassing|final"
+    r"|public"
+    r"|official|decided|certain|a (?:secret|joke|mistake|slip))|that i (?:told|said|sent|wrote"
+    r"|mentioned)"
+    r"(?: to)?(?: you)?(?: (?:this|that|it))?|i (?:told|said|sent|wrote|mentioned)(?: to)?(?: you)?"
+    r" (?:this|that|it))"
+    r"|(?:这|那|还|也|都|事情|目前|我)*(?:没|不|未)(?:定|确定|公开|官宣|一定|方便|合适|想好|谈好"
+    r"|说过).{0,3}"
+    r"|(?:i )?take back .*|i (?:was|am) (?:just )?(?:drunk|upset|angry|joking|kidding|venting|tired"
     r"|high)|"
     r"(?:you know )?what i .*(?:earlier|before)|喝多了|气话|(?:刚才?|上面|前面)那?[段条句个].*"
     r"|.*\b(?:typed|sent|wrote|posted|said) that|(?:what|everything|all) i (?:just )?(?:said|told"
     r" you|sent|wrote)\b.*|(?:我)?(?:刚才|刚刚|刚|前面|上面|之前)(?:跟你|给你)?(?:说|发|提|讲|吐槽"
     r"|聊|骂)(?:到|过)?的.*",
+    re.IGNORECASE,
+)
+_NEXT_MESSAGE = re.compile(
+    r"\b(?:my|the|this|that) next (?:message|msg|one|text|line|thing|sentence|bit|part|post)\b"
+    r"|下一?(?:[条句则](?:消息|信息|讯息|话)?|个(?:消息|信息|讯息))",
+    re.IGNORECASE,
+)
+_TELLS_SOMETHING = (
+    r"(?:tell|say|share|confess|confide|admit|reveal|let you in on|get)(?: to)?(?: you)?(?: with"
+    r" you)?(?: in on)? (?:something|sth|smth|a thing|one thing|a secret|this)"
+)
+_ANNOUNCES = re.compile(
+    rf"{_NEXT_MESSAGE.pattern}"
+    r"|\bwhat(?:ever)? (?:i'm|im|i am|i'll|i will|i) (?:just )?(?:about to|going to|gonna|will)?"
+    r" ?(?:say|tell|share|write|type|send|confess|admit)(?: to)?(?: you)?\b(?! (?:you )?earlier"
+    r"|.*\b(?:before|ago)\b)"
+    r"|\bthe following\b|\bwhat (?:follows|comes next|comes now)\b"
+    rf"|\b(?:i'll|i will|i'm (?:about|going) to|i am (?:about|going) to|i'm gonna|gonna|let me|i"
+    rf" (?:want|need|have|would like)"
+    rf" to|i'd like to|i must|i wanna|can i|may i|could i|shall i|can we|could we|may we|let us"
+    rf"|let's)"
+    rf" (?:{_TELLS_SOMETHING}|(?:talk|chat|discuss|speak)(?: about)? something)\b"
+    r"|(?:接下来|下面|以下)(?:的?这|那)?一?[句条段]话?|(?:接下来|下面|以下|待会儿?|等下|等会儿?"
+    r"|一会儿?|马上|现在)(?:我|要|想|会|准备|再)*(?:说|讲"
+    r"|告诉|发|聊|提|交代|分享)|(?:以下|接下来|下面)的?(?:内容|话|消息|信息|部分)"
+    r"|有(?:一?[个件些])?(?:小?秘密|事儿?|事情|话)我?(?:要|想|得)?(?:跟|和|给|对)你(?:说|讲|坦白"
+    r"|交代)"
+    r"|(?:我)?(?:要|想|得|打算|准备|来)?(?:跟|和|给|向|对)你(?:说|讲|坦白|透露|交代|分享)"
+    r"(?:一?[件个点句桩]|个)?(?:小?秘密|事儿?|事情|东西|话)|告诉你(?:一?[件个点句]|个)",
+    re.IGNORECASE,
+)
+_ANNOUNCEMENT = re.compile(
+    rf"(?:{_FILLERS}\W*){{0,3}}我?(?:{_ANNOUNCES.pattern})的?(?:(?:事情?|话|内容|东西|这些"
+    rf"|这个))?\W*(?:now|ok|okay|first|real quick|哈|啊|吧"
+    rf"|了|先)?\W*",
+    re.IGNORECASE,
+)
+_SAID_EARLIER = re.compile(
+    r"\b(?:said|told|mentioned|wrote|sent|typed|earlier|before|just now|last|previous|above)\b"
+    r"|刚|之前|前面|上一|上条|上面|那句|那条|说过|说的",
+    re.IGNORECASE,
+)
+_OF_ITSELF = re.compile(
+    r"^(?!.*\b(?:just|before|earlier|last|previous|ago|above|yesterday|prior)\b)"
+    r".*(?<!what )\b(?:i|ever)"
+    r" (?:ever )?(?:said|told you|mentioned|wrote|brought up|typed)"
+    r"(?: (?:that|this|it|so|any of (?:that|this|it)|anything))?\b"
+    r"|^(?!.*(?:刚|前|上)).*(?:当|假装).{0,4}没(?:有)?(?:说|讲|提|听|看)",
     re.IGNORECASE,
 )
 _TALK = r"(?:chat|conversation|convo|session|thread|talk|discussion|exchange|dialog(?:ue)?)"

@@ -159,7 +159,13 @@ class MemoryService:
         return find_consent_request(text)
 
     async def withhold(
-        self, chat: Chat, wanted: ConsentRequest, *, source: str, reply_to: str = ""
+        self,
+        chat: Chat,
+        wanted: ConsentRequest,
+        *,
+        source: str,
+        reply_to: str = "",
+        is_sure: bool = True,
     ) -> bool:
         match wanted:
             case ConsentRequest.THIS:
@@ -167,10 +173,20 @@ class MemoryService:
             case ConsentRequest.CHAT:
                 await self.consent.withhold_chat(chat, source)
             case ConsentRequest.BEFORE:
-                return await self.consent.withhold_before(chat, source, reply_to)
+                return await self.consent.withhold_before(chat, source, reply_to, is_sure=is_sure)
+            case ConsentRequest.NEXT:
+                await self.consent.expect_next(chat, source)
             case _:
                 assert_never(wanted)
         return True
+
+    async def withhold_expected(self, chat: Chat, *, source: str) -> bool:
+        return await self.consent.withhold_expected(chat, source)
+
+    async def keep_after_all(
+        self, person: Person, chat: Chat, *, source: str, with_before: bool
+    ) -> bool:
+        return await self.consent.keep_after_all(person, chat, source, with_before=with_before)
 
     async def list(
         self, person: Person, chat: Chat, kind: MemoryListFilter, *, scope: str = "", page: int = 1

@@ -10,9 +10,10 @@ from sqlalchemy import insert
 from bot.engine.memory.consent import MemoryConsent
 from bot.engine.memory.ingestion import ConversationTurn
 from storage.dialect import dump_json
+from storage.key_value import KeyValueStore
 from storage.memory.withheld_turns import WithheldTraces, WithheldTurnRepo
 from storage.messages.inbox import dump_incoming
-from storage.records.memory import MemoryState
+from storage.records.memory import MemoryKind, MemoryState
 from storage.records.messages import (
     AttachmentKind,
     ChatAddress,
@@ -58,7 +59,8 @@ async def say(
     )
     async with memory.world.db.write() as tx:
         await tx.execute(insert(inbox).values(row))
-        if not (text.startswith("forget") or edits):
+        is_wish = text.lower().startswith(("forget", "what i say next"))
+        if not (is_wish or edits):
             await memory.recorder.record_turn(tx, turn, [])
 
 
@@ -70,6 +72,8 @@ def build_consent(memory: WritingSetup) -> MemoryConsent:
         cells=memory.cells,
         withheld=WithheldTurnRepo(db),
         sessions=SessionRepo(db),
+        recorder=memory.recorder,
+        key_values=KeyValueStore(db),
         feed=memory.feed,
         now=memory.world.clock,
     )
@@ -122,3 +126,63 @@ async def test_the_file_that_the_web_chat_kept_before_the_message_goes_too(tmp_p
         traces = await repo.find_traces(withheld)
         assert set(traces.folders) == {"files/inbox/2", "files/inbox/3", "files/inbox/0192-bbbb"}
         assert WithheldTraces.from_json(json.loads(dump_json(traces.to_json()))) == traces
+
+
+async def texts(memory: WritingSetup) -> str:
+    left = await memory.entries.list((MY_SCOPE,), states=tuple(MemoryState))
+    return " ".join(each.text for each in left)
+
+
+async def test_what_was_withheld_in_doubt_comes_back_when_its_author_keeps_it(
+    tmp_path: Path,
+) -> None:
+    async with build_writing(tmp_path) as memory:
+        consent = build_consent(memory)
+        await say(memory, 1, "Remember that my code is 4711")
+        await say(memory, 2, "forget about it maybe, I live in Uppsala")
+        await consent.withhold_this(CHAT, "inbox:2")
+        with_before = await consent.withhold_before(CHAT, "inbox:2", "", is_sure=False)
+        withheld = await texts(memory)
+
+        kept = await consent.keep_after_all(BOSS, CHAT, "inbox:2", with_before=with_before)
+
+        assert with_before
+        assert withheld == ""
+        assert kept
+        assert "Uppsala" in await texts(memory)
+        facts = await memory.entries.list((MY_SCOPE,), kinds=(MemoryKind.FACT,))
+        assert [each.text for each in facts if "4711" in each.text], "what was drawn from it, too"
+        assert await WithheldTurnRepo(memory.world.db).get(CHAT.id) is None
+
+
+async def test_keeping_a_doubtful_message_keeps_none_that_was_forbidden(tmp_path: Path) -> None:
+    async with build_writing(tmp_path) as memory:
+        consent = build_consent(memory)
+        await say(memory, 1, "My code is 4711, remember that for the next week")
+        await consent.withhold_this(CHAT, "inbox:1")
+        await say(memory, 2, "forget about it maybe, I live in Uppsala")
+        await consent.withhold_this(CHAT, "inbox:2")
+
+        with_before = await consent.withhold_before(CHAT, "inbox:2", "", is_sure=False)
+        await consent.keep_after_all(BOSS, CHAT, "inbox:2", with_before=with_before)
+
+        assert not with_before
+        assert "4711" not in await texts(memory)
+        withheld = await WithheldTurnRepo(memory.world.db).get(CHAT.id)
+        assert withheld is not None
+        assert withheld.inbox == (1,)
+
+
+async def test_only_the_next_message_is_withheld_where_it_was_announced(tmp_path: Path) -> None:
+    async with build_writing(tmp_path) as memory:
+        consent = build_consent(memory)
+        await say(memory, 1, "What I say next is off the record")
+        await consent.expect_next(CHAT, "inbox:1")
+        for number, text in enumerate(("hello", "I wear a wig", "I live in Uppsala"), 2):
+            await say(memory, number, text)
+
+        withheld = [await consent.withhold_expected(CHAT, f"inbox:{each}") for each in (2, 3, 4)]
+
+        assert withheld == [False, True, False]
+        assert "wig" not in await texts(memory)
+        assert "Uppsala" in await texts(memory)

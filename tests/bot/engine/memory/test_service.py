@@ -113,6 +113,8 @@ async def build_service(home: Path) -> AsyncGenerator[tuple[MemoryService, Writi
                     cells=memory.cells,
                     withheld=WithheldTurnRepo(db),
                     sessions=SessionRepo(db),
+                    recorder=memory.recorder,
+                    key_values=KeyValueStore(db),
                     feed=memory.feed,
                     now=now,
                 ),
