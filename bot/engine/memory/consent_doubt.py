@@ -215,6 +215,27 @@ _EN_INDIRECT = re.compile(
     r"|unsaid|unread|unheard|ephemeral|temporary|throwaway|classified|privileged|whisper|never)\b"
     r"|\b(?:not|never)\b.*\b(?:commit|committing|committed)\b.*\bmemory\b"
     r"|\b(?:not|never|without)\b.*\bwhat you (?:know|have|keep|remember) (?:about|on|of) me\b"
+    r"|\b(?:you (?:can|may|could|should|might)|please|just|now|then) (?:just |simply "
+    r"|safely )?forget (?:this|that"
+    r"|it) (?:right|immediately|instantly|at once|straight|now)\b|\b(?:pretend|as if"
+    r"|act like) we (?:never"
+    r"|did not|had not|have not) (?:sp[oe]ak|spoke|talk|talked|chat|chatted|spoken|met)\b|^hush\b"
+    r"|\bnot (?:want|like|wish|need) to be reminded (?:of|about) (?:this|that|it)\b|\bmake (?:it"
+    r"|this|that) go away\b"
+    r"|\b(?:not|never|no|none|nobody|no one|nothing|neither|without|nor|out of|off|drop|slip"
+    r"|delete|erase"
+    r"|remove|wipe|clear|scrub|strip|cut|skip)\b.*\b(?:your (?:[a-z]+ )?(?:mind|head|memory"
+    r"|memories|database"
+    r"|notes?|records?|logs?|files?|brain|archives?|history|profile|storage|books|knowledge|data"
+    r"|system)"
+    r"|what(?:ever)? you (?:keep|store|have|know|remember))\b(?! (?:is|are|was|were|did|does|say"
+    r"|says|on)\b)"
+    r"|\b(?:forget|burn|delete|wipe|erase|destroy|discard)[- ](?:after|on|upon|once"
+    r"|when)[- ](?:read|reading"
+    r"|use|using|seen|answering|done)\b"
+    r"|\b(?:pretend|as if|as though|act like|imagine) (?:that |this |it |i |these |those "
+    r"|my message )+(?:was|is"
+    r"|were|did|does|do|has|had) not\b"
     # A memory that does not last, and regrets.
     r"|\b(?:you|your|hope|please|be)\b.*\b(?:short memory|amnesia|amnesiac|goldfish|sieve|bad"
     r" memory|selective memory)\b"
@@ -227,7 +248,7 @@ _EN_INDIRECT = re.compile(
 )
 _EN_OF_OTHERS = re.compile(
     r"^(?:he|she|they|we|my [a-z]+|our [a-z]+|the [a-z]+|his [a-z]+|her [a-z]+|people|everyone"
-    r"|nobody|who|what|why|how|when|where|does|did|is|are)\b(?! (?:should|would|must|better|follow"
+    r"|who|what|why|how|when|where|does|did|is|are)\b(?! (?:should|would|must|better|follow"
     r"|comes?|above|last|next|message|i )).*"
     r"\b(?:he|she|they|we|who|my|our|the|his|her|people|keeps?|leaves?|never|has|had|have|was|were"
     r"|does|did|is|are)\b"
@@ -267,7 +288,7 @@ _ZH = re.compile(
     r"|烂在?(?:肚|心)|(?:咱俩|你我|我俩|我们俩)知道|忘了吧$|天知地知|守口如瓶|(?:要|请|帮我|替我"
     r"|务必|绝对)保密|保密哦?$|你知我知"
     r"|(?:只有|就)(?:你|咱俩|我俩|你我).{0,3}知道|出了?这个?门|不留痕"
-    r"|(?:停|关|暂停|不用|不要)(?:掉|止|了)?(?:记|记录|记忆|做笔记)"
+    r"|(?:停|关|暂停|不用|不要)(?:掉|止|了)?(?:记(?!成|错|混|反|漏)|记录|记忆|做笔记)"
 )
 _ZH_THIS = r"(?:这|那|它|刚|上|此|前面|以上|以下|下面|我说|我的话|说的|条|句|话|消息|内容)"
 _ZH_ERASE = (
@@ -298,7 +319,11 @@ _ZH_INDIRECT = re.compile(
     r"|写|录|进|入|收)(?:着|下|底|痕|案|档|名|到|进|在|上|了|吧|啊|哈|$).{0,10}$"
     r"|(?:别|不要|不想|不希望|不愿意?|不能)(?:让|叫|给)(?:你|系统|任何|别人|第三|AI|ai|机器|以后"
     r"|这).{0,10}(?:出现|知道|看到|看见"
-    r"|晓得|学)|不作数|不算数|当我(?:放屁|瞎说|胡说|乱说|没来|喝多)|(?:删了){2}|树洞"
+    r"|晓得|学)|不作数|不算数|当我(?:放屁|瞎说|胡说|乱说|没来|喝多)|(?:删了){2}|树洞|随风|吹散"
+    r"|过眼云烟|耳旁风|不劳.{0,6}记|不得留|(?:抹了){2}|(?:不能|不想|不要|别)让(?:别人|人"
+    r"|他们)(?:看|知|晓)|(?:转头|转身"
+    r"|扭头|回头|立刻|立马|马上|完了)就?(?:给|把它|都|全)?忘|阅毕|看毕|听毕|清空|清零|胡言乱语"
+    r"|胡言|胡话|脑抽"
     r"|(?:不|别|没)留(?:痕|底|名|案|档)|一次性|用后|阅后|看后|听后"
     r"|(?:只|仅)(?:此一次|这一次|限|供|在)(?:此|这|本|咱|我们)?(?:次|聊|对话|会话|里|处)"
 )
@@ -314,9 +339,10 @@ _MIXED = re.compile(
     re.IGNORECASE,
 )
 _ZH_OTHER = re.compile(
-    r"^(?!.{0,2}[我你您咱]).{1,5}(?<![别想要愿望能会])(?:说|让|叫|问|要求|告诉|规定)(?!过|了|的"
+    r"^(?!.{0,2}[我你您咱]).{1,5}(?<![别想要愿望能会就])(?:说|让|叫|问|要求|告诉|规定)(?!过|了|的"
     r"|完|漏|多)|朋友[说让叫]|这算不算|换个说法|还是用"
     r"|[他她们师长板户人医妈爸](?:又|就|都|还)?(?:说|讲|让|叫|要求|告诉|规定|通知)|[听据]说|怎么"
+    r"|你(?:上次|又|已经|是不是|老|总|怎么)*忘"
     r"|如何"
     r"|为什么|什么意思|别忘|不要忘|不能忘|勿忘|[吗么]$|翻译|是不是|要不要|该不该"
     r"|我(?:都|又|就|也|老|总|真|已经|好像|快|有点)*(?:记不|不记|没记|忘)"

@@ -264,6 +264,8 @@ _FILLERS = (
     r"|cheers|ta|thx|hm+|um+|uh|ugh|ah|psst|shh|by the way|for now|boss|bot|got it|just|and|but|no"
     r"|nope|yes|yep|forget it|heads[- ]up|fyi|alright|right|yeah|scratch that|undo|never ?mind"
     r"|oops|whoops"
+    r"|(?:delete|erase|wipe|remove|drop|scrap|undo) (?:that|it|this)|make (?:it|this|that) go away"
+    r"|(?:i )?regret (?:typing|sending|saying|telling you|sharing) (?:that|this|it)"
     r"|honestly|seriously|quick question|you|ok啊?|谢谢你?|多谢|拜托了?|麻烦了?|好吗|好不好|行吗"
     r"|可以吗|哈+|啊|吧|哦|嗯+|呃+|对了|等等|等一下|那个|喂|抱歉|不好意思|算了|是的|忘了它?吧"
     r"|好的?|(?:删了)+"
@@ -316,10 +318,12 @@ _ANNOUNCES = re.compile(
     r"|(?:接下来|下面|以下)(?:的?这|那)?一?[句条段]话?|(?:接下来|下面|以下|待会儿?|等下|等会儿?"
     r"|一会儿?|马上|现在)(?:我|要|想|会|准备|再)*(?:说|讲"
     r"|告诉|发|聊|提|交代|分享)|(?:以下|接下来|下面)的?(?:内容|话|消息|信息|部分)"
+    r"|我(?:来|想|要)?(?:说|讲)(?:一?[件个点句桩])(?:小?秘密|事儿?|事情|话)"
     r"|有(?:一?[个件些])?(?:小?秘密|事儿?|事情|话)我?(?:要|想|得)?(?:跟|和|给|对)你(?:说|讲|坦白"
     r"|交代)"
     r"|(?:我)?(?:要|想|得|打算|准备|来)?(?:跟|和|给|向|对)你(?:说|讲|坦白|透露|交代|分享)"
-    r"(?:一?[件个点句桩]|个)?(?:小?秘密|事儿?|事情|东西|话)|告诉你(?:一?[件个点句]|个)",
+    r"(?:一?[件个点句桩]|个)?(?:小?秘密|事儿?|事情|东西|话)|告诉你(?:一?[件个点句]|个)(?:小?秘密"
+    r"|事�?|事情|话)?",
     re.IGNORECASE,
 )
 _ANNOUNCEMENT = re.compile(
