@@ -63,6 +63,12 @@ class InboundEvent:
         return said.sent_at if late and isinstance(said, IncomingMessage) else received_at
 
 
+def origin_of(row: InboxRow) -> str:
+    """Identifies a message across its edits."""
+    message_id = row.incoming.message_id if isinstance(row.incoming, IncomingMessage) else ""
+    return f"message:{row.chat_id}:{message_id}" if message_id else row.source
+
+
 NextHandler: TypeAlias = Callable[[InboundEvent], Awaitable[Reply]]
 Middleware: TypeAlias = Callable[[InboundEvent, NextHandler], Awaitable[Reply]]
 

@@ -46,6 +46,7 @@ from handlers.middleware import (
     chain_middlewares,
     error_boundary,
     identify_sender,
+    origin_of,
 )
 from handlers.parsing import (
     CommandMessage,
@@ -424,7 +425,7 @@ class Router:
 
     async def find_task(self, row: InboxRow) -> str:
         """The id of the unfinished task that this message has created; empty if there is none."""
-        task = await self._services.tasks.find_by_source(_origin_of(row))
+        task = await self._services.tasks.find_by_source(origin_of(row))
         return "" if task is None or task.status.is_final else task.id
 
     async def handle(
@@ -553,7 +554,7 @@ class Router:
             words=arrival.words,
             args="",
             source=row.source,
-            origin=_origin_of(row),
+            origin=origin_of(row),
             now=arrival.now,
             zone=self._zone,
             services=self._services,
@@ -566,12 +567,6 @@ class Router:
             web_session=row.incoming.sender.web_session,
             forwarded=isinstance(row.incoming, IncomingMessage) and row.incoming.forwarded,
         )
-
-
-def _origin_of(row: InboxRow) -> str:
-    """Identifies a message across its edits."""
-    message_id = row.incoming.message_id if isinstance(row.incoming, IncomingMessage) else ""
-    return f"message:{row.chat_id}:{message_id}" if message_id else row.source
 
 
 async def _answer_by_words(request: Request, incoming: IncomingMessage) -> Reply | None:

@@ -234,8 +234,8 @@ _EN_INDIRECT = re.compile(
     r"|when)[- ](?:read|reading"
     r"|use|using|seen|answering|done)\b"
     r"|\b(?:pretend|as if|as though|act like|imagine) (?:that |this |it |i |these |those "
-    r"|my message )+(?:was|is"
-    r"|were|did|does|do|has|had) not\b"
+    r"|my |message )+(?:was|is"
+    r"|were|did|does|do|has|had) (?:not|never)\b"
     # A memory that does not last, and regrets.
     r"|\b(?:you|your|hope|please|be)\b.*\b(?:short memory|amnesia|amnesiac|goldfish|sieve|bad"
     r" memory|selective memory)\b"

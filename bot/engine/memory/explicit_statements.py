@@ -217,7 +217,10 @@ _REJECTED_FIRST_WORDS = _word_set(
 _LASTING = re.compile(
     r"以后|今后|往后|默认|一直|永远|总是|每次|从现在(?:起|开始)|从今(?:以后|天起)|长期"
     r"|\b(?:always|from now on|by default|going forward|from here on|in (?:the )?future|every time"
-    r"|as a rule)\b",
+    r"|as a rule)\b"
+    r"|\bi(?: \w+)? (?:prefer|like|love|want|need)\b.*\b(?:answers|replies|responses)\b"
+    r"|\bkeep (?:your|all|all your) (?:answers|replies|responses)\b"
+    r"|我(?:更|比较|一般|还是)?(?:喜欢|偏好|习惯).{0,8}(?:回答|回复|答复)",
     re.IGNORECASE,
 )
 _FROM_NOW_ON = re.compile(
@@ -273,7 +276,7 @@ _REPLY_PREFERENCE_RULES = (
             rf"{_ANSWERING_EN}.{{0,24}}\b(?:brief|short|concise|terse)(?:ly)?\b",
             r"(?:^\s*|please |[,.] ?)(?:always )?(?:be|keep (?:it|your answers|your replies)) "
             r"(?:brief|short|concise|terse|to the point)\b",
-            r"\b(?:brief|short|concise|terse) (?:answers|replies)\b",
+            r"\b(?:brief|short|shorter|concise|terse) (?:answers|replies|responses)\b",
         ),
         ("回复风格：简短", "Wants brief answers"),
     ),
@@ -285,7 +288,7 @@ _REPLY_PREFERENCE_RULES = (
             rf"{_FULL}.{{0,6}}{_ANSWERING_ZH}",
             rf"{_ANSWERING_EN}.{{0,24}}\b"
             r"(?:in (?:full )?detail|detailed|thorough(?:ly)?|at length)\b",
-            r"\bdetailed (?:answers|replies)\b",
+            r"\b(?:detailed|long|longer|thorough|in-depth) (?:answers|replies|responses)\b",
         ),
         ("回复风格：详细", "Wants detailed answers"),
     ),

@@ -201,7 +201,7 @@ _FOR_NOW = re.compile(
     r"|temporarily|at the moment|right now|yet|until (?:then|later|tomorrow)|so far|on weekdays"
     r"|on mondays|lent)\b"
     r"|今天|今晚|今早|今日|这周|本周|这次|这一次|这会儿|这两天|这几天|暂时|临时|先不|一时|目前先"
-    r"|等会儿?|待会|晚饭|午饭|早饭|这顿|这餐|这个周末",
+    r"|等会儿?|待会|晚饭|午饭|早饭|这[顿餐杯碗瓶份盘口根支局把]|这个周末",
     re.IGNORECASE,
 )
 _FINAL = re.compile(

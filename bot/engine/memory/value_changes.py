@@ -40,6 +40,7 @@ def has_other_value(clause: str, sentence: str, fact: str) -> bool:
             _has_other_figure(said, around, known)
             or _has_other_holder(said, around, known)
             or _does_other_thing(said, known)
+            or _has_other_job(said, known)
             or (_CAREER.search(around) is not None and _IS_JOB.search(known) is not None)
         )
     return _ONLY_ONE.search(said) is not None and _has_other_holder(said, said, known)
@@ -96,6 +97,13 @@ def _does_other_thing(said: str, known: str) -> bool:
         return False
     then, now = content_terms(known), content_terms(said)
     return bool(then & now) and bool(then - now) and bool(now - then)
+
+
+def _has_other_job(said: str, known: str) -> bool:
+    now, then = _JOB_NOW.fullmatch(said), _JOB.fullmatch(known)
+    if now is None or then is None:
+        return False
+    return (now["en"] or now["zh"]) != (then["en"] or then["zh"])
 
 
 def _is_age(known: str) -> bool:
@@ -157,6 +165,26 @@ _AGE_SAID = re.compile(
     r"\b(?:turned|turning|am now|i am)(?: \w+)? (?P<en>\d{1,3})\b(?! (?:km|kg|min|hour|day|week"
     r"|month))"
     r"|(?:满|过了?|今年|已经)(?P<zh>\d{1,3})岁"
+)
+_JOB_EN = (
+    r"(?P<en>(?:[a-z]+ ){0,2}(?!(?:father|mother|brother|sister|partner|member|owner|smoker"
+    r"|drinker|lover|beginner|stranger|grandfather|grandmother|christian|parent|foreigner"
+    r"|newcomer|user|fighter|winner|student|mentor|visitor|neighbor|minor|senior|junior)\b)"
+    r"(?:[a-z]+(?:er|or|ist|ician|ant|man|woman)|nurse|chef|clerk|pilot|librarian|veterinarian"
+    r"|judge|architect|cook|coach|analyst|surgeon))"
+)
+_JOB_ZH = (
+    r"(?:一?[名个位])?(?P<zh>[^，。的是]{0,6}(?:师|员|医生|会计|经理|司机|警察|律师|护士|教授|主管"
+    r"|总监|顾问|编辑|记者|工人|保安|导演|翻译|秘书|农民))"
+)
+_JOB_NOW = re.compile(
+    rf"(?:now |actually |so )*i (?:am|work as)(?: now)? (?:an? )?{_JOB_EN}"
+    rf" (?:now|these days|nowadays)"
+    rf"|我?(?:现在|如今)(?:是|做|当){_JOB_ZH}了?"
+)
+_JOB = re.compile(
+    rf"(?:(?:the user |user |i )?(?:is|am|works? as) (?:an? )?){_JOB_EN}"
+    rf"|(?:我?(?:是|做|当)|职业.){_JOB_ZH}"
 )
 _CAREER = re.compile(r"\bpromoted\b|转正|转岗|转行|改行|升职|升为|升任|晋升")
 _IS_JOB = re.compile(

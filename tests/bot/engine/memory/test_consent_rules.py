@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bot.engine.memory.consent_rules import find_consent_request
+from storage.records.memory_consent import ConsentRequest
 
 _MAY_BE_ASKED = 0.03
 _TABLE = Path(__file__).with_name("consent_sentences.txt")
@@ -29,6 +30,48 @@ def verdict(text: str) -> str:
     if wish is None:
         return "none"
     return wish.wanted.value if wish.is_sure else "asked"
+
+
+def test_a_wish_may_be_for_the_message_that_is_still_to_come() -> None:
+    table = sentences()["next"]
+
+    assert {each: got for each in table if (got := verdict(each)) != "next"} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("maybe let it slip your mind", ConsentRequest.BEFORE),
+        ("that stays in the vault", ConsentRequest.BEFORE),
+        ("I'd rather this left no trace: I snore", ConsentRequest.THIS),
+        ("这话到此为止", ConsentRequest.BEFORE),
+        ("我打呼噜，这点就不必进我的资料了", ConsentRequest.THIS),
+    ],
+)
+def test_a_possible_wish_alone_may_mean_what_was_said_before(
+    text: str, wanted: ConsentRequest
+) -> None:
+    wish = find_consent_request(text)
+
+    assert wish is not None
+    assert (wish.is_sure, wish.wanted) == (False, wanted)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("I faint at needles. Forget I told you that.", ConsentRequest.THIS),
+        ("我怕打针，当我没说过", ConsentRequest.THIS),
+        ("What time is it? Also forget what I just told you.", ConsentRequest.BEFORE),
+    ],
+)
+def test_words_that_mean_their_own_message_forget_no_other(
+    text: str, wanted: ConsentRequest
+) -> None:
+    wish = find_consent_request(text)
+
+    assert wish is not None
+    assert wish.wanted is wanted or not wish.is_sure
 
 
 def test_where_a_wish_cannot_be_told_from_talk_the_person_is_asked() -> None:
