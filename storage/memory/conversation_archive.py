@@ -41,6 +41,7 @@ from storage.records.conversation_archive import (
 )
 from storage.records.people import ChatId, ChatKind, PersonId
 from storage.schema import helpers
+from storage.search.chinese import han_spellings
 from storage.tasks import TaskVisibility
 
 _S = schema.sessions.c
@@ -126,8 +127,11 @@ def count_matches(text: ColumnElement[str], words: Sequence[str]) -> ColumnEleme
 
 
 def contains_words(text: ColumnElement[str], words: Sequence[str]) -> list[ColumnElement[bool]]:
-    """One case-insensitive condition for each word."""
-    return [text.icontains(word, autoescape=True) for word in words]
+    """One case-insensitive condition for each word, in simplified or traditional characters."""
+    return [
+        or_(*(text.icontains(each, autoescape=True) for each in han_spellings(word)))
+        for word in words
+    ]
 
 
 _M = schema.messages.c

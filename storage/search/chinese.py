@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from itertools import product
+from math import prod
 from pathlib import Path
 
 HAN = r"\u3400-\u9fff"
@@ -11,6 +13,8 @@ HAN = r"\u3400-\u9fff"
 
 _TRADITIONAL_FILE = Path(__file__).with_name("traditional.txt")
 _HAN = re.compile(f"[{HAN}]")
+_MAX_SPELLINGS = 12
+_BOTH_SCRIPTS = 2
 
 
 def contains_han(text: str) -> bool:
@@ -27,6 +31,33 @@ def simplify_han(text: str) -> str:
     if text.isascii():
         return text
     return text.translate(_simplified())
+
+
+def han_spellings(word: str) -> tuple[str, ...]:
+    """The word as written and in either script, for stores that compare characters: a dozen at
+    most, the commonest first where several traditional characters stand for one."""
+    plain = simplify_han(word)
+    if plain.isascii():
+        return (word,)
+    choices = [(each, *_traditional().get(each, ())) for each in plain]
+    while prod(map(len, choices)) > _MAX_SPELLINGS:
+        longest = max(range(len(choices)), key=lambda n: len(choices[n]))
+        if len(choices[longest]) <= _BOTH_SCRIPTS:
+            # Nobody mixes the scripts within a word.
+            whole = "".join(each[-1] for each in choices)
+            return tuple(dict.fromkeys((word, plain, whole)))
+        choices[longest] = choices[longest][:-1]
+    spelled = ("".join(each) for each in product(*choices))
+    return tuple(dict.fromkeys((word, *spelled)))
+
+
+@cache
+def _traditional() -> dict[str, tuple[str, ...]]:
+    """The traditional characters of each simplified one."""
+    found: dict[str, list[str]] = {}
+    for traditional, simplified in _simplified().items():
+        found.setdefault(simplified, []).append(chr(traditional))
+    return {simplified: tuple(each) for simplified, each in found.items()}
 
 
 @cache

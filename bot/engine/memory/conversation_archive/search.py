@@ -27,6 +27,7 @@ from storage.records.conversation_archive import (
     TranscriptMatch,
     TranscriptRole,
 )
+from storage.search.chinese import simplify_han
 from storage.search.terms import tokenize
 
 RANK_POOL = 300
@@ -96,10 +97,15 @@ def _bm25_scores(texts: Sequence[str], words: Sequence[str]) -> list[float]:
 def _around_first_hit(text: str, words: Sequence[str]) -> str:
     if len(text) <= _MAX_RANKED_CHARS:
         return text
-    plain = text.casefold()
-    hits = [at for word in words if (at := plain.find(word.casefold())) >= 0]
+    hits = [at for at in _positions(text, words) if at >= 0]
     start = max(0, min(hits, default=0) - _CONTEXT_BEFORE_HIT)
     return text[start : start + _MAX_RANKED_CHARS]
+
+
+def _positions(text: str, words: Sequence[str]) -> list[int]:
+    """Where each word is, in either Chinese script; -1 where it is not."""
+    plain = simplify_han(text).casefold()
+    return [plain.find(simplify_han(word).casefold()) for word in words]
 
 
 def _term_weight(times: int, length: float) -> float:
@@ -384,8 +390,7 @@ def cut_snippet(text: str, start: int, end: int) -> str:
 
 
 def _snippet_of_first(text: str, words: Sequence[str]) -> str:
-    at = [text.casefold().find(word.casefold()) for word in words]
-    start = min((each for each in at if each >= 0), default=0)
+    start = min((each for each in _positions(text, words) if each >= 0), default=0)
     return cut_snippet(text, start, start)
 
 

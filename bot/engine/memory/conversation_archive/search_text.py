@@ -23,6 +23,7 @@ from cards.failure_texts import without_failure_texts
 from storage.db import Database
 from storage.memory.conversation_archive import ArchiveAccess, ArchiveRepo, RawMessage, TimeRange
 from storage.records.conversation_archive import ConversationSummary, MessagePart, TranscriptRole
+from storage.search.chinese import simplify_han
 from storage.search.lexicon import ENGLISH_STOP_WORDS, is_chinese_filler
 
 # --- queries: words, safe regular expressions, time limits
@@ -110,7 +111,7 @@ class SafePattern:
         self._window = _WINDOW_BY_REPEATS.get(_validate(text), 0)
         self.deadline = deadline or SearchDeadline()
         try:
-            self._pattern = re.compile(text, re.IGNORECASE)
+            self._pattern = re.compile(simplify_han(text), re.IGNORECASE)
         except (re.error, RecursionError, OverflowError) as error:
             raise InvalidSearchPattern(f"this is no regular expression: {error}") from None
 
@@ -120,8 +121,8 @@ class SafePattern:
         return self.deadline.is_over
 
     def find(self, text: str) -> tuple[int, int] | None:
-        """Span of the first match."""
-        for start, piece in self._pieces(text):
+        """Span of the first match, in either Chinese script."""
+        for start, piece in self._pieces(simplify_han(text)):
             if self.is_over:
                 return None
             if found := self._pattern.search(piece):

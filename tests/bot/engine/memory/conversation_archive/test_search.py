@@ -106,6 +106,30 @@ async def test_the_first_message_of_long_ago_is_found_in_chinese(tmp_path: Path)
         assert "绿禾" in await r.grep(BOSS_ACCESS, "绿禾", before="2026-01-06", scope="messages")
 
 
+@pytest.mark.parametrize(
+    ("said", "looked_for"),
+    [
+        ("鑰匙放在臺灣的倉庫後面", "台湾 仓库后面"),
+        ("鑰匙放在臺灣的倉庫後面", "仓库.{0,2}面"),
+        ("钥匙放在图书馆后面的发电机旁", "鑰匙 圖書館後面 發電機"),
+        ("钥匙放在图书馆后面的发电机旁", "圖書館.*發電機"),
+        ("他早上剪了頭髮", "头发"),
+    ],
+)
+async def test_simplified_and_traditional_characters_find_one_another(
+    tmp_path: Path, said: str, looked_for: str
+) -> None:
+    async with build_search(tmp_path) as r:
+        session = await r.world.session()
+        talk = f"{'先说别的。' * 60}{said}"
+        await r.world.say(session, [user_message(talk), assistant_message("好的")])
+
+        mode = "regex" if "." in looked_for else "words"
+        found = await r.grep(BOSS_ACCESS, looked_for, mode=mode)
+
+        assert said[-4:] in found, "the snippet shows the place"
+
+
 async def test_words_may_stand_anywhere_and_quoted_ones_together(tmp_path: Path) -> None:
     async with build_search(tmp_path) as r:
         session = await r.world.session()
