@@ -124,6 +124,7 @@ TABLE_RECORDS_CHANGED = "drive.file.bitable_record_changed_v1"
 TABLE_FIELDS_CHANGED = "drive.file.bitable_field_changed_v1"
 
 _DEFAULT_NAMES = {"image": "image", "audio": "voice.opus", "media": "video.mp4", "file": "file"}
+_FORWARD_MARK = re.compile(r"\W*(?:fwd?|forwarded(?: message)?|转发|轉發)\s*[:：\n]", re.IGNORECASE)
 _PIECE_FILES = {"img": "image", "media": "media"}
 
 
@@ -158,6 +159,12 @@ def parse_content(message: FeishuMessageInfo, bot_id: str) -> FeishuContent:
             return FeishuContent(text="[merge_forward]", is_forward=True)
         case other:
             return FeishuContent(text=f"[{other}]")
+
+
+def is_marked_as_forwarded(text: str) -> bool:
+    """Whether a person wrote above the words that they are somebody else's: of a single forwarded
+    message the platform tells no more than of one's own."""
+    return _FORWARD_MARK.match(text) is not None
 
 
 def parse_forwarded(items: Any, bot_id: str) -> str:

@@ -13,7 +13,13 @@ from weakref import WeakValueDictionary
 from pydantic import ValidationError
 
 from bot.transports.feishu import events
-from bot.transports.feishu.events import get_chat_kind, get_thread, get_token, parse_content
+from bot.transports.feishu.events import (
+    get_chat_kind,
+    get_thread,
+    get_token,
+    is_marked_as_forwarded,
+    parse_content,
+)
 from bot.transports.feishu.messages import FeishuMessages
 from bot.transports.ports import InboxPort
 from cards.catalog import catalog_for
@@ -135,7 +141,7 @@ class FeishuEventHandler:
                 sent_at=_parse_time(info.create_time),
                 attachments=content.files,
                 reply_to=info.parent_id or "",
-                forwarded=content.is_forward,
+                forwarded=content.is_forward or is_marked_as_forwarded(content.text),
             )
             # The documentation says to deduplicate by message_id, not event_id.
             await self._inbox.accept(incoming, dedupe=info.message_id)

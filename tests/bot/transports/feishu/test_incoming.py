@@ -122,6 +122,24 @@ async def test_messages_passed_on_together_are_read_and_are_nobodys_own_words(
     assert message.text == "我住在北京\noff the record"
 
 
+@pytest.mark.parametrize(
+    ("text", "forwarded"),
+    [
+        ("Fwd: I live in Bonn", True),
+        ("转发：我住在青岛", True),
+        ("I forwarded it: no answer", False),
+    ],
+)
+async def test_a_single_forward_is_nobodys_own_words_where_the_person_says_so(
+    desk: FeishuHarness, text: str, forwarded: bool
+) -> None:
+    anna = desk.fs.user("Anna")
+
+    await anna.says(desk.fs.private_chat(anna), text)
+
+    assert (await desk.inbox.message()).forwarded is forwarded
+
+
 async def test_in_a_group_only_a_mention_of_the_bot_itself_counts(desk: FeishuHarness) -> None:
     fs = desk.fs
     fs.all_group_messages = True
