@@ -68,7 +68,12 @@ class Database:
         self._writer = writer
         self._reader = reader
         self._single_reader = reader
+        self.backends: set[int] = set()
+        """The processes of the server that write for this one."""
         if reader.dialect.name != "sqlite":
+            from storage.postgresql import note_backends
+
+            note_backends(writer, self.backends)
             # A statement is a transaction of its own there, without two more round trips.
             self._single_reader = reader.execution_options(isolation_level="AUTOCOMMIT")
         self._file_check = file_check

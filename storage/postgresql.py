@@ -32,8 +32,9 @@ SQLite holds here too: what a transaction has read is still so when it writes.""
 # A server that crashed gives numbers of transactions it has lost to others. Its counts begin anew
 # then, so the time of that tells the lives of a server apart.
 _LIFE = "(SELECT stats_reset::text FROM pg_stat_wal)"
-_BEGIN_WRITE = f"SELECT pg_current_xact_id()::text, {_LIFE}, {WRITE_LOCK}"
+_BEGIN_WRITE = f"SELECT pg_current_xact_id()::text, {_LIFE}, pg_backend_pid(), {WRITE_LOCK}"
 _TRANSACTION = "shiftboss.transaction"
+_BACKEND = "shiftboss.backend"
 _TRANSACTION_STATUS = sa.text(f"SELECT {_LIFE}, pg_xact_status(CAST(:number AS xid8))")
 _UNKNOWN_TRANSACTION = "22023"
 _IN_DOUBT = "the database was cut off, and whether the last write was stored is not known"
@@ -77,10 +78,23 @@ def create_postgresql_engines(url: str) -> tuple[AsyncEngine, AsyncEngine]:
     @sa.event.listens_for(writer.sync_engine, "begin")
     def on_begin(connection: Any) -> None:
         # The snapshot of the next statement is taken after the lock: READ COMMITTED.
-        number, life, *_ = connection.exec_driver_sql(_BEGIN_WRITE).one()
+        number, life, backend, _ = connection.exec_driver_sql(_BEGIN_WRITE).one()
         connection.info[_TRANSACTION] = (number, life)
+        connection.info[_BACKEND] = backend
 
     return writer, reader
+
+
+def note_backends(writer: AsyncEngine, backends: set[int]) -> None:
+    """Keep the server's processes that write for this engine in the set."""
+
+    @sa.event.listens_for(writer.sync_engine, "begin")
+    def on_begin(connection: Any) -> None:
+        backends.add(connection.info[_BACKEND])
+
+    @sa.event.listens_for(writer.sync_engine, "close")
+    def on_close(_connection: object, record: Any) -> None:
+        backends.discard(record.info.get(_BACKEND))
 
 
 async def commit_exactly(writer: AsyncEngine, transaction: AsyncConnection) -> None:

@@ -18,9 +18,10 @@ LIVE_CHANNEL = "shiftboss_live"
 MAX_LIVE_BYTES = 7_900
 """PostgreSQL takes less than 8,000."""
 
-StoreNotification: TypeAlias = tuple[str, str]
-"""The table that has changed, and the row or the task that the change is about, if it is about
-one. Of `LIVE_CHANNEL`: its name, and the text that was sent."""
+StoreNotification: TypeAlias = tuple[str, str, int]
+"""The table that has changed, the row or the task that the change is about, if it is about one,
+and the server's process that has written it. Of `LIVE_CHANNEL`: its name, and the text that was
+sent."""
 
 
 def connection_string(url: str) -> str:
@@ -45,10 +46,10 @@ async def open_notifications(
             async def read() -> AsyncGenerator[StoreNotification, None]:
                 async for told in connection.notifies():
                     if told.channel == LIVE_CHANNEL:
-                        yield LIVE_CHANNEL, told.payload
+                        yield LIVE_CHANNEL, told.payload, told.pid
                     else:
                         table, _, about = told.payload.partition(" ")
-                        yield table, about
+                        yield table, about, told.pid
 
             async with aclosing(read()) as notifications:
                 yield notifications

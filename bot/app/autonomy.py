@@ -211,6 +211,7 @@ def build_home_keeper(engine: Engine, rows: HomeFileRepo) -> HomeKeeper:
         erase=erase,
         erase_shared=erase_shared,
         follow=follow,
+        on_posted=courier.wake,
         db=store.db,
         now=engine.clock.now,
         sleep=engine.clock.sleep,

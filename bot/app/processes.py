@@ -116,8 +116,11 @@ def _build_listener(core: Container) -> StoreListener:
     # Loaded only where processes share the store.
     from bot.engine.tasks.shared_dispatch import StoreListener
 
-    def on_change(table: str, about: str) -> None:
-        if table == "outbox":
+    own = core.repositories.db.backends
+
+    def on_change(table: str, about: str, backend: int) -> None:
+        # Who has posted a card here has also woken the sender, once it was stored.
+        if table == "outbox" and backend not in own:
             core.outbox_sender.wake()
         core.engine.on_store_change(table, about)
         core.on_store_change(table, about)

@@ -213,6 +213,7 @@ class HomeKeeper:
     erase: Callable[[Mapping[str, Any]], Awaitable[None]]
     erase_shared: Callable[[Mapping[str, Any]], Awaitable[None]]
     follow: Callable[[LateFile], Awaitable[Callable[[Transaction], Awaitable[None]]]]
+    on_posted: Callable[[], None]
     db: Database
     now: Callable[[], datetime]
     sleep: Callable[[float], Awaitable[None]]
@@ -280,6 +281,7 @@ class HomeKeeper:
         async with self.db.write() as tx:
             if await self.rows.drop_late(tx, late.path):
                 await post(tx)
+        self.on_posted()
 
 
 # --- backups

@@ -526,18 +526,17 @@ class _ChannelLoop:
             if self._outage_ended:
                 await self.channel_sender.end_outage()
                 self._outage_ended = False
-            heads = await self.outbox.list_next_deliveries(self.channel, now=now)
-            free = [head for head in heads if head.external_id not in busy]
-            started = [self._start_send(head, group) for head in free]
-            due = await self.outbox.next_due(self.channel, now=now)
+            found = await self.outbox.list_due(self.channel, now=now)
         except StoreUnavailable as error:
             log.error("The outbox cannot be read: %s", error)  # noqa: TRY400 - a known state, not a bug
             return STORE_RETRY_SECONDS
+        free = [head for head in found.deliveries if head.external_id not in busy]
+        started = [self._start_send(head, group) for head in free]
         waits = [wait for wait in started if wait is not None]
         if not self._busy_chats and not any(wait <= self.grace_seconds for wait in waits):
             self._resolve_idle_waiters(listeners)
-        if due is not None:
-            waits.append((due - now).total_seconds())
+        if found.next_due is not None:
+            waits.append((found.next_due - now).total_seconds())
         return max(_MIN_WAIT, min(waits)) if waits else None
 
     def _resolve_idle_waiters(self, waiters: Sequence[asyncio.Future[None]]) -> None:

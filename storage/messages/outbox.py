@@ -83,16 +83,17 @@ _DUE_OUTBOX = (
     .where(_QUEUED, chats.c.channel == bindparam("channel"), _DUE)
     .subquery()
 )
-_NEXT_BY_CHAT = (
-    select(_DUE_OUTBOX)
-    .where(_DUE_OUTBOX.c.place == 1)
-    .order_by(_DUE_OUTBOX.c.effective_urgency, _DUE_OUTBOX.c.due_at, _DUE_OUTBOX.c.id)
-)
-
 _NEXT_DUE = (
     select(func.min(outbox.c.due_at))
     .join(chats, chats.c.id == outbox.c.chat_id)
     .where(_QUEUED, chats.c.channel == bindparam("channel"), outbox.c.due_at > bindparam("now"))
+)
+_NEXT = select(_NEXT_DUE.scalar_subquery().label("next_due")).subquery()
+# One row at least. Each change of the outbox asks this, so it is one statement.
+_NEXT_BY_CHAT = (
+    select(_NEXT.c.next_due, _DUE_OUTBOX)
+    .select_from(_NEXT.outerjoin(_DUE_OUTBOX, _DUE_OUTBOX.c.place == 1))
+    .order_by(_DUE_OUTBOX.c.effective_urgency, _DUE_OUTBOX.c.due_at, _DUE_OUTBOX.c.id)
 )
 
 _COUNT_QUEUED = select(func.count()).select_from(outbox).where(_QUEUED)
@@ -217,6 +218,15 @@ class NextDelivery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DueDeliveries:
+    """The next due delivery of each chat, most urgent first, then longest due; and when more
+    becomes due."""
+
+    deliveries: tuple[NextDelivery, ...]
+    next_due: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryAttempt:
     """A delivery about to be made. `possibly_shown_revision` may have arrived in an earlier
     attempt, 0 if none; `is_partly_shown` says that no revision was ever shown completely;
@@ -333,27 +343,22 @@ class OutboxRepo:
         tried = select(c.id).where(c.chat_id == chat_id, _QUEUED, c.tried_revision > 0)
         return await self._db.fetch_value(tried.limit(1)) is not None
 
-    async def list_next_deliveries(
-        self, channel: Channel, *, now: datetime
-    ) -> Sequence[NextDelivery]:
-        """The next due delivery of each chat, most urgent first, then longest due."""
+    async def list_due(self, channel: Channel, *, now: datetime) -> DueDeliveries:
         facts = {"channel": channel.value, "now": now, "overdue_since": now - _MAX_OVERDUE}
         rows = await self._db.fetch_all(_NEXT_BY_CHAT, facts)
-        return tuple(
-            NextDelivery(
-                id=OutboxId(row.id),
-                external_id=row.external_id,
-                kind=ChatKind(row.kind),
-                urgency=DeliveryUrgency(row.urgency),
-            )
-            for row in rows
+        return DueDeliveries(
+            deliveries=tuple(
+                NextDelivery(
+                    id=OutboxId(row.id),
+                    external_id=row.external_id,
+                    kind=ChatKind(row.kind),
+                    urgency=DeliveryUrgency(row.urgency),
+                )
+                for row in rows
+                if row.id is not None
+            ),
+            next_due=rows[0].next_due,
         )
-
-    async def next_due(self, channel: Channel, *, now: datetime) -> datetime | None:
-        """The next time at which a delivery becomes due."""
-        facts = {"channel": channel.value, "now": now}
-        due: datetime | None = await self._db.fetch_value(_NEXT_DUE, facts)
-        return due
 
     async def count_queued(self) -> int:
         """How many cards wait to be shown."""

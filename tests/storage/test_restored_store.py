@@ -61,7 +61,7 @@ async def test_what_waited_is_neither_sent_nor_handled_and_is_told_once(tmp_path
         assert held[0].incoming.text == "please do  0"
         assert await list_chats_with_held(db) == [chat.id]
         assert await room.outbox.count_queued() == 0
-        assert await room.outbox.list_next_deliveries(Channel.TELEGRAM, now=LATER) == ()
+        assert (await room.outbox.list_due(Channel.TELEGRAM, now=LATER)).deliveries == ()
         found = await find_restore(room.key_values)
         assert found is not None
         assert (found.id, found.restored_at) == (record.id, LATER)

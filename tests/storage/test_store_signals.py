@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from typing import Any
 
 import psycopg
 import pytest
+import sqlalchemy as sa
 
 from storage import store_signals
-from tests.postgresql_server import create_database
+from storage.db import Database
+from tests.postgresql_server import create_database, execute
 
 
 async def test_a_connection_that_only_listens_finds_out_that_its_network_is_gone(
@@ -34,3 +37,20 @@ async def test_a_connection_that_only_listens_finds_out_that_its_network_is_gone
     assert [each["application_name"] for each in told] == ["shiftboss-listen", "shiftboss-live"]
     assert {each["keepalives_idle"] for each in told} == {"5"}
     assert {each["tcp_user_timeout"] for each in told} == {"15000"}
+
+
+async def test_a_process_knows_its_own_writes() -> None:
+    url = create_database()
+    async with AsyncExitStack() as stack:
+        db = await Database.open(url, stack)
+        told = await stack.enter_async_context(store_signals.open_notifications(url))
+        notify = f"SELECT pg_notify('{store_signals.NOTIFY_CHANNEL}', 'outbox 1')"
+
+        async with db.write() as tx:
+            await tx.execute(sa.text(notify))
+        table, about, backend = await anext(told)
+        assert (table, about, backend in db.backends) == ("outbox", "1", True)
+        execute(url, notify)
+        _, _, backend = await anext(told)
+        assert backend not in db.backends
+    assert db.backends == set(), "a process of the server may be another's afterwards"

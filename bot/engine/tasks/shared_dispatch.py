@@ -136,10 +136,10 @@ class SharedDispatcher(LocalDispatcher):
 
 
 class StoreListener:
-    """Passes on what other processes have written: `on_change` gets the table, and the row or task
-    if the change is about one. After a lost connection, and now and then in case that a
-    notification was lost, `on_unknown` is called, since anything may have changed. `on_live` gets
-    what they tell one another without storing it."""
+    """Passes on what processes have written: `on_change` gets the table, the row or task if the
+    change is about one, and the server's process that has written it. After a lost connection, and
+    now and then in case that a notification was lost, `on_unknown` is called, since anything may
+    have changed. `on_live` gets what they tell one another without storing it."""
 
     name = "notifications of the store"
 
@@ -147,7 +147,7 @@ class StoreListener:
         self,
         url: str,
         *,
-        on_change: Callable[[str, str], None],
+        on_change: Callable[[str, str, int], None],
         on_unknown: Callable[[], None],
         on_live: Callable[[str], None],
     ) -> None:
@@ -183,8 +183,8 @@ class StoreListener:
         def flush() -> None:
             told = tuple(gathered)
             gathered.clear()
-            for table, about in told:
-                self._on_change(table, about)
+            for table, about, backend in told:
+                self._on_change(table, about, backend)
 
         async for told in notifications:
             if told[0] == LIVE_CHANNEL:

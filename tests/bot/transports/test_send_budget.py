@@ -37,7 +37,7 @@ class GroupOnTelegram:
 
     async def _deliver_next(self) -> bool:
         outbox, now = self.room.outbox, self.room.now
-        for head in await outbox.list_next_deliveries(Channel.TELEGRAM, now=now):
+        for head in (await outbox.list_due(Channel.TELEGRAM, now=now)).deliveries:
             if not self._limiter.try_consume(head.external_id, head.kind, head.urgency):
                 continue
             async with self.room.db.write() as tx:

@@ -46,7 +46,7 @@ async def show(room: MessageStore, outbox_id: OutboxId, message_id: str = "m9") 
 
 async def heads(room: MessageStore) -> list[OutboxId]:
     return [
-        each.id for each in await room.outbox.list_next_deliveries(Channel.TELEGRAM, now=room.now)
+        each.id for each in (await room.outbox.list_due(Channel.TELEGRAM, now=room.now)).deliveries
     ]
 
 
@@ -114,7 +114,7 @@ async def test_each_chat_offers_its_most_urgent_then_oldest_letter(room: Message
 
     assert await heads(room) == [answer.id, approval.id, notice.id]
     assert await room.outbox.count_queued() == 6
-    assert await room.outbox.list_next_deliveries(Channel.FEISHU, now=room.now) == ()
+    assert (await room.outbox.list_due(Channel.FEISHU, now=room.now)).deliveries == ()
 
 
 async def test_progress_of_one_card_does_not_starve_that_of_another(room: MessageStore) -> None:
@@ -146,7 +146,7 @@ async def test_progress_waits_until_its_card_may_be_edited_and_a_result_does_not
     await room.put(chat, "started", urgency=DeliveryUrgency.PROGRESS)
     await room.put(chat, "planned", urgency=DeliveryUrgency.PROGRESS)
     assert await heads(room) == []
-    assert await room.outbox.next_due(Channel.TELEGRAM, now=room.now) == later
+    assert (await room.outbox.list_due(Channel.TELEGRAM, now=room.now)).next_due == later
     await room.put(chat, "finished", urgency=DeliveryUrgency.ANSWER)
 
     assert await heads(room) == [posted.id]
@@ -210,7 +210,7 @@ async def test_what_is_put_off_is_due_again_in_time(room: MessageStore) -> None:
     await room.outbox.retry_later(tried, now=room.now, due=due, error="503", may_have_arrived=False)
 
     assert await heads(room) == []
-    assert await room.outbox.next_due(Channel.TELEGRAM, now=room.now) == due
+    assert (await room.outbox.list_due(Channel.TELEGRAM, now=room.now)).next_due == due
     room.advance(seconds=8)
     assert await heads(room) == [posted.id]
     assert (await begin(room, posted.id)).row.attempts == 2
@@ -242,7 +242,7 @@ async def test_new_words_do_not_hurry_what_is_put_off(room: MessageStore) -> Non
     await room.put(chat, "two")
 
     assert await heads(room) == []
-    assert await room.outbox.next_due(Channel.TELEGRAM, now=room.now) == due
+    assert (await room.outbox.list_due(Channel.TELEGRAM, now=room.now)).next_due == due
 
 
 @pytest.mark.parametrize("may_have_arrived", [True, False])

@@ -79,6 +79,7 @@ class Machine:
             erase=erase,
             erase_shared=erase,
             follow=follow,
+            on_posted=lambda: None,
             db=self.db,
             now=lambda: self.now,
             sleep=sleep,
