@@ -119,6 +119,7 @@ READS_MESSAGES = (
     "bot.engine.agent.requested_values",
     "bot.engine.memory.ending_patterns:load_patterns",
     "cards.card_json:load_adapters",
+    "storage.messages.inbox:incoming_adapter",
     "markdown_it.tree",
 )
 """Tables of patterns with which each message is read, and what a card is made with: half of the

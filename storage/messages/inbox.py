@@ -27,16 +27,17 @@ from storage.schema import inbox, outbox
 
 
 def dump_incoming(incoming: Incoming) -> dict[str, Any]:
-    dumped: dict[str, Any] = _incoming_adapter().dump_python(incoming, mode="json")
+    dumped: dict[str, Any] = incoming_adapter().dump_python(incoming, mode="json")
     return dumped
 
 
 def load_incoming(data: Mapping[str, Any]) -> Incoming:
-    return _incoming_adapter().validate_python(data)
+    return incoming_adapter().validate_python(data)
 
 
 @cache
-def _incoming_adapter() -> TypeAdapter[Incoming]:
+def incoming_adapter() -> TypeAdapter[Incoming]:
+    """Built once, with the first message if not before."""
     return TypeAdapter(Incoming)
 
 

@@ -129,6 +129,14 @@ async def _keep_to_service(response: httpx2.Response) -> None:
         del response.headers["location"]
 
 
+def _build_event_reader() -> None:
+    """The SDK would build it, of some hundred classes, with the first event, and keep it."""
+    from anthropic._models import construct_type
+    from anthropic.types.beta import BetaRawMessageStreamEvent
+
+    construct_type(type_=BetaRawMessageStreamEvent, value={"type": "message_stop"})
+
+
 class ModelApiClient:
     """Holds the connections to one API."""
 
@@ -165,6 +173,8 @@ class ModelApiClient:
         await asyncio.to_thread(load_history, ())
         # SDKs name the system in their first request: this starts a process, and is remembered.
         await asyncio.to_thread(platform.platform)
+        if self._access.provider is ApiProvider.ANTHROPIC:
+            await asyncio.to_thread(_build_event_reader)
 
     async def aclose(self) -> None:
         await self._http.aclose()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -238,3 +239,18 @@ def test_nothing_heavy_is_loaded_before_a_model_is_used() -> None:
     )
 
     assert out.stdout.strip() == "[]"
+
+
+async def test_the_reader_of_events_is_built_before_the_first_answer(models: ModelEmulator) -> None:
+    # The SDK keeps what it has built for the whole process.
+    built: Any = import_module("anthropic._models").__dict__["_CachedTypeAdapter"]
+    access = ApiAccess(provider=ApiProvider.ANTHROPIC, key=models.key, base_url=models.url)
+    backend = ApiBackend(access, ())
+    built.cache_clear()
+
+    await backend.preload(MODELS[ApiProvider.ANTHROPIC])
+    before = built.cache_info().misses
+    await collect_run(backend, build_request(ApiProvider.ANTHROPIC))
+    await backend.aclose()
+
+    assert built.cache_info().misses == before
