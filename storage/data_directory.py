@@ -200,6 +200,7 @@ def identify_home(home: Path) -> str:
     same. Blocking."""
     path = home / _ID_FILE
     if not path.exists():
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (
             write_draft(path, f"{secrets.token_hex(8)}\n".encode()) as draft,
             suppress(FileExistsError),

@@ -5,11 +5,17 @@ import signal
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from storage.data_directory import DataDirectoryLock, ExportFile, remove_unfinished_exports
+from storage.data_directory import (
+    DataDirectoryLock,
+    ExportFile,
+    identify_home,
+    remove_unfinished_exports,
+)
 from storage.errors import DataDirectoryInUse, DataDirectoryUnusable
 
 _HOLDER = """
@@ -123,3 +129,13 @@ def test_what_a_dead_process_left_of_an_export_is_removed_but_not_what_is_writte
     assert written.commit() == 5
     assert [each.name for each in left.parent.iterdir()] == ["other.jsonl"]
     remove_unfinished_exports(tmp_path / "nowhere")
+
+
+def test_a_directory_keeps_its_id_and_all_processes_get_the_same(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        first = {*pool.map(identify_home, [tmp_path / "new" / "home"] * 8)}
+
+    assert len(first) == 1
+    assert {identify_home(tmp_path / "new" / "home")} == first
+    assert identify_home(tmp_path / "other") not in first
+    assert [each.name for each in (tmp_path / "new" / "home").iterdir()] == ["home.id"]
