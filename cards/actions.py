@@ -333,10 +333,12 @@ class AnswerQuestion(CardAction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitApprovalForm(ReusableAction):
-    """Approve a request with the values of its form, which the press carries by name. The form
-    stays until all are valid; the first one counts."""
+    """Approve a request with the values of its form, which the press carries by name, or with
+    `value` for its field `name`. The form stays until all are valid; the first one counts."""
 
     approval_id: str
+    name: str = ""
+    value: str = ""
     kind: Literal["fill_approval"] = "fill_approval"
 
 

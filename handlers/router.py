@@ -222,7 +222,8 @@ async def _decide(
     value: str,
 ) -> Reply:
     if isinstance(action, actions.SubmitApprovalForm):
-        return await approvals.submit_form(request, action.approval_id, form)
+        values = {action.name: action.value} if action.name else form
+        return await approvals.submit_form(request, action.approval_id, values)
     if isinstance(action, actions.DecideApproval):
         return await approvals.decide_by_button(
             request,

@@ -35,6 +35,8 @@ _MAX_REASON = 200
 _MAX_PATTERN = 300
 _MAX_LABEL = 40
 _MAX_OPTION = 200
+_MAX_CHOICES = 20
+"""Of more answers, a list is shown."""
 
 
 def tool_request_notes(approval: Approval, words: TextCatalog) -> list[model.Block]:
@@ -124,12 +126,17 @@ def _form_controls(
 ) -> list[model.Block]:
     no = decision_buttons(approval, words)[-1]
     items = [no]
+    is_choice = approval.kind is ApprovalKind.CONDITION
+    if is_choice:
+        items = [*_choice_buttons(approval, form[0]), replace(no, label=words("approval.no.none"))]
     if approval.task_id:
         show = model.CardButton(words("button.details"), ShowTask(task_id=approval.task_id))
         items.append(show)
     names = " ".join(f"{each.name}=…" for each in form if each.must_be_given) or f"{form[0].name}=…"
     line = f"/approve {approval.id} {names}"
     buttons = model.ButtonsBlock(tuple(items))
+    if is_choice and len(items) <= _MAX_CHOICES:
+        return [buttons, model.NoteBlock(words("approval.form_line", line=line))]
     if not details:
         # A list has no room for forms.
         return [model.NoteBlock(words("approval.form_line", line=line)), buttons]
@@ -139,6 +146,16 @@ def _form_controls(
         action=SubmitApprovalForm(approval_id=approval.id),
     )
     return [filled, model.NoteBlock(words("approval.form_hint", line=line)), buttons]
+
+
+def _choice_buttons(approval: Approval, field: WorkflowInput) -> list[model.CardButton]:
+    return [
+        model.CardButton(
+            formats.single_line(option, _MAX_LABEL),
+            SubmitApprovalForm(approval_id=approval.id, name=field.name, value=option),
+        )
+        for option in field.options
+    ]
 
 
 def question_options(approval: Approval) -> Sequence[str]:

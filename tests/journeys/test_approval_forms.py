@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.emulators.feishu.callbacks import button_action
+from tests.journeys.model_world import model_world, step_reply
 from tests.journeys.platform_world import (
     ask_on_telegram_as,
     feishu_press_outcome,
     labels,
     platform_world,
 )
+from tests.journeys.web_page import open_web_page
 
 PAY = """\
 name: Pay
@@ -99,3 +101,43 @@ def _values(home: Path) -> list[Any]:
             "SELECT payload FROM approvals WHERE kind = 'human' ORDER BY created_at"
         )
         return [json.loads(row[0]).get("values") for row in rows]
+
+
+SORT = """\
+name: Sort
+nodes:
+  - {id: look, name: Look at it, prompt: How large is it?}
+  - {id: which, type: switch, expression: outputs.look.size,
+     cases: {big: print, small: mail}, default: file}
+  - {id: print, type: assign, assign: {assignments: {way: printed}}}
+  - {id: mail, type: assign, assign: {assignments: {way: mailed}}}
+  - {id: file, type: assign, assign: {assignments: {way: filed}}}
+edges: [{from: look, to: which}]
+outputs:
+  way: variables.way
+"""
+
+
+async def test_about_a_switch_one_card_asks_with_a_button_for_each_case(tmp_path: Path) -> None:
+    (tmp_path / "workflows").mkdir()
+    (tmp_path / "workflows" / "sort.yaml").write_text(SORT, encoding="utf-8")
+    async with model_world(tmp_path, "openai", SHIFTBOSS_LANGUAGE="en") as world:
+        world.script.script("How large", "step", step_reply("I am torn."))
+        boss, chat = world.new_owner()
+        await boss.says(chat, "/workflow run sort")
+        asked = await chat.wait_for(lambda m: "small" in m.buttons)
+        assert asked.buttons[:3] == ["big", "small", "None of these"]
+        await boss.presses(asked, "small")
+        await chat.wait_for(lambda m: "Task finished" in m.text and "mailed" in m.text)
+
+        chief, talk = world.feishu_owner, world.feishu_chat
+        await chief.says(talk, "/workflow run sort")
+        card = await talk.wait_for(lambda m: "big" in m.buttons)
+        await chief.presses(card, "big")
+        await talk.wait_for(lambda m: "printed" in m.text)
+
+        async with open_web_page(world.program) as page:
+            await page.send_message("/workflow run sort")
+            frame = await page.next_frame("", "None of these")
+            await page.press(frame["html"], "None of these")
+            await page.next_frame("", "filed")

@@ -171,33 +171,34 @@ async def test_one_is_installed_changed_run_and_rolled_back(
             async def asks(part: str) -> None:
                 await wait(part, "Approve")
 
-            await use(world, Channel(say=page.send_message, wait=wait, asks=asks), name)
+            await use(world, Channel(say=page.send_message, wait=wait, asks=asks), name, channel)
     else:
-        await use(world, telegram(world) if channel == "telegram" else feishu(world), name)
+        await use(world, telegram(world) if channel == "telegram" else feishu(world), name, channel)
 
 
-async def use(world: ModelWorld, channel: Channel, name: str) -> None:
+async def use(world: ModelWorld, channel: Channel, name: str, place: str) -> None:
+    own = f"{name}-{place}"
     item = next(i for i in list_gallery(Language.ENGLISH) if i.workflow.name == name)
     case = parse_yaml(read_bundle(item.document).tests[name])["cases"][0]
     workflow = parse_workflow_text(item.text)
-    file = world.program.home / "workflows" / f"{name}.yaml"
+    file = world.program.home / "workflows" / f"{own}.yaml"
 
-    await channel.say(f"/workflow gallery install {name}")
-    await channel.wait("is imported", name)
+    await channel.say(f"/workflow gallery install {name} {own}")
+    await channel.wait("is imported", own)
     assert file.read_text(encoding="utf-8") == item.text
-    await change_on_page(world, name)
+    await change_on_page(world, own)
     assert file.read_text(encoding="utf-8") == item.text + _CHANGE
 
     given = case.get("inputs", {})
     values = {each.name: given.get(each.name, each.default) for each in workflow.inputs}
     world.script.script(_NOW, "step", Worker(workflow, case["outputs"], values))
-    project = world.program.home.parent / f"project-{name}"
+    project = world.program.home.parent / f"project-{own}"
     project.mkdir()
     for each in ("data.csv", "a.pdf", "b.pdf", "c.pdf"):
         (project / each).write_text("a,b\n1,2\n", encoding="utf-8")
     typed = " ".join(f'{key}="{value}"' for key, value in given.items())
-    await channel.say(f"/workflow run {name} -d {project} {typed}")
-    await channel.wait(f"Workflow {name}, version 2")
+    await channel.say(f"/workflow run {own} -d {project} {typed}")
+    await channel.wait(f"Workflow {own}, version 2")
     for step in case["expect"]["path"]:
         node = workflow.nodes_by_id[step.rpartition("/")[2].partition("#")[0]]
         if node.type in {"human", "command"}:
@@ -205,7 +206,7 @@ async def use(world: ModelWorld, channel: Channel, name: str) -> None:
             await channel.say("/approve")
     await channel.wait("Task finished", item.workflow.title)
 
-    await channel.say(f"/workflow rollback {name} 1")
+    await channel.say(f"/workflow rollback {own} 1")
     await channel.wait("is back, as version 3")
     assert file.read_text(encoding="utf-8") == item.text
 

@@ -3,6 +3,7 @@ on given outputs."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,7 @@ from bot.engine.workflow.compensation import ending_by_stop
 from bot.engine.workflow.definition import Workflow, WorkflowNode
 from bot.engine.workflow.expressions.operations import ExpressionError
 from bot.engine.workflow.node_runs import (
+    CHOICE_FIELD,
     compensated_path,
     is_unreached,
     parse_activation,
@@ -81,7 +83,16 @@ class GivenResults:
 
     stop: str = ""
     outputs: Mapping[str, Any] = field(default_factory=dict)
-    decisions: Mapping[str, bool] = field(default_factory=dict)
+    decisions: Mapping[str, bool | str] = field(default_factory=dict)
+
+    def find_decision(self, subject: str, choices: Sequence[str]) -> bool | str | None:
+        """What people answer: one of the choices, or whether it is so; None if nothing is given.
+        Of several, one may also be given as `subject == "choice": true`."""
+        for each in choices:
+            if self.decisions.get(f"{subject} == {json.dumps(each, ensure_ascii=False)}"):
+                return each
+        given = self.decisions.get(subject)
+        return given if given is None or not choices or given in choices else False
 
     def find(self, node: str, label: str, times: int) -> Any:
         """None if nothing is given. `times` counts the earlier activations of the node."""
@@ -172,8 +183,12 @@ class RequestsInMemory:
         *,
         by: PersonId | None = None,
         reason: str = "",
+        values: Mapping[str, Any] | None = None,
     ) -> None:
-        self.by_id[asked.id] = replace(asked, state=state, decided_by=by, reason=reason)
+        payload = asked.payload if values is None else {**asked.payload, "values": values}
+        self.by_id[asked.id] = replace(
+            asked, state=state, decided_by=by, reason=reason, payload=payload
+        )
 
     def _create(self, kind: ApprovalKind, node: WorkflowNode, now: datetime) -> Approval:
         approval = Approval(
@@ -399,12 +414,16 @@ class DryRun:
 
     def _answer_request(self, asked: Approval) -> None:
         approve, reason, is_given = True, "", True
+        values: Mapping[str, Any] | None = None
         if asked.kind is ApprovalKind.CONDITION:
             subject = self._subject_at(asked.path)
-            if subject not in self._given.decisions:
+            choices = self.state.scheduler.asked_choices.get(asked.path, ())
+            decision = self._given.find_decision(subject, choices)
+            if decision is None:
                 self._undecided = self._undecided or subject
                 return
-            approve = self._given.decisions[subject]
+            approve = decision is not False
+            values = {CHOICE_FIELD: decision} if isinstance(decision, str) else None
         elif asked.kind is ApprovalKind.HUMAN and _is_of_node(asked.path):
             given = self._find_given(self._node_at(asked.path).id, asked.path)
             is_given = given is not None
@@ -415,7 +434,7 @@ class DryRun:
             else:
                 approve = given is not False
         state = ApprovalState.APPROVED if approve else ApprovalState.REJECTED
-        self._requests.settle(asked, state, by=_APPROVED_BY, reason=reason)
+        self._requests.settle(asked, state, by=_APPROVED_BY, reason=reason, values=values)
         if (before := self._nodes.get(asked.path)) is not None:
             status = before.status if approve else NodeStatus.FAILED
             self._nodes[asked.path] = replace(before, is_given=is_given, status=status)

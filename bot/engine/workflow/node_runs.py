@@ -383,6 +383,17 @@ UNFINISHED_ROUNDS_KEY = "unfinished"
 SUSPENDED_KEY = "asked"
 """In the output of a step that stopped at tool calls: the hash of that step."""
 
+CHOICE_FIELD = "choice"
+"""The field in which a person chooses one of several answers about an undecided condition."""
+
+
+def decision_of(run: NodeRun) -> bool | str:
+    """The answer of a person: yes, no, or what they have chosen."""
+    is_yes = bool(run.output.get(_APPROVED))
+    chosen = (run.output.get(VALUES_KEY) or {}).get(CHOICE_FIELD)
+    return str(chosen) if is_yes and chosen is not None else is_yes
+
+
 UNDECIDED_KEY = "@undecided"
 """The subject of the condition that a person has to decide before an edge can be taken."""
 

@@ -23,6 +23,7 @@ from bot.engine.workflow.expressions.evaluator import (
 from bot.engine.workflow.expressions.operations import ExpressionError
 from bot.engine.workflow.node_runs import (
     ASSIGNMENT_KEY,
+    CHOICE_FIELD,
     EXHAUSTED_EDGE_KEY,
     NO_STORED_RUNS,
     TAKEN_EDGES_KEY,
@@ -48,6 +49,7 @@ from bot.engine.workflow.nodes.contract import (
     OnLimit,
     UndecidedCondition,
 )
+from bot.engine.workflow.nodes.human import HumanConfig
 from bot.engine.workflow.nodes.registry import NodeType
 from bot.engine.workflow.past_names import variables_path
 from bot.engine.workflow.scheduler_state import (
@@ -210,7 +212,9 @@ class WorkflowScheduler(SchedulerState):
                 yield self._make_question(state.activation(name), question)
         for name, run in state.undecided_runs.items():
             title, output = self._vague_answer(state.graph.nodes[name], run)
-            question = NodeQuestion.about_condition(title, run.output[UNDECIDED_KEY], output)
+            subject, node = run.output[UNDECIDED_KEY], state.graph.nodes[name]
+            choices = node.spec.choices_of(node.settings, subject)
+            question = NodeQuestion.about_condition(title, subject, output, choices)
             yield self._make_question(state.activation(name), question)
 
     def _vague_answer(self, node: WorkflowNode, run: NodeRun) -> tuple[str, Mapping[str, Any]]:
@@ -232,9 +236,12 @@ class WorkflowScheduler(SchedulerState):
         if question.subject:
             path = activation.decision_path(question.subject, rounds)
             self.asked_subjects[path] = question.subject
+            self.asked_choices[path] = question.choices
         title = self._text(question.key, **question.facts)
+        form = HumanConfig.to_choose(CHOICE_FIELD, question.choices) if question.choices else None
+        detail = escape_placeholders(question.detail)
         return ActivationPath("", path), WorkflowNode(
-            id=path, title=title, detail=escape_placeholders(question.detail), type=NodeType.HUMAN
+            id=path, title=title, detail=detail, type=NodeType.HUMAN, config=form
         )
 
     @property

@@ -34,6 +34,7 @@ from bot.engine.workflow.node_runs import (
     StoredRuns,
     attempts_before,
     compensated_path,
+    decision_of,
     enclosing_round,
     fresh_limit_path,
     is_claimed,
@@ -53,7 +54,7 @@ from storage.records.tasks import NodeRun, NodeStatus, TaskId
 TextLookup: TypeAlias = Callable[..., str]
 """A text of the catalogue, by its key and facts."""
 
-ConditionAnswers: TypeAlias = Callable[[str], bool | None]
+ConditionAnswers: TypeAlias = Callable[[str], bool | str | None]
 
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
@@ -93,6 +94,7 @@ class SchedulerState:
             (run.output.get(ASSIGNMENT_KEY, 0) for run in runs.values()), default=0
         )
         self.asked_subjects: dict[str, str] = {}
+        self.asked_choices: dict[str, tuple[str, ...]] = {}
         self._active_scopes: dict[str, None] = {}
         self.has_conditions = any(edge.condition for edge in workflow.edges) or any(
             node.config is not None and any(node.spec.deciding_expressions(node.config))
@@ -268,9 +270,9 @@ class SchedulerState:
     def answers_at(self, activation: ActivationPath, rounds: int = 0) -> ConditionAnswers:
         """People's answers about the conditions after an activation, or after its rounds."""
 
-        def answer(subject: str) -> bool | None:
+        def answer(subject: str) -> bool | str | None:
             run = self._runs.get(activation.decision_path(subject, rounds))
-            return bool(run.output.get("approved")) if run is not None and is_done(run) else None
+            return decision_of(run) if run is not None and is_done(run) else None
 
         return answer
 

@@ -16,6 +16,7 @@ from bot.engine.workflow.field_reader import (
     FieldReader,
     InvalidGraph,
     ValidationIssue,
+    scalar_text,
     shorten_value,
     similar_name,
     unknown_node_issue,
@@ -236,8 +237,17 @@ def _read_results(each: FieldReader, workflow: Workflow, place: str) -> GivenRes
     return GivenResults(
         stop=stop,
         outputs=outputs,
-        decisions={subject: answers.boolean(subject, default=False) for subject in decisions},
+        decisions={subject: _read_decision(answers, subject, workflow) for subject in decisions},
     )
+
+
+def _read_decision(answers: FieldReader, subject: str, workflow: Workflow) -> bool | str:
+    """A case of a switch that is asked about, or whether the condition is so."""
+    text = scalar_text(answers.value(subject))
+    for node in workflow.nodes:
+        if node.settings is not None and text in node.spec.choices_of(node.settings, subject):
+            return text or ""
+    return answers.boolean(subject, default=False)
 
 
 def _read_expectation(each: FieldReader, workflow: Workflow, place: str) -> _Expectation:

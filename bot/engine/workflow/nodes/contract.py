@@ -125,13 +125,14 @@ class UndecidedCondition(Exception):
 class EvaluationContext:
     """The environment of a node's execution. `names` are available to expressions; `zone` is the
     Boss's time zone; `warn` receives warnings about expressions. `answer` gives what a person has
-    said about the subject of a condition that could not be decided."""
+    said about the subject of a condition that could not be decided: yes, no, or one of several
+    answers."""
 
     now: datetime
     zone: ZoneInfo
     names: Mapping[str, Any]
     warn: Callable[[str], None]
-    answer: Callable[[str], bool | None] = lambda _subject: None
+    answer: Callable[[str], bool | str | None] = lambda _subject: None
 
     def evaluate(self, expression: str) -> Any:
         """Raises ExpressionError."""
@@ -147,7 +148,7 @@ class EvaluationContext:
         answer leaves it open."""
         subject, holds_if = split_condition(condition)
         if (said := self.answer(subject)) is not None:
-            return said is holds_if
+            return bool(said) is holds_if
         try:
             return evaluate_condition(condition, self.names, self.warn)
         except UnclearAnswer as error:
@@ -191,12 +192,17 @@ class NodeQuestion:
     facts: Mapping[str, object] = field(default_factory=dict)
     subject: str = ""
     detail: str = ""
+    choices: tuple[str, ...] = ()
 
     @classmethod
-    def about_condition(cls, title: str, subject: str, output: Any) -> NodeQuestion:
-        """Whether the subject of a condition is so, which the output of a node leaves open."""
+    def about_condition(
+        cls, title: str, subject: str, output: Any, choices: tuple[str, ...] = ()
+    ) -> NodeQuestion:
+        """Whether the subject of a condition is so, or which of the choices it is, which the output
+        of a node leaves open."""
         return cls(
-            key="workflow.ask_condition",
+            choices=choices,
+            key="workflow.ask_choice" if choices else "workflow.ask_condition",
             facts={"name": title[:_MAX_SHOWN], "subject": subject[:_MAX_SHOWN].replace("`", "'")},
             subject=subject,
             detail=value_as_text(output)[-_MAX_ANSWER:],
@@ -297,6 +303,11 @@ class NodeTypeSpec(Generic[C]):
     def compared_values(self, config: C) -> tuple[str, tuple[JsonValue, ...]]:
         """An expression and the values that it is compared with, in the field `cases`."""
         return "", ()
+
+    def choices_of(self, config: C, subject: str) -> tuple[str, ...]:
+        """The answers that a person may give about a subject which cannot be decided; empty for yes
+        and no."""
+        return ()
 
     def assigned_variables(self, config: C) -> Iterable[str]:
         """Names of the variables that the node sets."""

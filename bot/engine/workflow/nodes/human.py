@@ -55,6 +55,11 @@ class HumanConfig(NodeConfig):
     auto_approve: bool = False
     form: tuple[InputDefinition, ...] = ()
 
+    @classmethod
+    def to_choose(cls, field: str, options: tuple[str, ...]) -> HumanConfig:
+        """Whoever approves chooses one of these options."""
+        return cls(form=(InputDefinition(name=field, kind="choice", options=options),))
+
 
 class HumanNode(NodeTypeSpec[HumanConfig]):
     """Work or a decision that only a person can do. Requests are made in `step_approvals`; this

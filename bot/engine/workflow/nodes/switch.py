@@ -14,6 +14,7 @@ from bot.engine.workflow.expressions.operations import (
     UnclearAnswer,
     strictly_equal,
     to_text,
+    value_as_text,
 )
 from bot.engine.workflow.field_reader import FieldReader, ValidationIssue, unknown_node_issue
 from bot.engine.workflow.nodes.contract import (
@@ -43,8 +44,8 @@ class SwitchCase:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchConfig(NodeConfig):
     """Continues with the target of the first matching case, or else with `default`. Without a
-    default, an unmatched value ends the path. A value that a worker's answer leaves open is asked
-    about, case by case."""
+    default, an unmatched value ends the path. About a value that a worker's answer leaves open, a
+    person chooses one of the cases."""
 
     kind: Literal["switch"] = "switch"
     expression: str
@@ -128,6 +129,10 @@ inputs: [{name: size}]
     def compared_values(self, config: SwitchConfig) -> tuple[str, tuple[JsonValue, ...]]:
         return config.expression, tuple(case.value for case in config.cases)
 
+    def choices_of(self, config: SwitchConfig, subject: str) -> tuple[str, ...]:
+        texts = tuple(dict.fromkeys(_case_text(case) for case in config.cases))
+        return texts if subject == config.expression else ()
+
     def targets(self, config: SwitchConfig) -> tuple[str, ...]:
         targets = (*(case.target for case in config.cases), config.default)
         return tuple(dict.fromkeys(filter(None, targets)))
@@ -165,16 +170,30 @@ inputs: [{name: size}]
 
 
 def _chosen_by_person(config: SwitchConfig, context: EvaluationContext, why: str) -> NodeDone:
-    """The first case that a person says is so; the default if none is. Raises UndecidedCondition
-    for the first that nobody has been asked about."""
-    for case in config.cases:
-        subject = f"{config.expression} == {json.dumps(case.value, ensure_ascii=False)}"
-        said = context.answer(subject)
-        if said is None:
-            raise UndecidedCondition(subject, why)
-        if said:
-            return NodeDone(output={"_raw": case.value}, next_node=case.target)
-    return NodeDone(output={"_raw": None}, next_node=config.default)
+    """The case that a person has chosen; the default if they say that it is none. Raises
+    UndecidedCondition if nobody has."""
+    said = context.answer(config.expression)
+    if said is None:
+        # Earlier releases asked about one case after the other.
+        asked = {
+            _case_text(case): context.answer(_case_subject(config, case)) for case in config.cases
+        }
+        said = next((text for text, is_so in asked.items() if is_so), None)
+        if said is None and None in asked.values():
+            raise UndecidedCondition(config.expression, why)
+    chosen = next((case for case in config.cases if _case_text(case) == said), None)
+    if chosen is None:
+        return NodeDone(output={"_raw": None}, next_node=config.default)
+    return NodeDone(output={"_raw": chosen.value}, next_node=chosen.target)
+
+
+def _case_subject(config: SwitchConfig, case: SwitchCase) -> str:
+    """The condition under which a case is taken."""
+    return f"{config.expression} == {json.dumps(case.value, ensure_ascii=False)}"
+
+
+def _case_text(case: SwitchCase) -> str:
+    return value_as_text(case.value)
 
 
 def _matches_case(wanted: Any, value: Any) -> bool:

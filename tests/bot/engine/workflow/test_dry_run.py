@@ -27,7 +27,9 @@ from bot.engine.workflow.dry_run import (
 from bot.engine.workflow.named_workflows import parse_workflow_text, prepare_run
 from bot.engine.workflow.node_runs import parse_activation, taken_edges
 from bot.engine.workflow.nodes.contract import NodeRole
+from bot.engine.workflow.serialization.reader import parse_text
 from bot.engine.workflow.validation import find_issues
+from bot.engine.workflow.workflow_cases import read_given
 from cards.catalog import catalog_for
 from storage.records.dry_runs import DryRunEnd, WorkflowDryRun
 from storage.records.people import Language
@@ -139,6 +141,37 @@ def test_given_outputs_choose_the_edges_and_reach_the_prompts() -> None:
     assert found.cost is not None
     assert 0 < found.cost.least_input < found.cost.most_input
     assert found.cost.most_output == 5 * 32_000
+
+
+@pytest.mark.parametrize(
+    ("decisions", "way"),
+    [
+        ("outputs.look.size: big", "print"),
+        ("outputs.look.size: 3", "mail"),
+        ("outputs.look.size: false", "file"),
+        ("'outputs.look.size == \"big\"': true", "print"),
+        ("{}", "undecided"),
+    ],
+)
+def test_a_case_of_a_switch_is_chosen_by_a_decision(decisions: str, way: str) -> None:
+    workflow = parse_workflow_text(
+        """\
+name: Sort
+nodes:
+  - {id: look, name: Look}
+  - {id: which, type: switch, expression: outputs.look.size, default: file,
+     cases: {big: print, 3: mail}}
+  - {id: print, name: Print}
+  - {id: mail, name: Mail}
+  - {id: file, name: File}
+edges: [{from: look, to: which}]
+"""
+    )
+    data = parse_text(f"outputs: {{look: I am torn.}}\ndecisions:\n  {decisions}\n")
+    given_ = read_given(data, workflow)
+    found = dry_run("sort", workflow, prepare_run("sort", workflow, {}), given_, CONDITIONS)
+
+    assert (found.path[-1] if found.end is DryRunEnd.COMPLETED else found.end) == way
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,9 @@ from bot.engine.workflow.nodes.loop import LoopConfig
 from bot.engine.workflow.nodes.registry import NodeType
 from bot.engine.workflow.nodes.switch import SwitchCase, SwitchConfig
 from cards.catalog import catalog_for
+from cards.model import ButtonsBlock
 from cards.views.approvals import approval_card
-from storage.records.approvals import ApprovalKind, ApprovalState
+from storage.records.approvals import Approval, ApprovalKind, ApprovalState
 from storage.records.people import Language
 from storage.records.tasks import NodeStatus, TaskStatus, TaskView
 from tests.bot.engine.crash import CrashAfterCommit
@@ -39,6 +40,12 @@ TITLE = "The result of “review” doesn't say clearly: is `outputs.review.appr
 
 def done(summary: str) -> StepAnswer:
     return StepAnswer(status="done", summary=summary)
+
+
+def buttons(asked: Approval) -> list[str]:
+    card = approval_card(asked, catalog_for(Language.ENGLISH), zone=ZoneInfo("UTC"))
+    rows = (block.items for block in card.blocks if isinstance(block, ButtonsBlock))
+    return [each.label for row in rows for each in row]
 
 
 def review_loop(condition: str = "outputs.review.approved", other: str = "") -> Workflow:
@@ -230,14 +237,12 @@ async def test_rounds_beside_each_other_are_asked_about_at_once(tmp_path: Path) 
     assert not {"each[1]/yes", "each[0]/no"} & ran
 
 
-@pytest.mark.parametrize(
-    ("answers", "behind"), [((True,), "print"), ((False, True), "mail"), ((False, False), "file")]
-)
-async def test_a_switch_that_cannot_be_decided_asks_case_by_case(
-    tmp_path: Path, backend: PacedBackend, answers: tuple[bool, ...], behind: str
+@pytest.mark.parametrize(("chosen", "behind"), [("big", "print"), ("3", "mail"), ("", "file")])
+async def test_about_a_switch_that_cannot_be_decided_one_case_is_chosen(
+    tmp_path: Path, backend: PacedBackend, chosen: str, behind: str
 ) -> None:
-    """Its default is taken only if people say that no case is so."""
-    cases = (SwitchCase(value="big", target="print"), SwitchCase(value="small", target="mail"))
+    """Its default is taken only if somebody says that it is none of them."""
+    cases = (SwitchCase(value="big", target="print"), SwitchCase(value=3, target="mail"))
     config = SwitchConfig(expression="outputs.review.size", cases=cases, default="file")
     workflow = make_graph(
         *map(task_node, ("review", "print", "mail", "file")),
@@ -245,18 +250,19 @@ async def test_a_switch_that_cannot_be_decided_asks_case_by_case(
         "review>which",
         *(f"which>{each}" for each in ("print", "mail", "file")),
     )
+    title = "The result of “review” doesn't say clearly: what is `outputs.review.size`?"
     async with workflow_world(tmp_path, backend) as here:
         made = await here.engine.run_workflow(workflow)
-        for value, approve in zip(("big", "small"), answers, strict=False):
-            title = (
-                "The result of “review” doesn't say clearly: "
-                f'is `outputs.review.size == "{value}"` true?'
-            )
-            asked = await here.wait_for_request(made, title)
-            assert "I am torn" in asked.detail
-            await here.engine.until(made, TaskStatus.WAITING)
-            await here.decide(asked, approve=approve)
+        asked = await here.wait_for_request(made, title)
+        assert "I am torn" in asked.detail
+        assert buttons(asked) == ["big", "3", "None of these", "📋 Details"]
+        await here.engine.until(made, TaskStatus.WAITING)
+        await here.decide(
+            asked, approve=bool(chosen), values={"choice": chosen} if chosen else None
+        )
         view = await here.engine.until(made)
+        all_asked = await here.approvals.list_by_task(made.id)
 
     assert view.task.status is TaskStatus.COMPLETED
+    assert len(all_asked) == 1
     assert backend.started_steps == ["review", behind]
