@@ -86,7 +86,7 @@ class GivenResults:
     decisions: Mapping[str, bool | str] = field(default_factory=dict)
 
     def find_decision(self, subject: str, choices: Sequence[str]) -> bool | str | None:
-        """What people answer: one of the choices, or whether it is so; None if nothing is given.
+        """Return one of the choices, or whether it is so, as people answer; None if nothing is given.
         Of several, one may also be given as `subject == "choice": true`."""
         for each in choices:
             if self.decisions.get(f"{subject} == {json.dumps(each, ensure_ascii=False)}"):
