@@ -47,6 +47,7 @@ from bot.engine.autonomy.doctor import (
     describe_buttons,
     describe_disk,
     describe_embeddings,
+    describe_fonts,
     describe_process_clocks,
     describe_sandbox,
 )
@@ -62,7 +63,7 @@ from bot.engine.tasks.dispatch import requeue_interrupted
 from bot.engine.tasks.system_status import measure_disk_use
 from bot.engine.upkeep import HomeKeeper, RetentionService, get_backup_state
 from bot.engine.workers.spec import CostAccount
-from bot.engine.workflow.presentation.pictures import prune_pictures
+from bot.engine.workflow.presentation.pictures import has_chinese_font, prune_pictures
 from bot.engine.workspaces.task_workspaces import TaskArtifacts
 from bot.setup.live_channels import build_channel_check
 from bot.setup.settings_reload import SettingsReloader
@@ -425,6 +426,12 @@ def _host_probes(settings: Settings, engine: Engine) -> Sequence[SelfCheck]:
                 describe_process_clocks,
                 lambda: engine.processes.list_situations(now=engine.clock.now()),
             ),
+        ),
+        # Nobody reads Chinese where only English is spoken.
+        *(
+            [RemarkProbe(name="pictures", read=partial(describe_fonts, has_chinese_font))]
+            if settings.fixed_language is not Language.ENGLISH
+            else []
         ),
         RemarkProbe(
             name="disk",

@@ -297,6 +297,13 @@ async def describe_disk(free_bytes: Callable[[], int]) -> Sequence[HealthFinding
     return [HealthFinding(text="disk_free", points=0, facts={"free_bytes": free})]
 
 
+async def describe_fonts(has_chinese: Callable[[], bool]) -> Sequence[HealthFinding]:
+    """Without a font for them, drawings with Chinese characters have no picture."""
+    if await asyncio.to_thread(has_chinese):
+        return ()
+    return [HealthFinding(text="font_missing", points=5)]
+
+
 async def describe_process_clocks(
     list_processes: Callable[[], Awaitable[Sequence[ProcessSituation]]],
 ) -> Sequence[HealthFinding]:

@@ -123,9 +123,9 @@ class CallSteps:
         if decision.verdict is not CallVerdict.ALLOW:
             why = await self._refusal(task, spec.step_path, words) or decision.text
             return CallResult(error=words("workflow.call_refused", why=why))
-        changes = isinstance(node.config, CommandConfig | WriteFileConfig)
+        assert isinstance(node.spec, CallTypeSpec)
         async with (
-            self.shell.lock_for(spec.workspace) if changes else nullcontext(),
+            self.shell.lock_for(spec.workspace) if node.spec.changes_files else nullcontext(),
             decision.hold_effect() as changed,
         ):
             result = (
@@ -169,7 +169,7 @@ class CallSteps:
             case ReadFileConfig():
                 return await asyncio.to_thread(self._read, node.config, spec.workspace, words)
             case WriteFileConfig():
-                return await _write(node, spec.workspace, words)
+                return await _write(node.config, spec.workspace, words)
             case _:
                 raise TypeError(f"{node.type} calls no tool")
 
@@ -257,9 +257,8 @@ class CallSteps:
         return CallResult(values=values, summary=text[:_MAX_TEXT])
 
 
-async def _write(node: WorkflowNode, workspace: Path, words: TextCatalog) -> CallResult:
-    assert isinstance(node.config, WriteFileConfig)
-    path, content = node.config.path, str(node.config.content)
+async def _write(config: WriteFileConfig, workspace: Path, words: TextCatalog) -> CallResult:
+    path, content = config.path, str(config.content)
     try:
         await asyncio.to_thread(replace_file, workspace, path, content)
     except folder.PathRefused as error:

@@ -21,7 +21,6 @@ from bot.engine.workflow.named_workflows import (
     parse_workflow_text,
 )
 from bot.engine.workflow.nodes.contract import CallTypeSpec
-from bot.engine.workflow.nodes.subworkflow import SubworkflowConfig
 from bot.engine.workflow.subworkflows import insert_subworkflows
 from bot.engine.workflow.workflow_files import MAX_BYTES, TEST_SUFFIX, is_valid_name, written_text
 from bot.engine.workflow.workflow_history import WorkflowHistory
@@ -358,8 +357,8 @@ def _test_issues(text: str) -> list[ValidationIssue]:
 
 
 def _subworkflows(workflow: Workflow) -> list[str]:
-    found = [each.config for each in workflow.nodes]
-    return [each.workflow for each in found if isinstance(each, SubworkflowConfig)]
+    configured = (node for node in workflow.nodes if node.config is not None)
+    return [*filter(None, (node.spec.named_workflow(node.config) for node in configured))]
 
 
 def _needs(name: str, workflow: Workflow) -> list[ImportNeed]:

@@ -44,6 +44,7 @@ class CommandNode(CallTypeSpec[CommandConfig]):
     name = "command"
     config = CommandConfig
     markdown_names = ("命令",)
+    changes_files = True
     foreign_names = ("shell", "exec", "execute", "bash", "cmd", "run")
     shorthand = "command"
     shorthand_takes_list = True

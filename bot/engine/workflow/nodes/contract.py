@@ -309,6 +309,10 @@ class NodeTypeSpec(Generic[C]):
         and no."""
         return ()
 
+    def named_workflow(self, config: C) -> str:
+        """The name of the workflow that it runs; empty if none."""
+        return ""
+
     def assigned_variables(self, config: C) -> Iterable[str]:
         """Names of the variables that the node sets."""
         return ()
@@ -394,6 +398,8 @@ class CallTypeSpec(NodeTypeSpec[C]):
 
     role = NodeRole.CALL
     shape = NodeShape.BOX
+    changes_files = False
+    """Whether it may change files of the workspace, and so waits for others that do."""
 
     def fill(self, config: C, context: EvaluationContext) -> C:
         """The settings with their placeholders filled in. Raises ExpressionError."""

@@ -114,6 +114,9 @@ nodes:
             outputs={name: text(value) for name, value in config.outputs.items()},
         )
 
+    def named_workflow(self, config: SubworkflowConfig) -> str:
+        return config.workflow
+
     def used_version(self, config: SubworkflowConfig) -> tuple[str, int] | None:
         return (config.workflow, config.used) if config.used else None
 

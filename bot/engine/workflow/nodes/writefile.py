@@ -46,6 +46,7 @@ class WriteFileNode(CallTypeSpec[WriteFileConfig]):
     config = WriteFileConfig
     aliases = ("fileout",)
     markdown_names = ("写文件",)
+    changes_files = True
     fields = ("path", "content")
     example = """\
 nodes:

@@ -95,11 +95,12 @@ def _size_of(svg: str) -> tuple[float, float]:
 
 
 def _has_fonts_for(svg: str) -> bool:
-    return _has_chinese_font() or not any(east_asian_width(char) in "WF" for char in svg)
+    return has_chinese_font() or not any(east_asian_width(char) in "WF" for char in svg)
 
 
 @cache
-def _has_chinese_font() -> bool:
+def has_chinese_font() -> bool:
+    """Whether a picture with Chinese characters can be made. Blocking, once."""
     for folder in _FONT_FOLDERS:
         for _, _, names in os.walk(Path(folder).expanduser()):
             if any(part in name.casefold() for name in names for part in _CHINESE_FONTS):

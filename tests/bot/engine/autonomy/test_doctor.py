@@ -23,10 +23,12 @@ from bot.engine.autonomy.doctor import (
     ModelCallProbe,
     RemarkProbe,
     describe_buttons,
+    describe_fonts,
 )
 from bot.engine.llm.backend import OFFLINE_NAME
+from cards.catalog import catalog_for
 from storage.records.autonomy import HealthFinding, HealthReport
-from storage.records.people import Channel
+from storage.records.people import Channel, Language
 from storage.records.system import BackendHealth, BackendReport, ModelChoice
 from tests.builders import NOW, make_person
 
@@ -188,3 +190,13 @@ async def test_a_machine_without_git_and_an_open_directory_is_told(
 
     told = [each.text for each in report.results[0].findings]
     assert told == ["versions", "home_readable", "git_missing"]
+
+
+async def test_a_missing_chinese_font_is_told_with_what_to_install() -> None:
+    (found,) = await describe_fonts(lambda: False)
+
+    for language in Language:
+        words = catalog_for(language)
+        assert "SVG" in words(f"self.found.{found.text}")
+        assert "fonts-noto-cjk" in words(f"self.next.{found.text}")
+    assert await describe_fonts(lambda: True) == ()
