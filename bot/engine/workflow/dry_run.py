@@ -86,8 +86,8 @@ class GivenResults:
     decisions: Mapping[str, bool | str] = field(default_factory=dict)
 
     def find_decision(self, subject: str, choices: Sequence[str]) -> bool | str | None:
-        """Return one of the choices, or whether it is so, as people answer; None if nothing is given.
-        Of several, one may also be given as `subject == "choice": true`."""
+        """Return what is given as people's answer: one of the choices, or whether it is so; None
+        without one. A choice may also be given as `subject == "choice": true`."""
         for each in choices:
             if self.decisions.get(f"{subject} == {json.dumps(each, ensure_ascii=False)}"):
                 return each

@@ -197,6 +197,6 @@ async def test_a_missing_chinese_font_is_told_with_what_to_install() -> None:
 
     for language in Language:
         words = catalog_for(language)
-        assert "SVG" in words(f"self.found.{found.text}")
+        assert "svg" in words(f"self.found.{found.text}").lower()
         assert "fonts-noto-cjk" in words(f"self.next.{found.text}")
     assert await describe_fonts(lambda: True) == ()
