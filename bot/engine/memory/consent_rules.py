@@ -222,7 +222,7 @@ _WITHOUT = re.compile(
 )
 _DASH = re.compile(r"\s-+\s")
 _ASKS_POLITELY = re.compile(
-    r"(?:hey|please|so|ok|and|oh|ugh|uh|hm+|, )*\s*(?:can|could|would|will|may) (?:you|u|this"
+    r"(?:hey|please|so|ok|and|oh|ugh|uh|hm+|, )*\s*(?:can|could|would|will|may) (?:you|u|i|this"
     r"|that|it"
     r"|we)\b|.*(?:能不能|可不可以|可否|能否|可以|行不行|行吗|好吗|好不好)",
     re.IGNORECASE,
@@ -322,14 +322,15 @@ _ANNOUNCES = re.compile(
     r"|有(?:一?[个件些])?(?:小?秘密|事儿?|事情|话)我?(?:要|想|得)?(?:跟|和|给|对)你(?:说|讲|坦白"
     r"|交代)"
     r"|(?:我)?(?:要|想|得|打算|准备|来)?(?:跟|和|给|向|对)你(?:说|讲|坦白|透露|交代|分享)"
-    r"(?:一?[件个点句桩]|个)?(?:小?秘密|事儿?|事情|东西|话)|我?(?:要|想"
-    r"|得)?告诉你(?:一?[件个点句]|个)(?:小?秘密"
-    r"|事�?|事情|话)?",
+    r"(?:一?[件个点句桩]|个)?(?:小?秘密|事儿?|事情|东西|话)"
+    r"|有(?:一?[个件些])?(?:小?秘密|事儿?|事情|话)告诉你"
+    r"|我?(?:要|想|得)?告诉你(?:一?[件个点句]|个)(?:小?秘密|事儿?|事情|话)?",
     re.IGNORECASE,
 )
 _ANNOUNCEMENT = re.compile(
     rf"(?:{_FILLERS}\W*){{0,3}}我?(?:{_ANNOUNCES.pattern})的?(?:(?:事情?|话|内容|东西|这些"
-    rf"|这个))?\W*(?:now|ok|okay|first|real quick|哈|啊|吧"
+    rf"|这个))?(?: (?:very |rather |a bit )?(?:private|personal|secret|embarrassing|confidential))?"
+    rf"\W*(?:now|ok|okay|first|real quick|哈|啊|吧"
     rf"|了|先)?\W*",
     re.IGNORECASE,
 )
