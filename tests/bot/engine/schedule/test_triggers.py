@@ -286,6 +286,24 @@ async def test_a_webhook_starts_one_task_for_each_event(tmp_path: Path) -> None:
         assert await post({"topic": "later"}) == 404
 
 
+async def test_the_same_body_starts_one_task_in_ten_minutes_whenever_they_begin(
+    tmp_path: Path,
+) -> None:
+    clock = ManualClock()
+    clock.advance(minutes=7)
+    async with trigger_world(tmp_path, clock) as world:
+        _, address = await world.add(TriggerKind.WEBHOOK)
+        token, told = address.rpartition("/")[2], []
+        for _ in range(21):
+            got = await world.service.receive(
+                token, b'{"topic": "otters"}', content_type="application/json", key=""
+            )
+            told.append(got.status)
+            clock.advance(minutes=1)
+
+    assert told == [202, *[200] * 9, 202, *[200] * 9, 202]
+
+
 async def test_two_requests_at_once_start_one_task(tmp_path: Path) -> None:
     async with trigger_world(tmp_path) as world:
         _, address = await world.add(TriggerKind.WEBHOOK)
