@@ -145,6 +145,8 @@ _DROP_ORPHANS = sa.text(
     " WHERE last_heartbeat < now() - interval '10 seconds'))"
 )
 
+_TELL = sa.text("SELECT pg_notify(:where, :what)")
+
 
 async def has_ticket_tables(tx: Transaction) -> bool:
     return bool(await tx.scalar(_HAS_TICKETS))
@@ -153,3 +155,9 @@ async def has_ticket_tables(tx: Transaction) -> bool:
 async def drop_orphaned_tickets(tx: Transaction) -> None:
     """Remove tickets that dead workers of Procrastinate hold."""
     await tx.execute(_DROP_ORPHANS)
+
+
+async def tell_of_tickets(tx: Transaction, queue: str) -> None:
+    """Have the workers of Procrastinate look for tickets of this queue."""
+    told = {"where": f"procrastinate_queue_v1#{queue}", "what": '{"type": "job_inserted"}'}
+    await tx.execute(_TELL, told)

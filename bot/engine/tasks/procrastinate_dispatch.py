@@ -21,7 +21,11 @@ from storage.errors import StoreUnavailable
 from storage.records.tasks import Task
 from storage.store_signals import connection_string
 from storage.task_queue import list_candidate_ids
-from storage.worker_processes import drop_orphaned_tickets, has_ticket_tables
+from storage.worker_processes import (
+    drop_orphaned_tickets,
+    has_ticket_tables,
+    tell_of_tickets,
+)
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +33,8 @@ _QUEUE, _TASK = "shiftboss", "advance"
 _MAX_TICKETS = 50
 """Tickets are for the head of the queue; the next ones are made when these are used."""
 _RECONCILE_SECONDS = 1.0
+_POLL_SECONDS = 10.0
+"""How late a worker without any notification looks. As long as tasks wait, it gets some."""
 
 
 class ProcrastinateDispatcher(SharedDispatcher):
@@ -43,7 +49,10 @@ class ProcrastinateDispatcher(SharedDispatcher):
         self._tasks_wait = asyncio.Event()
 
     async def start(self, stack: AsyncExitStack) -> None:
-        await stack.enter_async_context(self._app.open_async())
+        try:
+            await stack.enter_async_context(self._app.open_async())
+        except ConnectorException as error:
+            raise StoreUnavailable(str(error)) from error
         async with self._store.db.write() as tx:
             if not await has_ticket_tables(tx):
                 # Others that start now wait for this transaction and find the tables.
@@ -64,7 +73,7 @@ class ProcrastinateDispatcher(SharedDispatcher):
                     queues=[_QUEUE],
                     name=self._owner,
                     concurrency=self.slots,
-                    fetch_job_polling_interval=_RECONCILE_SECONDS,
+                    fetch_job_polling_interval=_POLL_SECONDS,
                     install_signal_handlers=False,
                     delete_jobs="always",
                     update_heartbeat_interval=2.0,
@@ -99,10 +108,11 @@ class ProcrastinateDispatcher(SharedDispatcher):
         return False
 
     async def _make_ticket(self, task: Task) -> None:
+        # Without a lock of Procrastinate's for the project, which it would free without telling:
+        # the claim keeps two tasks out of one folder.
         ticket = self._app.configure_task(
             _TASK,
             queue=_QUEUE,
-            lock=task.project_dir or None,
             queueing_lock=task.id,
             priority=-task.priority.rank,
         )
@@ -114,7 +124,8 @@ class ProcrastinateDispatcher(SharedDispatcher):
             raise StoreUnavailable(str(error)) from error
 
     async def _reconcile(self) -> None:
-        """Wakes the tickets' maker as long as tasks wait for a slot."""
+        """Wakes the tickets' maker, and the workers of all processes, as long as tasks wait for a
+        slot. A worker forgets what it is told while it takes a ticket."""
         while True:
             await self._tasks_wait.wait()
             await asyncio.sleep(_RECONCILE_SECONDS)
@@ -125,6 +136,7 @@ class ProcrastinateDispatcher(SharedDispatcher):
                 if waiting:
                     async with self._store.db.write() as tx:
                         await drop_orphaned_tickets(tx)
+                        await tell_of_tickets(tx, _QUEUE)
                     self._changed.set()
             except StoreUnavailable as error:
                 log.warning("tickets cannot be looked after: %s", error)
