@@ -43,6 +43,8 @@ _MEMORY_WRITES = sa.text(
     " WHERE schemaname = current_schema() AND relname IN ('memories', 'memory_tombstones')"
 )
 
+_OTHER_SERVER = ("invalid response to SSL negotiation", "expected authentication request")
+"""What libpq says of a server that speaks something else."""
 _USED_AT = "shiftboss.used_at"
 _PING_AFTER_SECONDS = 1.0
 _WRITERS = 2
@@ -210,6 +212,10 @@ def read_postgresql_facts(url: str) -> tuple[str | None, Mapping[str, str]]:
         with translate_database_errors(), engine.connect() as connection:
             _check_server(connection)
             return _read_facts(connection)
+    except StoreUnavailable as error:
+        if any(sign in str(error) for sign in _OTHER_SERVER):
+            raise StoreUnavailable(f"no PostgreSQL server answers there ({error})") from error
+        raise
     finally:
         engine.dispose()
 

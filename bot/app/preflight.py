@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 PROCESSES_FOLDER = "processes"
 """Has a folder for each process that shares the data directory: its lock and its log."""
 
-DATABASE_SCHEMES = ("sqlite:", "postgresql:")
-DATABASE_FORMS = "give sqlite:///PATH or postgresql://USER@HOST/DATABASE"
-
 
 @contextmanager
 def hold_home(settings: Settings) -> Iterator[None]:
@@ -90,8 +87,6 @@ def join_home(settings: Settings, plan: ProcessPlan) -> Iterator[None]:
 def prepare_home(settings: Settings, level: str) -> None:
     """Make the data directory private, configure logging and migrate the database. Blocking; the
     caller must hold the data directory."""
-    if not settings.database.startswith(DATABASE_SCHEMES):
-        raise StartFailure(f"DATABASE_URL: leave it empty, or {DATABASE_FORMS}")
     with report_unwritable_home(settings):
         make_private(settings.home)
         remove_unfinished_exports(settings.home)

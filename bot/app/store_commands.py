@@ -9,8 +9,9 @@ from pathlib import Path
 
 from bot.app.backup_source import SECRET_FILES, backup_source, explain_backup_failures
 from bot.app.lifecycle import StartFailure
-from bot.app.preflight import DATABASE_FORMS, DATABASE_SCHEMES, explain_start_failures
+from bot.app.preflight import explain_start_failures
 from bot.config.settings import SQLITE_FILE, Settings
+from bot.config.values import DATABASE_FORMS, is_database_url
 from cards.catalog import catalog_for
 from storage.backup_archive import Backup, create_backup
 from storage.data_directory import DataDirectoryLock
@@ -79,7 +80,7 @@ def _explain_moves() -> Iterator[None]:
 def move(settings: Settings, target: str, source: str) -> StoreMove:
     """Move the store to another database. Without a `source` it is the one in use, or the SQLite
     file of the home where the settings name the target already. Blocking. Raises StartFailure."""
-    if not target.startswith(DATABASE_SCHEMES):
+    if not is_database_url(target):
         raise StartFailure(f"--to: {DATABASE_FORMS}")
     in_use = settings.database
     if in_use == target:

@@ -37,6 +37,7 @@ from bot.config.values import (
     StepTokens,
     StepTurns,
     Url,
+    check_database_url,
     check_folders,
     check_holidays,
     check_model,
@@ -164,7 +165,9 @@ class Settings(BaseSettings):
     yaml_values: ClassVar[dict[str, Any]] = {}
 
     home: Path = Field(default=Path("~/.shiftboss"), alias="SHIFTBOSS_HOME")
-    database_url: str = Field(default="", alias="DATABASE_URL")
+    database_url: Annotated[str, AfterValidator(check_database_url)] = Field(
+        default="", alias="DATABASE_URL"
+    )
     owners: Annotated[str, NoDecode, AfterValidator(check_owners)] = Field(
         default="", alias="SHIFTBOSS_OWNERS"
     )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import socketserver
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -93,6 +95,24 @@ def test_text_in_another_encoding_is_refused() -> None:
 def test_a_server_that_does_not_answer_is_unavailable(url: str) -> None:
     with pytest.raises(StoreUnavailable, match="connection"):
         inspect_database(url)
+
+
+@pytest.mark.parametrize("greeting", [b"J\0\0\0\n8.0.36\0", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_a_server_of_another_kind_is_named(greeting: bytes) -> None:
+    class Greet(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.sendall(greeting)
+            self.request.recv(100)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Greet) as server:
+        answering = threading.Thread(target=server.serve_forever, args=(0.01,))
+        answering.start()
+        try:
+            with pytest.raises(StoreUnavailable, match="no PostgreSQL server answers there"):
+                inspect_database(f"postgresql://u@127.0.0.1:{server.server_address[1]}/x")
+        finally:
+            server.shutdown()
+            answering.join()
 
 
 def test_an_old_server_is_refused(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

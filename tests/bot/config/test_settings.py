@@ -49,6 +49,27 @@ def test_a_home_without_files_gives_the_defaults(home: Path) -> None:
     assert settings.slots == 3
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql:/u",
+        "postgresql://u:hidden@h:port/x",
+        "mysql://u:hidden@h/x",
+        "postgresql+asyncpg://u:hidden@h/x",
+        "localhost/x",
+    ],
+)
+def test_a_database_of_another_form_is_refused_without_its_password(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", url)
+
+    with pytest.raises(BadSettings, match=r"^DATABASE_URL: leave it empty, or give") as refusal:
+        load_settings(())
+
+    assert "hidden" not in str(refusal.value)
+
+
 def test_holidays_without_their_package_are_refused_with_the_command_that_brings_it(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
