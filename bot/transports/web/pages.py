@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from http import HTTPStatus
@@ -59,6 +60,7 @@ def _parse_preference(part: str) -> tuple[float, str]:
 
 _TYPES = {"app.js": "text/javascript", "app.css": "text/css", "icon.svg": "image/svg+xml"}
 _TEMPLATES = ("bare.html", "chat.html", "denied.html", "sign_in.html")
+_log = logging.getLogger(__name__)
 _API_PATHS = ("/api/v1/", "/metrics")
 # Texts that app.js uses; the others are part of the page.
 _SCRIPT_TEXTS = (
@@ -125,21 +127,21 @@ class WebPages:
         text = self.words(request)("web.broken")
         return JSONResponse({"error": text}, status_code=500)
 
+    async def store_unavailable(self, request: Request, problem: Exception) -> Response:
+        """A page or program may try again."""
+        _log.warning("%s could not be answered: %s", request.url.path, problem)
+        text = self.words(request)("web.store_away")
+        if request.method != "GET" or request.url.path.startswith("/api/"):
+            return _problem("store_away", HTTPStatus.SERVICE_UNAVAILABLE, text)
+        return PlainTextResponse(text, status_code=HTTPStatus.SERVICE_UNAVAILABLE)
+
     async def deny_response(self, request: Request, verdict: AccessVerdict) -> Response:
         words, path = self.words(request), request.url.path
         status, key = _DENIED.get(verdict, (401, "needs_token"))
         headers = {"cache-control": _NO_STORE, **_DENIED_HEADERS.get(status, {})}
         text = words(f"web.{key}", host=repr(request.headers.get("host", ""))[:80])
         if path.startswith(_API_PATHS):
-            # As RFC 9457 says, like all other answers of the API.
-            problem = {
-                "type": f"urn:shiftboss:problem:{key.replace('_', '-')}",
-                "title": HTTPStatus(status).phrase,
-                "status": status,
-                "detail": text,
-            }
-            media = "application/problem+json"
-            return JSONResponse(problem, status_code=status, headers=headers, media_type=media)
+            return _problem(key, status, text, headers)
         if verdict is AccessVerdict.OTHERS_CHAT and path == "/":
             return RedirectResponse("/dashboard", status_code=303, headers=headers)
         if verdict in _DENIED or request.method != "GET" or path.startswith("/api/"):
@@ -227,3 +229,17 @@ def _zipped(name: str) -> bytes:
 @cache
 def _version() -> str:
     return hashlib.sha256(b"".join(map(_static, _TYPES))).hexdigest()[:10]
+
+
+def _problem(
+    key: str, status: int, text: str, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """As RFC 9457 says, like all other answers of the API."""
+    problem = {
+        "type": f"urn:shiftboss:problem:{key.replace('_', '-')}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": text,
+    }
+    media = "application/problem+json"
+    return JSONResponse(problem, status_code=status, headers=headers, media_type=media)

@@ -72,7 +72,7 @@ from bot.transports.web.ports import (
 from bot.transports.web.sessions import SIGN_IN_PATH, WebSessionService
 from cards.catalog import TextCatalog, catalog_for
 from cards.render import text
-from storage.errors import NotFound
+from storage.errors import NotFound, StoreUnavailable
 from storage.records.messages import IncomingMessage, MessagePlacement, RemoteFile
 from storage.records.people import Channel, Chat, Language, WebKeyKind
 from storage.shared_files import FileShareError, OneFolder, SharedFiles
@@ -389,7 +389,11 @@ class WebTransport:
         ]
         return Starlette(
             routes=[*own, *self.routes],
-            exception_handlers={404: pages.not_found, 500: pages.server_error},
+            exception_handlers={
+                404: pages.not_found,
+                500: pages.server_error,
+                StoreUnavailable: pages.store_unavailable,
+            },
         )
 
     def _close_sessions(self, ended: Collection[str]) -> None:

@@ -29,6 +29,7 @@ from bot.transports.web.transport import WebTransport
 from cards.catalog import TextCatalog
 from cards.model import Card, CardTone, notice_card
 from storage.db import Database
+from storage.errors import StoreUnavailable
 from storage.ids import IdGenerator
 from storage.messages.chats import ChatRepo
 from storage.people import PeopleRepo
@@ -114,12 +115,15 @@ class FakeSayHandler:
     cards: tuple[Card, ...] = ()
     received: list[IncomingMessage] = field(default_factory=list)
     broken: bool = False
+    store_away: bool = False
     good: bool = True
     data: dict[str, object] | None = None
 
     async def say(self, incoming: IncomingMessage, *, dedupe: str) -> SayResult:
         if self.broken:
             raise OSError(28, "No space left on device")
+        if self.store_away:
+            raise StoreUnavailable("could not extend file: No space left on device")
         self.received.append(incoming)
         return SayResult(cards=self.cards, good=self.good, data=self.data)
 

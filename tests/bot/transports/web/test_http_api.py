@@ -111,6 +111,16 @@ async def test_a_failure_is_told_without_its_inner_workings(world: WebHarness) -
     assert answer.json() == {"error": "Something went wrong. The reason is in the log."}
 
 
+async def test_a_store_that_is_away_is_told_and_may_be_tried_again(world: WebHarness) -> None:
+    world.say_handler.store_away = True
+    async with world.stranger(headers=BEARER) as program:
+        answer = await program.post("/api/say", json={"text": "x"})
+    assert answer.status_code == 503
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "database away" in answer.json()["detail"]
+    assert "No space" not in answer.text
+
+
 async def test_further_pages_stand_behind_the_same_rule(tmp_path: Path) -> None:
     async def tasks(_request: Request) -> Response:
         return PlainTextResponse("all tasks")
