@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from tests.journeys.fork_server import ForkedProcess, can_fork, run_fork, spawn_fork
-from tests.migrated_database import lay_out_store
+from tests.journeys.program_store import lay_out_program_store, store_settings
 from tests.waiting import WAIT_SECONDS, wait_until
 
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/\?token=\S+")
@@ -53,6 +53,7 @@ class ShiftbossProcess:
             "PYTHONUNBUFFERED": "1",
             # Calls that nobody asked for would be counted where calls are counted.
             "SHIFTBOSS_MEMORY": "{extract: false}",
+            **({} if "DATABASE_URL" in self.settings else store_settings(self.home)),
             **self.settings,
         }
 
@@ -167,7 +168,7 @@ async def running_program(home: Path, **settings: str) -> AsyncGenerator[Shiftbo
     """Started, and killed at the end if it still runs. An empty home gets a ready-made store:
     migrating one is a third of a start's CPU."""
     if not (home.exists() and any(home.iterdir())):
-        lay_out_store(home)
+        lay_out_program_store(home)
     async with program_at_first_start(home, **settings) as made:
         yield made
 

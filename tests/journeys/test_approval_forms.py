@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from tests.journeys.platform_world import (
     labels,
     platform_world,
 )
+from tests.journeys.program_store import open_store
 from tests.journeys.web_page import open_web_page
 
 PAY = """\
@@ -96,7 +95,7 @@ async def test_a_form_is_filled_in_on_a_card_and_by_a_reply_and_the_second_perso
 
 
 def _values(home: Path) -> list[Any]:
-    with closing(sqlite3.connect(home / "shiftboss.db")) as store:
+    with open_store(home) as store:
         rows = store.execute(
             "SELECT payload FROM approvals WHERE kind = 'human' ORDER BY created_at"
         )

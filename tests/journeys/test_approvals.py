@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 from tests.emulators.telegram.chats import TelegramMessage
@@ -20,6 +18,7 @@ from tests.journeys.platform_world import (
     token,
 )
 from tests.journeys.program import running_program
+from tests.journeys.program_store import open_store
 from tests.journeys.web_page import (
     WebPageClient,
     button_token,
@@ -167,7 +166,7 @@ async def test_in_the_web_chat_an_old_button_works_once_after_a_kill(tmp_path: P
 
 def _two_hours_pass(home: Path) -> int:
     """For the request that is open; how long it had, in microseconds."""
-    with closing(sqlite3.connect(home / "shiftboss.db")) as store, store:
+    with open_store(home) as store:
         ((lifetime,),) = store.execute("SELECT expires_at - created_at FROM approvals")
         store.execute("UPDATE approvals SET expires_at = created_at")
     return int(lifetime)

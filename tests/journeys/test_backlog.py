@@ -4,10 +4,8 @@ decision or a refusal that quotes it."""
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import AsyncGenerator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import pytest
 
 from tests.chaos.invariants import unanswered_messages
 from tests.emulators.telegram.emulator import TelegramEmulator
+from tests.journeys.program_store import open_store
 from tests.journeys.test_telegram import boss_in, running_on
 from tests.thoroughness import sampled
 
@@ -32,8 +31,8 @@ async def telegram() -> AsyncGenerator[TelegramEmulator, None]:
 
 
 def query(home: Path, sql: str) -> list[tuple[Any, ...]]:
-    with closing(sqlite3.connect(home / "shiftboss.db")) as store:
-        return store.execute(sql).fetchall()
+    with open_store(home) as store:
+        return list(store.execute(sql))
 
 
 def inbox_states(home: Path) -> dict[str, int]:

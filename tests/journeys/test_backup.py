@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
-from contextlib import closing
 from pathlib import Path
 
 from storage.backup_archive import verify_backup
@@ -20,6 +18,7 @@ from tests.journeys.platform_world import (
     token,
 )
 from tests.journeys.program import ShiftbossProcess, running_program
+from tests.journeys.program_store import open_store
 from tests.migrated_database import older_database
 from tests.waiting import wait_until
 
@@ -164,7 +163,7 @@ async def _wait_for_the_next_second() -> None:
 
 
 def _tasks(home: Path, where: str) -> list[str]:
-    with closing(sqlite3.connect(home / "shiftboss.db")) as db:
+    with open_store(home) as db:
         return [row[0] for row in db.execute(f"SELECT id FROM tasks WHERE {where}")]
 
 

@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import socket
-import sqlite3
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from bot.cli.service import unit_text
 from bot.config.settings import Settings
 from storage.data_directory import DataDirectoryLock
 from tests.journeys.program import ShiftbossProcess, running_program
+from tests.journeys.program_store import open_store
 from tests.journeys.web_page import open_web_page
 from tests.migrated_database import lay_out_store
 from tests.thoroughness import thorough_only
@@ -44,7 +44,7 @@ async def run_json(shiftboss: ShiftbossProcess, *typed: str) -> Any:
 
 def rows(home: Path) -> dict[str, list[tuple[Any, ...]]]:
     """Everything in the store."""
-    with sqlite3.connect(home / "shiftboss.db") as db:
+    with open_store(home) as db:
         tables = [
             name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'")
         ]
@@ -347,7 +347,7 @@ async def test_setup_creates_the_requested_file_in_the_requested_language(
 
 
 def completed(home: Path, task: str) -> bool:
-    with sqlite3.connect(home / "shiftboss.db") as db:
+    with open_store(home) as db:
         (status,) = db.execute("SELECT status FROM tasks WHERE id = ?", (task,)).fetchone()
     return bool(status == "completed")
 

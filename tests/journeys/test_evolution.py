@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ from tests.emulators.models.script import ReceivedRequest, ScriptedCall, Scripte
 from tests.emulators.telegram.chats import TelegramChat
 from tests.emulators.telegram.users import TelegramUser
 from tests.journeys.model_world import ModelWorld, ask, label_with, model_world, wait_for_message
+from tests.journeys.program_store import open_store
 
 CONDITION = "inputs.count > 2"
 WORKFLOW = f"""\
@@ -67,7 +66,7 @@ async def approve_trial(boss: TelegramUser, chat: TelegramChat, number: int) -> 
 async def restart(world: ModelWorld, *changes: str, **settings: str) -> None:
     """Kill the program, change its store, and start it again."""
     await world.program.kill()
-    with closing(sqlite3.connect(world.program.home / "shiftboss.db")) as store, store:
+    with open_store(world.program.home) as store:
         for change in changes:
             store.execute(change)
     world.program.settings = {**world.program.settings, **settings}

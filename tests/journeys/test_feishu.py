@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, closing
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from tests.emulators.feishu.users import FeishuUser
 from tests.journeys.model_world import held_reply, plan_reply, scripted_model, step_reply
 from tests.journeys.platform_world import feishu_press_outcome
 from tests.journeys.program import ShiftbossProcess, running_program
+from tests.journeys.program_store import open_store
 from tests.thoroughness import thorough_only
 
 HAIKU = "write a haiku about queues and save it to haiku.md"
@@ -160,7 +160,7 @@ async def test_an_owner_who_has_never_written_is_asked_and_answers_in_the_same_c
         await hers.wait_for(lambda m: shows(m, "Zoe") and bool(m.buttons))
     asked = [m for m in hers.from_bot if m.buttons and "Zoe" in m.text]
 
-    with closing(sqlite3.connect(tmp_path / "shiftboss.db")) as store:
+    with open_store(tmp_path) as store:
         chats = store.execute("SELECT external_id FROM chats WHERE channel = 'feishu'").fetchall()
     assert (hers.chat_id,) in chats
     assert not [each for (each,) in chats if each.startswith("ou_")]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import sqlite3
 from collections.abc import AsyncGenerator, Callable
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,6 +25,7 @@ from tests.journeys.model_world import (
     wait_for_message,
     write_call,
 )
+from tests.journeys.program_store import open_store
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -69,7 +68,7 @@ def back_up(home: Path) -> Path:
 
 
 def is_swept(home: Path) -> bool:
-    with closing(sqlite3.connect(home / "shiftboss.db")) as store:
+    with open_store(home) as store:
         query = "select count(*) from marks where name like 'withheld:%'"
         return bool(store.execute(query).fetchone() == (0,))
 

@@ -4,9 +4,7 @@ what a person agrees to."""
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import closing
 from typing import Any
 
 import pytest
@@ -21,6 +19,7 @@ from tests.journeys.model_world import (
     script_task,
     wait_for_message,
 )
+from tests.journeys.program_store import open_store
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -43,7 +42,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Mode
 
 async def until_kept(world: ModelWorld, text: str) -> None:
     def is_kept() -> bool:
-        with closing(sqlite3.connect(world.program.home / "shiftboss.db")) as store:
+        with open_store(world.program.home) as store:
             found = store.execute("select 1 from memories where instr(text, ?)", (text,))
             return found.fetchone() is not None
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import closing
 
 import pytest
 import pytest_asyncio
@@ -21,6 +19,7 @@ from tests.journeys.model_world import (
     start_new_conversation,
     wait_for_message,
 )
+from tests.journeys.program_store import open_store
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -50,7 +49,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Mode
 
 
 def count_rows(world: ModelWorld, query: str, *values: str) -> int:
-    with closing(sqlite3.connect(world.program.home / "shiftboss.db")) as store:
+    with open_store(world.program.home) as store:
         return int(store.execute(query, values).fetchone()[0])
 
 
@@ -64,7 +63,7 @@ async def wait_for_count(world: ModelWorld, least: int, query: str, *values: str
 def candidate_id(world: ModelWorld, text: str) -> str:
     """The id of the candidate that says so."""
     query = "select id from memories where state = 'candidate' and text = ?"
-    with closing(sqlite3.connect(world.program.home / "shiftboss.db")) as store:
+    with open_store(world.program.home) as store:
         return str(store.execute(query, (text,)).fetchone()[0])
 
 

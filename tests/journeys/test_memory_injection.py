@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 from collections.abc import AsyncGenerator, Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ import pytest_asyncio
 
 from tests.emulators.models.script import ScriptedReply
 from tests.journeys.model_world import ModelWorld, fill_form, model_world, wait_for_message
+from tests.journeys.program_store import open_store
 from tests.thoroughness import thorough_only
 from tests.waiting import wait_until
 
@@ -37,7 +36,7 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 def texts(world: ModelWorld) -> list[str]:
-    with closing(sqlite3.connect(world.program.home / "shiftboss.db")) as store:
+    with open_store(world.program.home) as store:
         return [text for (text,) in store.execute("select text from memories")]
 
 
@@ -107,7 +106,7 @@ async def test_model_answers_that_are_not_facts_are_not_saved(world: ModelWorld)
 
 
 def counted(world: ModelWorld, query: str) -> int:
-    with closing(sqlite3.connect(world.program.home / "shiftboss.db")) as store:
+    with open_store(world.program.home) as store:
         return int(store.execute(query).fetchone()[0])
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 from tests.journeys.program import ShiftbossProcess, running_program
+from tests.journeys.program_store import open_store
 from tests.thoroughness import thorough_only
 from tests.waiting import wait_until
 
@@ -30,7 +29,7 @@ async def own_file(shiftboss: ShiftbossProcess) -> Path:
 
 
 def memory_texts(shiftboss: ShiftbossProcess) -> set[str]:
-    with closing(sqlite3.connect(shiftboss.home / "shiftboss.db")) as store:
+    with open_store(shiftboss.home) as store:
         return {text for (text,) in store.execute("select text from memories")}
 
 

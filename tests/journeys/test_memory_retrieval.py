@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import closing
 
 import pytest
 import pytest_asyncio
@@ -21,6 +19,7 @@ from tests.journeys.model_world import (
     start_new_conversation,
     wait_for_message,
 )
+from tests.journeys.program_store import open_store
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -58,7 +57,7 @@ async def wait_for_row(world: ModelWorld, query: str, *values: str) -> None:
     """Until the store has what is asked for."""
 
     def is_kept() -> bool:
-        with closing(sqlite3.connect(world.program.home / "shiftboss.db")) as store:
+        with open_store(world.program.home) as store:
             return store.execute(query, values).fetchone() is not None
 
     await wait_until(lambda: asyncio.to_thread(is_kept))

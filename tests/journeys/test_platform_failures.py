@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,7 @@ from tests.journeys.model_world import (
     write_call,
 )
 from tests.journeys.platform_world import PlatformWorld, platform_world
+from tests.journeys.program_store import open_store
 from tests.journeys.web_page import send_frames
 from tests.thoroughness import thorough_only
 from tests.waiting import WAIT_SECONDS
@@ -186,9 +185,8 @@ async def test_an_internal_error_is_logged_under_the_incident_id_on_the_card(
 ) -> None:
     async with platform_world(tmp_path) as here:
         await here.ask("/start")
-        with closing(sqlite3.connect(tmp_path / "shiftboss.db")) as store:
+        with open_store(tmp_path) as store:
             store.execute("ALTER TABLE usage RENAME TO gone")
-            store.commit()
         shown = await here.ask("/cost")
         incident = re.search(r"\b[0-9a-f]{8}\b", shown)
         assert incident, shown
@@ -199,7 +197,7 @@ async def test_an_internal_error_is_logged_under_the_incident_id_on_the_card(
 
 
 def instructions(home: Path) -> list[str]:
-    with closing(sqlite3.connect(home / "shiftboss.db")) as store:
+    with open_store(home) as store:
         return [text for (text,) in store.execute("SELECT instruction FROM tasks")]
 
 

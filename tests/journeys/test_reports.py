@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from tests.browser import needs_chromium, open_browser, open_visitor
 from tests.emulators.feishu.tenant import components
 from tests.emulators.telegram.chats import TelegramMessage
 from tests.journeys.platform_world import PlatformWorld, platform_world
+from tests.journeys.program_store import open_store
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -35,7 +34,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Plat
 def _add_history(home: Path) -> None:
     """Three weeks of steps and costs; the program must not run."""
     now = datetime.now(UTC)
-    with closing(sqlite3.connect(home / "shiftboss.db")) as store, store:
+    with open_store(home) as store:
         (task,) = store.execute("SELECT id FROM tasks").fetchone()
         for n in range(120):
             at = _micros(now - timedelta(hours=4 * n + n % 3))
@@ -54,7 +53,7 @@ def _add_history(home: Path) -> None:
 def _make_due(home: Path, title: str) -> None:
     """Move the due time instead of waiting for it; the program must not run."""
     due = datetime.now(UTC).replace(second=0, microsecond=0)
-    with closing(sqlite3.connect(home / "shiftboss.db")) as store, store:
+    with open_store(home) as store:
         moved = store.execute(
             "UPDATE schedules SET next_due = ? WHERE state = 'active' AND title = ?",
             (_micros(due), title),

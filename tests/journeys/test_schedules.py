@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from tests.emulators.feishu.tenant import FeishuMessage
 from tests.emulators.telegram.chats import TelegramMessage
 from tests.emulators.telegram.faults import HoldFault
 from tests.journeys.platform_world import PlatformWorld, platform_world
+from tests.journeys.program_store import open_store
 from tests.journeys.web_page import open_web_page
 
 TIME = r"\d\d-\d\d \d\d:\d\d"
@@ -32,7 +31,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Plat
 def make_due(home: Path, title: str, delay: timedelta) -> None:
     """Move the due time instead of waiting for it; the program must not run."""
     due = datetime.now(UTC) + delay
-    with closing(sqlite3.connect(home / "shiftboss.db")) as store, store:
+    with open_store(home) as store:
         moved = store.execute(
             "UPDATE schedules SET next_due = ?, timing = json_replace(timing, '$.at', ?)"
             " WHERE state = 'active' AND title LIKE ?",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,7 +13,8 @@ from tests.emulators.telegram.chats import TelegramMessage
 from tests.emulators.telegram.errors import bad_request
 from tests.emulators.telegram.faults import RefusalFault
 from tests.journeys.platform_world import PlatformWorld, platform_world
-from tests.waiting import WAIT_SECONDS, wait_until
+from tests.journeys.program_store import open_store
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -27,8 +26,8 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Plat
 
 
 def change_store(home: Path, statement: str, *values: object) -> int:
-    with closing(sqlite3.connect(home / "shiftboss.db", timeout=WAIT_SECONDS)) as store, store:
-        return store.execute(statement, values).rowcount
+    with open_store(home) as store:
+        return int(store.execute(statement, values).rowcount)
 
 
 def make_check_due(home: Path) -> None:
@@ -43,7 +42,7 @@ def make_check_due(home: Path) -> None:
 
 
 def count_dead(home: Path) -> int:
-    with closing(sqlite3.connect(home / "shiftboss.db", timeout=WAIT_SECONDS)) as store:
+    with open_store(home) as store:
         (found,) = store.execute("SELECT count(*) FROM outbox WHERE state = 'dead'").fetchone()
         return int(found)
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import sqlite3
 from collections import deque
 from collections.abc import AsyncGenerator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +26,7 @@ from tests.journeys.model_world import (
     step_reply,
     wait_for_message,
 )
+from tests.journeys.program_store import open_store
 from tests.journeys.web_page import open_web_page
 from tests.thoroughness import sampled
 
@@ -414,7 +413,7 @@ async def test_a_card_shows_until_when_a_timer_waits(world: ModelWorld) -> None:
 def _hours_pass(home: Path, hours: int) -> None:
     """While it is not there: what it waits for comes so much nearer."""
     span = hours * 3600 * 1_000_000
-    with closing(sqlite3.connect(home / "shiftboss.db")) as store, store:
+    with open_store(home) as store:
         for table in ("tasks", "node_runs"):
             store.execute(f"UPDATE {table} SET wake_at = wake_at - ?", (span,))
 

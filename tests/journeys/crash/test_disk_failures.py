@@ -18,6 +18,7 @@ from tests.emulators.telegram.chats import TelegramChat
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.emulators.telegram.users import TelegramUser
 from tests.journeys.program import ShiftbossProcess, running_program
+from tests.journeys.program_store import open_store
 from tests.thoroughness import thorough_only
 
 _TASK = '/run wait 1 second, then write "x" to a.txt'
@@ -135,7 +136,7 @@ async def test_a_truncated_database_is_refused_in_one_line_and_left_alone(
 
 async def test_a_newer_version_that_was_killed_is_left_byte_for_byte(tmp_path: Path) -> None:
     async with running_program(tmp_path) as shiftboss:
-        with closing(sqlite3.connect(tmp_path / "shiftboss.db")) as newer, newer:
+        with open_store(tmp_path) as newer:
             newer.execute("UPDATE alembic_version SET version_num = '9999'")
         os.kill(shiftboss.pid, signal.SIGKILL)
         await shiftboss.wait_for_exit()

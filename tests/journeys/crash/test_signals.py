@@ -6,9 +6,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from tests.journeys.model_world import (
     write_call,
 )
 from tests.journeys.program import ShiftbossProcess, running_program
+from tests.journeys.program_store import open_store
 from tests.journeys.web_page import open_web_page
 from tests.thoroughness import thorough_only
 from tests.waiting import WAIT_SECONDS
@@ -152,13 +152,13 @@ async def test_a_step_that_ends_in_time_is_not_run_again_after_the_restart(tmp_p
         go.set()
         assert await it.wait_for_exit_status() == 0
         assert it.count_messages("Paused while Shiftboss restarts") == 1
-        with closing(sqlite3.connect(tmp_path / "shiftboss.db")) as store:
+        with open_store(tmp_path) as store:
             runs = "SELECT attempt FROM node_runs WHERE status='done' AND path <> '@plan'"
             finished = store.execute(runs).fetchall()
 
         await it.shiftboss.start()
         await it.chat.wait_for_text("Task finished")
-        with closing(sqlite3.connect(tmp_path / "shiftboss.db")) as store:
+        with open_store(tmp_path) as store:
             attempts = store.execute(runs).fetchall()
 
         assert finished == [(1,)]
