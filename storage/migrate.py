@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from storage.dialect import dump_json, translate_database_errors
 from storage.errors import StoreTooNew, StoreUnavailable
@@ -155,6 +155,14 @@ def sqlite_path(url: str) -> Path | None:
     """The file of a SQLite database, whether it exists or not; None for another database."""
     parsed = make_url(url)
     return Path(parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
+
+
+def is_database_url(url: str) -> bool:
+    """Whether a store can be there, by the form of the URL."""
+    try:
+        return make_url(url).drivername in {"sqlite", "postgresql"}
+    except (ArgumentError, ValueError):
+        return False
 
 
 DatabasePlace: TypeAlias = Path | str

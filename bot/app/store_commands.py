@@ -11,12 +11,12 @@ from bot.app.backup_source import SECRET_FILES, backup_source, explain_backup_fa
 from bot.app.lifecycle import StartFailure
 from bot.app.preflight import explain_start_failures
 from bot.config.settings import SQLITE_FILE, Settings
-from bot.config.values import DATABASE_FORMS, is_database_url
+from bot.config.values import DATABASE_FORMS
 from cards.catalog import catalog_for
 from storage.backup_archive import Backup, create_backup
 from storage.data_directory import DataDirectoryLock
 from storage.errors import MoveRefused, StoreUnavailable
-from storage.migrate import sqlite_url
+from storage.migrate import is_database_url, sqlite_url
 from storage.records.people import Language
 from storage.restore import Restored, RestoreTarget, check_restorable, restore_backup
 from storage.store_check import CheckReport, check_backup, check_home
