@@ -166,7 +166,7 @@ async def test_a_command_has_no_capability_and_gets_none(cell: SandboxCell, hard
     "way",
     [
         *("cat {other}", "echo x >> {other}", "chown 1234 mine", "chmod 600 /etc/hostname"),
-        *("mount -t tmpfs none /mnt", "chroot / true", "mknod disk b 8 0", "renice -n -5 $$"),
+        *("mount -t tmpfs none /mnt", "chroot / true", "mknod disk b 8 0", "renice -n -20 $$"),
         *("hostname pwned", "date -s 2020-01-01", "mount -o remount,rw /etc", "cat /etc/shadow"),
         *("echo x > /etc/shiftboss-was-here", "echo x > /proc/sys/kernel/core_pattern"),
         *("echo h > /proc/sysrq-trigger", "unshare -Ur true", "unshare -m true"),

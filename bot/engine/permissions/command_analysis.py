@@ -266,8 +266,8 @@ def find_folders(commands: Iterable[SimpleCommand]) -> Sequence[str]:
             to = UNKNOWN_TEXT if re.search(r"[*?\[]", word) else word
             folders += [posixpath.join(each, to) for each in folders]
             folders = list(dict.fromkeys(folders))
-        if len(folders) > _MAX_FOLDERS:
-            return ["", UNKNOWN_TEXT]
+            if len(folders) > _MAX_FOLDERS:
+                return ["", UNKNOWN_TEXT]
     return folders
 
 
