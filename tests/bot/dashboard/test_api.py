@@ -477,7 +477,7 @@ async def test_workflows_are_validated_saved_run_and_deleted(world: DashboardWor
 
     bad = await ann.post(f"{API}/workflows/validate", json={"text": "nodes:\n  - {id: a, typ: x}"})
     good = (await ann.post(f"{API}/workflows/validate", json={"text": WORKFLOW})).json()
-    refused = check_problem(await olga.put(path, json={"text": "name: x\nnodes:\n\t- a"}), 422)
+    refused = check_problem(await olga.put(path, json={"text": "name: x\nnodes:\n\t- a: b"}), 422)
     made = await olga.put(path, json={"text": WORKFLOW})
     taken = await olga.put(path, json={"text": other})
     seen = {"if-match": f'"{made.json()["hash"]}"'}
