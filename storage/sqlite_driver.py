@@ -108,6 +108,12 @@ class BatchingConnection(aiosqlite.Connection):
         """
         return super().stop() if self._running else None
 
+    def __del__(self) -> None:
+        """Stop the thread where the store's close was itself cancelled. The base class also warns,
+        at a moment that has nothing to do with its cause."""
+        if self._connection is not None:
+            self.stop()
+
     async def run_statement(
         self, sql: str, parameters: Sequence[Any], *, many: bool = False
     ) -> _StatementResult:
