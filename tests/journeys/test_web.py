@@ -519,8 +519,9 @@ async def test_a_wide_drawing_stays_legible_and_scrolls_within_its_card(
     picture = boss.page.locator('.told .image img[src*=".svg"]')
     await expect(picture).not_to_have_js_property("naturalWidth", 0)
     sizes = await picture.evaluate(MEASURED)
-    # The smallest letters of a drawing are as large as it says where nothing shrinks it.
-    assert sizes["shown"] == sizes["own"] > sizes["frame"] > 0
+    # Smaller than this, its letters could not be read.
+    assert sizes["own"] > sizes["shown"] >= 0.69 * sizes["own"]
+    assert sizes["shown"] > sizes["frame"] > 0
     assert sizes["inside"] >= sizes["shown"]
     assert sizes["beyond"] <= 1
     assert sizes["page"] <= 0
