@@ -54,10 +54,7 @@ class MemoryConsent:
         async with self.db.write() as tx:
             row = await self._find_row(tx, source)
             if row is not None:
-                rows = await self.withheld.list_versions(tx, row)
-                since = min(each.received_at for each in rows)
-                await self.withheld.add(tx, chat.id, rows, (since, None))
-                gone = await self._forget(tx, rows)
+                gone = await self._withhold(tx, chat, row)
         self.feed.publish(*{each.scope for each in gone})
 
     async def withhold_before(
@@ -90,30 +87,38 @@ class MemoryConsent:
         return True
 
     async def expect_next(self, chat: Chat, source: str) -> None:
-        """Not to keep the sender's next message. `withhold_expected` recognises it."""
-        await self.withhold_this(chat, source)
+        """Not to keep this message, nor the sender's next one, which `withhold_expected`
+        recognises."""
+        name = f"{_EXPECTED}{chat.id}"
+        gone: Sequence[MemoryEntry] = ()
         async with self.db.write() as tx:
             row = await self._find_row(tx, source)
             if row is not None:
-                expected = dict(await self.key_values.read(tx, f"{_EXPECTED}{chat.id}") or {})
+                expected = dict(await self.key_values.read(tx, name) or {})
                 expected[row.incoming.sender.external_id] = row.received_at.isoformat()
-                await self.key_values.write(tx, f"{_EXPECTED}{chat.id}", expected)
+                await self.key_values.write(tx, name, expected)
+                gone = await self._withhold(tx, chat, row)
+        self.feed.publish(*{each.scope for each in gone})
 
     async def withhold_expected(self, chat: Chat, source: str) -> bool:
         """Withhold this message if it is the one that was announced. A greeting is none."""
+        name = f"{_EXPECTED}{chat.id}"
+        if not await self.key_values.get(name):
+            return False
         async with self.db.write() as tx:
             row = await self._find_row(tx, source)
-            expected = dict(await self.key_values.read(tx, f"{_EXPECTED}{chat.id}") or {})
+            expected = dict(await self.key_values.read(tx, name) or {})
             if row is None or not isinstance(row.incoming, IncomingMessage):
                 return False
             since = expected.get(row.incoming.sender.external_id)
             if since is None or classify_noise(row.incoming.text) is NoiseKind.GREETING:
                 return False
             del expected[row.incoming.sender.external_id]
-            await self.key_values.write(tx, f"{_EXPECTED}{chat.id}", expected)
+            await self.key_values.write(tx, name, expected)
             if row.received_at - datetime.fromisoformat(since) > _EXPECTED_WITHIN:
                 return False
-        await self.withhold_this(chat, source)
+            gone = await self._withhold(tx, chat, row)
+        self.feed.publish(*{each.scope for each in gone})
         return True
 
     async def keep_after_all(
@@ -157,6 +162,13 @@ class MemoryConsent:
             await self.withheld.add(tx, chat.id, rows, (since, None))
             gone = await self._forget(tx, rows)
         self.feed.publish(*{each.scope for each in gone})
+
+    async def _withhold(self, tx: Transaction, chat: Chat, row: InboxRow) -> Sequence[MemoryEntry]:
+        """Withhold all versions of a message. Returns what is forgotten by it."""
+        rows = await self.withheld.list_versions(tx, row)
+        since = min(each.received_at for each in rows)
+        await self.withheld.add(tx, chat.id, rows, (since, None))
+        return await self._forget(tx, rows)
 
     async def _find_row(self, tx: Transaction, source: str) -> InboxRow | None:
         number = source.removeprefix(_SOURCE)

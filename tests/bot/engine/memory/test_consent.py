@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from sqlalchemy import insert
 
 from bot.engine.memory.consent import MemoryConsent
@@ -24,6 +25,7 @@ from storage.records.messages import (
 from storage.records.people import Channel, ChatKind
 from storage.schema import inbox
 from storage.sessions import SessionRepo
+from tests.bot.engine.crash import CrashAfterCommit
 from tests.bot.engine.memory.writing_builders import MY_SCOPE, WritingSetup, build_writing
 from tests.engine_harness import BOSS, CHAT
 
@@ -186,3 +188,22 @@ async def test_only_the_next_message_is_withheld_where_it_was_announced(tmp_path
         assert withheld == [False, True, False]
         assert "wig" not in await texts(memory)
         assert "Uppsala" in await texts(memory)
+
+
+async def test_an_announced_message_stays_withheld_after_a_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with build_writing(tmp_path) as memory:
+        consent, death = build_consent(memory), CrashAfterCommit(1)
+        await say(memory, 1, "What I say next is off the record")
+        await consent.expect_next(CHAT, "inbox:1")
+        await say(memory, 2, "I wear a wig")
+
+        with monkeypatch.context() as mortal:
+            death.install(mortal)
+            await death.run_until_crash(consent.withhold_expected(CHAT, "inbox:2"))
+
+        assert death.crashed.is_set()
+        withheld = await WithheldTurnRepo(memory.world.db).get(CHAT.id)
+        assert withheld is not None
+        assert set(withheld.inbox) == {1, 2}
