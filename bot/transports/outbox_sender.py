@@ -131,10 +131,8 @@ class ChannelSender:
 
     async def _leave_late_files(self, tried: DeliveryAttempt, card: Card) -> Card:
         """Name the files that only another machine has: they follow by themselves."""
-        files = {
-            each.path: each for each in card.blocks if isinstance(each, FileBlock | ImageBlock)
-        }
-        late = await self.files.list_late([*files])
+        files = (each.path for each in card.blocks if isinstance(each, FileBlock | ImageBlock))
+        late = await self.files.list_late([*dict.fromkeys(files)])
         if not late:
             return card
         try:
