@@ -7,13 +7,14 @@ from enum import StrEnum
 
 
 class ConsentRequest(StrEnum):
-    """The part of a talk that is forbidden: this message, the one before, the next, or all of
-    the chat."""
+    """The part of a talk that is forbidden: this message, the one before, the next, all of the
+    chat, or whatever is said about a topic."""
 
     THIS = "this"
     BEFORE = "before"
     NEXT = "next"
     CHAT = "chat"
+    TOPIC = "topic"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

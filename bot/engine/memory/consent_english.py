@@ -70,6 +70,8 @@ def _is_meant_for_us(said: str, act: re.Match[str]) -> bool:
     is_supposed = re.search(r"\bif\b", before) and not _WOULD_LIKE.search(before)
     if is_supposed or _STATEMENT.search(f"{before}{core}"):
         return False
+    if act.re is _FORGET_ACT and _EDITS.search(said):
+        return False
     if act.re is _FORGET_ACT:
         return not re.search(r"\b(?:not|never)\b", before) or "should not have" in before
     if act.re is _KEEP_ACT:
@@ -136,7 +138,7 @@ _NAMED = (
 _CONTRACTIONS = tuple(
     (re.compile(pattern), plain)
     for pattern, plain in (
-        (r"\b(?:dont|dnt|donot|don t|do n't|don;t|dun)\b", "do not"),
+        (r"\bdont'(?= )|\b(?:d0n'?t|dont|dnt|donot|don t|do n't|don;t|dun)\b", "do not"),
         (r"\bcan(?:no|')?t\b", "can not"),
         (r"\bwo(?:n't|nt)\b", "will not"),
         (r"\b(should|would|could|must|need|did|does|was|is|are|have|has|had)nt\b", r"\1 not"),
@@ -146,11 +148,13 @@ _CONTRACTIONS = tuple(
         (r"'ve\b", " have"),
         (r"'ll\b", " will"),
         (r"'re\b", " are"),
-        (r"\b(it|that|this|what|there)'s\b", r"\1 is"),
+        (r"\b(it|that|this|what|there)'s\b|\b(that|what)s\b", r"\1\2 is"),
         (r"\blet'?s\b", "let us"),
         (r"\bhere(?:'s| is)\b", "this is"),
         (r"\b(?:off|of)[- ]the[- ](?:record|books)\b|\boff[- ]record\b", "offrecord"),
-        (r"\bun-?remember\b", "unremember"),
+        (r"^otr$", "offrecord"),
+        (r" (?:lah|lor|leh|hor|sia)\b|(?: (?:ah|eh|innit|bruv|fam))+$", ""),
+        (r"\bun-?(remember|say|hear|see)\b", r"un\1"),
         (r"\bor (?:whatever|something|anything)$", ""),
         (r"\bhold(ing)? onto\b", r"hold\1 on to"),
         (r"\b(?:pls|plz|plse)\b", "please"),
@@ -216,7 +220,7 @@ remember memorize memorise retain store save keep keeping stay stays remain rema
 consider regard thought thoughts anyway track nah pssst psst otherwise further notice unlogged
 ephemeral unsaid throwaway disposable temporary goldfish sieve mark rule find gone switch
 thought yet around deal toss bin useful helpful pretty very super quite good great nice fine
-instead time same
+instead time same immediately
 goes
 """
 
@@ -244,7 +248,8 @@ _OBJECT = (
     r"|(?:our|the) (?:chat|conversation|session|discussion))\b"
 )
 _BETWEEN = (
-    r"(?:between (?:us|you and me|me and you|ourselves|the two of us|you and i)|entre nous"
+    r"(?:between (?:us(?: two| both)?|you and me|me and you|ourselves|the two of us|you and i)"
+    r"|entre nous"
     r"|to yourself|for your (?:eyes|ears)(?: only)?|under wraps|in (?:strict(?:est)? |full "
     r"|total )?"
     r"confidence)"
@@ -284,7 +289,8 @@ _PERSONAL = (
     r"|income|wage|age|weight|diagnosis|illness|disease|religion|orientation|ssn|iban|account|card)"
 )
 _KEEP_ACT = re.compile(
-    rf"{_NOT}(?: to)? (?:store|save|record|log|keep|note)(?: (?:please|ok|okay|thanks))*$"
+    rf"{_NOT}(?: to)? (?:store|save|record|log|keep|note|persist|retain|archive"
+    rf"|memori[sz]e)(?: (?:please|ok|okay|thanks))*$"
     rf"|{_NOT}(?: to)?(?P<midst>{_MIDST}) (?:{_STRONG}(?! to\b)"
     r"(?: (?:(?:the fact )?that (?=(?:i|my|we|our|he|she|they|the)\b)|(?=my\b))"
     r"(?P<about>(?!my (?:last|previous|next)\b|i (?:just )?(?:said|told)).+)"
@@ -375,6 +381,12 @@ _FORGET_ACT = re.compile(
     rf"|get rid of|scrub|scratch|strike|redact|retract|trash|take)(?= .*?{_OBJECT}.* (?:from|off"
     rf"|out of) {_MEMORY})"
 )
+_EDITS = re.compile(
+    r"\b(?:delete|erase|wipe|remove|drop|scrap|clear|strike|cut|scratch) (?:out )?(?:the"
+    r"|this) (?:very )?"
+    r"(?:last|previous|latest|above)(?: (?:two|three|few))? (?:lines?|paragraphs?|parts?|sentences?"
+    r"|words?|comments?|questions?)\b(?! (?:that )?i\b)"
+)
 _FACT_THAT = re.compile(r" the fact that (?:i|my|we|our|he|she|they)\b.*")
 _SAID_ABOUT = re.compile(
     rf"((?:(?:just|ever|even) {_SAY}|am (?:telling|saying|writing))(?: to)?(?: you)?(?: just now"
@@ -428,6 +440,8 @@ _SECRET_ACT = re.compile(
     rf"|\bnot (?:for|in|into) (?:your|the) (?:{_MEMORY}|files?)"
     r"|\bnot (?:\w+ )?take (?:this|it|that)(?: message)? into account"
     r"(?= .*\b(?:later|future|again|next|other)\b)"
+    r"|\bnever (?:leaves?|to leave) (?:this|the) (?:chat|room|conversation)\b"
+    r"|^(?:this is )?to be (?:forgotten|discarded|erased|unremembered)\b"
     r"|burn (?:this )?after reading|under (?:your|my) hat\b|\bbe (?:like )?an? (?:goldfish|sieve)\b"
     r"|(?:treat|consider|regard|mark|count)(?: [a-z]+){0,5}? (?:ephemeral|unlogged|unrecorded"
     r"|unsaid|throwaway|disposable"
@@ -494,7 +508,8 @@ _UNWANTED = re.compile(
 )
 _WE_MAY = re.compile(r"\b(?:can|could|may|should|might) we\b|\blet us\b")
 _STATEMENT = re.compile(
-    r"^(?:[a-z]+ )?can not remember\b|"
+    r"^(?:[a-z]+ )?can not remember\b|(?<!wish )(?<!rather )(?<!if )(?<!prefer )\byou forgot\b|"
+    r"^(?:[a-z]+ )?do not (?:quite|really|exactly|fully|clearly|even) remember\b|"
     r"^(?:(?:and|but|so|well|oh|no|ok|okay|hey|now) )*do not you (?!dare)"
     r"|\bmy boss\b|(?<!i )\b(?:said|says|told me|tells me|asked me|wants me)(?: to)? not to\b"
     r"|\bremember (?:if|whether|where|when|who|why|how|which)\b"
@@ -521,12 +536,19 @@ _ONE_BEFORE = re.compile(
     r"\b(?:my|the|that|those|these)(?: very)? (?:(?:two|three|few|couple of) )?(?:last|previous"
     r"|preceding|prior|latest)\b"
 )
+_PERIOD = (
+    r"for (?:the )?(?:rest of (?:the |this )?(?:day|today|evening|night|week|morning|afternoon)"
+    r"|next (?:[a-z0-9]+ ){0,2}?(?:minutes?|mins?|hours?|days?|weeks?)|today|tonight)"
+    r"|un?til (?:tomorrow|tonight|midnight|noon|[a-z]+day)"
+)
 _WHOLE_CHAT = re.compile(
-    rf"\b(?:this|the|our|a|whole|entire|from|in)\b(?: (?:whole|entire|very|current|present))?"
+    rf"\b(?:{_PERIOD})\b|(?<!leaves )(?<!leave )\b(?:this|the|our|a|whole|entire|from"
+    rf"|in)\b(?: (?:whole|entire|very|current|present))?"
     rf" {_TALK}\b|\bso far\b|\ban? offrecord {_TALK}|\b(?:talk|chat|speak) without\b|(?<!stays )"
     rf"(?<!stay )(?<!remains )\bhere\b(?! (?:above|before|about))|\bfrom"
     rf" (?:now|here) on\b|\bhenceforth\b"
-    r"|\b(?:while|when|as) we (?:talk|chat|speak)\b|\bon me\b|\bin this chat stays\b"
+    r"|\b(?:while|when|as) we (?:talk|chat|speak)\b|\bon me\b|\b(?:stop|quit"
+    r"|no more)\b.*\babout me\b|\bin this chat stays\b"
     r"|\buntil (?:i say|further notice)\b|\boffrecord (?:for|from)\b"
     r"|\b(?:what|whatever|things|anything|everything) we (?:talk|discuss|say|chat)"
 )

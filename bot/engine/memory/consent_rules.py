@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from bot.engine.memory.consent_chinese import is_chinese_aside, match_chinese, to_chinese
@@ -20,11 +20,13 @@ from bot.engine.memory.consent_english import (
     match_english,
     spell_out,
 )
+from bot.engine.memory.consent_topics import names_forbidden_topic
 from storage.records.memory_consent import ConsentRequest, ConsentWish
 from storage.search.chinese import HAN, contains_han, simplify_han
 
 _MAX_CHARS_READ = 8000
 _MAX_CLAUSE = 200
+_SHORT_CLAUSE = 24
 
 
 def find_consent_request(text: str) -> ConsentWish | None:
@@ -34,10 +36,18 @@ def find_consent_request(text: str) -> ConsentWish | None:
     for part in ends:
         wanted, besides = _read(_normalise(part))
         if wanted is not None:
-            return ConsentWish(wanted=wanted, says_more=bool(besides) or len(ends) > 1)
+            is_sure = _is_plain(_normalise(part))
+            says_more = bool(besides) or len(ends) > 1 or not is_sure
+            return ConsentWish(wanted=wanted, says_more=says_more, is_sure=is_sure)
     spoken = _normalise(text[:_MAX_CHARS_READ])
     is_about_text = _CODE.search(spoken) or _ABOUT_A_TEXT.search(spoken)
     return None if is_about_text else _find_doubtful_wish(spoken)
+
+
+def _is_plain(text: str) -> bool:
+    """Not if the only wish may be talk: "between us, we speak Portuguese"."""
+    rest = _MAY_BE_TALK.sub(" ", text)
+    return rest == text or _read(rest)[0] is not None
 
 
 def _find_doubtful_wish(text: str) -> ConsentWish | None:
@@ -56,7 +66,11 @@ def _find_doubtful_wish(text: str) -> ConsentWish | None:
 
 
 def _may_be_wish(clause: str, *, asked: bool) -> bool:
-    if len(clause) > _MAX_CLAUSE or (asked and not _ASKS_POLITELY.match(clause)):
+    if len(clause) > _MAX_CLAUSE:
+        return False
+    if _find_run_on(clause) is not None:
+        return True
+    if asked and not _ASKS_POLITELY.match(clause):
         return False
     if contains_han(clause):
         return is_doubtful(clause) or is_doubtful(to_chinese(clause))
@@ -73,6 +87,13 @@ class _Reading:
     announced: str = ""
     wished_at: int = 0
     is_of_itself: bool = False
+
+    def names_topic_with(self, clause: str) -> bool:
+        """Whether the last words and this clause forbid a topic: 关于我健康的事，一律不要记."""
+        if not self.rest or not names_forbidden_topic(_spell(f"{self.rest[-1]} {clause}")):
+            return False
+        self.rest.pop()
+        return True
 
     def add_wish(self, wanted: ConsentRequest, clause: str) -> None:
         self.found.add(wanted)
@@ -108,6 +129,8 @@ def _read_clauses(text: str) -> _Reading:
             # "That thing I mentioned earlier, don't keep it."
             joined = _match(f"{aside} {clause}", asked=asked)
             wanted, about = (wanted, about) if joined[0] is None else joined
+        if wanted is ConsentRequest.THIS and reading.names_topic_with(clause):
+            wanted = ConsentRequest.TOPIC
         aside = clause if wanted is None and _is_aside(clause, asked=asked) else ""
         if wanted is not None:
             reading.add_wish(wanted, clause)
@@ -125,6 +148,12 @@ def _read_clauses(text: str) -> _Reading:
 
 
 def _widest(found: set[ConsentRequest], text: str, besides: str) -> ConsentRequest | None:
+    if ConsentRequest.TOPIC in found:
+        found = found - {ConsentRequest.TOPIC} or {
+            ConsentRequest.THIS if besides else ConsentRequest.TOPIC
+        }
+    if found == {ConsentRequest.TOPIC}:
+        return ConsentRequest.TOPIC
     of_chat = found and any(_OF_CHAT.fullmatch(each) for each, asked in _clauses(text) if not asked)
     if ConsentRequest.CHAT in found or of_chat:
         return ConsentRequest.CHAT
@@ -151,6 +180,10 @@ def _announces_next(text: str, besides: str, is_last: bool) -> bool:
 def _normalise(text: str) -> str:
     """Half-width, simplified characters, straight quotes, and no symbols."""
     text = simplify_han(unicodedata.normalize("NFKC", text)).translate(_QUOTES)
+    text = _MENTION.sub(" ", text)
+    text = _DICTATED.sub(r"\1 … ", _NO_NOTES_SIGN.sub(", don't remember this, ", text))
+    for pattern, word in _CANTONESE:
+        text = pattern.sub(word, text)
     return "".join(
         ", " if (kind := unicodedata.category(each)) in {"So", "Sk"} and each != "`"
         else "" if kind in {"Cf", "Mn"}
@@ -161,10 +194,10 @@ def _normalise(text: str) -> str:
 
 def _clauses(text: str) -> Iterator[tuple[str, bool]]:
     for found in _CLAUSE.finditer(_NOT_SPOKEN.sub(" … ", text)):
-        asked = found[2].strip() == "?"
         whole = found[1].strip(" \t-")
+        asked = found[2].strip() == "?" and not _ASKS_AGREEMENT.search(whole)
         is_request = len(whole) <= _MAX_CLAUSE and _match(whole, asked=asked)[0] is not None
-        *parts, last = (whole,) if is_request else _JOINED.split(whole)
+        *parts, last = (whole,) if is_request else _split(whole)
         yield from (
             (each.strip(), asked and not _DASH.search(whole)) for each in parts if each.strip()
         )
@@ -172,9 +205,30 @@ def _clauses(text: str) -> Iterator[tuple[str, bool]]:
             yield last.strip(), asked
 
 
+def _split(whole: str) -> Sequence[str]:
+    """The parts of a sentence, also of one that was spoken, without punctuation."""
+    parts: list[str] = []
+    for each in _JOINED.split(whole):
+        found = _find_run_on(each)
+        if found is not None and _LEADS_IN.match(found["wish"]):
+            parts += (found["before"], found["wish"], found["after"])
+        else:
+            parts.append(each)
+    return parts
+
+
+def _find_run_on(clause: str) -> re.Match[str] | None:
+    """A plain wish in the middle of a clause: "I skip my pills please don't save that okay what
+    helps"."""
+    found = _RUN_ON_WISH.match(clause) if len(clause) > _SHORT_CLAUSE else None
+    return None if found is None or _SAID_BY_OTHERS.search(found["before"]) else found
+
+
 def _match(clause: str, *, asked: bool) -> ConsentMatch:
     if len(clause) > _MAX_CLAUSE:
         return None, clause
+    if not asked and names_forbidden_topic(_spell(clause)):
+        return ConsentRequest.TOPIC, ""
     if asked and (request := _WITHOUT.fullmatch(clause)) and _OF_US.match(clause):
         return ConsentRequest.THIS, request["asked"]
     if not contains_han(clause):
@@ -187,12 +241,76 @@ def _match(clause: str, *, asked: bool) -> ConsentMatch:
     return found
 
 
+def _spell(clause: str) -> str:
+    return to_chinese(clause) if contains_han(clause) else spell_out(clause)
+
+
 def _is_aside(clause: str, *, asked: bool) -> bool:
     if asked and not _NAMED_FIRST.match(clause):
         return False
     return is_chinese_aside(clause) if contains_han(clause) else is_english_aside(clause)
 
 
+# The words that somebody is to be sent.
+_DICTATED = re.compile(
+    r"((?:^|[.!?。！？\n])\s*(?:(?:please|now|then|and|ok|can you|could you|help me|请"
+    r"|帮我|麻烦|那)\s*)*"
+    r"(?:add an? (?:test|line|note|comment)|(?:write|tell|reply|answer|text|email|mail|message"
+    r"|send|say"
+    r"|post|forward|add an? (?:test|line|note|comment))\b(?! (?:me|us|this|that|it|and|but|then"
+    r"|without|only)\b)"
+    r"(?: (?!and\b|but\b|then\b|without\b)[\w'@.]+){1,6}?"
+    r"|(?:回复|回(?=[他她它])|告诉|转告|发给|写给|跟|给|提醒)(?!我|你)[^,，:：。！？\n]{1,12}?)\s*[:：])"
+    r"[^\n.!?。！？]*",
+    re.IGNORECASE,
+)
+_MENTION = re.compile(r"(?<!\S)@[\w.-]+")
+_NO_NOTES_SIGN = re.compile("🚫\\s*(?:📝|💾|✍|🧠|🗒|📓|⏺|📹|🗃|🔖)\ufe0f?")
+_CANTONESE = tuple(
+    (re.compile(pattern), word)
+    for pattern, word in (
+        ("唔好", "不要"),
+        ("唔使", "不用"),
+        ("唔准", "不准"),
+        ("唔记得", "不记得"),
+        ("记低", "记下"),
+        ("嗰", "那"),
+        ("呢(?=[个条句件段啲])", "这"),
+        ("啲", "些"),
+        ("嘅", "的"),
+        ("咗", "了"),
+        ("冇", "没"),
+        ("我哋", "我们"),
+    )
+)
+# "Between us" may say what people share: it is asked about, and no wish at all where they count.
+_BETWEEN_US = r"(?:just )?between (?:us|you and (?:me|i)|(?:just )?the two of us)\b"
+_MAY_BE_TALK = re.compile(
+    rf"\b{_BETWEEN_US}\W+(?:we|we've|we're|our|my \w+ and (?:i|me)|me and my)\b"
+    r"|(?:不用|不必|无需)(?:保存|存|记录|记)[,，]\s*直接",
+    re.IGNORECASE,
+)
+_KEEP_VERB = r"(?:remember|memori[sz]e|save|store|record|keep|log|note|retain|write down)"
+_RUN_ON_WISH = re.compile(
+    rf"(?P<before>.*?\S)\s+(?P<wish>(?:(?:and|but|so|also|just|ok|okay) )*(?:please |pls |plz "
+    rf"|kindly )?"
+    rf"(?:just )?(?:don'?t|do not|never) (?:ever )?(?:{_KEEP_VERB}|keep an?y? (?:record|note)s? of"
+    r"|make an?y? (?:record|note)s? of|write)"
+    r" (?:this|that|it|any of (?:this|that|it))(?: (?:down|one|message|bit|part|please|pls|ok"
+    r"|okay|right"
+    r"|anywhere|though|tho|thanks))*)(?P<after>$|\s+(?:and|but|so|what|how|can|could|is|are"
+    r"|should|do"
+    r"|does|would|why|when|where|which|who|i|i'm|my|he|she|we|just|also|now|then)\b.*)",
+    re.IGNORECASE,
+)
+_LEADS_IN = re.compile(r"(?:and|but|so|also|just|ok|okay|please|pls|plz|kindly)\b", re.IGNORECASE)
+_SAID_BY_OTHERS = re.compile(
+    r"\b(?:say|said|says|saying|write|wrote|writes|written|reads|titled|called|named|means?|phrase"
+    r"|sentence|text|told|tells|asked|asks|translate)\b|\b(?:i|we|you|they|he|she|it|who|that"
+    r"|which|to"
+    r"|people|users|will|would|should|must|can|did|do|does|if|when|why|how)$",
+    re.IGNORECASE,
+)
 _QUOTES = str.maketrans("‘’‛＇", "''''")
 _NAMED_FIRST = re.compile(
     r"(?:that|the|those|what i|那|刚才|我刚才)(?!.*\b(?:did|do|is|was)\b)", re.IGNORECASE
@@ -220,6 +338,7 @@ _WITHOUT = re.compile(
     r" (?:it|this|that|any of (?:it|this))\W*",
     re.IGNORECASE,
 )
+_ASKS_AGREEMENT = re.compile(r"\b(?:ok|okay|alright|deal|yeah|right|please|pls)$", re.IGNORECASE)
 _DASH = re.compile(r"\s-+\s")
 _ASKS_POLITELY = re.compile(
     r"(?:hey|please|so|ok|and|oh|ugh|uh|hm+|, )*\s*(?:can|could|would|will|may) (?:you|u|i|this"
@@ -245,7 +364,7 @@ _JOINED = re.compile(
 _NAMES_CHAT = re.compile(
     r"this is an? \w+ (?:chat|conversation|convo|session|thread)"
     r"|(?:this|our)(?: whole| entire| very)? (?:chat|conversation|convo|session|thread|discussion)"
-    r"(?: is|'s| was| will be| never| did not| didn'?t)\b.*"
+    r"(?: is|'s| was| will be| stays| remains| never| did not| didn'?t)\b.*"
     r"|(?:这|本|整)(?:一|整)*(?:次|个|场|段|轮)?(?:聊天|对话|会话|谈话)"
     r"(?:.{0,2}(?:很|是|有|涉及|属于|保密)).*"
     r"|(?:接下来|后面)的?(?:内容|话)?[都全](?:是|属于|涉及).*",
@@ -261,7 +380,8 @@ _ANNOUNCES_TALK = re.compile(
 )
 _FILLERS = (
     r"(?:ok(?:ay)?|thanks?|thank you|please|pls|plz|hey|hi|oh|well|so|wait|sorry|actually|btw"
-    r"|cheers|ta|thx|hm+|um+|uh|ugh|ah|psst|shh|by the way|for now|boss|bot|got it|just|and|but|no"
+    r"|cheers|ta|thx|hm+|um+|uh|ugh|ah|psst|shh|by the way|for now|boss|bot|got it|just|and|but"
+    r"|no|ever|always|at all"
     r"|nope|yes|yep|forget it|heads[- ]up|fyi|alright|right|yeah|scratch that|undo|never ?mind"
     r"|oops|whoops"
     r"|(?:delete|erase|wipe|remove|drop|scrap|undo) (?:that|it|this)|make (?:it|this|that) go away"
@@ -289,7 +409,8 @@ _LOOKS_BACK = re.compile(
     r"|说过).{0,3}"
     r"|(?:i )?take back .*|i (?:was|am) (?:just )?(?:drunk|upset|angry|joking|kidding|venting|tired"
     r"|high)|"
-    r"(?:you know )?what i .*(?:earlier|before)|喝多了|气话|(?:刚才?|上面|前面)那?[段条句个].*"
+    r"(?:you know )?what i .*(?:earlier|before)|喝多了|气话"
+    r"|那[段条句](?:消息|话).*|(?:刚才?|上面|前面)那?[段条句个].*"
     r"|.*\b(?:typed|sent|wrote|posted|said) that|(?:what|everything|all) i (?:just )?(?:said|told"
     r" you|sent|wrote)\b.*|(?:我)?(?:刚才|刚刚|刚|前面|上面|之前)(?:跟你|给你)?(?:说|发|提|讲|吐槽"
     r"|聊|骂)(?:到|过)?的.*",
@@ -329,7 +450,8 @@ _ANNOUNCES = re.compile(
 )
 _ANNOUNCEMENT = re.compile(
     rf"(?:{_FILLERS}\W*){{0,3}}我?(?:{_ANNOUNCES.pattern})的?(?:(?:事情?|话|内容|东西|这些"
-    rf"|这个))?(?: (?:very |rather |a bit )?(?:private|personal|secret|embarrassing|confidential))?"
+    rf"|这个))?(?: (?:is |will be |are )?(?:very |rather |a bit |strictly )?(?:sensitive|private"
+    rf"|personal|secret|embarrassing|confidential))?"
     rf"\W*(?:now|ok|okay|first|real quick|哈|啊|吧"
     rf"|了|先)?\W*",
     re.IGNORECASE,

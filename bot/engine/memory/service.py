@@ -168,7 +168,7 @@ class MemoryService:
         is_sure: bool = True,
     ) -> bool:
         match wanted:
-            case ConsentRequest.THIS:
+            case ConsentRequest.THIS | ConsentRequest.TOPIC:
                 await self.consent.withhold_this(chat, source)
             case ConsentRequest.CHAT:
                 await self.consent.withhold_chat(chat, source)

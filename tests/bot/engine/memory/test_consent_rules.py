@@ -9,7 +9,7 @@ import pytest
 from bot.engine.memory.consent_rules import find_consent_request
 from storage.records.memory_consent import ConsentRequest
 
-_MAY_BE_ASKED = 0.03
+_MAY_BE_ASKED = 0.04
 _TABLE = Path(__file__).with_name("consent_sentences.txt")
 
 
@@ -36,6 +36,13 @@ def test_a_wish_may_be_for_the_message_that_is_still_to_come() -> None:
     table = sentences()["next"]
 
     assert {each: got for each in table if (got := verdict(each)) != "next"} == {}
+
+
+def test_a_wish_may_be_for_a_topic_whenever_it_comes_up() -> None:
+    table = sentences()["topic"]
+
+    assert {each: got for each in table if (got := verdict(each)) != "topic"} == {}
+    assert verdict("Don't keep notes on my love life, but I'm seeing Paul") == "this"
 
 
 @pytest.mark.parametrize(
