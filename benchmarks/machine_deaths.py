@@ -86,7 +86,23 @@ END $$;
 CREATE CONSTRAINT TRIGGER audit_usage AFTER INSERT ON usage DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW EXECUTE FUNCTION audit.check_caps();
 CREATE CONSTRAINT TRIGGER audit_calls AFTER INSERT OR UPDATE ON pending_model_calls
-  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION audit.check_caps()
+  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION audit.check_caps();
+CREATE TABLE audit.bookings (tx xid8 DEFAULT pg_current_xact_id(), booked int, settled int);
+CREATE FUNCTION audit.note_booking() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO audit.bookings (booked, settled)
+    VALUES ((TG_OP = 'INSERT')::int, (TG_OP = 'DELETE')::int);
+  RETURN NULL;
+END $$;
+CREATE TRIGGER audit_booked AFTER INSERT ON usage
+  FOR EACH ROW EXECUTE FUNCTION audit.note_booking();
+CREATE TRIGGER audit_settled AFTER DELETE ON pending_model_calls
+  FOR EACH ROW EXECUTE FUNCTION audit.note_booking()
+"""
+# A booking without a reservation that ends in the same transaction is a second one.
+_TWICE = """
+SELECT coalesce(sum(greatest(0, booked - settled)), 0) FROM
+  (SELECT sum(booked) AS booked, sum(settled) AS settled FROM audit.bookings GROUP BY tx) AS each
 """
 
 
@@ -389,8 +405,9 @@ class _Load:
         ]
 
     def _bills(self) -> Sequence[Measurement]:
-        """Each call that was answered and outlived is booked as it was billed; all others once, by
-        their estimates."""
+        """A call reserves what it may cost before it is sent, and is booked once, with the end of
+        its reservation: as it was billed if its process got the answer, by its estimate if that
+        died first. Then nobody knows whether it was billed, or even sent."""
         rows = execute(
             self.machines.url,
             "SELECT input_tokens, output_tokens, estimated_tokens FROM usage"
@@ -409,11 +426,16 @@ class _Load:
         )
         estimated = sum(bool(row[2]) for row in rows)
         lost = (billed - booked).total()
+        twice = execute(self.machines.url, _TWICE)
         return [
             Figure("calls billed by the model service", billed.total()),
             Figure("calls booked as billed", booked.total()),
-            Figure("calls booked by their estimates", estimated),
-            Figure("calls booked that were not billed", (booked - billed).total(), "", at_most(0)),
+            Figure("calls booked by their estimates, because their processes died", estimated),
+            Figure("of these, calls that were not billed", max(0, estimated - lost)),
+            Figure(
+                "calls booked as billed that were not", (booked - billed).total(), "", at_most(0)
+            ),
+            Figure("calls booked twice", _count(twice), "", at_most(0)),
             Figure("calls billed and not booked", max(0, lost - estimated), "", at_most(0)),
             Figure("calls left open", _count(execute(self.machines.url, _OPEN)), "", at_most(0)),
         ]

@@ -56,12 +56,21 @@ _QUARTER_HOUR = 15 * 60 * 1_000_000
 USAGE_SUMS = [func.coalesce(func.sum(each), 0).label(name) for name, each in _SUMMED.items()]
 
 
-_ADD = PreparedWrite(lambda _: insert(schema.usage), *(each.name for each in fields(UsageRecord)))
+_USAGE_COLUMNS = tuple(each.name for each in fields(UsageRecord))
+_ADD = PreparedWrite(lambda _: insert(schema.usage), *_USAGE_COLUMNS)
 _P = schema.pending_model_calls.c
 _PENDING_COLUMNS = tuple(each.name for each in fields(PendingModelCall))
 _BEGIN_CALL = PreparedWrite(
     lambda dialect: upsert(dialect, schema.pending_model_calls, _PENDING_COLUMNS, ("id",)),
     *_PENDING_COLUMNS,
+)
+_ADD_OF_CALL = PreparedWrite(
+    lambda _: insert(schema.usage).from_select(
+        _USAGE_COLUMNS,
+        select(*(bindparam(each, type_=_U[each].type) for each in _USAGE_COLUMNS)).where(
+            select(_P.id).where(_P.id == bindparam("which")).exists()
+        ),
+    )
 )
 _END_CALL = PreparedWrite(
     lambda _: delete(schema.pending_model_calls).where(_P.id == bindparam("which"))
@@ -96,17 +105,32 @@ class UsageRepo:
         self._db = db
 
     async def add(self, tx: Transaction, record: UsageRecord) -> None:
-        if record.person_id is not None:
-            record = replace(record, person_id=await current_person_id(tx, record.person_id))
-        await _ADD.send(tx, row_from(record))
+        """Record usage that no pending call reserves."""
+        await _ADD.send(tx, row_from(await _of_current_person(tx, record)))
 
     async def begin_call(self, tx: Transaction, call: PendingModelCall) -> None:
         """Record a call before it is sent; a later one of the same run replaces it."""
         await _BEGIN_CALL.send(tx, row_from(call))
 
-    async def end_call(self, tx: Transaction, call_id: str) -> None:
-        """Forget a call whose usage is known, or that was never sent."""
-        await _END_CALL.send(tx, {"which": call_id})
+    async def book_call(
+        self,
+        tx: Transaction,
+        call_id: str,
+        record: UsageRecord | None,
+        *,
+        must_be_pending: bool = False,
+    ) -> None:
+        """End a pending call and record its usage, None if it was never sent. One that has ended is
+        booked: by a commit whose outcome was not known, or by whoever took this process for dead;
+        nothing is recorded then, or ConcurrentUpdate raised, at the commit at the latest."""
+        which = {"which": call_id}
+        if record is not None:
+            values = row_from(await _of_current_person(tx, record))
+            await _ADD_OF_CALL.send(tx, values | which)
+        await _END_CALL.send(tx, which, must_change=must_be_pending)
+
+    async def is_pending(self, call_id: str) -> bool:
+        return await self._db.fetch_value(select(_P.id).where(_P.id == call_id)) is not None
 
     async def settle_call(self, tx: Transaction, call_id: str, *, micros: int, tokens: int) -> None:
         """Replace what the run of a call has reserved by what it has really used."""
@@ -168,8 +192,7 @@ class UsageRepo:
                 cost_micros=call.cost_micros,
                 estimated_tokens=call.input_tokens + call.output_tokens,
             )
-            await self.add(tx, record)
-            await self.end_call(tx, call.id)
+            await self.book_call(tx, call.id, record)
         return len(lost)
 
     async def sum_for_cap(
@@ -287,6 +310,12 @@ def quarter_hour(column: ColumnElement[Any]) -> Label[int]:
 
 def quarter_hour_start(stored: int) -> datetime:
     return datetime.fromtimestamp(stored / 1_000_000, UTC)
+
+
+async def _of_current_person(tx: Transaction, record: UsageRecord) -> UsageRecord:
+    if record.person_id is None:
+        return record
+    return replace(record, person_id=await current_person_id(tx, record.person_id))
 
 
 def _cap_condition(columns: Any, scope: BudgetScope, subject: str) -> list[ColumnElement[bool]]:

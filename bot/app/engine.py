@@ -166,6 +166,21 @@ class Engine:
         return build_conversation_archive(*self._base, workers.history, workers.models.base_urls)
 
     @cached_property
+    def budget(self) -> SpendingBudget:
+        settings, store, clock = self._base
+        return SpendingBudget(
+            db=store.db,
+            holder=self.process_id,
+            caps=self.rules.caps,
+            prices=load_prices(settings.home / PRICES_FILE, self.workers.models.base_urls),
+            usage=store.usage,
+            grants=BudgetRepo(store.db),
+            task_cap=store.work.tasks.get_cap,
+            task_since=store.work.tasks.get_budget_start,
+            now=clock.now,
+        )
+
+    @cached_property
     def gateway(self) -> ModelGateway:
         settings, store, clock = self._base
         workers = self.workers
@@ -178,17 +193,7 @@ class Engine:
             now=clock.now,
             sleep=asyncio.sleep,
             new_id=lambda: secrets.token_hex(8),
-            budget=SpendingBudget(
-                db=store.db,
-                holder=self.process_id,
-                caps=self.rules.caps,
-                prices=load_prices(settings.home / PRICES_FILE, workers.models.base_urls),
-                usage=store.usage,
-                grants=BudgetRepo(store.db),
-                task_cap=store.work.tasks.get_cap,
-                task_since=store.work.tasks.get_budget_start,
-                now=clock.now,
-            ),
+            budget=self.budget,
             suspended_calls=SuspendedCalls(store.tool_calls, clock.now),
             span_recorder=build_span_recorder(store, clock, workers.redactor.mask),
             reply_recorders=(self._archive.notify_growth, self.memory.briefing.record_usage),

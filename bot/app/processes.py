@@ -16,7 +16,7 @@ from bot.app.preflight import explain_start_failures
 from bot.config.settings import Settings
 from bot.engine.tasks.processes import ProcessLost, ProcessMembership
 from bot.transports.ports import SystemClock
-from storage.db import Database
+from storage.db import Database, Transaction
 from storage.records.processes import ProcessSituation, WorkerProcess
 from storage.worker_processes import WorkerProcessRepo
 
@@ -90,6 +90,10 @@ def _build_membership(core: Container) -> ProcessMembership:
             "projects": sorted(plan.projects),
         }
 
+    async def recover(tx: Transaction) -> None:
+        await engine.dispatcher.recover_from_dead(tx)
+        await engine.budget.book_late(tx)
+
     return ProcessMembership(
         db=core.repositories.db,
         repo=engine.processes,
@@ -105,7 +109,7 @@ def _build_membership(core: Container) -> ProcessMembership:
             seen_at=now,
         ),
         describe=describe,
-        recover=engine.dispatcher.recover_from_dead,
+        recover=recover,
         now=clock.now,
         adjust_clock=clock.adjust,
         sleep=clock.sleep,

@@ -29,6 +29,7 @@ from storage.records.usage import (
     BudgetScope,
     PendingModelCall,
     SpendingCap,
+    UsageRecord,
     parse_cap,
 )
 from storage.usage import (
@@ -195,6 +196,8 @@ class SpendingBudget:
         self._now = now
         # Finished runs whose rows still have the most that they might have used.
         self._to_settle: dict[str, _Spending] = {}
+        # Failed runs whose usage may not be stored: their rows tell.
+        self._to_book: dict[str, UsageRecord | None] = {}
 
     def reserve(
         self, subjects: Mapping[BudgetScope, str], backend: str, max_answer_tokens: int
@@ -207,6 +210,18 @@ class SpendingBudget:
 
     def settle_later(self, call_id: str, used: _Spending) -> None:
         self._to_settle[call_id] = used
+
+    def book_later(self, call_id: str, record: UsageRecord | None) -> None:
+        """Book a failed run, unless it is booked by then: the store may be away just now."""
+        self._to_book[call_id] = record
+
+    async def book_late(self, tx: Transaction) -> None:
+        for call_id, record in [*self._to_book.items()]:
+            # As committed: what this transaction has booked may be undone.
+            if await self._usage.is_pending(call_id):
+                await self._usage.book_call(tx, call_id, record)
+            else:
+                self._to_book.pop(call_id, None)
 
     async def admit(
         self,
@@ -223,6 +238,7 @@ class SpendingBudget:
 
         async def decide(tx: Transaction) -> None:
             """Raises nothing of its own: that would undo the calls that are admitted with it."""
+            await self.book_late(tx)
             for call_id, used in to_settle.items():
                 await self._usage.settle_call(tx, call_id, micros=used.micros, tokens=used.tokens)
             found = await self._find_room(

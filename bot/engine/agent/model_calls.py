@@ -209,7 +209,8 @@ class ModelRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
     """The result of a call; not stored until `record_reply`. `usage_record` covers the whole run,
-    `unrecorded_usage` what of it is not in the store yet. `resumed` means that the run started
+    `unrecorded_usage` what of it is not in the store yet. `call_id` is empty if no call of it is
+    pending. `resumed` means that the run started
     with answers to suspended calls."""
 
     result: RunResult
@@ -273,12 +274,18 @@ class ModelCallInProgress:
         )
 
     def unrecorded_usage(self, record: UsageRecord, usage: TokenUsage) -> UsageRecord | None:
-        """Return what of the run's usage is not in the store yet; None if all is."""
+        """Return what of the run's usage is not in the store yet; None if all is, or if an earlier
+        run had got the answer already."""
         rest = usage - self.reservation.recorded
         used = rest.requests or rest.input_tokens or rest.output_tokens
-        if self.reservation.recorded.requests and not used:
+        if not used and (self.reservation.recorded.requests or self._needed_no_call):
             return None
         return self.usage_record(record.model, rest, record.at)
+
+    @property
+    def _needed_no_call(self) -> bool:
+        """The turn that this run continues had its answer already."""
+        return self.resumed is not None and not self.is_pending
 
     def pending_record(
         self, model: str, input_tokens: int, spent: TokenUsage, at: datetime

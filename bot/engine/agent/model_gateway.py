@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -55,9 +55,10 @@ from bot.engine.mcp.server.tool_server import KeptLoan
 from bot.engine.permissions.requests import SuspendedCalls
 from bot.engine.tracing.span_recorder import CallEnding, SpanRecorder
 from storage.db import Database, Transaction, finish_despite_cancel, retry_until_stored
-from storage.errors import StoreUnavailable
+from storage.errors import ConcurrentUpdate, StoreUnavailable
 from storage.memory.withheld_turns import erase_ended_conversation
 from storage.records.tasks import TaskId
+from storage.records.usage import UsageRecord
 from storage.records.workers import ModelSession
 from storage.sessions import SessionRepo
 from storage.usage import UsageRepo
@@ -309,7 +310,7 @@ class ModelGateway:
             session=call.session,
             usage_record=record,
             unrecorded_usage=unrecorded,
-            call_id=call.id,
+            call_id=call.id if call.is_pending else "",
             reservation=call.reservation,
             resumed=bool(call.model_request.call_answers),
             span=call.span,
@@ -319,9 +320,7 @@ class ModelGateway:
         """Store the turn and its cost in the caller's transaction."""
         result = reply.result
         used = result.usage.input_tokens + result.usage.output_tokens
-        if reply.unrecorded_usage is not None:
-            await self._usage.add(tx, reply.unrecorded_usage)
-        await self._usage.end_call(tx, reply.call_id)
+        await self._book(tx, reply.call_id, reply.unrecorded_usage)
         if reply.span is not None:
             ending = CallEnding.of_success(
                 reply.usage_record, suspended=bool(result.suspended), truncated=result.truncated
@@ -338,6 +337,13 @@ class ModelGateway:
             await self._suspended_calls.advance(tx, reply.session.id, result.suspended)
         for recorder in self._reply_recorders:
             await recorder(tx, reply)
+
+    async def _book(self, tx: Transaction, call_id: str, record: UsageRecord | None) -> None:
+        """`call_id` is empty if no call is pending."""
+        if call_id:
+            await self._usage.book_call(tx, call_id, record)
+        elif record is not None:
+            await self._usage.add(tx, record)
 
     async def _begin_call(
         self, call: ModelCallInProgress, model: str, input_tokens: int, spent: TokenUsage
@@ -364,8 +370,7 @@ class ModelGateway:
         heard = 0 if ask.steering is None else ask.steering.delivered_count
 
         async def add(tx: Transaction) -> None:
-            await self._usage.add(tx, record)
-            await self._usage.end_call(tx, call.id)
+            await self._usage.book_call(tx, call.id, record, must_be_pending=True)
             if turn.messages:
                 await self._turns.append(
                     tx, session_id, turn, key=ask.turn_key, heard=heard, now=record.at
@@ -376,7 +381,8 @@ class ModelGateway:
         async def write() -> None:
             call.unstored = TokenUsage()
             try:
-                await self._db.write_together(add)
+                with suppress(ConcurrentUpdate):  # an earlier try was stored after all
+                    await self._db.write_together(add)
             except StoreUnavailable:
                 call.unstored = turn.usage
                 raise
@@ -499,10 +505,11 @@ class ModelGateway:
         call.reservation.finish(usage)
         ending = CallEnding.of_failure(record, error, resumable=isinstance(error, BudgetExceeded))
         if usage.requests or call.is_pending or call.has_open_turn:
+            spent = unrecorded if usage.requests else None
+            if call.is_pending:
+                self._budget.book_later(call.id, spent)
             async with self._db.write() as tx:
-                if unrecorded is not None and usage.requests:
-                    await self._usage.add(tx, unrecorded)
-                await self._usage.end_call(tx, call.id)
+                await self._book(tx, call.id if call.is_pending else "", spent)
                 if call.span is not None:
                     await self._span_recorder.end(tx, call.span, ending)
                 if call.has_open_turn:

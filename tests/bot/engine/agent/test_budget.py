@@ -122,7 +122,7 @@ class Bank:
         run.reservation.finish(used)
         async with self.db.write() as tx:
             await self.usage.add(tx, run.bill(used, model))
-            await self.usage.end_call(tx, run.id)
+            await self.usage.book_call(tx, run.id, None)
 
     async def ask(self, hit: ReachedCap, task: TaskId | None = None) -> Approval:
         now = self.clock()
@@ -424,7 +424,7 @@ async def test_an_answer_too_short_to_be_of_use_is_not_paid_for(tmp_path: Path) 
         run = one.reserve()
         assert await run("plain", 10_000, NOTHING) == MIN_ANSWER_TOKENS
         async with one.db.write() as tx:
-            await one.usage.end_call(tx, run.id)
+            await one.usage.book_call(tx, run.id, None)
         with pytest.raises(BudgetExceeded):
             await one.reserve()("plain", 10_001, NOTHING)
 
@@ -494,8 +494,7 @@ async def test_a_run_whose_bill_was_rolled_back_still_counts(tmp_path: Path) -> 
         reservation.reservation.finish(used)
         with suppress(RuntimeError):
             async with one.db.write() as tx:
-                await one.usage.add(tx, reservation.bill(used, "plain"))
-                await one.usage.end_call(tx, reservation.id)
+                await one.usage.book_call(tx, reservation.id, reservation.bill(used, "plain"))
                 raise RuntimeError("the disk is full")
         other = one.reserve()
         await one.book(other, TokenUsage(requests=1, input_tokens=1), "plain")

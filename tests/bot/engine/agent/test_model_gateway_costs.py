@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from decimal import Decimal
 from itertools import count
 from pathlib import Path
@@ -12,9 +12,10 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+import sqlalchemy as sa
 
 from bot.engine.agent.budget import SpendingBudget, SpendingCaps
-from bot.engine.agent.model_calls import ModelRequest
+from bot.engine.agent.model_calls import ModelReply, ModelRequest
 from bot.engine.agent.pricing import ModelPrice, PriceTable
 from bot.engine.autonomy.doctor import ModelCallProbe
 from bot.engine.llm.backend import (
@@ -30,16 +31,18 @@ from bot.engine.llm.backend import (
     TokenUsage,
 )
 from bot.engine.workers.spec import CostAccount
-from storage.db import Transaction
+from storage import schema
+from storage.db import Database, Transaction
 from storage.errors import StoreUnavailable
 from storage.records.people import Language
 from storage.records.system import ModelChoice
-from storage.records.usage import BudgetScope, SpendingCap, UsageRecord
+from storage.records.usage import BudgetScope, SpendingCap
 from storage.sessions import SessionRepo
 from storage.usage import BudgetRepo, UsageFilter, UsageRepo
 from tests.agent_builders import make_gateway, usual_cap
 from tests.engine_harness import BOSS, CHAT, EngineHarness, FakeBackend, run_engine
 from tests.fakes.backends import OnlyBackend
+from tests.waiting import wait_until
 
 USED = TokenUsage(requests=1, input_tokens=1_000, output_tokens=100, cache_read_tokens=400)
 PRICE = ModelPrice(
@@ -51,6 +54,7 @@ class Spender(FakeBackend):
     """Asks before it works, as the model APIs do; then fails, if it is told to."""
 
     fails: Exception | None = None
+    is_answered = False
     turns = 1
     allowed: list[int]
 
@@ -107,6 +111,18 @@ class Money:
         turn_key: str = "",
         pictures: tuple[ImageInput, ...] = (),
     ) -> None:
+        reply = await self.call(output_tokens=output_tokens, turn_key=turn_key, pictures=pictures)
+        if book:
+            async with self.db.write() as tx:
+                await self.desk.record_reply(tx, reply)
+
+    async def call(
+        self,
+        *,
+        output_tokens: int = 32_000,
+        turn_key: str = "",
+        pictures: tuple[ImageInput, ...] = (),
+    ) -> ModelReply:
         chosen = self.desk.select_backend("", "")
         session = await self.desk.open_session("task:t", chosen)
         ask = ModelRequest(
@@ -120,10 +136,7 @@ class Money:
             turn_key=turn_key,
             pictures=pictures,
         )
-        reply = await self.desk.call_model(ask, chosen, session)
-        if book:
-            async with self.db.write() as tx:
-                await self.desk.record_reply(tx, reply)
+        return await self.desk.call_model(ask, chosen, session)
 
 
 @asynccontextmanager
@@ -221,13 +234,18 @@ async def test_what_a_stopped_run_has_done_is_kept_with_what_it_has_cost(tmp_pat
 
 
 class Replier(Spender):
-    """Gets one reply, which is stored when it arrives; `arrived` is set just before."""
+    """Gets one reply, which is stored when it arrives; `arrived` is set just before. A run that
+    goes on has its result in that, if it `is_answered`."""
 
     arrived: asyncio.Event
 
     async def respond(self, request: RunRequest) -> RunResult:
         assert request.gate is not None
         assert request.on_reply is not None
+        if request.resumed_text is not None and self.is_answered:
+            return RunResult(
+                text="done", value=None, model="fake-1", usage=TokenUsage(), new_history=()
+            )
         await request.gate("fake-1", 1_000, TokenUsage())
         self.arrived.set()
         message = {"kind": "response", "parts": []}
@@ -279,18 +297,18 @@ async def test_a_run_that_is_cancelled_while_a_reply_is_stored_has_its_bill_once
 async def test_a_run_that_is_cancelled_while_the_store_is_full_has_its_bill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    add, tries, resting = UsageRepo.add, count(), asyncio.Event()
+    book_call, tries, resting = UsageRepo.book_call, count(), asyncio.Event()
 
-    async def is_full_at_first(repo: UsageRepo, tx: Transaction, record: UsageRecord) -> None:
+    async def is_full_at_first(repo: UsageRepo, tx: Transaction, *of: Any, **how: Any) -> None:
         if next(tries) < 2:  # as one of a group, and alone
             raise StoreUnavailable("disk full")
-        await add(repo, tx, record)
+        await book_call(repo, tx, *of, **how)
 
     async def rest(_seconds: float) -> None:
         resting.set()
         await asyncio.Future()
 
-    monkeypatch.setattr(UsageRepo, "add", is_full_at_first)
+    monkeypatch.setattr(UsageRepo, "book_call", is_full_at_first)
     async with replying(tmp_path, sleep=rest) as (one, asked):
         await resting.wait()
         await cancel(asked)
@@ -317,3 +335,97 @@ async def test_a_turn_that_goes_on_is_sent_without_the_pictures_it_began_with(
     first, again = worker.requests
     assert (first.pictures, again.pictures) == (shown, ())
     assert again.resumed_text is not None
+
+
+async def test_an_answer_that_was_stored_before_its_run_broke_off_is_booked_once(
+    tmp_path: Path,
+) -> None:
+    async with replying(tmp_path) as (one, asked):
+        one.worker.fails = BackendUnavailable("gone")
+        with pytest.raises(BackendUnavailable):
+            await asked
+        one.worker.is_answered = True
+        await one.ask(turn_key="step t")
+        rows = await one.db.fetch_all(sa.select(schema.usage.c.input_tokens))
+
+    assert [each.input_tokens for each in rows] == [1_000]
+
+
+class ForgetfulStore:
+    """Makes the next write with usage in it end as if the answer to its commit had been lost, and
+    no server could tell what became of it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._commit, book_call = Database._commit, UsageRepo.book_call
+        self.is_lost = self.has_booked = False
+
+        async def book(repo: UsageRepo, tx: Transaction, *of: Any, **how: Any) -> None:
+            self.has_booked = True
+            await book_call(repo, tx, *of, **how)
+
+        async def commit(db: Database, tx: Transaction) -> None:
+            await self._commit(db, tx)
+            if self.has_booked and not self.is_lost:
+                self.is_lost = True
+                raise StoreUnavailable("whether it was stored is not known")
+
+        monkeypatch.setattr(UsageRepo, "book_call", book)
+        monkeypatch.setattr(Database, "_commit", commit)
+
+
+async def test_a_reply_whose_commit_is_in_doubt_is_booked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with replying(tmp_path) as (one, asked):
+        store = ForgetfulStore(monkeypatch)
+        await wait_until(lambda: store.is_lost)
+        async with one.db.write():
+            """The second try has the lock before."""
+        await cancel(asked)
+        spent = await one.usage.sum(UsageFilter())
+        kept = await one.sessions.list_messages("s1")
+
+    assert (spent.calls, spent.input_tokens, spent.output_tokens) == (1, 1_000, 100)
+    assert len(kept) == 1
+
+
+async def test_a_result_whose_commit_is_in_doubt_is_booked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with money(tmp_path, SpendingCap()) as one:
+        reply = await one.call()
+        store = ForgetfulStore(monkeypatch)
+        for _ in range(2):
+            with suppress(StoreUnavailable):
+                async with one.db.write() as tx:
+                    await one.desk.record_reply(tx, reply)
+        spent = await one.usage.sum(UsageFilter())
+
+    assert store.is_lost
+    assert (spent.calls, spent.input_tokens) == (1, 1_000)
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+async def test_a_failed_call_whose_bill_the_store_did_not_take_is_booked_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_stored: bool
+) -> None:
+    async with money(tmp_path, SpendingCap()) as one:
+        one.worker.fails = BackendUnavailable("gone", usage=USED)
+        with monkeypatch.context() as broken:
+            store = ForgetfulStore(broken)
+            if not is_stored:
+                broken.setattr(UsageRepo, "book_call", fail_for_lack_of_space)
+            with pytest.raises(StoreUnavailable):
+                await one.ask()
+        assert store.is_lost is is_stored
+        one.worker.fails = None
+        await one.ask()
+        spent = await one.usage.sum(UsageFilter())
+        left = await one.db.fetch_all(sa.select(schema.pending_model_calls))
+
+    assert (spent.calls, spent.input_tokens) == (2, 2_000)
+    assert not left
+
+
+async def fail_for_lack_of_space(*_of: Any, **_how: Any) -> None:
+    raise StoreUnavailable("disk full")
