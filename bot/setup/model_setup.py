@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import assert_never
 from urllib.parse import urlsplit
 
@@ -14,6 +15,7 @@ from bot.config.settings import (
 from bot.engine.agent.model_gateway import ModelGateway
 from bot.engine.autonomy.check import run_check
 from bot.engine.autonomy.doctor import CodingCliProbe, ModelCallProbe, mask_facts
+from bot.engine.llm.backend import OFFLINE_NAME
 from bot.engine.llm.backend_registry import MODEL_NAME, BackendRegistry
 from bot.engine.workers.spec import CostAccount
 from bot.setup.live_models import LiveModels
@@ -28,6 +30,8 @@ _MAX_KEY = 2_000
 _MAX_URL = 500
 _MAX_NAME = 60
 _TEST_SECONDS = 60.0
+_REFUSALS = {"unavailable", "denied", "bad_answer", "bad_key", "no_model", "no_credit"}
+"""Reasons with a text of their own under `setup.refused`."""
 _FIELDS = (
     *("anthropic_api_key", "anthropic_base_url", "openai_api_key", "openai_base_url"),
     "model",
@@ -73,6 +77,9 @@ class ModelSetupService:
         return ModelSetup(
             revision=self._revision,
             choice=models.default,
+            kind={"anthropic": ModelKind.ANTHROPIC, "openai": kind, OFFLINE_NAME: None}.get(
+                models.default.backend, ModelKind.CLI
+            ),
             with_key=frozenset(each for each, is_set in keys.items() if is_set),
             base_urls={
                 ModelKind.ANTHROPIC: current.anthropic_base_url,
@@ -154,7 +161,16 @@ class ModelSetupService:
             else CodingCliProbe(report=prepared.report, in_use=lambda: [new.model])
         )
         result = await run_check(probe, seconds=_TEST_SECONDS)
-        return mask_facts(result.findings[0], self._mask)
+        return mask_facts(_reword(result.findings[0]), self._mask)
+
+
+def _reword(finding: HealthFinding) -> HealthFinding:
+    """Whoever is connecting a model corrects what was typed; commands of the chat do not help."""
+    reason = str(finding.facts.get("reason_key", ""))
+    name = reason.removeprefix("backend.")
+    if name not in _REFUSALS:
+        return finding
+    return replace(finding, facts={**finding.facts, "reason_key": f"setup.refused.{name}"})
 
 
 def _check_key(key: str) -> None:

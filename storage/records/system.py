@@ -83,11 +83,13 @@ class ModelConnection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSetup:
-    """How models are connected. `with_key` are the kinds whose key is set; `clis` are the coding
-    CLIs that were found on this machine."""
+    """How models are connected. `kind` is that of the model in use, None for the offline backend;
+    `with_key` are the kinds whose key is set; `clis` are the coding CLIs that were found on this
+    machine."""
 
     revision: str
     choice: ModelChoice
+    kind: ModelKind | None
     with_key: frozenset[ModelKind]
     base_urls: Mapping[ModelKind, str]
     clis: tuple[str, ...]

@@ -190,7 +190,14 @@ class FakeModelSetup:
         self.connected: list[ModelConnection] = []
 
     async def get_setup(self) -> ModelSetup:
-        return ModelSetup(revision="1", choice=OFFLINE, with_key=frozenset(), base_urls={}, clis=())
+        return ModelSetup(
+            revision="1",
+            choice=OFFLINE,
+            kind=None,
+            with_key=frozenset(),
+            base_urls={},
+            clis=(),
+        )
 
     async def connect(self, new: ModelConnection, *, by: Person) -> HealthFinding:
         self.connected.append(new)

@@ -9,6 +9,7 @@ from bot.dashboard.request import DashboardRequest
 from cards import formats
 from cards.views.self_checks import finding_text
 from cards.views.system import alert_text
+from storage.records.system import SystemStatus
 from storage.records.tasks import TaskStatus
 from storage.records.usage import CostPeriod, CostQuery
 
@@ -25,6 +26,7 @@ async def show_home(request: DashboardRequest) -> Response:
     costs = await services.costs.report(
         by=who, chat=request.chat.id, query=CostQuery(period=CostPeriod.TODAY)
     )
+    status = await services.system.status(by=who)
     return render_page(
         request,
         "home",
@@ -34,13 +36,13 @@ async def show_home(request: DashboardRequest) -> Response:
         waiting_count=len(waiting),
         cost_today=formats.spent_cost(costs.today, request.words),
         tokens_today=formats.spent_tokens(costs.today, request.words),
-        problems=await _problems(request),
+        problems=await _problems(request, status),
+        has_model=status.model.name != "offline",
     )
 
 
-async def _problems(request: DashboardRequest) -> list[str]:
+async def _problems(request: DashboardRequest, status: SystemStatus) -> list[str]:
     words = request.words
-    status = await request.services.system.status(by=request.person)
     channels = [alert_text(each, words) for each in status.channels if each.alert]
     model = [words.get_or_literal(status.model.problem)] if status.model.problem else []
     incidents = await request.services.self_check.list_open()

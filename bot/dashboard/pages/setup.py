@@ -73,7 +73,7 @@ async def _render(
         request,
         "setup",
         kinds=kinds,
-        chosen=given.kind if given else ModelKind.ANTHROPIC,
+        chosen=given.kind if given else setup.kind or ModelKind.ANTHROPIC,
         given=given,
         setup=setup,
         problem=words.get_or_literal(setup.choice.problem) if setup.choice.problem else "",

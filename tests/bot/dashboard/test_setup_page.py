@@ -6,11 +6,14 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import AsyncIterator
+from html import unescape
 
 import httpx
 import pytest
 
 from bot.config.settings import load_with_env_file
+from cards.catalog import catalog_for
+from storage.records.people import Language
 from tests.bot.dashboard.test_api import check_problem
 from tests.bot.dashboard.world import DashboardWorld
 from tests.emulators.models.emulator import ModelEmulator
@@ -113,6 +116,58 @@ async def test_a_failed_test_is_told_in_the_language_of_the_page(
     assert "调用失败" in before
     assert said.strip() == answer, "the service's own words stay as they are"
     assert not re.search(r"[a-z]{3,} [a-z]{2,}", before.partition("调用失败")[2])
+
+
+@pytest.mark.parametrize("language", list(Language))
+async def test_the_reason_of_a_failed_test_names_what_to_correct_on_this_form(
+    world: DashboardWorld, models: ModelEmulator, language: Language
+) -> None:
+    browser = await world.browser("olga")
+    browser.cookies.set("shiftboss_lang", language)
+    form = await open_form(browser, "local")
+    words = catalog_for(language)
+    typed = {
+        "bad_key": {"key": "sk-wrong-0123456789abcdef"},
+        "unavailable": {"base_url": "http://127.0.0.1:9/v1"},
+        "no_model": {"model": "no-such-model"},
+    }
+
+    for reason, wrong in typed.items():
+        given = {**form, "base_url": models.openai_url, "key": models.key, **wrong}
+        told = unescape((await browser.post(PAGE, data=given)).text)
+        shown = re.findall(r'role="alert">(.*?)</div>', told, re.DOTALL)[0]
+
+        assert words(f"setup.refused.{reason}") in shown
+        assert not re.search(r"/model|/backend|shiftboss init", shown), "this is the place for it"
+
+
+async def test_the_form_of_the_model_in_use_is_shown_first(
+    world: DashboardWorld, models: ModelEmulator
+) -> None:
+    browser = await world.browser("olga")
+    chosen = re.compile(r'href="\?kind=(\w+)" aria-current="true"')
+    first = chosen.findall((await browser.get(PAGE)).text)
+    form = await open_form(browser, "local")
+    await browser.post(PAGE, data={**form, "base_url": models.openai_url, "key": models.key})
+
+    assert first == ["anthropic"]
+    assert chosen.findall((await browser.get(PAGE)).text) == ["local"]
+
+
+async def test_the_home_page_offers_to_connect_a_model_until_one_is(
+    world: DashboardWorld, models: ModelEmulator
+) -> None:
+    browser = await world.browser("olga")
+    before = (await browser.get("/dashboard")).text
+    form = await open_form(browser, "local")
+    await browser.post(PAGE, data={**form, "base_url": models.openai_url, "key": models.key})
+    after = (await browser.get("/dashboard")).text
+
+    assert "No model is connected" in before
+    assert f'<a href="{PAGE}">Connect a model</a>' in before
+    assert "Nothing is wrong" not in before
+    assert "No model is connected" not in after
+    assert "Nothing is wrong" in after
 
 
 @pytest.mark.parametrize(
