@@ -65,9 +65,10 @@ _UNDECIDED = {ToolCallState.OPEN, ToolCallState.ALLOWED, ToolCallState.DENIED}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallResult:
-    """The result of a call. `values` are its fields by name, `summary` its text; an `error` says
-    why it failed. `files` were written. `pending_call` is the id of a call that a person has to
-    decide about first; then nothing was done."""
+    """The result of a call. `values` holds its fields by name, and `summary` describes it in words.
+    `error` says why the call failed. `files` are the files that it wrote. If a person has to
+    approve the call first, `pending_call` is its id, and nothing was done.
+    """
 
     values: Mapping[str, Any] = field(default_factory=dict)
     summary: str = ""
@@ -90,7 +91,9 @@ class CallResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSteps:
-    """`calls` has the record of every call, made before it; `mask` removes secrets from results."""
+    """Makes the calls of steps that work without a model. `calls` records every call before it is
+    made; `mask` removes secrets from results.
+    """
 
     personas: PersonaSource
     authorizers: AuthorizerFactory
@@ -101,8 +104,9 @@ class CallSteps:
     mask: Callable[[str], str]
 
     async def perform(self, node: WorkflowNode, spec: WorkerSpec, words: TextCatalog) -> CallResult:
-        """Make the call of a step whose settings are filled in, unless it was made before, by an
-        attempt that a crash has cut off."""
+        """Make the call of a step whose placeholders are filled in. A call that an earlier attempt
+        made before a crash is not repeated; its recorded result is returned.
+        """
         call = await self._make_call(node, spec)
         task = spec.account.task
         assert task is not None
@@ -237,7 +241,7 @@ class CallSteps:
         return CallResult(values=values, summary=printed[:_MAX_TEXT], error=failure)
 
     def _read(self, config: ReadFileConfig, workspace: Path, words: TextCatalog) -> CallResult:
-        """Blocking."""
+        """Read a file of the workspace. Blocking."""
         path = config.path
         shown = path[: folder.MAX_SHOWN]
         if is_link_to_protected(workspace, path, self.protected.is_protected):
@@ -289,8 +293,9 @@ def _parse_json(text: str) -> Any:
 
 
 def _parse_text(text: str, format_: str) -> tuple[Any, bool]:
-    """The value, and whether lines or rows were left out. Raises ValueError, csv.Error or
-    RecursionError."""
+    """Parse a file's text; return the value, and whether lines or rows were left out. Raises
+    ValueError, csv.Error or RecursionError.
+    """
     match format_:
         case "json":
             return json.loads(text, parse_constant=lambda _: None), False

@@ -30,12 +30,13 @@ from storage.records.tasks import Task, TaskLease
 
 
 class TaskCheckpoint:
-    """The unit of work of one lease. Every method raises LostLease, having written nothing, if the
-    task is not ours any more.
+    """The unit of work of one lease. Every method raises LostLease, having written nothing, if
+    another process holds the task by now.
 
-    `approvals` says which steps people are asked about. `on_change` is called after each commit:
-    the notifier looks for new events then. `cancelled_attempts` are those, by path and number, that
-    this lease has started and ended before they had a result."""
+    `approvals` decides which steps need a person's consent. `on_change` is called after each commit
+    so that the notifier looks for new events. `cancelled_attempts` holds, by path and attempt
+    number, the attempts that this lease started and cancelled before they had a result.
+    """
 
     def __init__(
         self,
@@ -87,8 +88,9 @@ class TaskCheckpoint:
             await self._gateway.record_reply(tx, reply)
 
     def decline_replan(self, order_number: int) -> None:
-        """Continue with the old plan because no new one could be made. The order asked for it, or,
-        with 0, the work itself."""
+        """Continue with the old plan because no new one could be made. `order_number` is the number
+        of the command that asked for one, or 0 if the work itself did.
+        """
         declined = max(order_number, self._memory.declined_order)
         self._memory = replace(self._memory, planning_step="", declined_order=declined)
 
@@ -126,7 +128,7 @@ class TaskCheckpoint:
         return outcome.next
 
     async def _record_call(self, tx: Transaction, task: Task, event: CheckpointEvent) -> None:
-        """Note where a step waits that calls a tool itself, or that it waits no more."""
+        """Record the tool call that a step waits for, or that it no longer waits."""
         match event:
             case events.StepSuspended(call=(session_id, call_id)):
                 await self._tool_approvals.suspend_at(tx, session_id, call_id)

@@ -46,16 +46,17 @@ class ReplanRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartedStep:
-    """The step that has been marked running, with what its worker may see.
+    """A step that was marked running, and all that its worker may see.
 
-    `node` is the step as it is done this time: its id is the path of this activation, and its
-    texts are filled in. `runs` has every run by its path, and by a node's id the one that counts
-    for this step. `messages` is what people told the worker since the task was made.
-    `withheld_reports` are the numbers of those that are reports of subagents for other steps.
-    `replan` asks for a new plan before the step is tried. `is_resumed` says that its session ends
-    with tool calls that somebody has decided about. `lane` is the session it shares with other
-    steps. `sound_files` of its workspace could be parsed before its first attempt; in
-    `value_files` it is to change a value."""
+    `node` is the step as it runs this time: its id is the path of this activation, and its
+    placeholders are filled in. `runs` maps every path to its run, and every node id to the run that
+    counts for this step. `messages` are those that people have sent to the worker since the task
+    was created; `withheld_reports` are the numbers of subagent reports among them that other steps
+    receive. With `replan` a new plan is requested before the step is attempted. With `is_resumed`
+    the step's session ends with tool calls that people have decided about. `lane` is the session
+    that the step shares with others. `sound_files` are the workspace files that could be parsed
+    before the first attempt; in `value_files` the step has to change a value.
+    """
 
     task: Task
     workflow: Workflow
@@ -96,34 +97,40 @@ class StartedStep:
 
     @property
     def stored_sound_files(self) -> frozenset[str] | None:
-        """The `sound_files` of an earlier attempt; None if it was cut off, or is the first."""
+        """The `sound_files` of an earlier attempt. None for the first attempt, and after one that
+        was cut off.
+        """
         run = self.runs.get(self.node.id)
         names = None if run is None else run.output.get(SOUND_FILES_KEY)
         return None if names is None else frozenset(map(str, names))
 
     @property
     def stored_value_files(self) -> Mapping[str, FileMark]:
-        """The `value_files` of an earlier attempt; none if it was cut off."""
+        """The `value_files` of an earlier attempt; empty after one that was cut off."""
         run = self.runs.get(self.node.id)
         marks: Mapping[str, Any] = {} if run is None else run.output.get(VALUE_FILES_KEY, {})
         return {name: (int(old), int(new), str(rest)) for name, (old, new, rest) in marks.items()}
 
     @property
     def last_error(self) -> str:
-        """The error of the previous attempt that the worker can do something about; empty for the
-        first. An outage of its model is none: small models report it as if it were theirs."""
+        """The error of the previous attempt, if the worker can do something about it; empty for the
+        first attempt. An outage of the model is left out, because small models report it as their
+        own failure.
+        """
         run = self.runs.get(self.node.id)
         return "" if run is None else str(run.output.get(REPORTED_ERROR_KEY, run.error))
 
     @property
     def last_report(self) -> str:
-        """The report of the worker in its previous attempt, maybe cut; empty for the first."""
+        """The worker's report of its previous attempt, possibly shortened; empty for the first
+        attempt.
+        """
         run = self.runs.get(self.node.id)
         return "" if run is None else str(run.output.get("summary", ""))
 
     @property
     def failed_report(self) -> str:
-        """The worker's own words, where these are the error of its previous attempt; else empty."""
+        """The worker's own words if they are the error of its previous attempt; otherwise empty."""
         report = self.last_report
         return self.last_error if report and self.last_error.startswith(report) else ""
 
@@ -135,7 +142,7 @@ class StartedStep:
 
     @property
     def new_messages(self) -> str:
-        """Messages of people since the step stopped, for its worker."""
+        """Messages from people to the worker since the step stopped."""
         run = self.runs.get(self.node.id)
         received = int(run.output.get(DELIVERED_COUNT_KEY, 0)) if run is not None else 0
         new = [
@@ -148,7 +155,9 @@ class StartedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanningStarted:
-    """The run of the planning, and people's messages to the worker so far."""
+    """Planning has begun. Holds its run and the messages that people have sent to the worker so
+    far.
+    """
 
     run: NodeRun
     messages: Sequence[str]
@@ -156,11 +165,12 @@ class PlanningStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepsStarted:
-    """Steps that were marked running. There are none if others still run, or if one transaction was
-    not enough for all automatic moves.
+    """The steps that were marked running. Empty while others still run, or when the automatic moves
+    did not all fit into one transaction.
 
-    The runner has to commit a `Woken` at `wake_at`, or, with `wakes_on_signal`, when a person has
-    decided or ordered something."""
+    The runner has to commit a `Woken` at `wake_at`, or, with `wakes_on_signal`, as soon as a person
+    has decided or ordered something.
+    """
 
     steps: tuple[StartedStep, ...] = ()
     wake_at: datetime | None = None
@@ -176,8 +186,9 @@ class MergePending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesUnchecked:
-    """All steps of a plan with branches are done; whether they have made these files, which the
-    task's words ask for, is not known."""
+    """All steps of a branching plan are done, but it is not yet known whether they made the files
+    that the task asks for.
+    """
 
     task: Task
     files: tuple[str, ...]
@@ -237,13 +248,14 @@ class Woken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepEnded:
-    """A step was attempted: how that ended.
+    """How an attempt at a step ended.
 
-    `notes` is what its worker wants remembered. `may_retry` lets the step run once more. `stop`
-    ends the task's run with that status and reason instead. `is_permanent` does so even where the
-    workflow tolerates failures of the step. With a `replan_reason` the rest wants a new plan, made
-    before the next step is tried and after those that still run. `is_call` says that it called
-    a tool itself."""
+    `notes` is what the worker wants remembered. With `may_retry` the step may run again. `stop`
+    ends the task's run with that status and reason instead; `is_permanent` does so even where the
+    workflow tolerates a failure of the step. `replan_reason` asks for a new plan of the rest, which
+    is made once the steps that still run have ended and before the next one starts. `is_call` marks
+    a step that calls a tool itself.
+    """
 
     run: NodeRun
     title: str
@@ -258,8 +270,9 @@ class StepEnded:
 
 @dataclass(frozen=True, slots=True)
 class StepSuspended:
-    """A step has stopped at tool calls that need a person's decision. One that calls a tool itself
-    has no reply, and stops at the call of this session and id."""
+    """A step has stopped at tool calls that a person has to decide about. A step that calls a tool
+    itself has no reply; it stops at the call with this session and id.
+    """
 
     step: StartedStep
     reply: ModelReply | None
@@ -278,8 +291,9 @@ class BudgetReached:
 
 @dataclass(frozen=True, slots=True)
 class ReasonChanged:
-    """Show on the card why the task does not continue, unless the card no longer shows
-    `replaces`."""
+    """Show a new reason on the card why the task does not continue. It is dropped if the card no
+    longer shows the reason in `replaces`.
+    """
 
     reason: str
     text: str
@@ -288,14 +302,14 @@ class ReasonChanged:
 
 @dataclass(frozen=True, slots=True)
 class FilesChecked:
-    """The files that the task asks for were looked for, and these are missing."""
+    """The files that the task asks for were looked up; `missing` are those that do not exist."""
 
     missing: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The work was merged into its project, or `note` says why not."""
+    """The work was merged into its project; otherwise `note` says why not."""
 
     note: str
 
@@ -326,7 +340,7 @@ def reply_of(event: CheckpointEvent) -> ModelReply | None:
 
 
 def attempt_of(event: CheckpointEvent) -> NodeRun | None:
-    """The run of the attempt whose end or rest the event tells; None for any other event."""
+    """The run of the attempt that the event ends or suspends; None for all other events."""
     match event:
         case StepEnded(run=run) | BudgetReached(run=run):
             return run

@@ -12,8 +12,9 @@ _Result = TypeVar("_Result")
 
 
 class ConcurrentWork(Generic[_Result]):
-    """Coroutines that run at the same time; their results are taken one by one. Leaving the context
-    cancels those that still run, and waits for them."""
+    """Runs coroutines at the same time and hands out their results one by one. Leaving the context
+    cancels those that still run and waits for them.
+    """
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[_Result]] = set()
@@ -30,8 +31,9 @@ class ConcurrentWork(Generic[_Result]):
         self._keys[work] = key
 
     async def cancel(self, keys: Container[Hashable]) -> None:
-        """Cancel those with such a key, and wait for them. One that ends with a result all the same
-        is still to be taken."""
+        """Cancel the coroutines with this key and wait for them. If one ends with a result all the
+        same, that result can still be taken.
+        """
         ended = [work for work in self._running if self._keys[work] in keys and not work.done()]
         for work in ended:
             work.cancel()
@@ -45,8 +47,9 @@ class ConcurrentWork(Generic[_Result]):
     async def next_result(
         self, *, seconds: float | None, signal: asyncio.Event | None
     ) -> list[_Result]:
-        """The result of the first that ends, or its exception; nothing if the time is over or the
-        signal is set before."""
+        """Return the result of the first coroutine that ends, or raise its exception. The list is
+        empty if the timeout passes or the signal is set before.
+        """
         waiting: set[asyncio.Task[Any]] = set(self._running)
         signalled = None if signal is None else asyncio.create_task(signal.wait(), name="signal")
         if signalled is not None:

@@ -106,7 +106,7 @@ class WorkflowNode:
 
     @property
     def templates(self) -> tuple[tuple[str, str], ...]:
-        """All of its texts that may have placeholders, each with its field."""
+        """All texts of the node that may contain placeholders, each with its field."""
         files = (("deliverables", each) for each in self.deliverables)
         return ("title", self.title), ("prompt", self.detail), *files
 
@@ -179,9 +179,9 @@ class Workflow:
     `plan` is the approach in words; `answer` is set if no node is needed. `served` is the journal
     number of the last replan request that was handled. `variables` holds initial values, `values`
     the values given for `inputs`, and `outputs` the expressions that produce the results. `timeout`
-    limits the whole run in seconds, `compensation_timeout` what undoes it after a failure or a
-    stop; `parallel` limits concurrent steps. `source` is the version of the named workflow that it
-    was made from.
+    limits the whole run, and `compensation_timeout` the compensation after a failure or a stop,
+    both in seconds. `parallel` limits concurrent steps. `source` is the version of the named
+    workflow that this one was made from.
     """
 
     plan: str
@@ -265,19 +265,19 @@ class ScopeGraph:
 
     @property
     def limited_edges(self) -> tuple[str, ...]:
-        """The names of all edges that may be taken only so often."""
+        """The names of all edges with a loop limit."""
         return (*self.back_edges, *self.bounded_edges)
 
     def bounded_edge(self, name: str) -> WorkflowEdge:
-        """The edge of that name that has a loop limit."""
+        """The edge of that name, if it has a loop limit."""
         return self.back_edges.get(name) or self.bounded_edges[name]
 
     def edge_position(self, edge: WorkflowEdge) -> int:
-        """Its position in written order."""
+        """The position of an edge in written order."""
         return self.edge_positions[edge.name]
 
     def edges_from(self, node: str) -> tuple[WorkflowEdge, ...]:
-        """All edges behind a node, those that lead back first."""
+        """All edges that leave a node; back edges come first."""
         return (*self.outgoing_back_edges.get(node, ()), *self.outgoing.get(node, ()))
 
     def needs_choice_record(self, node: str) -> bool:
@@ -292,7 +292,7 @@ class ScopeGraph:
         return self.nodes[node].spec.edge_rule is EdgeRule.CHOSEN
 
     def nodes_behind(self, node: str) -> frozenset[str]:
-        """The nodes that forward edges lead to from it."""
+        """The targets of the forward edges that leave a node."""
         return _reachable_from([edge.target for edge in self.outgoing.get(node, ())], self.outgoing)
 
     @property
@@ -310,7 +310,7 @@ class WorkflowTopology:
 
     @cached_property
     def scope_graphs(self) -> Mapping[str, ScopeGraph]:
-        """By the id of the loop, or ROOT_GRAPH for the top level."""
+        """The graph of each scope, by the id of its loop; the top level has the id ROOT_GRAPH."""
         members: dict[str, list[WorkflowNode]] = defaultdict(list)
         outside = self.workflow.compensations
         for node in self.workflow.nodes:
@@ -358,15 +358,16 @@ def _build_scope_graph(nodes: list[WorkflowNode], edges: list[WorkflowEdge]) -> 
 
 
 def cancels_others(node: WorkflowNode) -> bool:
-    """Whether it is a join that ends the branches that have not arrived."""
+    """Whether the node is a join that cancels the branches that have not arrived."""
     return node.role is NodeRole.JOIN and node.spec.cancels_others(node.settings)
 
 
 def find_branches(
     nodes: Sequence[WorkflowNode], edges: Iterable[WorkflowEdge], join: str
 ) -> tuple[str, frozenset[str]]:
-    """The `parallel` node at which all branches that meet in a join have parted, and the nodes of
-    those branches; both empty if there is no such node. The edges lead forward."""
+    """Find the `parallel` node where all branches that meet in a join have parted. Return it with
+    the nodes of those branches; both are empty if there is no such node. `edges` are forward edges.
+    """
     known = {node.id: node for node in nodes}
     sources: dict[str, list[str]] = {name: [] for name in known}
     targets: dict[str, list[str]] = {name: [] for name in known}

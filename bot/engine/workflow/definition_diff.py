@@ -17,8 +17,9 @@ _MAX_VALUE = 2_000
 
 
 def diff_workflows(old: Workflow, new: Workflow) -> tuple[DefinitionChange, ...]:
-    """The changes from `old` to `new`: settings, then nodes in their order, then edges. The order
-    of nodes is no change, and neither are the values that a run was given."""
+    """The changes from `old` to `new`: first settings, then nodes in their order, then edges. A
+    different order of nodes, or different input values of a run, is no change.
+    """
     before, after = dump_workflow(old), dump_workflow(new)
     settings = ({name: each[name] for name in _SETTINGS} for each in (before, after))
     return (
@@ -40,7 +41,7 @@ def _nodes_of(body: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _flat(node: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Settings of the node's type stand beside its own."""
+    """The settings of a node as one mapping: those of its type stand beside its own."""
     for name, value in node.items():
         if name == "config" and isinstance(value, Mapping):
             yield from ((key, each) for key, each in value.items() if key != "kind")
@@ -49,7 +50,7 @@ def _flat(node: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _edges_of(body: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """By their ends; a further edge between the same nodes has a number."""
+    """Edges by their two ends; further edges between the same nodes are numbered."""
     edges: dict[str, Mapping[str, Any]] = {}
     for edge in body["edges"]:
         name = f"{edge['source']} → {edge['target']}"

@@ -32,7 +32,7 @@ _SKILL = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownWorkers:
-    """The names of the personas and skills that there are; None if nobody has looked."""
+    """The names of the personas and skills that exist; None if they were not looked up."""
 
     personas: AbstractSet[str] | None = None
     skills: AbstractSet[str] | None = None
@@ -48,7 +48,7 @@ def to_diagnostics(
     file: str = "",
     severity: DiagnosticSeverity = DiagnosticSeverity.ERROR,
 ) -> tuple[Diagnostic, ...]:
-    """With their places in the text. Blocking."""
+    """Add to each issue its place in the text. Blocking."""
     if not issues:
         return ()
     # Imported on first use, with the parser.
@@ -75,7 +75,7 @@ def to_diagnostics(
 def find_warnings(
     workflow: Workflow, text: str, workers: KnownWorkers = NO_KNOWN_WORKERS, *, file: str = ""
 ) -> tuple[Diagnostic, ...]:
-    """About a valid workflow. Blocking."""
+    """Find what a valid workflow surely does not mean. Blocking."""
     issues = (
         *_find_unread_lines(text),
         *_find_doubtful_settings(workflow),
@@ -103,7 +103,7 @@ def _find_doubtful_settings(workflow: Workflow) -> Iterator[ValidationIssue]:
 
 
 def _find_unasked_fields(workflow: Workflow) -> Iterator[ValidationIssue]:
-    """A branch that needs a value which the prompt of its step never asks for."""
+    """Find branches on a value that the prompt of its step never asks for."""
     nodes = {name: node for node in workflow.nodes for name in (node.id, node.id.replace("-", "_"))}
     seen: set[tuple[str, str]] = set()
     for where, field, expression in _branching_expressions(workflow):
@@ -131,8 +131,9 @@ def _branching_expressions(workflow: Workflow) -> Iterator[tuple[str, str, str]]
 
 
 def _output_fields(expression: str) -> Iterator[tuple[str, str]]:
-    """The node and the field of each `outputs.node.field` in an expression, except where it says
-    what to do without it."""
+    """The node and the field of each `outputs.node.field` in an expression. References that have a
+    fallback for a missing value are left out.
+    """
     try:
         tree = syntax_tree(expression)
     except ExpressionError:
@@ -155,7 +156,9 @@ def _asks_for(node: WorkflowNode, part: str) -> bool:
 
 
 def _find_untaken_ways(workflow: Workflow) -> Iterator[ValidationIssue]:
-    """Ways that are never taken, and nodes that only they lead to; nodes without any edge."""
+    """Find edges that are never taken, nodes that only such edges lead to, and nodes without any
+    edge.
+    """
     never = {id(edge) for edge in _untaken_edges(workflow)}
     for edge in workflow.edges:
         if id(edge) in never:
@@ -197,7 +200,7 @@ def _is_literally_false(condition: str) -> bool:
 def _unconnected_nodes(
     workflow: Workflow, coming: Mapping[str, Sequence[WorkflowEdge]]
 ) -> Iterator[ValidationIssue]:
-    """Nodes that nothing leads to although the edges are written: they begin at once."""
+    """Nodes without an incoming edge in a workflow whose edges are written: they start at once."""
     known = workflow.nodes_by_id
     terminal = {node.id for node in workflow.nodes if node.role.is_terminal}
     written = [e for e in workflow.edges if e.source not in terminal and e.target not in terminal]
@@ -251,5 +254,7 @@ def _unknown_skills(node: WorkflowNode, skills: Iterable[str]) -> Iterator[Valid
 
 
 def edge_name(edge: WorkflowEdge) -> str:
-    """As its author knows it: by its two nodes if it got its id from the program."""
+    """The edge as its author knows it: by its id, or by its two nodes if the program has chosen the
+    id.
+    """
     return f"{edge.source}→{edge.target}"[:100]

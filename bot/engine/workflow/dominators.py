@@ -1,4 +1,6 @@
-"""Which nodes of an acyclic graph every path to a node passes: where branches part and meet."""
+"""Dominator trees: which nodes of an acyclic graph lie on every path to a node. They show where
+branches part and meet.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,10 @@ VIRTUAL_ROOT = ""
 
 
 class DominatorTree:
-    """The dominator tree of an acyclic graph: the parent of a node is the nearest node that every
-    path to it passes. `sources` names the direct predecessors of each node. Jump pointers keep the
-    whole in n log n."""
+    """The dominator tree of an acyclic graph: the parent of a node is the nearest node that lies on
+    every path to it. `sources` names the direct predecessors of each node. Jump pointers keep
+    construction and queries within n log n.
+    """
 
     def __init__(
         self, topological_order: Sequence[str], sources: Mapping[str, Sequence[str]]
@@ -24,7 +27,9 @@ class DominatorTree:
             self._attach(node, self.common_dominator(sources.get(node) or [VIRTUAL_ROOT]))
 
     def common_dominator(self, nodes: Iterable[str]) -> str:
-        """The nearest node that every path to any of them passes; it may be one of them."""
+        """The nearest node that lies on every path to each of the given nodes; it may be one of
+        them.
+        """
         return reduce(self._common_of_two, nodes)
 
     def _attach(self, node: str, above: str) -> None:
@@ -50,7 +55,7 @@ class DominatorTree:
 def topological_order(
     sources: Mapping[str, Sequence[str]], targets: Mapping[str, Sequence[str]]
 ) -> Sequence[str]:
-    """The nodes, each behind all that lead to it; those on or behind a cycle are missing."""
+    """The nodes in topological order. Nodes on a cycle, or behind one, are missing."""
     left = {node: len(each) for node, each in sources.items()}
     order = [node for node, n in left.items() if not n]
     for node in order:

@@ -1,5 +1,6 @@
-"""Runs a workflow to its end without a model, a person or a store: the transitions of a real run,
-on given outputs."""
+"""Dry runs: a workflow runs to its end without a model, a person or a store. The transitions are
+those of a real run; the outputs are given.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +66,7 @@ _APPROVED_BY = PersonId("dry-run")
 
 
 class OutputMisfit(ValueError):
-    """A given output is not one that the step at `path` can have."""
+    """A given output does not fit what the step at `path` can return."""
 
     def __init__(self, path: str, why: str) -> None:
         self.path = path
@@ -75,19 +76,23 @@ class OutputMisfit(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenResults:
-    """The results of steps in a dry run. `outputs` are by the id of a node, or by the label of one
-    activation: a text is a worker's answer, a mapping has its values, `{error: …}` is a failure,
-    and a list has one of these for each activation, the last one again. For people, `false` or
-    `{approved: false}` rejects. `decisions` answer conditions that an output leaves open. `stop` is
-    the label of the activation during which the Boss stops the run."""
+    """The given results of a dry run.
+
+    `outputs` is keyed by the id of a node or by the label of one activation. A text is a worker's
+    answer, a mapping holds the answer's values, `{error: …}` is a failure, and a list has one of
+    these for each activation (the last one repeats). For people's steps, `false` or `{approved:
+    false}` rejects. `decisions` answers conditions that an output leaves open. `stop` is the label
+    of the activation during which the Boss stops the run.
+    """
 
     stop: str = ""
     outputs: Mapping[str, Any] = field(default_factory=dict)
     decisions: Mapping[str, bool | str] = field(default_factory=dict)
 
     def find_decision(self, subject: str, choices: Sequence[str]) -> bool | str | None:
-        """Return what is given as people's answer: one of the choices, or whether it is so; None
-        without one. A choice may also be given as `subject == "choice": true`."""
+        """Find the given answer of a person: yes, no, or one of the choices; None without one. A
+        choice may also be given as `subject == "choice": true`.
+        """
         for each in choices:
             if self.decisions.get(f"{subject} == {json.dumps(each, ensure_ascii=False)}"):
                 return each
@@ -95,7 +100,9 @@ class GivenResults:
         return given if given is None or not choices or given in choices else False
 
     def find(self, node: str, label: str, times: int) -> Any:
-        """None if nothing is given. `times` counts the earlier activations of the node."""
+        """Find the given output of an activation; None if there is none. `times` is the number of
+        earlier activations of the node.
+        """
         if label in self.outputs and label != node:
             return self.outputs[label]
         given = self.outputs.get(node, self.outputs.get(node.replace("-", "_")))
@@ -106,9 +113,10 @@ class GivenResults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DryRunConditions:
-    """Where it would run. `price` gives the most that so many input and output tokens cost; without
-    it, only tokens are told. `risk_words` make a step ask first. `max_context_tokens` is the length
-    at which a worker's session is replaced."""
+    """The conditions of the dry run. `price` returns the maximum cost of that many input and output
+    tokens; without it, only tokens are reported. `risk_words` make a step ask first.
+    `max_context_tokens` is the length at which a worker's session is replaced.
+    """
 
     words: TextCatalog
     now: datetime
@@ -130,14 +138,15 @@ def dry_run(
     given: GivenResults,
     conditions: DryRunConditions,
 ) -> WorkflowDryRun:
-    """Blocking. `workflow` has its input values, `prepared` the task's words. Raises
-    OutputMisfit."""
+    """Run the workflow to its end. `workflow` has its input values; `prepared` holds the words of
+    the task. Blocking. Raises OutputMisfit.
+    """
     return DryRun(workflow, _make_task(prepared, conditions), given, conditions).run(name)
 
 
 @dataclass(kw_only=True, eq=False)
 class RequestsInMemory:
-    """Takes the place of the store for `transition`: the requests of one task to people."""
+    """Replaces the store for the requests that the transitions of one task send to people."""
 
     task: Task
     lifetime: timedelta
@@ -155,7 +164,7 @@ class RequestsInMemory:
             given = answer(call)
 
     def answer(self, call: events.StoreCall, now: datetime) -> Any:
-        """No call of a tool is ever suspended here, no budget reached, no subagent started."""
+        """No tool call is ever suspended here, no budget reached, no subagent started."""
         match call:
             case FindNewest(kind=kind, path=path):
                 asked = [a for a in self.by_id.values() if (a.kind, a.path) == (kind, path)]
@@ -214,7 +223,7 @@ class RequestsInMemory:
 
 
 class DryRun:
-    """Takes the place of the store and of the people for `transition`, and that of the workers."""
+    """Replaces the store, the people and the workers for the transitions."""
 
     def __init__(
         self, workflow: Workflow, task: Task, given: GivenResults, conditions: DryRunConditions
@@ -355,7 +364,7 @@ class DryRun:
         return self._commit(events.StepEnded(run=run, title=step.node.title, reply=None))
 
     def _stop(self) -> events.NextAction:
-        """As if the Boss stopped the run now."""
+        """End the run as if the Boss stopped it now."""
         self._given, state = replace(self._given, stop=""), self.state
         rows = ending_by_stop(_TASK, state.workflow, state.runs, self._now)
         for path in self._running:
@@ -378,7 +387,9 @@ class DryRun:
         return self._given.find(node, self._label(path), times)
 
     def _label(self, path: str) -> str:
-        """By how often the node has run, which a loop around it may count otherwise."""
+        """The scope, the node's id and, from its second time in this scope on, a count such as
+        `#2`.
+        """
         if path not in self._labels and _is_of_node(path):
             key = (scope_of(path), self._node_at(path).id)
             self._label_counts[key] += 1
@@ -400,7 +411,7 @@ class DryRun:
             raise OutputMisfit(path, str(error)) from error
 
     def _decide_or_wait(self) -> bool:
-        """Let people answer what is open, or time pass; False at a condition without an answer."""
+        """Answer what waits for people, or let time pass. False if a condition has no answer."""
         open_ = self._requests.list_waiting()
         for each in open_:
             self._answer_request(each)
@@ -463,7 +474,7 @@ class DryRun:
         )
 
     def _note(self, run: NodeRun) -> None:
-        """Keep what is known of a node that has begun, or was skipped by its author's wish."""
+        """Record a node that has begun, or that was skipped because its author says so."""
         activation = parse_activation(compensated_path(run.path) or run.path)
         if activation is None or activation.node not in self.state.scheduler.topology.nodes:
             return
@@ -549,7 +560,7 @@ class DryRun:
 
 
 def _is_of_node(path: str) -> bool:
-    """Whether the path is that of a node's activation, or of what undoes one."""
+    """Whether the path is an activation of the node, or of its compensation."""
     return parse_activation(compensated_path(path) or path) is not None
 
 

@@ -1,4 +1,4 @@
-"""Which edges are taken behind a finished node."""
+"""Chooses the edges that are taken when a node has finished."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from bot.engine.workflow.scope import ScopeState
 def choose_edges(
     scope: ScopeState, node: str, context: EvaluationContext, *, next_node: str | None = None
 ) -> Mapping[str, Any]:
-    """The output fields that record the choice; none where there was no choice. `next_node` is the
-    target that a switch has chosen.
+    """Choose the edges behind a finished node. Returns the output fields that record the choice;
+    empty where there was no choice. `next_node` is the target that a switch has chosen.
 
-    Every edge whose condition holds is taken, behind a condition node only the first; where none
-    holds, those without a condition. A back edge that was taken as often as it may counts as one
-    that does not hold. A condition that the answer leaves open halts the choice until a person has
-    decided about its subject.
+    Every edge whose condition holds is taken; behind a condition node, only the first. If none
+    holds, the edges without a condition are taken. A back edge that has reached its limit counts as
+    one whose condition does not hold. If an answer leaves a condition open, nothing is chosen until
+    a person has decided about the subject of that condition.
     """
     try:
         return _choose_edges(scope, node, context, next_node)
@@ -62,7 +62,9 @@ def _choose_edges(
 def _choose_target_edges(
     scope: ScopeState, node: str, edges: Sequence[WorkflowEdge], target: str | None
 ) -> Mapping[str, Any]:
-    """Where the chosen edge leads back and is used up, the default is taken."""
+    """Take the edge to the chosen target; if it is a back edge that has reached its limit, take the
+    default.
+    """
     chosen = [edge for edge in edges if edge.target == target]
     open_edges = [edge for edge in edges if not _is_exhausted(scope, edge)]
     taken = [edge for edge in chosen if edge in open_edges]
@@ -83,8 +85,9 @@ def _choice_output(
 
 
 def _condition_holds(scope: ScopeState, edge: WorkflowEdge, context: EvaluationContext) -> bool:
-    """An edge on a cycle without a condition is wanted each time, for as often as it may be
-    taken."""
+    """Whether the edge's condition holds. An edge on a cycle without a condition holds each time
+    until its limit.
+    """
     if not edge.condition:
         return edge.name in scope.graph.back_edges or edge.name in scope.graph.bounded_edges
     return context.is_true(edge.condition)

@@ -67,9 +67,9 @@ _DEFAULT_RULE = _BackoffRule(max_attempts=MAX_ATTEMPTS)
 class RetryDecision:
     """How to continue after an attempt.
 
-    `stop` ends the run with a status and a reason for the Boss; `replan` requests new remaining
-    steps. `backend_unavailable` means the model could not be reached; `is_permanent` means no other
-    step would succeed either.
+    `stop` ends the run with a status and a reason for the Boss; `replan` asks for new remaining
+    steps. `backend_unavailable` means that the model could not be reached; `is_permanent` means
+    that no other step would succeed either.
     """
 
     status: NodeStatus
@@ -84,8 +84,9 @@ class RetryDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureHistory:
-    """Earlier failures: attempts of this step in a row, and all under the current plan.
-    `may_replan` is False once the replans are used up."""
+    """Earlier failures: the attempts of this step in a row, and all attempts under the current
+    plan. `may_replan` is False once no replans are left.
+    """
 
     consecutive: int = 0
     total: int = 0
@@ -137,8 +138,9 @@ _UNFILLED = re.compile(
 
 
 def find_placeholder(report: str, known_words: str) -> str:
-    """The rest of a template in a report, where its value was to stand; empty if nothing is.
-    A quoted one, or one that stands in the words of the task, is none."""
+    """Find a placeholder that a report still contains where a value should stand; empty if there is
+    none. Placeholders in quotes, or from the words of the task, do not count.
+    """
     found = (each[0] for each in _UNFILLED.finditer(report))
     return next((each for each in found if each not in known_words), "")
 
@@ -155,13 +157,14 @@ def decide_on_answer(
     words: TextCatalog,
     options: RetryOptions = DEFAULT_RETRY,
 ) -> RetryDecision:
-    """Decide after a worker's report.
+    """Decide how to continue after a worker's report.
 
-    `faults` are what speaks against its success, by their texts in the catalogue's group `work`. Of
-    `unchanged_files` it may say that they were right already. With `called_nothing` it had tools
-    and used none in this attempt. `known_words` are those of its task, `last_report` is its report
-    of the attempt before, and `failed_report` the same where it told of a failure: the same words
-    can't tell of a success."""
+    `faults` are keys in the catalogue's group `work`: what speaks against the report's success.
+    `unchanged_files` are files that the report may say were right already. With `called_nothing`
+    the worker had tools and used none in this attempt. `known_words` are the words of its task.
+    `last_report` is the report of the previous attempt, and `failed_report` the same if it told of
+    a failure: the same words again cannot mean success.
+    """
     # Imported on first use: its many patterns cost the start.
     from bot.engine.agent.requested_files import says_unchanged
 
@@ -226,8 +229,9 @@ def decide_on_error(
 def decide_on_call(
     error: str, *, may_repeat: bool, failures_before: int, options: RetryOptions
 ) -> RetryDecision:
-    """Decide after a step that called a tool itself. It is tried again only as its author says,
-    and not if that could do something twice."""
+    """Decide after a step that called a tool itself. It is tried again only if its author says so,
+    and never if that could repeat a side effect.
+    """
     if not error:
         return RetryDecision(status=NodeStatus.DONE)
     once = replace(options, policy=RetryPolicy(max_attempts=1))
@@ -267,8 +271,9 @@ def _retry_or_fail(
 
 
 def tolerates_step_failure(workflow: Workflow, path: str) -> bool:
-    """Whether the step, or a loop around it, continues after a permanent failure. What undoes one
-    step hinders no other."""
+    """Whether the workflow continues after a permanent failure of the step, because the step or a
+    loop around it allows that. A failed compensation never holds up the others.
+    """
     if compensated_path(path) is not None:
         return True
     nodes = workflow.nodes_by_id

@@ -1,8 +1,7 @@
 """Tolerant reading of user-written mappings, field by field, and of durations such as `90`, `30m`,
-`1h 30m` or `2 天`; the issues found in them, and checks of single values that several node types
-share.
+`1h 30m` or `2 天`. Also holds the issues found in them, and checks that several node types share.
 
-A field of the wrong kind is reported and counts as missing, so all issues are found in one pass.
+A field of the wrong kind is reported and counts as missing, so one pass finds all issues.
 """
 
 from __future__ import annotations
@@ -31,9 +30,10 @@ class ValidationIssue:
     """One issue. `where` is the node or edge, empty for the whole workflow; `field` is the part of
     it. `key` names a text under `workflow.fault` in the catalogue, filled with `facts`.
 
-    `written` is the author's text in that field that the issue is about, such as an expression;
-    without it, the whole field. `at` is the offset of the mistake in it. `suggestion` is what may
-    have been meant. `workflow.expression` has the text of a fact `reason`."""
+    `written` is the part of the author's text in that field that the issue is about, such as an
+    expression; if empty, the whole field. `at` is the offset of the mistake in it. `suggestion` is
+    what the author may have meant. A fact named `reason` is a key under `workflow.expression`.
+    """
 
     key: str
     where: str = ""
@@ -66,7 +66,7 @@ def variable_name_issues(name: str, field: str) -> Iterator[ValidationIssue]:
 def unknown_node_issue(
     name: str, field: str, known: Iterable[str], *, where: str = ""
 ) -> ValidationIssue:
-    """That a field names a node which the workflow does not have."""
+    """The issue that a field names a node that the workflow does not have."""
     facts, alike = {"node": name[:60]}, similar_name(name, known)
     return ValidationIssue(
         key="unknown_node", where=where, field=field, facts=facts, written=name, suggestion=alike
@@ -92,7 +92,7 @@ def range_issues(
 
 
 def similar_name(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """The known name that resembles this one most; empty if none does."""
+    """The known name that is most similar to this one; empty if none is similar."""
     folded = {fold_name(each): each for each in known}
     alike = get_close_matches(fold_name(name), folded, n=1, cutoff=cutoff)
     return folded[alike[0]] if alike and folded[alike[0]] != name else ""

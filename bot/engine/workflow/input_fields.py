@@ -1,4 +1,4 @@
-"""Typed fields that are filled in: the inputs of a workflow and the fields of a person's form."""
+"""Typed fields that people fill in: the inputs of a workflow, and the fields of a form."""
 
 from __future__ import annotations
 
@@ -96,8 +96,9 @@ def fits_input(definition: InputDefinition, value: JsonValue) -> bool:
 
 
 def convert_input(definition: InputDefinition, value: Any) -> JsonValue:
-    """A computed value as one of the field's type: an output as its text, `"8"` as a number, `yes`
-    as true. None if it does not fit."""
+    """Convert a computed value to the field's type: an output becomes its text, `"8"` a number,
+    `yes` true. None if it does not fit.
+    """
     text = value_as_text(value)
     converted: JsonValue = None
     match definition.kind:

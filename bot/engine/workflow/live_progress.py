@@ -60,7 +60,7 @@ class LiveProgress:
         self._changed_tasks.discard(task)
 
     def mark_running(self) -> None:
-        """Count the cards of all running steps as out of date: their clocks are."""
+        """Mark the cards of all running steps as out of date, because their clocks advance."""
         running = {task for task, steps in self._live.items() if steps}
         if running:
             self._changed_tasks |= running

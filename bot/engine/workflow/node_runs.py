@@ -1,5 +1,4 @@
-"""The paths, outputs and rounds of stored node runs, and the values that a worker's answer gives by
-name."""
+"""Stored node runs: their paths, outputs and rounds; and the named values in a worker's answer."""
 
 from __future__ import annotations
 
@@ -109,7 +108,9 @@ def _parse_json(text: str) -> dict[str, Any]:
 
 
 def _json_objects(text: str) -> Iterator[dict[str, Any]]:
-    """The outermost objects that are not empty; an almost valid one if there is no other."""
+    """The outermost JSON objects that are not empty. If there is none, an object with small syntax
+    errors.
+    """
     # NaN and infinities cannot be stored.
     decoder = json.JSONDecoder(parse_constant=lambda _: None)
     at = text.find("{")
@@ -144,7 +145,7 @@ def _is_too_deep(value: Any) -> bool:
 
 
 def _named_approval(values: Mapping[str, Any]) -> Flag | None:
-    """The verdict under another name than `approved`."""
+    """The verdict, if it has another name than `approved`."""
     for name, value in values.items():
         if name.casefold() in _APPROVED_NAMES:
             if isinstance(value, bool | Flag):
@@ -187,8 +188,9 @@ _RESERVATION = re.compile(
 
 
 def _read_verdict(text: str) -> Flag | None:
-    """The verdict that lines of a review begin with; None without one. Lines that disagree, or
-    that make a reservation, leave it open."""
+    """The verdict at the beginning of a review's lines; None if there is none, or if lines
+    contradict each other or make a reservation.
+    """
     seen: set[Flag] = set()
     for written in re.split(r"\n+|(?<=[。！])", _MARKUP.sub("", text)):
         line = " ".join(written[:_MAX_LINE].split()).lstrip(_BULLETS)
@@ -276,19 +278,20 @@ class ActivationPath:
         return f"{self.scope}{_QUESTION_PREFIX}{self.path.removeprefix(self.scope)}"
 
     def decision_path(self, subject: str, rounds: int = 0) -> str:
-        """The path of the question whether the subject of a condition is so, behind it or after so
-        many of its rounds."""
+        """The path of the question whether the subject of a condition is true. The condition stands
+        behind this activation, or behind that many of its rounds.
+        """
         key = f"{zlib.crc32(subject.encode('utf-8', 'surrogatepass')):08x}.{rounds}"
         return f"{self.scope}@decide:{key}:{self.path.removeprefix(self.scope)}"
 
     @property
     def compensation_path(self) -> str:
-        """The path of the run that undoes it."""
+        """The path of this activation's compensation."""
         return f"{self.scope}{_COMPENSATION_PREFIX}{self.path.removeprefix(self.scope)}"
 
     @property
     def iteration_path(self) -> str:
-        """The path of the run that stores what its rounds iterate over."""
+        """The path of the run that stores the values that its rounds iterate over."""
         return f"{self.scope}{_ITERATION_PREFIX}{self.path.removeprefix(self.scope)}"
 
 
@@ -307,8 +310,9 @@ def back_edge_path(scope: str, edge: str) -> str:
 
 
 def fresh_limit_path(scope: str, name: str) -> str:
-    """The path of the run that records how often an edge was taken, or how many rounds a loop had
-    run, when the task was tried again: as many as its limit may follow."""
+    """The path of the run that records, when a task is tried again, how much of the limit of an
+    edge or a loop was used up. That much is granted again.
+    """
     return f"{scope}{_FRESH_LIMIT_PREFIX}{name}"
 
 
@@ -323,13 +327,15 @@ def noted_path(path: str) -> str | None:
 
 
 def attempts_before(runs: Mapping[str, NodeRun]) -> int:
-    """The number after which the first attempt of a node without a run counts."""
+    """The number of attempts before the task was tried again; those of nodes without a run are
+    counted from there.
+    """
     again = runs.get(FRESH_START_PATH)
     return 0 if again is None else int(again.output.get("attempts", 0))
 
 
 def is_claimed(fresh_start: NodeRun) -> bool:
-    """Whether the task was claimed since it was tried again."""
+    """Whether the task was claimed after it was tried again."""
     return fresh_start.ended_at != fresh_start.started_at
 
 
@@ -339,7 +345,7 @@ def scope_of(path: str) -> str:
 
 
 def enclosing_round(scope: str) -> tuple[str, int] | None:
-    """The path of the node whose round this scope is, and the round; None for the outermost."""
+    """The loop's path and the number of the round; None for the outermost scope."""
     found = re.fullmatch(r"(.*)\[(\d+)\]/", scope)
     return (found[1], int(found[2])) if found else None
 
@@ -355,8 +361,9 @@ def questioned_path(path: str) -> str | None:
 
 
 def compensated_path(path: str) -> str | None:
-    """The path of the activation that a compensation undoes; None if the path is not that of
-    one."""
+    """The path of the activation that this compensation undoes; None if the path is not a
+    compensation's.
+    """
     scope = scope_of(path)
     name = path.removeprefix(scope)
     is_one = name.startswith(_COMPENSATION_PREFIX)
@@ -364,7 +371,7 @@ def compensated_path(path: str) -> str | None:
 
 
 def is_condition_question(path: str) -> bool:
-    """Whether the path is that of a question whether a condition holds."""
+    """Whether the path is that of a question about a condition."""
     return _DECISION.match(path.removeprefix(scope_of(path))) is not None
 
 
@@ -388,7 +395,7 @@ CHOICE_FIELD = "choice"
 
 
 def decision_of(run: NodeRun) -> bool | str:
-    """The answer of a person: yes, no, or what they have chosen."""
+    """A person's answer to a question: yes, no, or the choice."""
     is_yes = bool(run.output.get(_APPROVED))
     chosen = (run.output.get(VALUES_KEY) or {}).get(CHOICE_FIELD)
     return str(chosen) if is_yes and chosen is not None else is_yes
@@ -410,12 +417,12 @@ def is_unreached(run: NodeRun) -> bool:
 
 
 def is_left_out(run: NodeRun) -> bool:
-    """Whether no branch has reached it, or its branch was cancelled."""
+    """Whether no branch has reached the node, or its branch was cancelled."""
     return is_unreached(run) or run.status is NodeStatus.CANCELLED
 
 
 def taken_edges(run: NodeRun) -> frozenset[str] | None:
-    """None where every edge without a condition was taken."""
+    """The recorded choice of edges; None if every edge without a condition was taken."""
     if run.status is NodeStatus.CANCELLED:
         return frozenset()
     names = run.output.get(TAKEN_EDGES_KEY)
@@ -423,8 +430,9 @@ def taken_edges(run: NodeRun) -> frozenset[str] | None:
 
 
 def node_output(run: NodeRun) -> Mapping[str, Any]:
-    """The node's own output as expressions see it: a text under `_raw` and `result`, with the
-    values of the declared output, or else those parsed from the text."""
+    """The output of the node as expressions see it. A text is available as `_raw` and `result`,
+    beside the values of the declared output, or else the values parsed from the text.
+    """
     own = {key: value for key, value in run.output.items() if not key.startswith("@")}
     if run.error and "error" not in own:
         own["error"] = run.error
@@ -461,7 +469,7 @@ class StoredRuns:
         return self._back_edge_counts[scope]
 
     def used_limit(self, scope: str, name: str) -> int:
-        """How much of an edge's or a loop's limit counts no more."""
+        """How much of a limit was used before the task was tried again."""
         run = self.runs.get(fresh_limit_path(scope, name))
         return 0 if run is None else int(run.output.get("used", 0))
 
@@ -470,7 +478,7 @@ class StoredRuns:
         return next(({activation.node: run} for run in self.earlier_runs(activation)), {})
 
     def earlier_runs(self, activation: ActivationPath) -> Iterator[NodeRun]:
-        """Its runs in earlier rounds, latest first."""
+        """The node's runs in earlier rounds, latest first."""
         before = (
             ActivationPath(activation.scope, activation.node, n)
             for n in range(activation.round - 1, 0, -1)
@@ -509,5 +517,5 @@ def public_value(value: Any) -> Any:
 
 
 def is_internal_key(name: object) -> bool:
-    """Whether an output's field is for the engine alone."""
+    """Whether a field of an output is for the engine only."""
     return name in _INTERNAL_KEYS or (isinstance(name, str) and name.startswith("@"))

@@ -42,7 +42,7 @@ _RESERVED = RESERVED_NAMES | {"result", "status", "findings", "decisions", "reso
 
 
 class OutputKind(StrEnum):
-    """The type of a field, under its name in files."""
+    """The type of a field, by its name in files."""
 
     STRING = "string"
     BOOLEAN = "boolean"
@@ -221,7 +221,7 @@ def json_schema(fields: Sequence[OutputField]) -> dict[str, Any]:
 
 
 class TypedStepAnswer(StepAnswer):
-    """The outcome of one step. `done` only if the step's work really is done."""
+    """The outcome of one step. `done` means that the step's work really is done."""
 
     output: dict[str, Any] = Field(default_factory=dict)
     output_fields: ClassVar[tuple[OutputField, ...]] = ()
@@ -238,7 +238,7 @@ class TypedStepAnswer(StepAnswer):
     @model_validator(mode="before")
     @classmethod
     def _take_values(cls, given: Any) -> Any:
-        """Values that stand beside `output`, or only in the summary, count too."""
+        """Accept values that stand beside `output`, or only in the summary."""
         if not isinstance(given, Mapping):
             return given
         if given.get("status") != "done":
@@ -252,8 +252,9 @@ class TypedStepAnswer(StepAnswer):
 
 @lru_cache(maxsize=64)
 def answer_type(fields: tuple[OutputField, ...]) -> type[StepAnswer]:
-    """The form of a step's answer with this output: a `done` without a right one is refused with
-    what is wrong."""
+    """The form of a step's answer with this output. A `done` whose output does not fit is refused
+    with the reason.
+    """
     if not fields:
         return StepAnswer
     # Models read the name and the description.
@@ -268,8 +269,9 @@ def answer_type(fields: tuple[OutputField, ...]) -> type[StepAnswer]:
 def check_output(
     fields: Sequence[OutputField], sources: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The values of all fields, each from the first source that has it: words become the booleans
-    and numbers that they name. Raises ValueError that names each field that is missing or wrong."""
+    """Return the values of all fields, each from the first source that has it. Words become the
+    booleans and numbers that they name. Raises ValueError that names each missing or wrong field.
+    """
     values: dict[str, Any] = {}
     wrong: list[str] = []
     for each in fields:
@@ -286,7 +288,7 @@ def check_output(
 
 
 def describe_field(field: OutputField) -> str:
-    """Its name, and what it may be."""
+    """The field's name, and what values it may have."""
     return describe_choice(field.name, field.options, field.kind.value)
 
 
@@ -303,7 +305,9 @@ def _given(sources: Sequence[Mapping[str, Any]], name: str) -> Iterator[Any]:
 
 
 def convert_value(field: OutputField, given: Any) -> Any:
-    """The value that is meant. Raises ValueError if it is not of the field's kind, or too large."""
+    """Return the value that is meant. Raises ValueError if it is too large or does not fit the
+    field's kind.
+    """
     if isinstance(given, str) and field.kind in {OutputKind.LIST, OutputKind.OBJECT}:
         given = json.loads(given[:_MAX_VALUE])
     value = _CONVERSIONS[field.kind](given)

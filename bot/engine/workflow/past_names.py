@@ -1,5 +1,6 @@
-"""The names that a node saw in a round that may be over, and the variables as earlier assignments
-left them. The store keeps the variables of a run once, and each output."""
+"""The names that a node saw in a round that may be over by now. The store keeps every output but
+only the latest variables of a run, so earlier variables are computed from the assignments.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +34,9 @@ def names_of_past(
     place: ActivationPath,
     names: Mapping[str, Any],
 ) -> Mapping[str, Any]:
-    """`names` with the outputs and variables as they were when this activation ended, its own
-    output included. A node that ended only later has its next output."""
+    """`names` with the outputs and variables of the time when this activation ended, its own output
+    included. For a node that ended only later, its next output is used.
+    """
     at = runs[place.path].ended_at or _LATEST
     around, found = {*_scopes_around(place.scope)}, dict[str, NodeRun]()
     ended = (run for path, run in runs.items() if scope_of(path) in around and is_finished(run))
@@ -61,7 +63,7 @@ def names_of_past(
 
 
 def _scopes_around(scope: str) -> Iterator[str]:
-    """This scope and those that contain it."""
+    """This scope and the scopes that contain it."""
     yield scope
     while (above := enclosing_round(scope)) is not None:
         scope = scope_of(above[0])
@@ -69,8 +71,9 @@ def _scopes_around(scope: str) -> Iterator[str]:
 
 
 def variables_path(topology: WorkflowTopology, scope: str) -> str:
-    """The path of the run with the variables of that scope: those of the innermost workflow around
-    it."""
+    """The path of the run with the variables of that scope, which are those of the innermost
+    workflow around it.
+    """
     while (above := enclosing_round(scope)) is not None:
         loop = parse_activation(above[0])
         if loop is None or topology.nodes[loop.node].loop.runs_workflow:
@@ -82,7 +85,7 @@ def variables_path(topology: WorkflowTopology, scope: str) -> str:
 def restore_variables(
     topology: WorkflowTopology, runs: Mapping[str, NodeRun]
 ) -> Mapping[str, NodeRun]:
-    """The runs that store variables, by their paths, as the assignments among `runs` left them."""
+    """The runs that store variables, by path, as the assignments among `runs` left them."""
     values: dict[str, dict[str, Any]] = {path: {} for path in runs if path.endswith(VARIABLES_PATH)}
     for place, run in find_assignments(topology, runs):
         node = topology.nodes[place.node]
@@ -98,7 +101,7 @@ def restore_variables(
 def find_assignments(
     topology: WorkflowTopology, runs: Mapping[str, NodeRun]
 ) -> Sequence[tuple[ActivationPath, NodeRun]]:
-    """The runs that have set variables, in their order."""
+    """The runs that have set variables, in order of time."""
     setting = _assigning_nodes(topology)
     made = [
         (place, run)
@@ -112,7 +115,7 @@ def find_assignments(
 
 
 def _assigning_nodes(topology: WorkflowTopology) -> Mapping[str, Sequence[str]]:
-    """The nodes that set variables, with the names of these."""
+    """The nodes that set variables, with the names of those variables."""
     named = (
         (node.id, tuple(node.spec.assigned_variables(node.config)))
         for node in topology.nodes.values()
@@ -124,7 +127,7 @@ def _assigning_nodes(topology: WorkflowTopology) -> Mapping[str, Sequence[str]]:
 def _first_variables(
     topology: WorkflowTopology, runs: Mapping[str, NodeRun], scope: str
 ) -> Mapping[str, Any]:
-    """The variables of that scope before anything was assigned."""
+    """The variables of that scope before the first assignment."""
     above = enclosing_round(scope_of(variables_path(topology, scope)))
     loop = None if above is None else parse_activation(above[0])
     if above is None or loop is None:

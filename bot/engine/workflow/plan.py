@@ -201,8 +201,9 @@ def _edges_after_done(
     new: Sequence[WorkflowNode],
     runs: Mapping[str, NodeRun],
 ) -> Sequence[WorkflowEdge]:
-    """The edges of a finished node are already decided: those taken lead to the new steps first,
-    unless their target has started."""
+    """The edges of a finished node are already decided. Those that were taken lead to the new steps
+    first, unless their target has started.
+    """
     chosen, edges = taken_edges(run), list[WorkflowEdge]()
     moved: list[WorkflowEdge] = []
     for edge in workflow.edges:
@@ -245,22 +246,23 @@ HUMAN = NodeType.HUMAN
 
 
 def linear_workflow(plan: str, nodes: Iterable[WorkflowNode]) -> Workflow:
-    """Nodes one after the other, as in plans without branches."""
+    """A workflow that runs the nodes one after the other, as in plans without branches."""
     chain = tuple(nodes)
     return validate_workflow(Workflow(plan=plan, nodes=chain, edges=_chain_edges(chain)))
 
 
 def is_chain(workflow: Workflow) -> bool:
-    """Whether it has only steps, without loops or choices."""
+    """Whether the plan consists only of steps, without loops or choices."""
     return all(node.role.is_step for node in workflow.nodes) and not any(
         edge.condition or edge.max_loops for edge in workflow.edges
     )
 
 
 def merge_with_finished(old: Workflow, runs: Mapping[str, NodeRun], new: Workflow) -> Workflow:
-    """Replace the rest of a plan: settled nodes stay first, then pending steps that people added,
-    then the new plan with unused ids. Branches that were not reached are dropped, and so are those
-    that were cancelled, but for what was undone."""
+    """Replace the rest of a plan. Settled nodes come first, then pending steps that people added,
+    then the new plan under unused ids. Branches that were not reached are dropped; so are cancelled
+    ones, except for what was undone.
+    """
     over = [node for node in old.nodes if _status_at(runs, node.id).is_settled]
     undone = {compensated_path(path) for path in runs}
     settled = [node for node in over if node.id in undone or not is_left_out(runs[node.id])]
@@ -289,13 +291,13 @@ def merge_with_finished(old: Workflow, runs: Mapping[str, NodeRun], new: Workflo
 
 
 def repeats_open_steps(new: Workflow, old: Workflow, runs: Mapping[str, NodeRun]) -> bool:
-    """Whether a new plan for the rest consists of the very steps that are to be replaced."""
+    """Whether a new plan consists of exactly the steps that it should replace."""
     open_ = [node.title for node in old.nodes if not _status_at(runs, node.id).is_settled]
     return len(open_) > 1 and [node.title for node in new.nodes] == open_
 
 
 def _refers_only_to(text: str, kept: Sequence[WorkflowNode]) -> bool:
-    """Whether the expression can be evaluated with only these nodes left."""
+    """Whether the expression can still be evaluated if only these nodes are left."""
     known = {name for node in kept for name in (node.id, node.id.replace("-", "_"))}
     members = [part for name, part in references(text) if name in {"outputs", "nodeStates"}]
     return all(part is None or part in known for part in members)
@@ -304,7 +306,7 @@ def _refers_only_to(text: str, kept: Sequence[WorkflowNode]) -> bool:
 def pending_injected_nodes(
     workflow: Workflow, runs: Mapping[str, NodeRun]
 ) -> tuple[WorkflowNode, ...]:
-    """Steps that people added and that have not started."""
+    """Steps that people added and that have not started yet."""
     places = (parse_activation(path) for path, run in runs.items() if run.started_at)
     begun = {place.node for place in places if place is not None}
     return tuple(node for node in workflow.nodes if node.given and node.id not in begun)
@@ -326,7 +328,7 @@ def insert_steps(
 
 
 def _as_chain(workflow: Workflow, nodes: Sequence[WorkflowNode]) -> Workflow:
-    """Nodes that undo others stay outside the chain."""
+    """Chain the nodes; compensations stay outside the chain."""
     whole = Workflow(plan="", nodes=tuple(nodes))
     chain = [node for node in nodes if node.id not in whole.compensations]
     linked = validate_workflow(replace(whole, edges=_chain_edges(chain)))

@@ -170,7 +170,7 @@ def plan_from_steps(answer: PlanAnswer) -> Workflow | None:
 
 
 def _is_workspace_file(path: str) -> bool:
-    """Weak models name variables and results here, which are not taken for files."""
+    """Whether this names a file. Weak models also name variables and results here."""
     place = PurePosixPath(path)
     is_named = bool(_FILE_SUFFIX.fullmatch(place.suffix)) or place.name.casefold() in _BARE_FILES
     return is_workspace_path(path) and (is_named or "/" in path)
@@ -261,11 +261,12 @@ _HARM = re.compile(
 
 
 def defer_first_questions(plan: Workflow, prompt: str, risk_words: Sequence[str]) -> Workflow:
-    """Drop steps of people before any work, where nobody asked for them: the task would wait for a
-    person without need. What they say goes to the first worker, who can ask it.
+    """Drop steps for people that come before any work and that nobody asked for: the task would
+    wait without need. Their text goes to the first worker, who can ask the question.
 
-    They stay where the planner's `prompt` mentions people's part, where anything in it or in the
-    plan may do harm, and where a later step refers to them."""
+    They stay if the planner's `prompt` mentions people's part, if anything in it or in the plan may
+    do harm, and if a later step refers to them.
+    """
     first = next((n for n, node in enumerate(plan.nodes) if node.type != NodeType.HUMAN), 0)
     dropped, left = plan.nodes[:first], plan.nodes[first:]
     text = f"{prompt}\n{_words(plan.nodes)}"
@@ -293,7 +294,9 @@ and only if that is impossible ask:
 
 
 def _marks_harm(plan: Workflow) -> bool:
-    """Whether a step may not be repeated. Of a planner that says so of all, it means nothing."""
+    """Whether the plan's steps differ in whether they may be repeated. If a planner marks all of
+    them alike, it has not judged them.
+    """
     return len({node.repeatable for node in plan.nodes}) > 1
 
 
@@ -305,9 +308,10 @@ _MAX_SHORT_TASK = 300
 
 
 def is_joinable(plan: Workflow, instruction: str) -> bool:
-    """Whether a plan of a model that writes its tool calls as text had better be one step. Such
+    """Whether a plan should become one step because its model writes tool calls as text. Such
     models are small: they plan the gestures of a person at a screen (open the editor, save), which
-    a worker cannot do one by one, and what one step has read the next has not seen."""
+    a worker cannot do one by one; and what one step has read, the next has not seen.
+    """
     return (
         len(instruction) <= _MAX_SHORT_TASK
         and len(plan.nodes) > 1
@@ -317,8 +321,9 @@ def is_joinable(plan: Workflow, instruction: str) -> bool:
 
 
 def one_step_plan(task: Task, reason: str, words: TextCatalog) -> Workflow:
-    """The task itself as its only step, in place of a plan that is of no use. Its worker does not
-    read that plan: small models take what it promises for done."""
+    """A plan with the task itself as its only step, in place of a useless plan. Its worker does not
+    see the useless plan, because small models take its promises for work that is done.
+    """
     detail = escape_placeholders(task.instruction)
     title = escape_placeholders(formats.truncate(" ".join(task.instruction.split()), MAX_TITLE))
     step = WorkflowNode(id="s1", title=title, detail=detail, type=NodeType.TASK, own_session=True)

@@ -91,8 +91,9 @@ NOTHING_DELIVERED = DeliveredContext()
 def plan_system(
     language: Language, team: Mapping[str, str] | None, text: str = _PLAN_SYSTEM
 ) -> str:
-    """`team` maps the personas that a step may name to their purpose. `text` is the version of the
-    planner's prompt."""
+    """The planner's instructions. `team` maps the personas that a step may name to their purpose;
+    `text` is the version of the planner's prompt.
+    """
     types = {kind.value: kind.spec.planner_hint for kind in NodeType if kind.spec.planner_hint}
     lines = [f"{text} {_LANGUAGE_RULES[language]}", _BRANCHES_HINT]
     lines += [f"- {name}: {hint}" for name, hint in types.items()]
@@ -102,7 +103,7 @@ def plan_system(
 
 
 def plan_prompt(task: Task, *, messages: Sequence[str] = (), memories: Sequence[str] = ()) -> str:
-    """`memories` are notes of earlier tasks that may help."""
+    """The prompt that asks for a plan. `memories` are notes of earlier tasks that may help."""
     parts = [f"Task: {task.instruction}", *_attachment_note(task), *format_messages(messages)]
     if memories:
         parts.append("Notes from earlier tasks that may help:\n" + "\n".join(memories))
@@ -110,7 +111,7 @@ def plan_prompt(task: Task, *, messages: Sequence[str] = (), memories: Sequence[
 
 
 def plan_retry_prompt(prompt: str, issues: str) -> str:
-    """`prompt` is the prompt of the first attempt."""
+    """Ask again after an invalid plan. `prompt` is the prompt of the first attempt."""
     return (
         f"{prompt}\n\nYour workflow for this cannot run:\n{issues}\n"
         "Fix these problems, or give a list of steps instead."
@@ -146,7 +147,7 @@ def replan_prompt(
 
 
 def step_system(language: Language, text: str = _STEP_SYSTEM) -> str:
-    """`text` is the version of the worker's prompt."""
+    """The worker's instructions. `text` is the version of the worker's prompt."""
     return f"{text} {_LANGUAGE_RULES[language]}"
 
 
@@ -160,9 +161,10 @@ def step_prompt(
     messages: Sequence[str],
     delivered: DeliveredContext = NOTHING_DELIVERED,
 ) -> str:
-    """`last_error` is the error of the last attempt, empty for the first; `messages` are the Boss's
-    messages since then. Task and step list are always included, because models lose track in long
-    sessions."""
+    """The prompt for one step. `last_error` is the error of the previous attempt, empty for the
+    first; `messages` are the Boss's messages since then. The task and the step list are always
+    included, because models lose track in long sessions.
+    """
     plan, place = _PlanOutline(workflow), parse_activation(node.id)
     here = place.node if place is not None else node.id
     steps = _step_list(plan, runs, here)
@@ -196,7 +198,9 @@ def step_prompt(
 
 
 def describe_result_faults(faults: Mapping[str, Sequence[str]]) -> ResultFault | None:
-    """Tell the worker what is not so of the result that it has just reported; None if nothing."""
+    """Tell the worker what is wrong with the result that it has just reported; None if
+    it is fine.
+    """
     found = {key: ", ".join(names) for key, names in faults.items() if names}
     if not found:
         return None
@@ -224,7 +228,7 @@ _FAULT_NOTES = {
 def step_facts(
     task: Task, workflow: Workflow, runs: Mapping[str, NodeRun], node: WorkflowNode
 ) -> Mapping[str, object]:
-    """The same as structured data, for backends that parse no prose."""
+    """The facts of a step's prompt as structured data, for backends that do not read prose."""
     done = [
         {
             "title": each.title,

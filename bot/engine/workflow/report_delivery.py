@@ -80,7 +80,7 @@ def reports_to_withhold(
 
 
 def report_numbers(messages: Sequence[str]) -> Mapping[int, SubagentReport]:
-    """The reports among the messages, by their numbers."""
+    """The numbers of the reports among the messages."""
     return {n: text for n, text in enumerate(messages) if isinstance(text, SubagentReport)}
 
 
@@ -114,7 +114,7 @@ def _comes_after(place: ActivationPath, sender: ActivationPath, topology: Workfl
 
 
 def _enclosing_path(place: ActivationPath) -> Sequence[tuple[ActivationPath, int | None]]:
-    """The loops around it from the outside in, with the number of the round; then itself."""
+    """The loops around the node from the outside in, each with its round, and the node itself."""
     path: list[tuple[ActivationPath, int | None]] = [(place, None)]
     scope = place.scope
     while (above := enclosing_round(scope)) is not None:
@@ -126,7 +126,9 @@ def _enclosing_path(place: ActivationPath) -> Sequence[tuple[ActivationPath, int
 
 
 def _later_steps(sender: ActivationPath, topology: WorkflowTopology) -> Iterator[ActivationPath]:
-    """Itself, which may be retried, and the steps after it, within its rounds and behind them."""
+    """The step itself, because it may be retried, and all steps after it: in its rounds and behind
+    them.
+    """
     yield sender
     for at, _ in reversed(_enclosing_path(sender)):
         scope_graph = topology.scope_graphs[topology.container_of.get(at.node, ROOT_GRAPH)]

@@ -1,8 +1,9 @@
-"""Rewinds a task's run: which stored runs count no more when a node, and all that follows it, runs
-again.
+"""Rewinds a task's run so that a node, and all that follows it, runs again: decides which stored
+runs no longer count.
 
-Pure. What is discarded is a result of the plan version before; whoever has locked the task stores
-it there, in the same transaction as the next version."""
+Pure. What is discarded belongs to the previous version of the plan; the caller, who has locked the
+task, stores it there in the transaction that adds the next version.
+"""
 
 from __future__ import annotations
 
@@ -67,9 +68,11 @@ SchedulerFactory = Callable[[Workflow, Mapping[str, NodeRun]], WorkflowScheduler
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRewind:
-    """`workflow` is the plan's next version; `path` and `node` say where it goes on. `discarded`
-    are the runs that count no more, as they were, `changed` those to store, and `removed` the paths
-    that have none any more. `again` are the paths whose earlier approvals must not count."""
+    """The result of rewinding. `workflow` is the plan's next version; `path` and `node` say where
+    it continues. `discarded` are the runs that no longer count, as they were; `changed` are the
+    runs to store; `removed` are the paths that have no run any more. `again` are the paths whose
+    earlier approvals must not count.
+    """
 
     workflow: Workflow
     path: str
@@ -95,8 +98,9 @@ def rerun_from(
 ) -> RunRewind:
     """Rewind to `wanted`, the id, title or path of a node. Raises RerunRefused with the reason.
 
-    If an output of that node itself is changed, it is not done again: it is done with that output.
-    A finished step that must not repeat asks a person before it runs again."""
+    If an output of that node itself is changed, the node does not run again but is done with that
+    output. A finished step that must not be repeated asks a person before it runs again.
+    """
     topology = WorkflowTopology(workflow)
     place = find_activation(topology, runs, wanted)
     plan = replace(workflow, values={**workflow.values, **_read_inputs(workflow, changes.inputs)})
@@ -130,9 +134,9 @@ def retry_after_dead_end(
     now: datetime,
 ) -> RunRewind:
     """Let failed nodes run again, or rewind to the node after which nothing could continue. Loops
-    that have used up their rounds may run as often again. A finished step that must not repeat asks
-    a person before it does, unless it was undone. Raises RerunRefused if nothing could start
-    then."""
+    that have used up their rounds may run as many again. A finished step that must not be repeated
+    asks a person first, unless it was undone. Raises RerunRefused if nothing could start then.
+    """
     topology = WorkflowTopology(workflow)
     state = _Rewinding(topology, runs)
     undone = state.forget_ending()
@@ -159,8 +163,9 @@ def retry_after_dead_end(
 def _nearest_step(
     topology: WorkflowTopology, runs: Mapping[str, NodeRun], place: ActivationPath
 ) -> ActivationPath:
-    """A choice that only looks at what came before it comes out the same: the step before it is the
-    one to repeat, if there is only one."""
+    """The step to repeat for a node that only chooses by earlier outputs, and would choose the same
+    again: the step before it, if there is only one.
+    """
     graph = topology.scope_graphs[topology.container_of.get(place.node, ROOT_GRAPH)]
     while not graph.nodes[place.node].role.is_step:
         before = [
@@ -180,8 +185,9 @@ def _nearest_step(
 def find_activation(
     topology: WorkflowTopology, runs: Mapping[str, NodeRun], wanted: str
 ) -> ActivationPath:
-    """The activation that is meant: a path as it is, or the one of that node that ran last. Raises
-    RerunRefused."""
+    """The activation that is meant: a path as it is, or the latest activation of the node. Raises
+    RerunRefused.
+    """
     wanted = wanted.strip()
     place = parse_activation(wanted)
     if place is not None and wanted in runs and place.node in topology.nodes:
@@ -222,7 +228,9 @@ def _names(names: Iterable[str]) -> str:
 
 
 class _Rewinding:
-    """`left` are the runs that count, `discarded` those that count no more, by path."""
+    """A rewind in progress: `left` are the runs that count, `discarded` those that no longer do,
+    both by path.
+    """
 
     def __init__(self, topology: WorkflowTopology, runs: Mapping[str, NodeRun]) -> None:
         self._topology = topology
@@ -246,7 +254,7 @@ class _Rewinding:
         self._restore_variables()
 
     def forget_ending(self) -> Sequence[str]:
-        """Undone nodes count no more, and neither does what came after them; their paths."""
+        """Discard what was undone and all that came after it; return the paths."""
         ending = self.left.pop(ENDING_PATH, None)
         if ending is None:
             return ()
@@ -267,8 +275,9 @@ class _Rewinding:
         return undone
 
     def release_failed(self, failed: Iterable[NodeRun], now: datetime) -> Sequence[str]:
-        """Let these nodes run again; their paths. A loop may run as many rounds again as it may
-        have."""
+        """Let these nodes run again and return their paths. A loop may run as many rounds as its
+        limit once more.
+        """
         paths: list[str] = []
         for run in failed:
             output = {**run.output, FAILED_KEY: True}
@@ -286,7 +295,7 @@ class _Rewinding:
             self._note(fresh_limit_path(place.scope, name), {"used": opened}, run.task_id, now)
 
     def renew_edges(self, dead: NodeRun, now: datetime) -> None:
-        """The edges of the scope that lead back, or bound a cycle, may be taken as often again."""
+        """Renew the limits of the scope's back edges and bounded edges."""
         place = parse_activation(dead.path)
         assert place is not None
         graph = self._graph_of(place.scope)
@@ -297,8 +306,9 @@ class _Rewinding:
                 self._note(fresh_limit_path(place.scope, name), {"used": used}, dead.task_id, now)
 
     def start_afresh(self, task_id: TaskId, now: datetime, *, version: bool) -> None:
-        """Note from when on time and budget count, and after which numbers attempts do. With
-        `version` the workers begin without the conversation so far."""
+        """Record from when on time and budget count, and after which numbers attempts do. With
+        `version` the workers begin new sessions.
+        """
         before = self._before.get(FRESH_START_PATH)
         times = int(before.output.get("times", 0)) if before else 0
         known = [attempts_before(self._before), *(each.attempt for each in self.discarded.values())]
@@ -335,7 +345,7 @@ class _Rewinding:
         )
 
     def _reopen_loop(self, loop: ActivationPath, n: int) -> None:
-        """The loop waits for its `n`-th round again; rounds that ran beside it stay."""
+        """Let the loop wait for its `n`-th round again; rounds that ran beside it stay."""
         node = self._topology.nodes.get(loop.node)
         if node is None or not node.body:
             raise RerunRefused("unknown_node", name=loop.node, names=_names(self._topology.nodes))
@@ -354,8 +364,9 @@ class _Rewinding:
             )
 
     def _discard_from(self, place: ActivationPath, *, itself: bool) -> None:
-        """Discard what follows an activation in its scope. Back edges that were taken after it are
-        taken back, with the rounds that they began."""
+        """Discard what follows an activation in its scope. Back edges that were taken after it
+        count as not taken, and the rounds that they began are discarded too.
+        """
         graph, scope = self._graph_of(place.scope), place.scope
         behind = reachable(
             [place.node], lambda node: (each.target for each in graph.outgoing.get(node, ()))
@@ -399,8 +410,9 @@ class _Rewinding:
         behind: frozenset[str],
         counts: Mapping[str, int],
     ) -> Mapping[str, int]:
-        """How often each back edge still counts as taken. Edges whose rounds another one's overlap
-        keep theirs, because the rounds of both have common numbers."""
+        """How often each back edge still counts as taken. Edges whose region overlaps another one's
+        keep their counts, because both share round numbers.
+        """
         kept = dict(counts)
         covering = [edge for edge, n in counts.items() if n and place.node in _region(graph, edge)]
         now = 1 + sum(counts[edge] for edge in covering)
@@ -477,7 +489,7 @@ def _parse_value(field: OutputField, text: str) -> JsonValue:
 
 
 def _guess_value(text: str) -> JsonValue:
-    """A JSON value as it is, anything else as a text."""
+    """The text as a JSON value if it is one, otherwise as a text."""
     try:
         value: JsonValue = json.loads(text)
     except (ValueError, RecursionError):
@@ -492,7 +504,7 @@ def _change_outputs(
     outputs: Mapping[str, Mapping[str, str]],
     now: datetime,
 ) -> None:
-    """Put other values into the outputs of nodes before the place, and of the node at it."""
+    """Replace outputs of nodes before the place, and of the node at it."""
     for name, given in outputs.items():
         if name not in topology.nodes:
             raise RerunRefused("unknown_node", name=name, names=_names(topology.nodes))

@@ -1,5 +1,6 @@
-"""How a run ends: not without the files that its task asks for, and without success only after
-everything that has to be undone is undone."""
+"""Ends a run: it succeeds only with the files that its task asks for, and it fails or stops only
+after its compensations have run.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +26,9 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 def files_to_check(state: TaskRunState) -> tuple[str, ...]:
-    """The files that the task asks for, unless its last step has answered for them or people have
-    said something about them since."""
+    """The files that the task asks for, unless its last step has reported on them or people have
+    said something about them since.
+    """
     if is_chain(state.workflow):
         return ()
     # Imported on first use: its many patterns cost the start.
@@ -37,7 +39,9 @@ def files_to_check(state: TaskRunState) -> tuple[str, ...]:
 
 
 def ask_for_files(state: TaskRunState, changes: ChangeSet, missing: Sequence[str]) -> bool:
-    """Put a step in that writes them; False if there was one, and the task ends."""
+    """Insert a step that writes the missing files; False if one was inserted before, in which case
+    the task ends.
+    """
     files = ", ".join(missing)
     title = state.text("workflow.write_files", files=files)
     if any(node.title == escape_placeholders(title) for node in state.workflow.nodes):
@@ -65,8 +69,9 @@ def begin_ending(
     *,
     due: Iterable[NodeRun],
 ) -> bool:
-    """Store the status and the reason with which the run ends once the compensations in `due`, and
-    those that are open already, have run. False if there are none."""
+    """Store the status and the reason with which the run will end once the compensations in `due`,
+    and those that are open already, have run. False if there are none.
+    """
     rows, undoing = tuple(due), state.scheduler.compensations
     if not status.is_final or not (rows or undoing.open):
         return False
@@ -76,7 +81,7 @@ def begin_ending(
 
 
 def cut_off_running_steps(state: TaskRunState, changes: ChangeSet, now: datetime) -> str:
-    """Because the workflow has run out of time; returns that as the reason."""
+    """Cut off the running steps because the workflow is out of time; return that reason."""
     why = state.timeout_reason
     for path in tuple(state.scheduler.running_paths):
         changes.cancelled.append(state.runs[path])
@@ -88,8 +93,9 @@ def cut_off_running_steps(state: TaskRunState, changes: ChangeSet, now: datetime
 def finish_ending(
     state: TaskRunState, changes: ChangeSet, now: datetime, *, why: str | None
 ) -> bool:
-    """End the task as noted once all compensations have run; False if there are more. With `why`,
-    those are given up."""
+    """End the task as recorded once all compensations have run; False if some are left. With `why`,
+    those are given up.
+    """
     flow = state.scheduler
     _tell_ending(state, changes)
     if why is None and flow.compensations.open:
@@ -107,7 +113,7 @@ def finish_ending(
 
 
 def ending_report(state: TaskRunState) -> str:
-    """Why the run ends, what is undone, and what is not."""
+    """The report of the ending: why the run ends, what was undone and what was not."""
     undoing, ending = state.scheduler.compensations, state.scheduler.ending
     done = [run for run in undoing.all if run.status is NodeStatus.DONE]
     others = [run for run in undoing.all if run.status is not NodeStatus.DONE]
@@ -123,7 +129,9 @@ def ending_report(state: TaskRunState) -> str:
 
 
 def forget_idle_time(state: TaskRunState, changes: ChangeSet, since: datetime | None) -> None:
-    """The time before `since`, in which the program did not run, does not count for undoing."""
+    """Leave the time before `since`, in which the program did not run, out of the compensation's
+    time limit.
+    """
     ending = state.scheduler.ending
     if since is None or ending is None or ending.ended_at is None:
         return
@@ -137,7 +145,7 @@ def forget_idle_time(state: TaskRunState, changes: ChangeSet, since: datetime | 
 
 
 def _tell_ending(state: TaskRunState, changes: ChangeSet) -> None:
-    """Say once on the card that steps are being undone."""
+    """Announce on the card, once, that steps are being undone."""
     undoing = state.scheduler.compensations.all
     if any(run.started_at is not None for run in undoing):
         return

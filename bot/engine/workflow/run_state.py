@@ -1,5 +1,6 @@
-"""A task's run under a lease: its state from one checkpoint to the next, and the rows that a
-checkpoint changes."""
+"""The state of a task's run under a lease, from one checkpoint to the next, and the rows that a
+checkpoint changes.
+"""
 
 from __future__ import annotations
 
@@ -72,14 +73,16 @@ class BudgetHold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseMemory:
-    """Facts of one lease that no table holds; a rolled-back transaction leaves them unchanged.
+    """Facts about one lease that no table holds. A transaction that rolls back leaves them
+    unchanged.
 
-    `replan_reason` is set while the work itself needs a new plan. `planning_step` is the path of
-    the step before which a new plan is being made. `declined_order` is the number of the last order
-    for a new plan that has brought none. `announced` are the ids of the requests whose WAITING
-    event this lease has written beside running steps. `delivered_reports` are the numbers of the
-    subagents' reports that each running step was told, by its path. `files_checked` is set once the
-    task's files were looked for after its last step."""
+    `replan_reason` is set while the work itself asks for a new plan. `planning_step` is the path of
+    the step before which a new plan is being made. `declined_order` is the number of the last
+    command for a new plan that brought none. `announced` are the ids of the requests whose WAITING
+    event this lease has written while other steps ran. `delivered_reports` maps each running step's
+    path to the numbers of the subagent reports that it received. `files_checked` is set once the
+    task's files were looked up after its last step.
+    """
 
     replan_reason: str = ""
     planning_step: str = ""
@@ -92,12 +95,13 @@ class LeaseMemory:
 
 @dataclass(slots=True, kw_only=True)
 class TaskRunState:
-    """A task as the last fence gave it, with its orders, its plan and its runs.
+    """A task, its commands, its plan and its runs, as last read from the store.
 
-    Under the lease nobody else writes the runs, and a new plan has a new version: the state stays
-    true from one checkpoint to the next. A transition changes it in place, so it has to be
-    dropped where the transaction fails. `last_command_id` is None where the database cannot say
-    it together with the fence. `warn` gets unknown names in expressions instead of the log."""
+    Under the lease nobody else writes the runs, and a new plan has a new version, so the state
+    stays true from one checkpoint to the next. A transition changes it in place; it must be dropped
+    if the transaction fails. `last_command_id` is None if the database cannot return it together
+    with the lease check. `warn` receives unknown names in expressions instead of the log.
+    """
 
     task: Task
     runs: dict[str, NodeRun]
@@ -143,12 +147,13 @@ class TaskRunState:
 
     @property
     def timeout_reason(self) -> str:
-        """Why the workflow is out of time, once it is."""
+        """Why the workflow is out of time; empty while it is not."""
         return min(self._time_limits())[1]
 
     def _time_limits(self) -> Iterator[tuple[datetime, str]]:
-        """When the workflow, or one inside it whose failure is its own, is out of time, with the
-        reason."""
+        """The deadlines, with their reasons, of the workflow and of the nodes inside it whose
+        failure it does not tolerate.
+        """
         seconds, flow = self.workflow.timeout, self.scheduler
         begun = None if seconds is None else flow.started_at(self.task.started_at)
         if seconds is not None and begun is not None:
@@ -168,12 +173,13 @@ class TaskRunState:
 
 
 class ChangeSet:
-    """Rows to write: each change counts in the state at once, and is kept here for the store.
+    """The rows to write. Each change applies to the state at once and is kept here for the store.
 
-    Of each node only its last run is stored, and the task is updated once. `started` has runs
-    whose attempt begins, with the model session that it will pay for; `ended` those whose attempt
-    is over, with its error and the time; `cancelled` those of them whose worker has to be stopped.
-    Every time is `now`."""
+    Only the last run of each node is stored, and the task is updated once. `started` holds runs
+    whose attempt begins, with the model session that it pays for; `ended` holds runs whose attempt
+    is over, with its error and the time; `cancelled` are those of them whose worker has to be
+    stopped. Every time is `now`.
+    """
 
     def __init__(self, state: TaskRunState, now: datetime) -> None:
         self.plans: list[TaskGraph] = []
@@ -199,8 +205,9 @@ class ChangeSet:
             self.runs[run.path] = run
 
     def cancel_attempts(self, runs: Sequence[NodeRun], running: AbstractSet[str]) -> None:
-        """Close the attempts of cancelled runs that were running until now, and say which steps
-        were ended before they had a result."""
+        """Close the attempts of cancelled runs that were running until now, and record which steps
+        were cancelled before they had a result.
+        """
         attempts = [run for run in runs if run.path in running]
         self.ended += attempts
         self.cancelled += attempts
@@ -256,8 +263,9 @@ class ChangeSet:
         approved: bool,
         values: Mapping[str, Any] | None = None,
     ) -> None:
-        """Finish a step that a person has done or decided; its result is their answer, with the
-        values of a form."""
+        """Finish a step that a person has done or decided. Its result is the answer, with the
+        values of a form.
+        """
         run = self.start_attempt(node.id, "")
         said = said or ("✅" if approved else "❌")
         output: dict[str, Any] = {"summary": said, "decided_by": who or "", "approved": approved}
@@ -269,7 +277,7 @@ class ChangeSet:
         self.add_event(EventKind.STEP_DONE, node.title)
 
     def note_claim(self) -> None:
-        """The time limits of a task that is tried again count from its next claim."""
+        """Start the time limits of a task that is tried again at its next claim."""
         again = self._state.runs.get(FRESH_START_PATH)
         if again is not None and not is_claimed(again):
             self.put_run(replace(again, ended_at=self._now))
@@ -296,7 +304,7 @@ class ChangeSet:
         self._state.task = replace(self._state.task, **known)  # type: ignore[arg-type]  # by name
 
     def count_failure(self, attempt: StepEnded) -> None:
-        """An unreachable model does not count as the worker's error."""
+        """Count a failure of the worker. An unreachable model is not one."""
         task = self._state.task
         if attempt.run.status is not NodeStatus.DONE:
             self.update_task(

@@ -1,4 +1,4 @@
-"""A run in words: steps with their placeholders filled in, its summary and its outputs."""
+"""A run in words: steps with their placeholders filled in, the summary and the outputs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 def render_step(
     scheduler: WorkflowScheduler, activation: ActivationPath, node: WorkflowNode, now: datetime
 ) -> WorkflowNode:
-    """The step with the path of this activation as its id, and its placeholders filled in. Long
-    texts are truncated. Raises ExpressionError for a call that cannot be filled in."""
+    """The step with its placeholders filled in and the path of this activation as its id. Long
+    texts are truncated. Raises ExpressionError for a call that cannot be filled in.
+    """
     if isinstance(node.spec, CallTypeSpec):
         filled = node.spec.fill(node.config, scheduler.context_of(activation, now))
         detail = escape_placeholders(node.spec.describe(filled))
@@ -54,7 +55,7 @@ def _truncate_detail(detail: str) -> str:
 def runs_visible_from(
     scheduler: WorkflowScheduler, activation: ActivationPath, runs: Mapping[str, NodeRun]
 ) -> Mapping[str, NodeRun]:
-    """Every run by its path, and by a node's id the one that counts from here."""
+    """Every run by its path, and for each node id the run that counts for this activation."""
     return {**runs, **scheduler.visible_runs(activation.scope)}
 
 
@@ -75,7 +76,7 @@ def task_summary(task: Task, workflow: Workflow, runs: Mapping[str, NodeRun]) ->
 
 
 def format_outputs(scheduler: WorkflowScheduler, now: datetime) -> str:
-    """The workflow's outputs, a line each."""
+    """The workflow's outputs, one per line."""
     seen = scheduler.context("", now)
     lines = []
     for name, expression in scheduler.workflow.outputs.items():

@@ -1,5 +1,6 @@
-"""Runs claimed tasks: plans each, executes its steps, several at once where its workflow allows
-that, and commits every result, until the task gives its slot back."""
+"""Runs claimed tasks: requests plans, executes steps (several at once where the workflow allows it)
+and commits every result, until the task gives its slot back.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ _T = TypeVar("_T")
 
 
 class TaskRunner:
-    """Runs claimed tasks, any number at once. All of its state is in the store."""
+    """Runs any number of claimed tasks at once. All of its state is in the store."""
 
     def __init__(self, deps: RunnerDeps) -> None:
         self._deps = deps
@@ -84,7 +85,9 @@ class TaskRunner:
         self._task_runs: dict[TaskId, _TaskRun] = {}
 
     async def run(self, task: Task) -> None:
-        """Run a task just claimed. It may be cancelled at any time: what is stored is complete."""
+        """Run a task that was just claimed. It may be cancelled at any time; what is stored is
+        complete.
+        """
         language = await self._deps.language_of(task)
         task_run = _TaskRun(self._deps, task, language, self._begun_at)
         self._task_runs[task.id] = task_run
@@ -192,8 +195,9 @@ class _TaskRun:
         return await self._commit_with_retry(events.Woken())
 
     async def _prepare_workers(self) -> None:
-        """The task's own choices take precedence over its chat's, those over its persona's, and
-        those over the program's."""
+        """Choose the worker of each step. The task's own choices win over its chat's, those over
+        its persona's, and those over the program's.
+        """
         task = self._task
         settings = (await self._deps.chat_of(task.chat_id)).settings
         again = await self._deps.store.graphs.find_run(task.id, FRESH_START_PATH)
@@ -235,8 +239,9 @@ class _TaskRun:
         )
 
     async def _make_plan(self, begun: PlanningStarted) -> NextAction:
-        """Request a plan once; if there is none, planning starts again unless that was the last
-        attempt."""
+        """Request a plan once. If that fails, planning starts again unless it was the
+        last attempt.
+        """
         # Imported on first use: its many patterns cost the start.
         from bot.engine.agent.requested_files import find_named_files
 
@@ -376,7 +381,7 @@ class _TaskRun:
         return await self._record_attempt(step, verdict, reply, answer, output)
 
     async def _attempt_call(self, step: StartedStep) -> NextAction:
-        """The same for a step that calls a tool itself."""
+        """Execute one attempt of a step that calls a tool itself, and commit its result."""
         try:
             result, files, session_id = await self._executor.call(step)
         except BackendDenied as error:
@@ -447,7 +452,9 @@ class _TaskRun:
         return RetryOptions(policy=retry, jitter=self._deps.jitter())
 
     def _failure_history(self, step: StartedStep) -> FailureHistory:
-        """With several steps at once, each counts its own failures in a row."""
+        """The earlier failures of a step. While several steps run at once, each counts its own
+        failures in a row.
+        """
         record = FailureHistory.from_task(step.task)
         if step.workflow.parallel == 1:
             return record
@@ -509,7 +516,9 @@ class _TaskRun:
         return await self._commit(events.BudgetReached(run, reached.cap, self._words(reached.hint)))
 
     async def _check_files(self, last: FilesUnchecked) -> NextAction:
-        """Look for what a plan with branches was to leave behind. Repeated after a crash."""
+        """Look for the files that a branching plan should have made. Repeating it after a crash is
+        safe.
+        """
         try:
             workspace = await self._deps.artifacts.workspace(last.task)
         except BackendDenied as error:
@@ -519,7 +528,7 @@ class _TaskRun:
         return await self._commit_with_retry(events.FilesChecked(found.missing))
 
     async def _merge_work(self, task: Task) -> NextAction:
-        """Repeated after a crash, the merge changes nothing."""
+        """Merge the work into the project. Repeating it after a crash changes nothing."""
         await self._deps.gateway.end_kept_processes(task.id)
         landed = await self._deps.artifacts.merge(task)
         return await self._commit_with_retry(events.Merged(landed.describe(self._words)))
@@ -531,7 +540,9 @@ class _TaskRun:
         return await self._write_with_retry(partial(self._commit, event))
 
     async def _write_with_retry(self, write: Callable[[], Awaitable[_T]]) -> _T:
-        """The result of a call was paid for: wait for a full disk rather than repeat the call."""
+        """Write, and wait while the disk is full: the call was paid for and must not be
+        repeated.
+        """
         return await retry_until_stored(write, self._deps.sleep, f"task {self._task.id}")
 
 

@@ -1,4 +1,4 @@
-"""The names that an expression sees in a run, from sample values."""
+"""The scope of expressions in an imagined run with sample values."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _TASK = TaskId("sample")
 def sample_names(
     given: Mapping[str, Any], workflow: Workflow | None, *, now: datetime, zone: ZoneInfo
 ) -> Mapping[str, Any]:
-    """The scope of a run in which nodes have ended with the given `outputs`: a text is a worker's
-    answer, a mapping holds its values. `variables` and `inputs` go over those of the workflow, and
-    other names are added. Raises ValueError if a value does not fit its declared output."""
+    """The names that expressions see in a run whose nodes have ended with these `outputs`: a text
+    is a worker's answer, a mapping holds its values. `variables` and `inputs` override those of the
+    workflow; other names are added. Raises ValueError if a value does not fit its declared output.
+    """
     outputs = given.get("outputs")
     outputs = outputs if isinstance(outputs, Mapping) else {}
     if workflow is None:
@@ -54,8 +55,9 @@ def sample_names(
 
 
 def sample_output(node: WorkflowNode, value: Any) -> Mapping[str, Any]:
-    """The output of a run of the node that brings this value: a text is a worker's answer, a
-    mapping holds its values. Raises ValueError if it does not fit its declared output."""
+    """The output of a node that has ended with this value: a text is a worker's answer, a mapping
+    holds its values. Raises ValueError if it does not fit the declared output.
+    """
     if isinstance(value, str):
         return {"summary": value}
     if not isinstance(value, Mapping):

@@ -65,8 +65,9 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 class WorkflowScheduler(SchedulerState):
-    """Built from the graph and the stored runs. Kept current with `record_run`, it equals one that
-    is rebuilt after a crash."""
+    """Schedules one workflow from its graph and stored runs. A scheduler that was kept current with
+    `record_run` equals one that is rebuilt after a crash.
+    """
 
     @cached_property
     def session_lanes(self) -> SessionLanes:
@@ -75,8 +76,9 @@ class WorkflowScheduler(SchedulerState):
 
     @property
     def is_complete(self) -> bool:
-        """Nothing is running or to be undone, and every reachable end was reached; or, without an
-        end, every node is settled."""
+        """True if nothing is running or has to be undone, and every reachable end was reached.
+        Without an end, every node must be settled.
+        """
         if self.running_paths or self.compensations.open:
             return False
         state = self._scopes[""]
@@ -84,8 +86,9 @@ class WorkflowScheduler(SchedulerState):
 
     @property
     def dead_end_run(self) -> NodeRun | None:
-        """A run after which no edge could be taken although there are some, or after which no path
-        leads to an end."""
+        """A run after which nothing can continue: it has outgoing edges but none could be taken, or
+        no path leads from it to an end.
+        """
         for _, state in sorted(self._scopes.items()):
             if (run := _find_halt(state) or _find_missed_end(state)) is not None:
                 return run
@@ -93,11 +96,11 @@ class WorkflowScheduler(SchedulerState):
 
     @property
     def failed_run(self) -> NodeRun | None:
-        """A run that failed for good and that no loop around it tolerates."""
+        """A permanent failure that no loop around it tolerates."""
         return next(self.failed_runs(), None)
 
     def failed_runs(self) -> Iterator[NodeRun]:
-        """All such runs."""
+        """All permanent failures that no loop around them tolerates."""
         for scope, state in self._scopes.items():
             if state.failed_runs and not self._tolerates_failures_in(scope):
                 yield from state.failed_runs.values()
@@ -119,12 +122,12 @@ class WorkflowScheduler(SchedulerState):
 
     @property
     def has_pending_moves(self) -> bool:
-        """Whether there are more moves that need no step and no time."""
+        """Whether the scheduler can move without a step and without waiting."""
         return bool(self._active_scopes) and not self._is_finished
 
     @property
     def can_go_on(self) -> bool:
-        """Whether anything is left to do, or to end with."""
+        """Whether the run has ended, or anything is left to run or to wait for."""
         ended = self.is_complete or self.failed_run is not None
         return (
             ended
@@ -145,9 +148,10 @@ class WorkflowScheduler(SchedulerState):
         return self._text(key, name=self.node_at(halt.path).title)
 
     def ready_steps(self) -> Iterator[tuple[ActivationPath, WorkflowNode]]:
-        """Steps that may start now, and those asked about, which may have been decided: in the
-        order of the plan and of the rounds. None once an end has been reached. First what is to
-        be undone."""
+        """Steps that may start now, and steps that people are asked about, which may have been
+        decided by now; in the order of the plan and of the rounds. Compensations come first. Empty
+        once an end has been reached.
+        """
         if (undoing := self.compensations.next_step) is not None:
             yield undoing
         if self._has_reached_end or self.ending is not None:
@@ -163,8 +167,9 @@ class WorkflowScheduler(SchedulerState):
                 yield state.activation(name), state.graph.nodes[name]
 
     def complete_run(self, run: NodeRun, now: datetime) -> NodeRun:
-        """The run as it is to be stored: with the edges taken behind it, and, if it failed for
-        good, with its node's `on_error` applied."""
+        """The run as it is to be stored: with the edges taken behind it and, after a permanent
+        failure, with its node's `on_error` applied.
+        """
         activation, state = parse_activation(run.path), self._scopes.get(scope_of(run.path))
         if activation is None or state is None or activation.node not in state.graph.nodes:
             return run
@@ -175,8 +180,10 @@ class WorkflowScheduler(SchedulerState):
         return replace(run, output={**run.output, **noted})
 
     def advance(self, now: datetime, limit: int) -> _Runs:
-        """Make the moves that cost nothing, until about `limit` runs were made: each is recorded
-        here and has to be stored. With none left only steps and time can move it."""
+        """Make the moves that need no worker and no waiting, until about `limit` runs were made.
+        Each is recorded here and has to be stored by the caller. If none is left, only steps and
+        time can continue the workflow.
+        """
         rows: dict[str, NodeRun] = {}
         self._active_scopes.update(dict.fromkeys(self._scopes))
         while self._active_scopes and len(rows) < limit and not self._is_finished:
@@ -190,7 +197,9 @@ class WorkflowScheduler(SchedulerState):
 
     @property
     def _is_finished(self) -> bool:
-        """True if an end was reached or the workflow failed: automatic moves stop too."""
+        """True if an end was reached or the workflow failed; then the scheduler makes no more
+        moves.
+        """
         return self.ending is not None or self._has_reached_end or self.failed_run is not None
 
     @property
@@ -218,8 +227,9 @@ class WorkflowScheduler(SchedulerState):
             yield self._make_question(state.activation(name), question)
 
     def _vague_answer(self, node: WorkflowNode, run: NodeRun) -> tuple[str, Mapping[str, Any]]:
-        """The title and the output of the node whose result leaves a condition open: for one that
-        only chooses, the first that its condition is about."""
+        """The title and the output of the node whose result leaves a condition open. For a node
+        that only chooses, the first node that its condition refers to.
+        """
         if node.role is NodeRole.CHOICE:
             outputs = self.context(scope_of(run.path), _EARLIEST).names["outputs"]
             with suppress(ExpressionError):
@@ -330,8 +340,9 @@ class WorkflowScheduler(SchedulerState):
         return None
 
     def _end_late_node(self, scope: str, now: datetime) -> _Runs | None:
-        """Fail a node with a body that is out of time, where the workflow goes on without it, and
-        cancel what runs inside it."""
+        """Fail a node with a body that is out of time, if the workflow tolerates that, and cancel
+        what runs inside it.
+        """
         for at, place in self.deadlines_inside(scope):
             if at <= now and self.tolerates_failure(place.path):
                 why = self.late_reason(place)
@@ -341,7 +352,7 @@ class WorkflowScheduler(SchedulerState):
         return None
 
     def _advance_loop(self, scope: str, now: datetime) -> _Runs | None:
-        """Open a round of a body in this scope, or finish with it."""
+        """Open a round of a loop in this scope, or finish the loop."""
         for loop in self._loops[scope].values():
             seen = self.context(scope, now)
             seen = replace(
@@ -368,7 +379,7 @@ class WorkflowScheduler(SchedulerState):
         return None
 
     def _close_round(self, scope: str, now: datetime) -> _Runs | None:
-        """Close a round that is over, or has failed where that is tolerated."""
+        """Close a round that is over, or that has failed where failures are tolerated."""
         state, above = self._scopes[scope], enclosing_round(scope)
         if above is None:
             return None
@@ -389,7 +400,7 @@ class WorkflowScheduler(SchedulerState):
         return ()
 
     def _round_failure(self, state: ScopeState) -> str | None:
-        """The reason why a round can have no result any more."""
+        """Why a round can have no result any more."""
         if state.failed_runs:
             return (
                 next(iter(state.failed_runs.values())).error if state.has_nothing_active else None
@@ -402,8 +413,9 @@ class WorkflowScheduler(SchedulerState):
         return None if is_asked else self._halt_reason(halt)
 
     def _fail_loop(self, loop: LoopState, why: str, now: datetime) -> _Runs | None:
-        """Fail a loop with its round where something further out tolerates that, once nothing
-        inside it is running any more."""
+        """Fail a loop together with its round if something further out tolerates that and nothing
+        inside the loop is running any more.
+        """
         inside = [scope for scope in self._scopes if scope.startswith(f"{loop.activation.path}[")]
         still = all(self._scopes[scope].has_nothing_active for scope in inside)
         if not (still and self._tolerates_failures_in(loop.activation.scope)):
@@ -452,7 +464,7 @@ class WorkflowScheduler(SchedulerState):
                 return (*self._record_runs(done), *notes)
 
     def _cancel_branches(self, join: ActivationPath, now: datetime) -> Iterator[NodeRun]:
-        """End what has not arrived at a join that cancels the others."""
+        """Cancel the branches that have not arrived at a join that cancels the others."""
         state = self._scopes[join.scope]
         if names := state.unfinished_branch_nodes(join.node):
             why = self._text("workflow.cancelled_for", name=state.graph.nodes[join.node].title)
@@ -467,7 +479,7 @@ class WorkflowScheduler(SchedulerState):
             yield from self._record_runs(*due)
 
     def _cancel(self, activation: ActivationPath, why: str, now: datetime) -> Iterator[NodeRun]:
-        """End an activation and what has begun in its rounds, those first."""
+        """Cancel an activation; what has begun in its rounds is cancelled first."""
         yield from self._cancel_rounds(activation, why, now)
         self._limit_questions[activation.scope].pop(activation.path, None)
         yield from self._record_runs(self._cancelled_run(activation, why, now))
@@ -516,7 +528,7 @@ def _find_halt(state: ScopeState) -> NodeRun | None:
 
 
 def _find_missed_end(state: ScopeState) -> NodeRun | None:
-    """The run after which no path leads to an end, once no end can be reached any more."""
+    """The run after which no path leads to an end; None while an end can still be reached."""
     ends = [state.runs.get(end) for end in state.graph.end_nodes]
     is_missed = ends and all(map(is_finished, ends)) and not any(map(is_done, ends))
     return state.last_reached_run() if is_missed else None

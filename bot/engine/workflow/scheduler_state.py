@@ -60,9 +60,10 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 class SchedulerState:
-    """`text` gives the texts of failures; `warn` gets unknown names in expressions.
-    `asked_subjects` are those of the conditions that people are asked about, by the paths of the
-    questions."""
+    """The state that the scheduler works on. `text` gives the texts of failures; `warn` receives
+    unknown names in expressions. `asked_subjects` maps the paths of open questions to the subjects
+    of the conditions that they are about.
+    """
 
     def __init__(
         self,
@@ -146,28 +147,30 @@ class SchedulerState:
         return own or self._tolerates_failures_in(activation.scope)
 
     def started_at(self, claimed_at: datetime | None) -> datetime | None:
-        """When its first node started after the last timeout, or since it was last tried again. If
-        none has started: when it was claimed then, or `claimed_at` if there was neither."""
+        """The start of the time limit: when the first node started after the last timeout, or after
+        the task was last tried again. If none has started, when the task was claimed then;
+        otherwise `claimed_at`.
+        """
         since = self._timed_again_at
         first = self._first_start_after(since)
         return first or (claimed_at if since == _EARLIEST else self._claimed_again_at)
 
     @property
     def _claimed_again_at(self) -> datetime | None:
-        """When the task was claimed after it was last tried again; None before."""
+        """When the task was claimed after it was last tried again; None before that."""
         again = self._runs.get(FRESH_START_PATH)
         is_current = again is not None and again.ended_at == self._timed_again_at
         return again.ended_at if again is not None and is_current and is_claimed(again) else None
 
     @property
     def _timed_again_at(self) -> datetime:
-        """When all time limits began anew."""
+        """When all time limits last began anew."""
         notes = (self._runs.get(path) for path in (TIMED_OUT_PATH, FRESH_START_PATH))
         times = (note.ended_at for note in notes if note is not None)
         return max(filter(None, times), default=_EARLIEST)
 
     def _first_start_after(self, since: datetime, inside: str = "") -> datetime | None:
-        """When the first node was started after that time, of those whose path begins so."""
+        """When the first node whose path has this prefix was started after that time."""
         return min(
             (
                 run.started_at
@@ -183,8 +186,9 @@ class SchedulerState:
     def deadlines_inside(
         self, scope: str | None = None
     ) -> Iterator[tuple[datetime, ActivationPath]]:
-        """When the nodes with a body that run now, everywhere or in one scope, are out of time, if
-        they have a limit."""
+        """The deadlines of the running nodes with a body and a time limit, in one scope or
+        everywhere.
+        """
         if not self._time_limits:
             return
         for each in self._waiting if scope is None else (scope,):
@@ -201,8 +205,9 @@ class SchedulerState:
 
     @property
     def ending(self) -> NodeRun | None:
-        """The run that records how this one ends once everything is undone; None if it does not
-        end that way."""
+        """The run that records how the task ends once its compensations have run; None if it is not
+        ending like that.
+        """
         return self._runs.get(ENDING_PATH)
 
     def timeout_run(self, now: datetime) -> NodeRun:
@@ -246,8 +251,9 @@ class SchedulerState:
         return EvaluationContext(now=now, zone=self.zone, names=names, warn=self._warn)
 
     def context_of(self, activation: ActivationPath, now: datetime) -> EvaluationContext:
-        """The names that a step may use; one that undoes another has those of the step it undoes,
-        also in a round that is over."""
+        """The names that a step may use. A compensation has those of the step that it undoes, even
+        of a round that is over.
+        """
         of = compensated_path(activation.path)
         if of is None:
             return self.context(activation.scope, now)
@@ -256,7 +262,7 @@ class SchedulerState:
         return replace(seen, names=names_of_past(self.topology, self._runs, place, seen.names))
 
     def _context_of_round(self, scope: str, now: datetime) -> EvaluationContext:
-        """Like `context`, also for a round that is over, without its outputs."""
+        """Like `context`, but for a round that may be over, and without its outputs."""
         above = enclosing_round(scope)
         loop = None if above is None else parse_activation(above[0])
         if scope in self._scopes or above is None or loop is None:
@@ -268,7 +274,7 @@ class SchedulerState:
         return replace(seen, names={**seen.names, **own, "variables": variables})
 
     def answers_at(self, activation: ActivationPath, rounds: int = 0) -> ConditionAnswers:
-        """People's answers about the conditions after an activation, or after its rounds."""
+        """People's answers to questions about the conditions after an activation or its rounds."""
 
         def answer(subject: str) -> bool | str | None:
             run = self._runs.get(activation.decision_path(subject, rounds))
@@ -278,7 +284,8 @@ class SchedulerState:
 
     def partial_loop_runs(self, now: datetime) -> Sequence[NodeRun]:
         """For each running loop of the outermost scope, a finished run with the results of its
-        finished rounds and the outputs of the others."""
+        finished rounds and the outputs of the unfinished ones.
+        """
         outputs = [(loop, self._loop_output(loop)) for loop in self._loops[ROOT_GRAPH].values()]
         return [
             self._make_run(ActivationPath("", loop.node.id), NodeStatus.DONE, now, output)
@@ -287,8 +294,9 @@ class SchedulerState:
         ]
 
     def latest_round_runs(self) -> Sequence[NodeRun]:
-        """For each node of the outermost scope that ran in several rounds, or after which an edge
-        was used up, its first run with its last output, for a plan without those edges."""
+        """For each node of the outermost scope that ran in several rounds, or behind which an edge
+        reached its limit: its first run with its last output, for a plan without those edges.
+        """
         state = self._scopes[ROOT_GRAPH]
         made = []
         for name in state.graph.nodes:
@@ -325,7 +333,7 @@ class SchedulerState:
         return {name: each for name, each in outputs.items() if each}
 
     def visible_runs(self, scope: str) -> Mapping[str, NodeRun]:
-        """By node, the run that counts in that scope."""
+        """The run of each node that counts in that scope."""
         states, _ = self._enclosing_scopes(scope if scope in self._scopes else "")
         seen: dict[str, NodeRun] = {}
         for state in reversed(states):
@@ -396,7 +404,7 @@ class SchedulerState:
         return 0 if run is None else int(run.output.get("used", 0))
 
     def _resume_loop(self, run: NodeRun) -> None:
-        """A loop that is retried keeps its rounds."""
+        """Continue a loop that is retried; its rounds are kept."""
         scope = scope_of(run.path)
         loop = self._loops[scope].get(run.path)
         if loop is not None and run.status is NodeStatus.WAITING and not loop.opened_rounds:
@@ -405,7 +413,7 @@ class SchedulerState:
                 self._open_round(loop, stored)
 
     def _open_scope(self, graph_name: str, scope: str, stored: StoredRuns) -> ScopeState:
-        """A scope as it is stored, with the rounds of the loops inside it."""
+        """Load a scope from the stored runs, with the rounds of the loops inside it."""
         graph = self.topology.scope_graphs[graph_name]
         used = {name: stored.used_limit(scope, name) for name in graph.limited_edges}
         state = ScopeState(graph, scope, stored.back_edge_counts(scope), used)
@@ -430,7 +438,7 @@ class SchedulerState:
         self._active_scopes[scope] = None
 
     def _enclosing_scopes(self, scope: str) -> tuple[Sequence[ScopeState], Mapping[str, Any]]:
-        """The scopes from the inside out, and the names that their rounds define."""
+        """The enclosing scopes from the inside out, and the names that their rounds define."""
         states: list[ScopeState] = []
         names: dict[str, Any] = {}
         while (above := enclosing_round(scope)) is not None:
@@ -458,7 +466,7 @@ class SchedulerState:
             self._latest_runs[activation.node] = run
 
     def is_closed(self, path: str) -> bool:
-        """Whether a step, or what a question is about, is in a branch where nothing goes on."""
+        """Whether a step, or the subject of a question, is in a branch where nothing continues."""
         place = parse_activation(questioned_path(path) or path)
         while place is not None:
             state = self._scopes.get(place.scope)
@@ -482,7 +490,7 @@ class SchedulerState:
         return replace(run, error=why, started_at=begun.started_at if begun else None)
 
     def _make_note_run(self, path: str, output: Mapping[str, Any], now: datetime) -> NodeRun:
-        """A run that is stored beside the nodes' runs."""
+        """A run that stores a fact beside the runs of nodes."""
         activation = ActivationPath("", path)
         return replace(self._make_run(activation, NodeStatus.DONE, now, output), path=path)
 

@@ -1,6 +1,6 @@
-"""The state of one scope of a workflow, which is a round of one of its graphs: the nodes that run,
-are ready, or can no longer be reached; the rounds of a loop; and the outputs that expressions in a
-scope see."""
+"""The state of one scope, which is one round of a graph: the nodes that run, are ready or can no
+longer be reached, the rounds of its loops, and the outputs that its expressions see.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ from storage.records.tasks import NodeRun, NodeStatus
 
 
 class ScopeState:
-    """One round of a graph. It follows from the runs alone, in whatever order they are recorded.
-    `back_edge_counts` says how often each edge that leads back was taken, `edge_counts` the same
-    of forward edges with a bound; `used_limits` how many of these count no more."""
+    """One round of a graph. Its state follows from the runs alone, in whatever order they are
+    recorded. `back_edge_counts` and `edge_counts` say how often each back edge and each bounded
+    forward edge was taken; `used_limits` is how much of these counts is forgiven.
+    """
 
     def __init__(
         self,
@@ -84,11 +85,13 @@ class ScopeState:
             self._propagate(node, run)
 
     def is_closed(self, node: str) -> bool:
-        """Whether its branch was cancelled, or is the one that arrived: nothing in it goes on."""
+        """Whether the node's branch was cancelled, or is the one that arrived first: nothing in it
+        continues.
+        """
         return any(is_done(self.runs.get(join)) for join in self._joins_over.get(node, ()))
 
     def unfinished_branch_nodes(self, join: str) -> tuple[str, ...]:
-        """The nodes that a join ends, in the order of the plan."""
+        """The nodes that a join cancels, in the order of the plan."""
         branches = self.graph.cancelling_joins.get(join, frozenset())
         return tuple(
             each
@@ -97,7 +100,7 @@ class ScopeState:
         )
 
     def lost_branch_nodes(self, join: str, ended: Collection[str]) -> tuple[str, ...]:
-        """The nodes whose branches all ended before they arrived at the join, with `ended`."""
+        """The nodes whose branches, `ended` included, all ended before they arrived at the join."""
         graph, branches = self.graph, self.graph.cancelling_joins.get(join, frozenset())
         arrived = {
             edge.source
@@ -117,12 +120,13 @@ class ScopeState:
         )
 
     def count_bounded_edges(self, run: NodeRun) -> None:
-        """Count the bounded forward edges that a run, of this round or an earlier one, took."""
+        """Count the bounded forward edges that a run of this round, or of an earlier one, took."""
         self.edge_counts.update(self.graph.bounded_edges.keys() & (taken_edges(run) or ()))
 
     def ready_steps(self) -> Iterator[str]:
-        """Steps that may start now, in the order of the plan. Steps may be recorded as started
-        while this is iterated."""
+        """Steps that may start now, in the order of the plan. Starts may be recorded during
+        iteration.
+        """
         at = 0
         while at < len(self._ready_steps):
             n = self._ready_steps[at]
@@ -130,7 +134,7 @@ class ScopeState:
             at += self._ready_steps[at : at + 1] == [n]
 
     def next_ready_node(self) -> str | None:
-        """A node that may run now and is no step."""
+        """A node that may run now and needs no worker."""
         return self._node_ids[self._ready_others[0]] if self._ready_others else None
 
     def next_unreached_node(self) -> str | None:
@@ -185,7 +189,7 @@ class ScopeState:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing in it is running, and nothing could start."""
+        """Whether nothing in the scope is running, and nothing could start."""
         return not (
             self._active or self._ready_steps or self._ready_others or self._pending_back_edges
         )
@@ -280,14 +284,18 @@ class ScopeState:
             self._evaluate_readiness(edge.target)
 
     def _close_node(self, node: str) -> None:
-        """Nothing of a branch that is closed goes back, stops the plan or asks people."""
+        """Close a node of a branch that nothing continues: it takes no back edge, does not stop the
+        plan and asks nobody.
+        """
         for halted in (self.exhausted_runs, self.dead_end_runs, self.undecided_runs):
             halted.pop(node, None)
         for edge in self.graph.outgoing_back_edges.get(node, ()):
             self._pending_back_edges.pop(edge.name, None)
 
     def _recount_inputs(self, node: str, region: Iterable[str]) -> None:
-        """Edges from outside the region keep their result; those from inside are open again."""
+        """Reset the inputs of a region that restarts: edges from outside keep their result, those
+        from inside are open again.
+        """
         for edge in self.graph.incoming.get(node, ()):
             before = None if edge.source in region else self.runs.get(edge.source)
             if before is None or not is_finished(before):
@@ -330,8 +338,9 @@ _MAX_DEPTH = 30
 
 @dataclass(slots=True)
 class LoopState:
-    """`iteration` is what the rounds iterate over, `results` has the result of each finished
-    round."""
+    """The state of a loop. `iteration` is what the rounds iterate over; `results` holds the result
+    of each finished round.
+    """
 
     node: WorkflowNode
     activation: ActivationPath
@@ -353,7 +362,7 @@ class LoopState:
 
     @property
     def partial_output(self) -> Mapping[str, Any]:
-        """The loop's output if it ended with the rounds that are finished."""
+        """The loop's output if it ended after the rounds that are finished."""
         return self.node.loop.partial_output(self.iteration, self.results)
 
     @property
@@ -371,19 +380,20 @@ class LoopState:
         self.results[n] = _ValueTruncator(self._max_round_size).truncate(result)
 
     def truncate(self, value: Any) -> Any:
-        """The output of unfinished rounds, as large as that of a finished one may be."""
+        """Truncate the output of an unfinished round to the size allowed for a finished one."""
         return _ValueTruncator(max(self._max_round_size, _MIN_PARTIAL_SIZE)).truncate(value)
 
     @property
     def _max_round_size(self) -> int:
-        """Characters per round, so that the results of all fit into one row."""
+        """The limit of characters per round; with it the results of all rounds fit into one row."""
         total = len(self.iteration.get("items", ())) or 1
         return max(_MIN_ROUND_SIZE, _MAX_TOTAL_SIZE // total)
 
 
 def _round_result(state: ScopeState) -> Any:
-    """The output of its last node, or of each where it ends in several. Neither a step that
-    people have added meanwhile nor an end counts: the planned node before it does."""
+    """The output of the round's last node, or of each last node if it ends in several. For an end
+    or a step that people added, the planned node before it counts.
+    """
     runs = {
         name: state.runs[name] for name in _planned_leaf_nodes(state.graph) if name in state.runs
     }
@@ -407,7 +417,7 @@ def _planned_leaf_nodes(graph: ScopeGraph) -> Iterable[str]:
 
 
 class _ValueTruncator:
-    """Truncates a value to about so many characters in all, and to a maximum depth."""
+    """Truncates a value to a total number of characters and a maximum depth."""
 
     def __init__(self, most: int) -> None:
         self._remaining = most

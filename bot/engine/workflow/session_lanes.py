@@ -1,5 +1,6 @@
-"""Session lanes: steps that can never run at the same time share a session. A lane continues after
-a fork where all its branches meet again: a question of dominators."""
+"""Session lanes: steps that can never run at the same time share a session. Where all branches of a
+fork meet again, which dominators tell, its lane continues.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +23,18 @@ MAIN_LANE = ""
 
 
 class SessionLanes:
-    """Each branch behind a fork has its own lane, and so has each round that may run in parallel
-    with others, or a node with a session of its own. Lanes follow from the graph alone, so a step
-    finds its session after a restart."""
+    """Assigns steps to sessions. Each branch behind a fork has a lane of its own, and so has each
+    round that may run in parallel with others, and each node with a session of its own. Lanes
+    follow from the graph alone, so a step finds its session again after a restart.
+    """
 
     def __init__(self, topology: WorkflowTopology) -> None:
         self._topology = topology
 
     def lane_of(self, activation: ActivationPath) -> str:
-        """A compensation shares the lane of the step that it undoes, and waits for no other."""
+        """The lane of a step. A compensation has the lane of the step that it undoes, and waits for
+        no other.
+        """
         node = node_of_run(activation.path, self._topology.nodes)
         activation = parse_activation(compensated_path(activation.path) or "") or activation
         if node is not None and node.own_session:
@@ -49,7 +53,7 @@ class SessionLanes:
 
     @cached_property
     def _lanes_by_node(self) -> dict[str, str]:
-        """The body of a loop begins in the loop's lane."""
+        """The lane of each node; the body of a loop begins in the lane of the loop."""
         lanes: dict[str, str] = {}
         left = [(ROOT_GRAPH, MAIN_LANE)]
         while left:
@@ -63,8 +67,9 @@ class SessionLanes:
 
 
 def _lanes_in_graph(graph: ScopeGraph, first: str) -> Mapping[str, str]:
-    """Where all branches of a fork meet again, the fork's lane continues; where only some meet, the
-    others may still be running."""
+    """The lanes of one graph. Where all branches of a fork meet, the fork's lane continues; where
+    only some meet, the others may still be running.
+    """
     sources = {node: [edge.source for edge in graph.incoming.get(node, ())] for node in graph.nodes}
     targets = {node: [edge.target for edge in graph.outgoing.get(node, ())] for node in graph.nodes}
     order = topological_order(sources, targets)
@@ -89,7 +94,7 @@ def _lanes_in_graph(graph: ScopeGraph, first: str) -> Mapping[str, str]:
 
 
 def _splits(graph: ScopeGraph, node: str) -> bool:
-    """Whether more than one of the edges behind it may be taken."""
+    """Whether more than one of the node's outgoing edges may be taken."""
     behind, rule = graph.outgoing.get(node, ()), graph.nodes[node].spec.edge_rule
     if rule is EdgeRule.CHOSEN or len({edge.target for edge in behind}) == 1:
         return False

@@ -66,22 +66,23 @@ _MAX_INSTRUCTION = 200
 
 @dataclass(frozen=True, slots=True)
 class StepAllowed:
-    """The step may start. `by` is the decision that allowed it; None if no approval was needed."""
+    """The step may start. `by` is the decision that allowed it; None if it needed no approval."""
 
     by: Approval | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StepAwaitsApproval:
-    """A person must decide first; the same request for as long as it waits."""
+    """A person must decide first. The request stays the same for as long as it waits."""
 
     approval: Approval
 
 
 @dataclass(frozen=True, slots=True)
 class StepRefused:
-    """A person rejected it; `reason` says why. A rejection counts once, then there is a new
-    request."""
+    """A person rejected the step; `reason` says why. A rejection counts once; the next attempt
+    makes a new request.
+    """
 
     by: PersonId | None
     reason: str
@@ -135,17 +136,18 @@ def parse_risk_words(setting: str) -> tuple[str, ...]:
 
 
 def find_risk_word(node: WorkflowNode, words: Sequence[str]) -> str:
-    """The first of these words that the step's text contains, in any case; empty if none.
+    """The first of these words that the step's text contains, ignoring case; empty if there is
+    none.
 
-    A Latin word counts only from its beginning: `deploy` is in “deployment”, and `production`
-    not in “reproduction”.
+    A Latin word matches only at the beginning of a word: `deploy` is in “deployment”, but
+    `production` is not in “reproduction”.
     """
     text = _normalized(f"{node.title}\n{node.detail}")
     return next((word for word in words if _count_word(text, _normalized(word))), "")
 
 
 def command_hash(node: WorkflowNode) -> str:
-    """The same for the same step only: consent to one command is none to another."""
+    """A hash that identifies the step exactly: approval of one command does not cover another."""
     parts: list[object] = [node.type, node.title, node.detail]
     if form := node.spec.form(node.settings):
         parts.append([input_to_data(each) for each in form])
@@ -154,16 +156,17 @@ def command_hash(node: WorkflowNode) -> str:
 
 
 def step_turn_key(task_id: TaskId, node: WorkflowNode) -> str:
-    """Return the key of the step's turn: a step with other words is another turn."""
+    """The key of the step's turn; a step with other words is another turn."""
     return " ".join(("step", task_id, node.id, command_hash(node)))
 
 
 def with_new_messages(
     node: WorkflowNode, orders: WorkerInput, runs: Mapping[str, NodeRun]
 ) -> WorkflowNode:
-    """The step with the messages that no finished step has received: its worker gets them too, so
-    they are a part of what is approved. An approver's answer to this step's own question counts
-    as approved."""
+    """The step with the messages that no finished step has received. Its worker will get them, so
+    they are part of what is approved. An approver's answer to this step's own question counts as
+    approved.
+    """
     if node.type != _TASK:
         return node
     heard = delivered_message_count(runs) if orders.messages else 0
@@ -183,7 +186,7 @@ def with_new_messages(
 async def answer_calls(
     deciding: Generator[_Call, Any, _Decision], answer: Callable[[_Call], Awaitable[object]]
 ) -> _Decision:
-    """Run a decision to its end, each of its calls answered in turn."""
+    """Run a decision to its end: answer each of its calls in turn."""
     given: object = None
     while True:
         try:
@@ -202,12 +205,13 @@ class StepApprovalRules:
     def decide(
         self, node: WorkflowNode, may_wait_beside: Callable[[str], bool]
     ) -> Generator[ApprovalCall, Any, StepDecision]:
-        """Decide whether a step may start, from the answers to the calls.
+        """Decide whether a step may start, from the answers to its calls.
 
-        One approval holds for the step as it is until it is done, over retries and crashes, and
-        however people talk to it meanwhile. Messages that could make another step of it need a
-        new request; the approved text stays exactly what was shown. `may_wait_beside` says which
-        other steps of the task, by their paths, may wait for a person as well."""
+        One approval covers the unchanged step until it is done, across retries and crashes, and
+        whatever people say to its worker meanwhile. Messages that could turn it into another step
+        need a new request; the approved text stays exactly what was shown. `may_wait_beside` names
+        the paths of the task's other steps that may wait for a person at the same time.
+        """
         word = find_risk_word(node, self.words) if node.type != _HUMAN else ""
         if node.type != _HUMAN and not word and not node.auto_wait:
             return StepAllowed()
@@ -240,8 +244,9 @@ class StepApprovalRules:
         return StepAwaitsApproval(asked)
 
     def may_hear(self, node: WorkflowNode, talk: str, before: Sequence[str]) -> bool:
-        """True if the worker of a running step may receive this message after those in `before`: it
-        contains nothing that needs approval first."""
+        """Whether the worker of a running step may receive this message after the messages in
+        `before`: only if it contains nothing that needs approval first.
+        """
         told = "\n".join((node.title, node.detail, *before))
         then, now = _normalized(told), _normalized(f"{told}\n{talk}")
         if any(_count_word(now, word) > _count_word(then, word) for word in self.words):
@@ -250,8 +255,9 @@ class StepApprovalRules:
         return not is_approved or _is_harmless(talk)
 
     def _adds_risk(self, node: WorkflowNode, allowed: Approval, talk: str) -> bool:
-        """True if there is a risk word that was not approved, even one formed from old and new
-        words together."""
+        """Whether the text contains a risk word that was not approved, even one that is formed by
+        old and new words together.
+        """
         before = _normalized(allowed.detail.replace(MESSAGE_MARK, " "))
         now = _normalized(f"{node.title}\n{node.detail}".replace(MESSAGE_MARK, " "))
         return any(
@@ -266,8 +272,9 @@ def _kind_of(node: WorkflowNode) -> ApprovalKind:
 
 
 class StepApprovalRequester:
-    """Answers the rules' calls within a transaction that has locked the task. A request without a
-    decision expires after `lifetime`."""
+    """Answers the calls of the rules within a transaction that has locked the task. An undecided
+    request expires after `lifetime`.
+    """
 
     def __init__(
         self,
@@ -343,7 +350,7 @@ class StepApprovalRequester:
 
 
 async def _resolve_assignees(tx: Transaction, wanted: Sequence[str]) -> Sequence[PersonId]:
-    """The assignees that are known people. Owners may decide without being named."""
+    """The assignees who are known people. Owners may decide without being named."""
     names = [each for each in wanted if each.casefold() != _OWNER]
     found = [await find_person_id(tx, each) for each in names]
     return tuple(dict.fromkeys(each for each in found if each is not None))
@@ -375,8 +382,9 @@ class CapExtensionRequester:
 
 
 def _added_talk(node: WorkflowNode, approved_hash: str) -> str | None:
-    """The messages to this step since the version with this hash was approved; None if the step
-    has changed in any other way."""
+    """The messages that this step has gained since the version with this hash was approved; None if
+    anything else has changed.
+    """
     for begin in _MESSAGE_START.finditer(node.detail):
         before = replace(node, detail=node.detail[: begin.start()])
         if command_hash(before) == approved_hash:
@@ -385,7 +393,7 @@ def _added_talk(node: WorkflowNode, approved_hash: str) -> str | None:
 
 
 def _is_harmless(talk: str) -> bool:
-    """Nothing in it could be a part of a command: words and the marks of a sentence only."""
+    """Whether the text cannot be part of a command: it has only words and sentence punctuation."""
     return (
         len(talk) <= _MAX_TALK
         and not _COMMAND_LIKE.search(talk)
@@ -400,7 +408,9 @@ def _is_harmless(talk: str) -> bool:
 
 
 def _normalized(text: str) -> str:
-    """Full-width letters as letters, one blank between words, no capitals, nothing invisible."""
+    """The text in lower case with plain Latin letters, single spaces and no invisible
+    characters.
+    """
     letters = unicodedata.normalize("NFKC", text)
     visible = "".join(each for each in letters if unicodedata.category(each) != "Cf")
     return " ".join(visible.casefold().split())
@@ -413,7 +423,9 @@ def _count_word(text: str, word: str) -> int:
 
 
 def is_suspended(node: WorkflowNode, runs: Mapping[str, NodeRun]) -> bool:
-    """Whether this step has stopped at tool calls. If it was changed since, it starts over."""
+    """Whether this step has stopped at tool calls. A step that has changed since then
+    starts over.
+    """
     run = runs.get(node.id)
     return run is not None and run.output.get(SUSPENDED_KEY) == command_hash(node)
 

@@ -71,8 +71,9 @@ MAX_CONTEXT_TOKENS = 120_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultClaim:
-    """The files of a result, those that its step's words name, and what is plainly not so of it:
-    names by the key of the fault."""
+    """The files of a result, the files that the step's words name, and what is plainly untrue about
+    the result: names by the key of the fault.
+    """
 
     files: tuple[str, ...] = ()
     named_files: tuple[str, ...] = ()
@@ -115,9 +116,11 @@ class RunnerDeps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepAttempt:
-    """How an attempt ended. `step` has the messages that its worker received meanwhile, too;
-    `faults` are what speaks against its report, by their texts in the catalogue's group `work`.
-    With `called_nothing` its worker says that it could not do the step, had tools and used none."""
+    """How an attempt ended. `step` includes the messages that its worker received during it.
+    `faults` are keys in the catalogue's group `work`: what speaks against the report. With
+    `called_nothing` the worker says that it could not do the step although it used none of its
+    tools.
+    """
 
     step: StartedStep
     reply: ModelReply
@@ -141,7 +144,9 @@ class StepExecutor:
         self._scanner = SyntaxScanner()
 
     async def attempt(self, step: StartedStep) -> StepAttempt:
-        """Raises BackendError; RunLimitReached if the step's own time is over."""
+        """Execute one attempt. Raises BackendError, and RunLimitReached if the step is
+        out of time.
+        """
         name, lane = step.node.persona, step.lane
         # A person has decided about calls at the end of its session.
         keeps_history = step.is_resumed
@@ -158,8 +163,9 @@ class StepExecutor:
                 worker = instead
 
     async def call(self, step: StartedStep) -> tuple[CallResult, CollectedFiles, str]:
-        """Make the call of a step without a model. Returns its result, the copies of the files that
-        it wrote, and the session in which the call is recorded. Raises BackendDenied."""
+        """Make the call of a step without a model. Returns the result, copies of the files that it
+        wrote, and the session in which the call is recorded. Raises BackendDenied.
+        """
         if self._deps.call_steps is None:
             raise RuntimeError("no tools can be called")
         lead = self._team.current_lead
@@ -189,9 +195,10 @@ class StepExecutor:
         return result, files, session.id
 
     async def note_files(self, step: StartedStep) -> StartedStep:
-        """Find the `sound_files` and `value_files` of a step that is about to be attempted. Of one
-        that was cut off nobody knows how its files were: then those that its words name and that
-        were written since count as sound. Raises BackendError."""
+        """Find the `sound_files` and `value_files` of a step before it is attempted. If an attempt
+        was cut off, their earlier state is unknown; files that the step names and that were written
+        since then count as sound. Raises BackendError.
+        """
         # Imported on first use: its many patterns cost the start.
         from bot.engine.agent.requested_values import mark_files
 
@@ -235,8 +242,9 @@ class StepExecutor:
     async def with_images(
         self, ask: ModelRequest, worker: AssignedWorker, files: tuple[str, ...]
     ) -> ModelRequest:
-        """Add the task's pictures, unless the worker's session already has them: one with turns, of
-        an earlier run too, began with them."""
+        """Add the task's pictures, unless the worker's session already has them: a session with
+        turns, even of an earlier run, began with them.
+        """
         attach, session = self._deps.attach_images, worker.session
         begun = session.turns or session.open_turn
         if attach is None or begun or self._delivered_to(session.id).task:
@@ -336,7 +344,7 @@ class StepExecutor:
         workspace: Path,
         answer: StepAnswer,
     ) -> ResultClaim:
-        """Look from outside at what the worker says is done."""
+        """Check from outside what the worker claims to have done."""
         # Imported on first use: its many patterns cost the start.
         from bot.engine.agent.requested_files import find_named_files, lacks_number
 
@@ -356,7 +364,7 @@ class StepExecutor:
         workspace: Path,
         answer: BaseModel,
     ) -> ResultFault | None:
-        """Tell the worker, before its result counts, what about it is plainly not so."""
+        """Tell the worker what is plainly wrong with its result, before the result counts."""
         # Imported on first use: its many patterns cost the start.
         from bot.engine.agent.requested_files import says_unchanged
 
@@ -377,8 +385,9 @@ class StepExecutor:
         *,
         since: datetime | None,
     ) -> bool:
-        """Whether the worker has called no tool in this step since then, although it has some. Of
-        coding CLIs, which have tools of their own, nothing is known."""
+        """Whether the worker has tools but has called none in this step since then. Not known of
+        coding CLIs, which have tools of their own.
+        """
         if not (context.tools and worker.chosen.backend.accepts_tools):
             return False
         gateway, path = self._deps.gateway, step.node.id
@@ -387,8 +396,9 @@ class StepExecutor:
     async def _commands_not_run(
         self, step: StartedStep, worker: AssignedWorker, context: WorkerContext
     ) -> tuple[str, ...]:
-        """The commands that the step's words ask for, if its worker could run one and has called
-        nothing that could. Of coding CLIs nothing is known."""
+        """The commands that the step asks for, if its worker could run commands but has called no
+        tool that could. Not known of coding CLIs.
+        """
         # Imported on first use: its many patterns cost the start.
         from bot.engine.agent.requested_files import find_commands
 
@@ -411,9 +421,9 @@ class StepExecutor:
         *,
         must_call: bool,
     ) -> WorkChecks:
-        """A step plainly needs any call if it names a file or a command; one that runs something
-        while its command has not been run; one that changes something while files that are to be
-        written are as they were."""
+        """Which checks the step's work needs: any call if it names a file or a command; a run while
+        its command has not been run; a change while the files to be written are as they were.
+        """
         # Imported on first use: its many patterns cost the start.
         from bot.engine.agent.requested_files import find_commands, find_files_to_change, names_file
 
@@ -449,7 +459,9 @@ class StepExecutor:
     async def _no_call_note(
         self, step: StartedStep, worker: AssignedWorker, context: WorkerContext
     ) -> str:
-        """For a worker that has failed before and not even tried: weak models report instead."""
+        """A note for a worker that failed before without trying: weak models report instead of
+        working.
+        """
         if not step.last_error or not await self._has_only_talked(
             step, worker, context, since=None
         ):
@@ -460,8 +472,9 @@ class StepExecutor:
     async def _find_faults(
         self, step: StartedStep, workspace: Path, claimed: Sequence[str], named: Sequence[str]
     ) -> dict[str, Sequence[str]]:
-        """Look at the files that the worker claims, and at those that its step was to make or
-        change."""
+        """Look at the files that the worker claims, and at those that the step should make or
+        change.
+        """
         # Imported on first use: its many patterns cost the start.
         from bot.engine.agent.requested_files import find_files_to_change, find_untranslated
         from bot.engine.agent.requested_values import find_wrong_values
@@ -506,8 +519,9 @@ class StepExecutor:
 
 
 def _files_asked_for(step: StartedStep, find: Callable[..., tuple[str, ...]]) -> tuple[str, ...]:
-    """The files that the step's words ask for, and with the last step of a plan the task's. What
-    the Boss has said about one since then is not judged."""
+    """The files that the step asks for, and for the last step of a plan those of the task. Files
+    that the Boss has mentioned since then are not judged.
+    """
     own, *tasks = _own_texts(step)
     found = find(own, around=step.task.instruction)
     for text in tasks:
@@ -517,26 +531,29 @@ def _files_asked_for(step: StartedStep, find: Callable[..., tuple[str, ...]]) ->
 
 
 def _own_texts(step: StartedStep) -> tuple[str, ...]:
-    """Those that the step answers for: its own, and with the last step of a plan the task's."""
+    """The texts that the step is responsible for: its own, and for the last step of a plan the
+    task's.
+    """
     text = f"{step.node.title}\n{step.node.detail}"
     is_last = is_chain(step.workflow) and step.workflow.nodes[-1].id == step.node.id
     return (text, step.task.instruction) if is_last else (text,)
 
 
 def _without_told(step: StartedStep) -> Mapping[str, FileMark]:
-    """Its `value_files`, but for those that the Boss has said something about since."""
+    """The `value_files`, except those that the Boss has mentioned since then."""
     said = "\n".join(step.messages)
     return {name: mark for name, mark in step.value_files.items() if name not in said}
 
 
 def words_of(step: StartedStep) -> str:
-    """Those of the step and of its task."""
+    """The words of the step and of its task."""
     return f"{step.node.title}\n{step.node.detail}\n{step.task.instruction}"
 
 
 def _files_to_parse(step: StartedStep, claimed: Sequence[str]) -> frozenset[str]:
-    """Its `sound_files`, but for those that the Boss has said something about since. Beside other
-    steps, which may be in the middle of a change, only those that it claims or its words name."""
+    """The `sound_files`, except those that the Boss has mentioned since then. While other steps run
+    and may be in the middle of a change, only the files that this step claims or names.
+    """
     said = "\n".join(step.messages)
     found = frozenset(name for name in step.sound_files if name not in said)
     if step.workflow.parallel == 1:
@@ -552,5 +569,7 @@ _NO_CALL_NOTE = (
 
 
 def _error_to_tell(step: StartedStep, no_call: str) -> str:
-    """A small model that reads its own empty report again repeats it."""
+    """The error to tell the worker. An empty report is left out: a small model that reads it again
+    repeats it.
+    """
     return "" if no_call and step.failed_report else step.last_error

@@ -44,8 +44,9 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRunEvaluator:
-    """Satisfies `handlers.ports_workflows.RunExpressionPort`. It only reads; `mask` removes secrets
-    from what it finds."""
+    """Satisfies `handlers.ports_workflows.RunExpressionPort`. Read-only; `mask` removes secrets
+    from what it returns.
+    """
 
     graphs: TaskGraphRepo
     zone: ZoneInfo
@@ -105,9 +106,10 @@ def stored_names(
     now: datetime,
     zone: ZoneInfo,
 ) -> tuple[ActivationPath | None, Mapping[str, Any]]:
-    """The names of the outermost scope as it is `now`; or those that a node, given by its id, title
-    or path, saw when it last began, with its activation. Raises RerunRefused for a node that is
-    unknown or did not run."""
+    """The names that expressions see in the outermost scope now; or, for a node given by its id,
+    title or path, those that it saw when it last began, with its activation. Raises RerunRefused if
+    the node is unknown or did not run.
+    """
     place = None
     if node.strip():
         topology = WorkflowTopology(workflow)
@@ -130,8 +132,9 @@ def stored_names(
 def _runs_before(
     topology: WorkflowTopology, runs: Mapping[str, NodeRun], place: ActivationPath, at: datetime
 ) -> Iterator[tuple[str, NodeRun]]:
-    """The runs as they were stored when that activation began. Of those that ended at the same
-    moment, the ones behind it in the graph count as later."""
+    """The runs as they were stored when that activation began. Of runs that ended at the same
+    moment, those behind it in the graph count as later.
+    """
     levels = tuple(_levels(topology, place))
     around = {level.activation for level in levels}
     taken: Counter[str] = Counter()

@@ -323,7 +323,7 @@ class _Transition:
         return (yield from self._go_on())
 
     def _undo(self, *, late: bool) -> Deciding[NextAction]:
-        """Run what undoes the finished steps, then end as it was to."""
+        """Run the compensations; when they are done, end as recorded."""
         why = self._state.text("workflow.undo_late") if late else self._budget_refusal()
         if not finish_ending(self._state, self.changes, self._now, why=why):
             return (yield from self._go_on())
@@ -365,7 +365,7 @@ class _Transition:
     def _end_run(
         self, status: TaskStatus, reason: str, due: Sequence[NodeRun] | None = None
     ) -> Deciding[NextAction]:
-        """End the task, for good only after what has to be undone."""
+        """End the task, after its compensations have run."""
         if status.is_final and self._scheduler.ending is not None:
             return (yield from self._choose_next())
         rows = self._scheduler.compensations.due(self._state.task.id) if due is None else due
@@ -512,7 +512,7 @@ class _Transition:
         return False
 
     def _fail_step(self, place: ActivationPath, node: WorkflowNode, why: str) -> None:
-        """The step cannot be made what its plan says, whatever happens."""
+        """Fail a step that cannot be made what its plan says."""
         error = self._state.text("workflow.no_value", name=node.title, why=why)
         run = replace(self._scheduler.new_run(place, NodeStatus.FAILED, self._now), error=error)
         self.changes.put_run(self._scheduler.complete_run(run, self._now))
@@ -580,7 +580,7 @@ class _Transition:
         return ReplanRequest(reason=reason, order_number=number, partial_runs=loops)
 
     def _announce(self, approval: Approval) -> None:
-        """Say once under a lease that a request waits beside running steps."""
+        """Announce, once under a lease, that a request waits while other steps run."""
         if approval.id not in (announced := self.memory.announced):
             self._remember(announced=announced | {approval.id})
             self.changes.add_event(EventKind.WAITING, approval.id)

@@ -91,7 +91,7 @@ def find_unknown_references(workflow: Workflow) -> Iterator[ValidationIssue]:
 
 
 def with_escape_hint(issue: ValidationIssue, expression: str, template: str) -> ValidationIssue:
-    """A shell variable may be meant literally: then the issue explains how to escape it."""
+    """Explain how to escape the placeholder, if it may be a shell variable."""
     key = _ESCAPE_HINT_KEYS.get(issue.key)
     if key is None or f"${{{expression}}}" not in template:
         return issue
@@ -163,19 +163,19 @@ class _ReferenceChecker:
                 yield replace(issue, where=where, field=field, written=text, at=at)
 
     def comparison_issues(self, text: str, values: Iterable[object]) -> Iterator[ValidationIssue]:
-        """Check values that a field is compared with; the issues have no place."""
+        """Check the values that a field is compared with. The issues have no place yet."""
         with suppress(ExpressionError):
             yield from self._outputs.comparison_issues(text, values)
 
     def _owner_of(self, name: str) -> str:
-        """Where a bare name would be found: `topic` is the input `inputs.topic`."""
+        """The group where a bare name would be found: `topic` may be the input `inputs.topic`."""
         for kind in ("inputs", "variables", "outputs"):
             if name in self._members[kind][1]:
                 return f"{kind}.{name}"
         return ""
 
     def _names_in_scope(self, node: str) -> AbstractSet[str]:
-        """Global names and those of every enclosing round."""
+        """Global names and the names of every enclosing round."""
         around = [self._nodes[name] for name in _containers(node, self._owner)]
         return _GLOBAL_NAMES.union(
             *(each.spec.round_variables(each.settings) for each in around if each.settings)
@@ -327,7 +327,7 @@ def _check_edge(edge: WorkflowEdge, known: Mapping[str, WorkflowNode]) -> Iterat
 
 
 def _check_bodies(workflow: Workflow, circular: AbstractSet[str]) -> Iterator[ValidationIssue]:
-    """Bodies consist of existing nodes, each in at most one body."""
+    """Check that bodies consist of existing nodes, each in at most one body."""
     known = workflow.nodes_by_id
     seen: set[str] = set()
     for node in workflow.nodes:
@@ -400,7 +400,7 @@ def _check_settings(workflow: Workflow) -> Iterator[ValidationIssue]:
 def _check_scope_graph(
     name: str, scope: ScopeGraph, *, is_whole: bool
 ) -> Iterator[ValidationIssue]:
-    """Every cycle has a bound, and every node is reachable."""
+    """Check that every cycle has a bound and that every node is reachable."""
     targets = {node: [edge.target for edge in scope.edges_from(node)] for node in scope.nodes}
     inside = [
         edge
@@ -489,7 +489,7 @@ class _OutputChecker:
                 self._fields[node.id] = self._fields[node.id.replace("-", "_")] = fields
 
     def issues(self, text: str) -> Iterator[ValidationIssue]:
-        """Check a valid expression; the issues have no place."""
+        """Check a valid expression. The issues have no place yet."""
         if not self._fields:
             return
         for node in walk_nodes(syntax_tree(text)):
@@ -590,7 +590,7 @@ def _is_comparable(field: OutputField, sign: str, value: Any) -> bool:
 
 
 def _names_value(field: OutputField, value: Any) -> bool:
-    """Whether the text names a number, where one is expected."""
+    """Whether the text is a number where a number is expected."""
     try:
         return field.kind in _NUMERIC and float(value) == float(value)
     except (TypeError, ValueError):

@@ -1,5 +1,6 @@
-"""Writes named workflows with what belongs to them as one YAML document, and takes such documents
-in: first as a plan of what would change, then as files. Nothing taken in starts by itself."""
+"""Exports and imports named workflows, with what belongs to them, as one YAML document. An import
+first shows what would change, then writes files. Nothing that was imported starts by itself.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +46,9 @@ _WILDCARDS = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowBundle:
-    """The texts of workflows and of their test cases by name; `name` is the one that the others
-    belong to. `personas` and `skills` are names that must be there for it to run."""
+    """The texts of workflows and of their test cases, by name. `name` is the main workflow, which
+    the others belong to. `personas` and `skills` are names that must exist for it to run.
+    """
 
     name: str
     workflows: Mapping[str, str]
@@ -55,7 +57,7 @@ class WorkflowBundle:
     skills: tuple[str, ...]
 
     def renamed(self, name: str) -> WorkflowBundle:
-        """With another name for the main one, whose file begins with it."""
+        """The bundle with another name for the main workflow, which its file also begins with."""
         if not name or name == self.name:
             return self
 
@@ -114,7 +116,7 @@ _GALLERY = Path(__file__).parent / "gallery"
 
 @cache
 def list_gallery(language: Language) -> tuple[GalleryWorkflow, ...]:
-    """Blocking, the first time."""
+    """The workflows of the gallery. Blocking the first time."""
     found = []
     for path in sorted((_GALLERY / language.value).glob("*.yaml")):
         name, text = path.stem, path.read_text(encoding="utf-8")
@@ -362,7 +364,7 @@ def _subworkflows(workflow: Workflow) -> list[str]:
 
 
 def _needs(name: str, workflow: Workflow) -> list[ImportNeed]:
-    """List what its steps may do or ask for, beyond answering."""
+    """List what its steps may do or ask for, apart from answering."""
     found = [each for node in workflow.nodes for each in _needs_of(name, node)]
     if may_ask_people(workflow) and not any(each.kind == "people" for each in found):
         found.append(ImportNeed(workflow=name, step="", kind="limit", detail=""))

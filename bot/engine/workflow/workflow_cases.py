@@ -1,5 +1,6 @@
 """Dry runs and test cases of named workflows. Cases stand in `NAME.test.yaml` beside the workflow:
-inputs, given outputs, and what is expected."""
+inputs, given outputs and the expected results.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +48,9 @@ _ENDS = tuple(each.value for each in DryRunEnd)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Expectation:
-    """The expectation of a case. None and empty fields are not looked at. `prompts` are texts that
-    the prompt of a step, by its label, must contain."""
+    """The expected results of a case; None and empty fields are not checked. `prompts` are texts
+    that the prompt of a step, by its label, must contain.
+    """
 
     status: str = DryRunEnd.COMPLETED.value
     path: tuple[str, ...] | None = None
@@ -67,8 +69,9 @@ class _TestCase:
 
 
 class DryRunService:
-    """Satisfies `handlers.ports_workflows.DryRunPort`. `get_conditions` says where workflows
-    would run, in texts of that language."""
+    """Satisfies `handlers.ports_workflows.DryRunPort`. `get_conditions` returns the conditions
+    under which workflows run here, with texts in that language.
+    """
 
     def __init__(
         self,
@@ -109,7 +112,9 @@ class DryRunService:
         given: GivenResults,
         language: Language,
     ) -> WorkflowDryRun:
-        """Raises OutputMisfit, and WorkflowRefused for a workflow that it runs."""
+        """Dry-run a workflow. Raises OutputMisfit, and WorkflowRefused for a workflow
+        that it uses.
+        """
         whole = await self._library.insert_subworkflows(name, workflow)
         conditions = await self._get_conditions(language)
         return await asyncio.to_thread(_run_once, name, whole, values, given, conditions)
@@ -123,8 +128,9 @@ class DryRunService:
     async def test_workflow(
         self, name: str, workflow: Workflow, file: str, text: str, language: Language
     ) -> WorkflowTestReport:
-        """Run the cases in the text of a file. Raises WorkflowRefused for a workflow that it
-        runs."""
+        """Run the cases in the text of a file. Raises WorkflowRefused for a workflow
+        that it uses.
+        """
         try:
             cases = await asyncio.to_thread(_read_cases, text, workflow)
         except UnreadableWorkflowFile as error:
@@ -174,8 +180,9 @@ def _parse_given(text: str, workflow: Workflow) -> GivenResults:
 
 
 def read_given(data: Any, workflow: Workflow) -> GivenResults:
-    """Outputs and decisions as they stand in a file for a dry run: `{outputs, decisions}`, or the
-    outputs alone. Raises InvalidGraph."""
+    """Read outputs and decisions for a dry run from a file's text: `{outputs, decisions}`, or the
+    outputs alone. Raises InvalidGraph.
+    """
     issues: list[ValidationIssue] = []
     names = {"outputs", "decisions", "stop"}
     if not isinstance(data, Mapping):
@@ -242,7 +249,7 @@ def _read_results(each: FieldReader, workflow: Workflow, place: str) -> GivenRes
 
 
 def _read_decision(answers: FieldReader, subject: str, workflow: Workflow) -> bool | str:
-    """A case of a switch that is asked about, or whether the condition is so."""
+    """Read a decision: a case of a switch, or whether the condition holds."""
     text = scalar_text(answers.value(subject))
     for node in workflow.nodes:
         if node.settings is not None and text in node.spec.choices_of(node.settings, subject):

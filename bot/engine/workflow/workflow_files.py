@@ -48,7 +48,9 @@ class UnreadableWorkflowFile(Exception):
 
 
 def is_valid_name(name: str) -> bool:
-    """Letters of any language, digits, `-` and `_`, so that a name cannot leave the folder."""
+    """Whether the name is allowed: letters of any language, digits, `-` and `_`, so that it cannot
+    leave the folder.
+    """
     return bool(_VALID_NAME.fullmatch(name)) and name.casefold() not in _IGNORED_NAMES
 
 
@@ -60,8 +62,9 @@ def list_files(folder: Path) -> tuple[list[WorkflowFile], int]:
 
 
 def list_foreign_entries(folder: Path) -> tuple[Diagnostic, ...]:
-    """List what else is in the folder and is not read: other folders and files, and test cases of a
-    workflow that is not there."""
+    """The other entries of the folder, which are not read: folders, other files, and test cases
+    without a workflow.
+    """
     try:
         with os.scandir(folder) as each:
             entries = sorted((one.name, one.is_dir(follow_symlinks=False)) for one in each)
@@ -87,7 +90,7 @@ def list_foreign_entries(folder: Path) -> tuple[Diagnostic, ...]:
 
 
 def tested_name(file: str) -> str:
-    """The workflow whose test cases are in the file of this name; empty if it is no such file."""
+    """The workflow whose test cases a file of this name holds; empty if it holds none."""
     path = Path(file)
     is_test = path.suffix.lower() in TEST_SUFFIXES and path.stem.lower().endswith(_TEST_ENDING)
     return path.stem[: -len(_TEST_ENDING)] if is_test else ""
@@ -166,7 +169,7 @@ def write_file(
 
 
 def written_text(text: str) -> str:
-    """The text as `write_file` writes it."""
+    """The text as `write_file` stores it."""
     return f"{text.rstrip()}\n"
 
 
@@ -206,7 +209,7 @@ def suffix_for(text: str) -> str:
 
 
 def files_named(folder: Path, name: str) -> list[str]:
-    """The one in effect first."""
+    """The files with this name; the one in effect first."""
     return [each.file for each in _scan_folder(folder) if each.name == name]
 
 

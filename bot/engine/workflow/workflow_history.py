@@ -47,7 +47,8 @@ class WorkflowHistory:
 
     A save is announced in the store before the file is written and confirmed after it, so that it
     keeps its author if the program dies in between. Any other change of a file was made with an
-    editor; it is noticed when the file is used, and every half minute."""
+    editor; it is noticed when the file is used, and by a look every half minute.
+    """
 
     name = "workflow-history"
 
@@ -62,11 +63,11 @@ class WorkflowHistory:
     _stamps: Mapping[str, object] = field(default_factory=dict, init=False)
 
     def bind(self, library: WorkflowLibrary) -> None:
-        """`library` asks this one which version a run takes."""
+        """Register with `library`, which asks this history for the version that a run takes."""
         self._library = library
 
     async def start(self, stack: AsyncExitStack) -> None:
-        """The first look is taken by `run`."""
+        """Do nothing: `run` takes the first look."""
 
     async def run(self) -> None:
         while True:
@@ -77,7 +78,7 @@ class WorkflowHistory:
             await self.sleep(_POLL_SECONDS)
 
     async def notice_edits(self) -> None:
-        """Record the files that changed since the last look, and those that are gone."""
+        """Record the files that have changed or disappeared since the last look."""
         try:
             stamps = await asyncio.to_thread(self._library.list_stamps)
         except OSError as error:
@@ -112,8 +113,9 @@ class WorkflowHistory:
         return await self.trials.workflow_text(name, number)
 
     async def record(self, name: str, text: str) -> PromptVersion | None:
-        """The version of a file with this text, made now if somebody has edited it. None for a
-        name that no workflow may have."""
+        """The version of a file with this text; recorded now if somebody has edited it. None for a
+        name that no workflow may have.
+        """
         if not is_valid_name(name):
             return None
         async with self._lock:
@@ -255,7 +257,7 @@ class WorkflowHistory:
         await self.repo.prune(tx, saving.ref, most=MAX_VERSIONS, most_characters=MAX_CHARACTERS)
 
     async def _keep_conflicting(self, saving: PromptVersion) -> int:
-        """Keep a text that came too late; returns its number. The same text is kept once."""
+        """Keep a text that came too late, each only once; return its number."""
         async with self.db.write() as tx:
             for each in await self.repo.list_of(saving.ref, tx=tx):
                 if each.end_reason == _CONFLICT and each.hash == saving.hash:

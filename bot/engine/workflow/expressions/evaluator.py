@@ -102,7 +102,7 @@ def evaluate(text: str, names: Mapping[str, Any]) -> Any:
 
 
 def names_beside_unknown(text: str, names: Mapping[str, Any]) -> Sequence[str]:
-    """The names that are where the expression uses one that isn't; none if it uses no such name."""
+    """The names that exist where the expression uses an unknown one; empty if it uses none."""
     evaluation = _Evaluation(names)
     try:
         nodes = tuple(walk_nodes(syntax_tree(text)))
@@ -168,8 +168,9 @@ _NEGATED = re.compile(r"(?:not\s+|!\s*)(?P<name>[\w.\[\]'\"-]+)")
 
 
 def split_condition(text: str) -> tuple[str, bool]:
-    """The subject of a condition, and whether it holds if that is true: `not a.b`, `a.b == false`
-    and `a.b` are about the same."""
+    """The subject of a condition, and whether the condition holds if the subject is true: `not
+    a.b`, `a.b == false` and `a.b` have the same subject.
+    """
     plain = text.strip()
     if found := _COMPARED_WITH_FLAG.fullmatch(plain):
         equal, flag = found["sign"].startswith("="), found["flag"].casefold() == "true"

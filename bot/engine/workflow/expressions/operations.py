@@ -57,7 +57,7 @@ _LEADING_FLAG = re.compile(
 
 
 class Flag(Enum):
-    """The meaning of a text where true or false is asked for."""
+    """The meaning of a text where yes or no is expected."""
 
     YES = True
     NO = False
@@ -65,8 +65,9 @@ class Flag(Enum):
 
 
 def read_flag(text: str) -> Flag | None:
-    """Read `yes`, `否`, `"false"` and the like, in any case and with any marks around it; None if
-    the text is about something else. A yes with a condition behind it is unsure."""
+    """Read `yes`, `否`, `"false"` and the like, ignoring case and punctuation; None if the text is
+    about something else. A yes with a condition attached is unsure.
+    """
     if len(text) > _MAX_TEXT:
         return None
     plain = unicodedata.normalize("NFKC", text).strip(_MARKUP).casefold() or text.strip()
@@ -80,8 +81,9 @@ def read_flag(text: str) -> Flag | None:
 
 
 def qualify(flag: Flag, rest: str) -> Flag:
-    """The flag, given the rest of its line: a yes is unsure with a condition behind it, and either
-    is where the other is offered beside it, as in `true or false`."""
+    """Qualify a flag by the rest of its line: a yes with a condition attached is unsure, and so is
+    either if the other is offered as well, as in `true or false`.
+    """
     if _ALTERNATIVE.match(rest):
         return Flag.UNSURE
     return Flag.UNSURE if flag is Flag.YES and is_hedged(rest) else flag
@@ -103,8 +105,9 @@ class BadExpression(ExpressionError):
 
 class ExpressionSyntaxError(BadExpression):
     """The expression breaks the grammar at the character `at`, counted from 0. `key` names a text
-    under `workflow.expression` in the catalogue, filled with `facts`; `written` is the author's
-    word there, and `suggestion` what may have been meant by it."""
+    under `workflow.expression` in the catalogue, filled with `facts`; `written` is what the author
+    wrote there, and `suggestion` what may have been meant.
+    """
 
     def __init__(
         self,
@@ -182,8 +185,9 @@ def fold_name(name: str) -> str:
 
 
 def get_item(whole: Mapping[Any, Any], key: Any) -> Any:
-    """The value under this name, in any case and with or without `_` and `-` in it. Raises
-    KeyError, and TypeError for a key that is no name."""
+    """The value of this key, ignoring case and the characters `_` and `-`. Raises KeyError, and
+    TypeError for a key that is no name.
+    """
     if key in whole:
         return whole[key]
     if isinstance(key, str) and isinstance(whole, dict):

@@ -124,9 +124,9 @@ class UndecidedCondition(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationContext:
     """The environment of a node's execution. `names` are available to expressions; `zone` is the
-    Boss's time zone; `warn` receives warnings about expressions. `answer` gives what a person has
-    said about the subject of a condition that could not be decided: yes, no, or one of several
-    answers."""
+    Boss's time zone; `warn` receives warnings about expressions. `answer` returns what a person has
+    said about the subject of a condition that could not be decided: yes, no, or one of the choices.
+    """
 
     now: datetime
     zone: ZoneInfo
@@ -185,8 +185,9 @@ class NodeFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeQuestion:
-    """The node continues once a person approves, or, with a `subject`, has said whether that is
-    so. `key` names a text of the catalogue; `detail` is shown below it."""
+    """The node continues once a person approves or, with a `subject`, has said whether it is true.
+    `key` names a text of the catalogue; `detail` is shown below it.
+    """
 
     key: str
     facts: Mapping[str, object] = field(default_factory=dict)
@@ -198,8 +199,9 @@ class NodeQuestion:
     def about_condition(
         cls, title: str, subject: str, output: Any, choices: tuple[str, ...] = ()
     ) -> NodeQuestion:
-        """Whether the subject of a condition is so, or which of the choices it is, which the output
-        of a node leaves open."""
+        """Ask about a condition whose value a node's output leaves open: whether its subject is
+        true, or which of the choices it is.
+        """
         return cls(
             choices=choices,
             key="workflow.ask_choice" if choices else "workflow.ask_condition",
@@ -285,7 +287,7 @@ class NodeTypeSpec(Generic[C]):
         yield from ()
 
     def warnings(self, config: C) -> Iterator[ValidationIssue]:
-        """Yield what valid settings surely do not mean, each with its field."""
+        """Yield likely mistakes in valid settings, each with its field."""
         yield from ()
 
     def check_incoming(self, config: C, incoming: int) -> Iterator[ValidationIssue]:
@@ -297,16 +299,17 @@ class NodeTypeSpec(Generic[C]):
         return ()
 
     def deciding_expressions(self, config: C) -> Iterable[tuple[str, str]]:
-        """Those of the expressions that say how the run goes on, each with its field."""
+        """The expressions that decide how the run continues, each with its field."""
         return ()
 
     def compared_values(self, config: C) -> tuple[str, tuple[JsonValue, ...]]:
-        """An expression and the values that it is compared with, in the field `cases`."""
+        """An expression in the settings, and the values in the field `cases` that it is compared
+        with.
+        """
         return "", ()
 
     def choices_of(self, config: C, subject: str) -> tuple[str, ...]:
-        """The answers that a person may give about a subject which cannot be decided; empty for yes
-        and no."""
+        """The possible answers about a subject that cannot be decided; empty for yes and no."""
         return ()
 
     def named_workflow(self, config: C) -> str:
@@ -344,7 +347,7 @@ class NodeTypeSpec(Generic[C]):
         return None
 
     def cancels_others(self, settings: C) -> bool:
-        """Whether it ends the branches that have not arrived when it starts."""
+        """Whether the node, when it starts, cancels the branches that have not arrived."""
         return False
 
     def enter(self, node: NodeInput[C], context: EvaluationContext) -> NodeEffect:
@@ -372,11 +375,13 @@ class NodeTypeSpec(Generic[C]):
         return None
 
     def is_repeatable(self, settings: C) -> bool:
-        """Whether running it again after a crash is safe, if its author does not say so."""
+        """Whether the node can safely run again after a crash, unless its author says otherwise."""
         return True
 
     def expected_seconds(self, settings: C, by_history: float) -> float | None:
-        """Expected duration; None if unknown. `by_history` is the mean of similar earlier nodes."""
+        """The expected duration in seconds; None if unknown. `by_history` is the mean of similar
+        earlier nodes.
+        """
         return by_history
 
     def has_parallel_rounds(self, settings: C) -> bool:
@@ -394,7 +399,7 @@ class CallArguments:
 
 
 class CallTypeSpec(NodeTypeSpec[C]):
-    """A node type that calls one tool, without a model."""
+    """A node type whose nodes call one tool, without a model."""
 
     role = NodeRole.CALL
     shape = NodeShape.BOX
@@ -410,7 +415,7 @@ class CallTypeSpec(NodeTypeSpec[C]):
         raise NotImplementedError
 
     def describe(self, config: C) -> str:
-        """Say what the call does, exactly, for people who approve it."""
+        """Describe exactly what the call does, for the people who approve it."""
         raise NotImplementedError
 
     def expected_seconds(self, settings: C, by_history: float) -> float | None:
@@ -420,8 +425,9 @@ class CallTypeSpec(NodeTypeSpec[C]):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundProgress:
     """The state of a running loop: the values it iterates over, the result of each finished round
-    by its number, the number of rounds opened, whether a person ended it, and how many rounds do
-    not count against its limit, because the task was tried again after them."""
+    by its number, the number of rounds opened, whether a person ended it, and how many rounds its
+    limit does not count because the task was tried again after them.
+    """
 
     iteration: Mapping[str, Any]
     results: Mapping[int, Any]
@@ -444,11 +450,13 @@ class LoopTypeSpec(NodeTypeSpec[B]):
     """Whether the body is a whole workflow, with variables of its own; it runs in one round."""
 
     def used_version(self, config: B) -> tuple[str, int] | None:
-        """The named workflow that it runs, with the number of its version, if that is known."""
+        """The named workflow that the node runs, with its version number if that is known."""
         return None
 
     def time_limit(self, config: B) -> float | None:
-        """Seconds after which it fails with what still runs inside it; None for no limit."""
+        """Seconds after which the node fails together with what still runs inside it; None for no
+        limit.
+        """
         return None
 
     def wake(self, node: NodeInput[B], context: EvaluationContext) -> NodeEffect:

@@ -26,8 +26,9 @@ _SHOWN_SIBLINGS = 4
 
 @dataclass(frozen=True, slots=True)
 class FoldedWorkflow:
-    """`folded` has the nodes behind each box that stands for several, by the box's id. In a chain
-    they run one after the other, otherwise beside one another."""
+    """A workflow with folded boxes. `folded` lists the nodes of each box that stands for several,
+    by the box's id. In a chain they run one after the other, otherwise side by side.
+    """
 
     workflow: Workflow
     folded: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -35,7 +36,7 @@ class FoldedWorkflow:
 
 
 def fold_workflow(workflow: Workflow) -> FoldedWorkflow:
-    """Chains of plain steps, and siblings with the same neighbours, become one box."""
+    """Fold chains of plain steps, and siblings with the same neighbours, into one box each."""
     if len(workflow.nodes) <= LARGE_WORKFLOW:
         return FoldedWorkflow(workflow)
     folded: dict[str, tuple[str, ...]] = {}
@@ -72,7 +73,7 @@ def _merge(workflow: Workflow, folded: Mapping[str, Sequence[str]]) -> Workflow:
 
 
 def _chains(graph: ScopeGraph) -> Iterable[Sequence[str]]:
-    """Plain steps one after the other, without another way in or out."""
+    """Chains of plain steps that nothing else leads into or out of."""
     plain = {name for name in graph.nodes if _is_plain(graph, name)}
     follower: dict[str, str] = {}
     for name in plain:

@@ -110,8 +110,7 @@ class _MermaidChart:
 
 
 def edge_label(graph: ScopeGraph, edge: WorkflowEdge, words: TextCatalog) -> str:
-    """The words of the edge: its label, its case, its condition, or that it is taken otherwise; and
-    how often it may be taken."""
+    """The words on the edge: its label, its case, its condition or “otherwise”, and its limit."""
     source = graph.nodes[edge.source]
     label = clean_line(edge.label or source.spec.target_label(source.settings, edge.target))
     label = formats.single_line(label or clean_line(edge.condition), _MAX_EDGE_LABEL)
@@ -124,7 +123,7 @@ def edge_label(graph: ScopeGraph, edge: WorkflowEdge, words: TextCatalog) -> str
 
 
 def node_display_name(node: WorkflowNode, words: TextCatalog) -> str:
-    """The title; an unnamed start or end is called so in the reader's language."""
+    """The title; for an untitled start or end, its type in the reader's language."""
     unnamed = clean_line(node.title) in {"", node.id, str(node.type)}
     if unnamed and node.role.is_terminal:
         return words(f"graph.type.{node.type}")
@@ -204,9 +203,10 @@ def render_svg(
     styled: bool = True,
     runs: Mapping[str, NodeRun] | None = None,
 ) -> str:
-    """Render a picture without scripts or external resources of at most `MAX_SVG_NODES` boxes; in a
-    large workflow some stand for several nodes. What `runs` have done is marked. One that is not
-    `styled` is for a page that has the styles."""
+    """Render a picture of at most `MAX_SVG_NODES` boxes, without scripts or external resources; in
+    a large workflow some boxes stand for several nodes. What `runs` have done is marked. Without
+    `styled`, the picture is for a page that has the styles.
+    """
     style = f"<style>{SVG_STYLE}</style>" if styled else ""
     marks = None if runs is None else mark_run(WorkflowTopology(workflow), runs)
     folded = fold_workflow(with_compensation_edges(workflow))
@@ -214,7 +214,7 @@ def render_svg(
 
 
 class _SvgPicture:
-    """Without `marks`, nothing of a run is shown."""
+    """The picture in progress. Without `marks` it shows nothing of a run."""
 
     def __init__(self, folded: FoldedWorkflow, words: TextCatalog, marks: RunMarks | None) -> None:
         workflow = folded.workflow
@@ -305,8 +305,9 @@ class _SvgPicture:
         return _wrap(name, 2)
 
     def _caption(self, node: WorkflowNode) -> str:
-        """The type of the node if its shape does not show it, or the persona of a step; and how
-        often it was reached, if that is more than once."""
+        """The caption of a box: the type of the node if its shape does not show it, or the persona
+        of a step; and how often the node was reached if more than once.
+        """
         parts: list[str] = []
         if names := self._folded.folded.get(node.id):
             key = "graph.beside" if node.id in self._folded.beside else "graph.in_a_row"
@@ -372,7 +373,9 @@ class _SvgPicture:
         return _edge_path(path, title, dashed=is_back, taken=taken, faded=faded) + label
 
     def _mark(self, node: str) -> NodeMark | None:
-        """Of a box for several nodes, the one that matters most; done only if all are."""
+        """The mark of a box. Of several nodes the most important mark; done only if all
+        are done.
+        """
         if self._marks is None:
             return None
         found = [self._marks.nodes.get(name) for name in self._folded.folded.get(node, (node,))]
@@ -436,7 +439,7 @@ def _marker(name: str, kind: str, colour: str) -> str:
 
 
 def _badge(mark: NodeMark | None, size: BoxSize) -> str:
-    """A sign of what became of the node, at the corner of its box."""
+    """A sign at the corner of the box that shows how the node ended."""
     if mark is None or mark not in _BADGES:
         return ""
     return (
@@ -447,7 +450,7 @@ def _badge(mark: NodeMark | None, size: BoxSize) -> str:
 
 
 def _self_loop(spot: BoxPosition, size: BoxSize) -> str:
-    """From the right side of a box to its top, beside it."""
+    """A path from the right side of a box around its corner to its top."""
     x, y = spot.x + size.width, spot.y
     return f"M{x:.1f} {y + 14:.1f}h8q8 0 8 -8v-10q0 -8 -8 -8h-14q-8 0 -8 8v8"
 
@@ -467,7 +470,7 @@ def _route_path(route: Sequence[BoxPosition]) -> str:
 
 
 def _route_path_up(route: Sequence[BoxPosition]) -> str:
-    """The same way from its end to its beginning."""
+    """The route as a path from its end to its beginning."""
     path = f"M{route[-1].x:.1f} {route[-1].y:.1f}"
     for b, a in pairwise(reversed(route)):
         if b.layer_bottom > b.y:
@@ -533,7 +536,7 @@ def _char_width(char: str) -> float:
 
 
 def text_width(text: str) -> float:
-    """In units of the picture, at its usual font size."""
+    """The width of a text in units of the picture, at its usual font size."""
     return sum(map(_char_width, text))
 
 

@@ -1,5 +1,6 @@
-"""Pictures for chats: made of drawings, and kept in the data directory for as long as they are
-used."""
+"""Pictures for chats: rendered from drawings, and kept in the data directory while they
+are used.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ _CHINESE_FONTS = (
 
 
 def save_drawing(home: Path, workflow: Workflow, words: TextCatalog) -> WorkflowDrawing:
-    """Blocking. Returns no picture if it cannot be written."""
+    """Store a drawing. Without a picture if it cannot be written. Blocking."""
     # Imported on first use, with the layout.
     from bot.engine.workflow.presentation.drawing import render_mermaid, render_svg
 
@@ -115,7 +116,8 @@ def store_export(home: Path, data: bytes) -> str:
 
 def store_picture(home: Path, folder: Path, picture: bytes, suffix: str) -> str:
     """Store a picture in this folder of the data directory, where `prune_pictures` deletes it once
-    it is unused. Return its path there. Blocking. Raises OSError."""
+    it is unused. Return its path. Blocking. Raises OSError.
+    """
     path = folder / f"{hashlib.sha256(picture).hexdigest()[:16]}{suffix}"
     with _FILES_LOCK:
         _write_picture(home / path, picture)
@@ -123,7 +125,9 @@ def store_picture(home: Path, folder: Path, picture: bytes, suffix: str) -> str:
 
 
 def _write_picture(whole: Path, picture: bytes) -> None:
-    """The name is a hash of the content, so an existing file only needs a new timestamp."""
+    """Write a picture under the hash of its content; an existing file only needs a new
+    timestamp.
+    """
     with suppress(FileNotFoundError):
         os.utime(whole)
         return

@@ -1,8 +1,9 @@
-"""How much of a plan is done, as a share that only grows under one version of the plan.
+"""The share of a plan that is done, which never decreases under one version of the plan.
 
-Each node weighs the time that it is expected to take. Branches that were not taken count neither as
-done nor as left. Where the number of rounds is open, each one that ends fills half of what is left,
-so that a further round takes nothing back."""
+Each node weighs its expected duration. Branches that were not taken count neither as done nor as
+left. Where the number of rounds is open, each finished round fills half of what is left, so that
+another round takes nothing back.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ _LEAST_SECONDS = 1.0
 def expected_weights(
     nodes: Mapping[str, WorkflowNode], expected: Mapping[str, float | None]
 ) -> Mapping[str, float]:
-    """The seconds that each counted node is expected to take; steps of people weigh a minute."""
+    """The expected seconds of each counted node; steps of people weigh a minute."""
     weights: dict[str, float] = {}
     for name, node in nodes.items():
         if node.role.is_counted:
@@ -38,8 +39,9 @@ def expected_weights(
 
 
 def plan_progress(current: CurrentRuns, weights: Mapping[str, float]) -> float:
-    """The share that is done, from 0 to 1. `weights` must not change under one version of the plan,
-    which would take something back."""
+    """The share that is done, from 0 to 1. `weights` must stay the same under one version of the
+    plan; otherwise the share could decrease.
+    """
     return _PlanProgress(current, weights).share(ROOT_GRAPH, "", empty=0.0)
 
 
@@ -50,7 +52,7 @@ class _PlanProgress:
         self._graphs = current.topology.scope_graphs
 
     def share(self, graph_id: str, scope: str, *, empty: float = 1.0) -> float:
-        """`empty` is that of a graph without anything to wait for."""
+        """The share of a graph. `empty` is the share of a graph that has nothing to wait for."""
         graph = self._graphs[graph_id]
         open_ = self._nodes_that_may_run_again(graph, scope)
         cyclic = {node for region in graph.back_regions.values() for node in region}
@@ -69,7 +71,9 @@ class _PlanProgress:
         return self._weights[node.id]
 
     def _nodes_that_may_run_again(self, graph: ScopeGraph, scope: str) -> set[str]:
-        """The regions of back edges that may still be taken, maybe because another one is."""
+        """The nodes in regions of back edges that may still be taken, directly or after another
+        one.
+        """
         open_: set[str] = set()
         left = dict(graph.back_edges)
         while taken := [

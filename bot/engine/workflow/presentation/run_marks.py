@@ -1,4 +1,6 @@
-"""Sums up what a run has done so far, by node and edge, over all rounds of loops, for drawings."""
+"""Summarises for drawings what a run has done so far, by node and edge, over all rounds
+of loops.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from storage.records.tasks import NodeRun, NodeStatus
 
 
 class NodeMark(StrEnum):
-    """How a node is marked; the one that matters most if its rounds differ."""
+    """How a node is marked; if its rounds differ, the most important mark."""
 
     RUNNING = "running"
     FAILED = "failed"
@@ -37,8 +39,9 @@ class NodeMark(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunMarks:
-    """`nodes` has no entry for what has not begun. `visits` counts how often a node was reached,
-    `edges` how often an edge was taken."""
+    """The marks of a run. `nodes` has no entry for nodes that have not begun. `visits` counts how
+    often each node was reached, and `edges` how often each edge was taken.
+    """
 
     nodes: Mapping[str, NodeMark] = field(default_factory=dict)
     visits: Mapping[str, int] = field(default_factory=dict)

@@ -1,5 +1,6 @@
-"""The view of a task for its card, loaded from the store; with the estimate of its remaining time,
-from the durations of earlier steps."""
+"""The view of a task for its card, loaded from the store, with an estimate of the remaining time
+from the durations of earlier steps.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ _ACTIVE_STATUSES = {NodeStatus.RUNNING, NodeStatus.WAITING, NodeStatus.FAILED}
 
 @dataclass(frozen=True, slots=True)
 class OutlineWindow:
-    """The visible lines; `hidden_before` and `hidden_after` count steps, including folded ones."""
+    """The visible lines. `hidden_before` and `hidden_after` count the hidden steps, including
+    folded ones.
+    """
 
     lines: tuple[TaskStep, ...]
     hidden_before: int = 0
@@ -100,7 +103,7 @@ def _parent_lines(lines: Sequence[TaskStep], n: int) -> list[int]:
 
 
 def _nearest_lines(size: int, now: Sequence[int], kept: set[int], most: int) -> set[int]:
-    """Three later lines for each earlier one."""
+    """The nearest lines: three later ones for each earlier one."""
     far: dict[int, float] = {}
     for n in now:
         for other in range(max(0, n - most), min(size, n + 3 * most + 1)):
@@ -136,7 +139,7 @@ def _subworkflows(workflow: Workflow) -> tuple[tuple[str, int], ...]:
 async def _read_outline(
     outline: WorkflowOutline, size: int, weights: Mapping[str, float]
 ) -> _OutlineData:
-    """In a thread if the plan is large."""
+    """Build the outline; in a thread if the plan is large."""
 
     def read() -> _OutlineData:
         shown = select_window(tuple(outline.lines()))
@@ -152,7 +155,7 @@ async def _read_outline(
 
 
 class TaskViewLoader:
-    """Without `now`, views have no remaining time."""
+    """Loads the views of tasks. Without `now`, views have no remaining time."""
 
     def __init__(
         self,
@@ -208,7 +211,7 @@ class TaskViewLoader:
         )
 
     async def nodes(self, task_id: TaskId) -> Sequence[TaskStep]:
-        """All nodes of the plan, those to come too."""
+        """All nodes of the plan, including those to come."""
         task = await self._store.tasks.get(task_id)
         graph = await self._store.graphs.find_latest(task_id)
         if graph is None:
@@ -218,7 +221,9 @@ class TaskViewLoader:
         return await asyncio.to_thread(lambda: tuple(outline.all_nodes()))
 
     def _not_less(self, task: Task, progress: float) -> float:
-        """Where loops overlap in unusual ways, the share that was shown before stays."""
+        """The share, but never less than the share shown before, because overlapping loops can
+        decrease it.
+        """
         version, known = self._shares.pop(task.id, (task.graph_version, 0.0))
         share = max(progress, known) if version == task.graph_version else progress
         self._shares[task.id] = (task.graph_version, share)
@@ -229,9 +234,9 @@ class TaskViewLoader:
     async def _weights_of(
         self, task: Task, workflow: Workflow, graph: TaskGraph | None
     ) -> Mapping[str, float]:
-        """The weight of each step of the plan, by what was known when this version was made.
-        It stays the same for as long as this version does: otherwise the percentage could go
-        back."""
+        """The weight of each step of the plan, from what was known when this version was made.
+        Fixed for the version, because otherwise the percentage could decrease.
+        """
         known = self._weights.pop(task.id, None)
         if known is None or known[0] != task.graph_version:
             nodes = workflow.nodes_by_id
@@ -415,8 +420,9 @@ class DurationHistory:
         return DurationEstimator((*self._samples, *_duration_samples(workflow.nodes_by_id, took)))
 
     async def estimator_at(self, at: datetime) -> DurationEstimator:
-        """By the tasks completed at that time, up to some minutes before: the same whenever it is
-        asked for."""
+        """The estimator from the tasks completed up to some minutes before that time; the same
+        whenever it is asked for.
+        """
         step = _CACHE_TIME.total_seconds()
         before = datetime.fromtimestamp(at.timestamp() // step * step, UTC)
         async with self._lock:

@@ -1,5 +1,6 @@
-"""The JSON Schema of workflow files, for completion and hover in editors: made by letting the
-parser itself read, from a reader that notes what is asked of it."""
+"""The JSON Schema of workflow files, for completion and hover in editors. The parser itself reads
+from a reader that records every field it asks for.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ _NUMBER_TEXT = r"^\s*[-+]?(\d[\d_]*\.?[\d_]*|\.\d[\d_]*)([eE][-+]?\d+)?\s*$"
 
 
 class _SchemaReader(FieldReader):
-    """Notes each field that is asked for, with what may stand in it, and gives the defaults."""
+    """Records each field that is asked for and its possible values, and returns the defaults."""
 
     def __init__(self) -> None:
         super().__init__({}, [])
@@ -126,13 +127,14 @@ def read_schema_file() -> str:
 
 
 def render_schema() -> str:
-    """The text of the shipped file: it has to be written anew when a node type changes."""
+    """The text of the shipped file, which must be generated anew when a node type changes."""
     return f"{json.dumps(workflow_schema(), ensure_ascii=False, separators=(',', ':'))}\n"
 
 
 def workflow_schema() -> dict[str, Any]:
-    """The schema of a file in JSON or YAML. It knows no references: whether a node or an input
-    exists, the parser alone can tell."""
+    """The schema of a file in JSON or YAML. It does not check references; only the parser knows
+    whether a node or an input exists.
+    """
     top = _read(read_top)
     properties = top.properties
     node, edge, each_input = _node_schema(), _edge_schema(), _input_schema()
@@ -276,7 +278,7 @@ def _enum(choices: Iterable[str]) -> dict[str, Any]:
 
 
 def _words_pattern(words: Iterable[str]) -> str:
-    """In any case, with white space around."""
+    """A pattern for these words in any case, with white space around them."""
     return rf"^\s*({'|'.join(map(_any_case, words))})\s*$"
 
 

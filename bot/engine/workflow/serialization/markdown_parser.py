@@ -69,7 +69,7 @@ _EMPTY_WORDS = {"", "无", "none", "-", "没有"}
 
 @dataclass(frozen=True, slots=True)
 class MarkdownPlace:
-    """Where a value of the text begins: its name as the author wrote it, and the value."""
+    """Where a value begins in the text: its name as the author wrote it, and the value."""
 
     line: int
     column: int
@@ -111,7 +111,7 @@ def parse_markdown(text: str) -> dict[str, Any]:
 
 
 def find_unread_lines(text: str) -> Iterator[ValidationIssue]:
-    """Lines that are plain text although their author surely meant a field or a loop."""
+    """Lines that count as plain text although their author surely meant a field or a loop."""
     page = _read_page(text)
     for task in page.tasks:
         for number, line in task.text:
@@ -129,8 +129,9 @@ def find_unread_lines(text: str) -> Iterator[ValidationIssue]:
 
 
 def find_markdown_places(text: str) -> dict[str, dict[str, MarkdownPlace]]:
-    """The places of each task's fields by the id that the task gets, and of each line under
-    `Loops` by the edge that it makes. The empty field is the heading, or the line itself."""
+    """The places of each task's fields, by the id that the task gets, and of each line under
+    `Loops`, by the edge that it makes. The empty field is the heading, or the line itself.
+    """
     page = _read_page(text)
     ids = _task_ids(page.tasks)
     found = {
@@ -176,7 +177,7 @@ def _take_heading(page: _MarkdownPage, depth: int, title: str) -> bool:
 
 
 def _heading_text(text: str) -> str:
-    """Without closing `#` characters."""
+    """The heading without closing `#` characters."""
     text = text.strip()
     open_ = text.rstrip("#")
     return open_.rstrip() if open_.endswith((" ", "\t")) else text
@@ -242,7 +243,9 @@ def _page_data(page: _MarkdownPage) -> dict[str, Any]:
 
 
 def _task_ids(tasks: Sequence[_MarkdownTask]) -> list[str]:
-    """By the written numbers if they are complete and unique, or else by position."""
+    """The ids of tasks: the written numbers if they are complete and unique, otherwise the
+    positions.
+    """
     numbers = [task.number.lstrip("0") or "0" for task in tasks]
     own = all(task.number for task in tasks) and len(set(numbers)) == len(numbers)
     return [f"task-{number if own else n}" for n, number in enumerate(numbers, start=1)]
@@ -277,7 +280,7 @@ def _node_data(task: _MarkdownTask, name: str, known: Mapping[str, str]) -> dict
 def _edge_data(
     task: _MarkdownTask, name: str, known: Mapping[str, str], *, is_first: bool
 ) -> Iterator[dict[str, Any]]:
-    """From the tasks before it; `is_first` if it begins without any."""
+    """The edges to this task from the tasks that it names; `is_first` if it starts without any."""
     before = [_resolve_name(each, known) for each in _split_list(task.fields.get("after", ""))]
     condition = task.fields.get("when", "")
     for each in before or ["start"] * is_first:
@@ -311,6 +314,8 @@ def _split_list(text: str) -> list[str]:
 
 
 def _resolve_name(name: str, known: Mapping[str, str]) -> str:
-    """Unknown names stay as they are; validation of the edges reports them."""
+    """The id of a task by any of its names; unknown names stay as they are and are reported when
+    the edges are validated.
+    """
     name = name.strip().strip("`\"'“”")
     return known.get(name) or known.get(name.casefold()) or name

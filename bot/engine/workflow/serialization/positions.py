@@ -1,4 +1,4 @@
-"""Finds the place of an issue in the text of a workflow, with the author's own words there."""
+"""Finds the place of an issue in the text of a workflow, with what the author wrote there."""
 
 from __future__ import annotations
 
@@ -63,8 +63,9 @@ _MARKDOWN_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class TextPlace:
-    """A place in the text of a workflow: line and column from 1, both 0 if it is not known. `field`
-    is the path of the field in the author's words, `written` the author's text there."""
+    """A place in the text of a workflow: line and column from 1, both 0 if unknown. `field` is the
+    path of the field in the author's spelling, `written` the author's text there.
+    """
 
     line: int = 0
     column: int = 0
@@ -77,8 +78,9 @@ _UNKNOWN = TextPlace()
 
 @dataclass(slots=True)
 class _Spot:
-    """A value of the text, with the values in it. `name` is the key before it as it is written, at
-    `name_place`; `end` the offset behind it. `entries` are by folded name."""
+    """A value in the text, with the values inside it. `name` is the key before it as it is written,
+    at `name_place`; `end` is the offset behind it. `entries` are keyed by folded name.
+    """
 
     line: int
     column: int
@@ -101,7 +103,7 @@ class _Spot:
 
 
 def find_places(text: str, issues: Sequence[ValidationIssue]) -> list[TextPlace]:
-    """The place of each issue, as near as it is known. Blocking."""
+    """The place of each issue, as precisely as it is known. Blocking."""
     try:
         inside = strip_fence(text)
     except InvalidGraph:
@@ -199,8 +201,9 @@ class _MarkdownIndex:
 
 
 class _DataIndex:
-    """The nodes, edges and inputs of a text by their names in issues. `again` has the names that
-    are set twice in one mapping."""
+    """The nodes, edges and inputs of a text by their names in issues. `again` holds names that are
+    set twice in one mapping.
+    """
 
     def __init__(self, source: _Source, root: _Spot, again: Mapping[str, list[_Spot]]) -> None:
         inner = root.get("workflow")
@@ -275,8 +278,9 @@ def _join(path: Sequence[str]) -> str:
 
 
 def _walk(spot: _Spot, segments: Sequence[str]) -> tuple[tuple[str, ...], Sequence[str], _Spot]:
-    """The part of the path that there is, in the author's words, the rest of it, and where the
-    first leads to. Settings may stand in `config`, or in the node itself."""
+    """Follow the path as far as it exists. Return that part in the author's spelling, the rest of
+    the path, and the value reached. Settings may stand in `config` or in the node itself.
+    """
     path: tuple[str, ...] = ()
     for n, segment in enumerate(segments):
         if segment.isdecimal():
@@ -297,7 +301,7 @@ def _walk(spot: _Spot, segments: Sequence[str]) -> tuple[tuple[str, ...], Sequen
 
 
 def _names_of(spot: _Spot) -> set[str]:
-    """As issues name it."""
+    """The names under which issues refer to the entry."""
     names = {each.text.strip()[:64] for name in ("id", "name") if (each := spot.get(name))}
     source, target = spot.get("from", "source"), spot.get("to", "target")
     if source is not None and target is not None:
@@ -306,7 +310,7 @@ def _names_of(spot: _Spot) -> set[str]:
 
 
 def _undoing_nodes(nodes: _Spot) -> Iterator[tuple[str, _Spot]]:
-    """The nodes that stand inside those which they undo."""
+    """The compensations that are written inside the nodes that they undo."""
     for name, each in (*nodes.entries.items(), *((_id_of(item), item) for item in nodes.items)):
         inside = each.get("onCancel", "compensation")
         if inside is not None and inside.entries:

@@ -223,7 +223,7 @@ def read_draft(
 
 
 def read_top(top: FieldReader) -> Workflow:
-    """Read the whole; issues are added to the reader."""
+    """Read the whole workflow; issues are added to the reader."""
     nodes = tuple(_read_nodes(top))
     edges = tuple(map(read_edge, top.mappings("edges", key="id")))
     if not top.has("edges"):
@@ -270,7 +270,9 @@ def _read_nodes(top: FieldReader) -> Iterator[WorkflowNode]:
 
 
 def _refuse_settings_without_type(node: FieldReader) -> None:
-    """Without a type it would be a step for a worker, and the settings would be ignored."""
+    """Report settings in a node without a type: it would be a step for a worker, and the settings
+    would be ignored.
+    """
     for kind in NodeType:
         for field in filter(node.has, kind.spec.telling_fields):
             node.add("wrong_config", field, suggestion=f"type: {kind.value}")
@@ -312,7 +314,9 @@ def read_node(node: FieldReader) -> WorkflowNode:
 
 
 def _read_compensation(node: FieldReader, name: str) -> str:
-    """The id of the node that undoes this one; a node that stands inside it gets one."""
+    """The id of the node that undoes this one. A compensation that is written inside the node gets
+    an id.
+    """
     given = node.take(*COMPENSATION_NAMES)
     if isinstance(given, Mapping):
         return str(given.get("id") or f"{name}_undo")[:_MAX_NODE_ID]
@@ -320,7 +324,7 @@ def _read_compensation(node: FieldReader, name: str) -> str:
 
 
 def _is_repeatable(kind: NodeType | None, config: NodeConfig | None) -> bool:
-    """Whether a node is repeatable if its author does not say so."""
+    """Whether a node is repeatable unless its author says otherwise."""
     return kind is None or config is None or kind.spec.is_repeatable(config)
 
 

@@ -1,8 +1,9 @@
-"""Reads on behind an error of YAML's or JSON's syntax: tells it more exactly than the parser does,
-repairs or leaves out its line, and finds the other errors of the text.
+"""Continues reading behind a syntax error of YAML or JSON: describes the error more precisely than
+the parser does, repairs or leaves out its line, and finds the other errors of the text.
 
-A repair keeps the number of lines. Of a repaired line nothing but its syntax is told; if something
-was left out, nothing is told either that may come of the gap, such as a node which is missing."""
+A repair keeps the number of lines. Of a repaired line only the syntax error is reported. If
+something was left out, issues that may come from the gap, such as a missing node, are not reported.
+"""
 
 from __future__ import annotations
 
@@ -57,9 +58,10 @@ _LOCAL_BEGINNINGS = ("bad_", "not_a_", "not_one_of", "not_plain")
 
 @dataclass(frozen=True, slots=True)
 class ReadableText:
-    """A text that could be read in the end, line by line as the broken one. `faults` are all errors
-    of syntax, `repaired` the lines (from 1) that differ. `has_gaps` if something was left out,
-    `is_moved` if lines were set to another depth."""
+    """A text that could be read in the end, with the same lines as the broken one. `faults` are all
+    syntax errors, `repaired` the lines (from 1) that differ. `has_gaps` is set if something was
+    left out, `is_moved` if lines were indented differently.
+    """
 
     text: str
     faults: tuple[ValidationIssue, ...]
@@ -70,7 +72,9 @@ class ReadableText:
     """By how many columns the author's text in a line stands further right."""
 
     def may_tell(self, issue: ValidationIssue, line: int) -> bool:
-        """Whether an issue of this text at this line (0: nowhere) is one of the author's text."""
+        """Whether an issue of this text at this line (0: nowhere) is certainly one of the author's
+        text.
+        """
         if line in self.repaired or (self.is_moved and issue.key in _DEPTH_KEYS):
             return False
         is_local = issue.key in _LOCAL_KEYS or issue.key.startswith(_LOCAL_BEGINNINGS)
@@ -87,7 +91,7 @@ def _is_syntax_fault(issue: ValidationIssue) -> bool:
 
 
 def recover_text(text: str) -> ReadableText:
-    """Repair one error after the other. `text` cannot be read, or is no mapping."""
+    """Repair one error after the other. `text` cannot be read, or is not a mapping."""
     recovery = _Recovery(text.split("\n"), len(text) + 1)
     recovery.run()
     return ReadableText(
@@ -102,8 +106,9 @@ def recover_text(text: str) -> ReadableText:
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """An error of syntax that is told at `line`; the parser stopped at `stop`, in the collection
-    or text that was opened at `opened`. All count from 0."""
+    """A syntax error that is reported at `line`. The parser stopped at `stop`, inside the
+    collection or text that was opened at `opened`. All lines count from 0.
+    """
 
     issue: ValidationIssue
     line: int
@@ -159,7 +164,7 @@ class _Recovery:
         return None
 
     def _changes_names(self, lines: Sequence[str], fault: _Fault) -> bool:
-        """Whether names of nodes and values are not known for sure after a repair."""
+        """Whether a repair makes the names of nodes and values uncertain."""
         if fault.issue.key == "json_cut":
             return True
         return any(
@@ -169,7 +174,7 @@ class _Recovery:
         )
 
     def _tell_each(self, lines: Sequence[str], told: int) -> None:
-        """The other marks of a Chinese keyboard that a repair replaces."""
+        """Report the other full-width characters that a repair replaces."""
         for n, (old, new) in enumerate(zip(self.lines, lines, strict=True)):
             other = _full_width(self.lines, n) if old != new and n != told else None
             if other is not None and len(self.faults) < _MAX_FAULTS:
@@ -192,8 +197,9 @@ class _Recovery:
 
 
 def _find_fault(text: str, lines: Sequence[str]) -> tuple[_Fault | None, tuple[int, int]]:
-    """The first error of syntax, told as exactly as it is known; without one, how sound the text
-    is: few values that are wrong, many groups."""
+    """The first syntax error, as precisely as it is known; without one, a measure of how sound the
+    text is: few wrong values, many groups.
+    """
     try:
         data, notes = parse_data(text)
     except InvalidGraph as bad:
@@ -228,7 +234,7 @@ def _exact_fault(bad: InvalidGraph, text: str, lines: Sequence[str]) -> _Fault |
 
 
 def _place(mark: Any, lines: Sequence[str]) -> tuple[int, int] | None:
-    """YAML knows more ends of lines, and one line behind the last."""
+    """The place of a mark. YAML knows more line ends than editors, and one line behind the last."""
     return (min(mark.line, len(lines) - 1), mark.column) if mark is not None else None
 
 
@@ -267,7 +273,7 @@ def _tell_yaml(fault: _Fault, text: str, lines: Sequence[str]) -> _Fault:
 
 
 def _tell_what_is_behind(fault: _Fault, text: str, lines: Sequence[str]) -> _Fault | None:
-    """That something follows on the line where a quote or a bracket was closed."""
+    """Report that something follows on the line where a quote or a bracket was closed."""
     line, column = fault.stop
     last = _last_event(text)
     if last is None or last.end_mark.line != line:
@@ -286,7 +292,7 @@ def _tell_what_is_behind(fault: _Fault, text: str, lines: Sequence[str]) -> _Fau
 
 
 def _full_width(lines: Sequence[str], n: int) -> _Fault | None:
-    """A colon or comma of a Chinese keyboard where YAML needs its own."""
+    """A full-width colon or comma where YAML needs an ASCII one."""
     line = _line(lines, n)
     found = _FULL_WIDTH_NAME.match(line) or _find_wide_comma(line)
     if found is None:
@@ -316,7 +322,7 @@ def _line(lines: Sequence[str], n: int) -> str:
 
 
 def _exact_repairs(lines: list[str], fault: _Fault) -> Iterator[list[str]]:
-    """Texts as their author may have meant them."""
+    """Repaired texts that their author may have meant."""
     key = fault.issue.key
     if (repair := _REPAIRS.get(key)) is not None:
         yield from repair(lines, fault)
@@ -353,8 +359,9 @@ def _without_comment(lines: list[str], fault: _Fault) -> Iterator[list[str]]:
 
 
 def _gaps(lines: list[str], fault: _Fault) -> Iterator[list[str]]:
-    """Texts without the line of the error, without the item or the section around it, and without
-    all that follows."""
+    """Texts without the line of the error; without the item or the section around it; and without
+    everything that follows.
+    """
     first, last = sorted((fault.line, fault.stop[0]))
     if fault.issue.key == "several_documents":
         yield _blank(lines, fault.line, len(lines))
@@ -411,7 +418,7 @@ def _with_plain_marks(line: str) -> str:
 
 
 def _with_plain_names(lines: Sequence[str]) -> list[str]:
-    """Of all fields of the file, outside of its blocks of text."""
+    """The lines with ASCII punctuation in all fields of the file, except in blocks of text."""
     changed, block = [], -1
     for line in lines:
         if block >= 0 and line.strip() and _indent(line) <= block:
@@ -465,7 +472,9 @@ def _other_indents(lines: list[str], n: int, opened: tuple[int, int] | None) -> 
 
 
 def _indented(lines: list[str], n: int, width: int) -> list[str]:
-    """This line and those below it that are not set back less."""
+    """The text with this line, and the following lines that are indented at least as much, at
+    another indentation.
+    """
     own, changed = _indent(lines[n]), list(lines)
     for m in range(n, len(lines)):
         if lines[m].strip() and _indent(lines[m]) < own:
@@ -475,7 +484,7 @@ def _indented(lines: list[str], n: int, width: int) -> list[str]:
 
 
 def _with_comma(lines: list[str], fault: _Fault) -> Iterator[list[str]]:
-    """Behind the value before that place."""
+    """The text with a comma behind the value before that place."""
     line, column = fault.stop
     before = lines[line][:column].rstrip()
     while not before and line > 0:
@@ -485,7 +494,7 @@ def _with_comma(lines: list[str], fault: _Fault) -> Iterator[list[str]]:
 
 
 def _closed_json(lines: list[str], _fault: _Fault) -> Iterator[list[str]]:
-    """With the quote and brackets closed that are open at the end."""
+    """The text with the quote and the brackets that are open at its end closed."""
     opened: list[str] = []
     is_text = is_escaped = False
     for mark in "\n".join(lines):
