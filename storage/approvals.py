@@ -111,7 +111,7 @@ class ApprovalRepo:
     decision_handlers: Mapping[ApprovalKind, DecisionHandler]
 
     async def get(self, approval_id: str) -> Approval:
-        async with self.db.read() as view:
+        async with self.db.read_once() as view:
             return _approval(await _row(view, approval_id), self.now())
 
     async def list_waiting(self, *, by: Person, chat: ChatId | None) -> Sequence[Approval]:

@@ -74,7 +74,6 @@ class Database:
             from storage.postgresql import note_backends
 
             note_backends(writer, self.backends)
-            # A statement is a transaction of its own there, without two more round trips.
             self._single_reader = reader.execution_options(isolation_level="AUTOCOMMIT")
         self._file_check = file_check
         self._write_lock = asyncio.Lock()
@@ -182,7 +181,7 @@ class Database:
         call twice a second. On PostgreSQL it changes some seconds after any process has changed
         memories."""
         if self.dialect != "sqlite":
-            async with self.read() as view:
+            async with self.read_once() as view:
                 return await data_version(view)
         if self._write_lock.locked():
             return None
@@ -197,6 +196,15 @@ class Database:
         """A consistent, read-only view of committed data; or `transaction` itself, if given,
         including its own uncommitted writes."""
         async with self._connect(self._reader, transaction) as view:
+            yield view
+
+    @asynccontextmanager
+    async def read_once(
+        self, transaction: Transaction | None = None
+    ) -> AsyncGenerator[Transaction, None]:
+        """Like `read`, but each statement sees the last commit, without the two round trips to a
+        server that a common view takes: for a single statement."""
+        async with self._connect(self._single_reader, transaction) as view:
             yield view
 
     @asynccontextmanager
@@ -226,28 +234,28 @@ class Database:
         self, query: Executable, values: _Values = None, *, tx: Transaction | None = None
     ) -> Sequence[_Row]:
         """All rows of a query, read like `read(tx)`."""
-        async with self._connect(self._single_reader, tx) as view:
+        async with self.read_once(tx) as view:
             return (await view.execute(query, values)).all()
 
     async def fetch_one(
         self, query: Executable, values: _Values = None, *, tx: Transaction | None = None
     ) -> _Row | None:
         """The row of a query that has at most one."""
-        async with self._connect(self._single_reader, tx) as view:
+        async with self.read_once(tx) as view:
             return (await view.execute(query, values)).one_or_none()
 
     async def fetch_value(
         self, query: Executable, values: _Values = None, *, tx: Transaction | None = None
     ) -> Any:
         """The first column of a query's first row; None without rows."""
-        async with self._connect(self._single_reader, tx) as view:
+        async with self.read_once(tx) as view:
             return await view.scalar(query, values)
 
     async def fetch_column(
         self, query: Executable, values: _Values = None, *, tx: Transaction | None = None
     ) -> Sequence[Any]:
         """The first column of all rows of a query."""
-        async with self._connect(self._single_reader, tx) as view:
+        async with self.read_once(tx) as view:
             return (await view.scalars(query, values)).all()
 
 

@@ -142,7 +142,7 @@ class PeopleRepo:
         self.unlisted_owner = ""
 
     async def find_by_account(self, channel: Channel, external_id: str) -> Person | None:
-        async with self._db.read() as view:
+        async with self._db.read_once() as view:
             return await self._find_by_account(view, channel, external_id)
 
     async def get(self, person_id: PersonId) -> Person:

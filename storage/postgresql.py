@@ -32,7 +32,8 @@ SQLite holds here too: what a transaction has read is still so when it writes.""
 # A server that crashed gives numbers of transactions it has lost to others. Its counts begin anew
 # then, so the time of that tells the lives of a server apart.
 _LIFE = "(SELECT stats_reset::text FROM pg_stat_wal)"
-_BEGIN_WRITE = f"SELECT pg_current_xact_id()::text, {_LIFE}, pg_backend_pid(), {WRITE_LOCK}"
+# One round trip: what stands before a BEGIN of the same message belongs to its transaction.
+_BEGIN_WRITE = f"SELECT pg_current_xact_id()::text, {_LIFE}, pg_backend_pid(), {WRITE_LOCK}; BEGIN"
 _TRANSACTION = "shiftboss.transaction"
 _BACKEND = "shiftboss.backend"
 _TRANSACTION_STATUS = sa.text(f"SELECT {_LIFE}, pg_xact_status(CAST(:number AS xid8))")
@@ -58,6 +59,11 @@ _OPTIONS = {
     "lock_timeout": "30s",
     "timezone": "UTC",
 }
+_WRITER_OPTIONS = {
+    "default_transaction_isolation": r"read\ committed",
+    "default_transaction_read_only": "off",
+}
+_READER_OPTIONS = {"default_transaction_read_only": "on"}
 KEEPALIVE = {
     "connect_timeout": 10,
     "keepalives_idle": 5,
@@ -73,7 +79,8 @@ _MISSING_PACKAGES = f"PostgreSQL needs packages that are not installed: pip inst
 def create_postgresql_engines(url: str) -> tuple[AsyncEngine, AsyncEngine]:
     """The write engine and the read engine. Connects to nothing yet."""
     parsed = make_url(url)
-    writer = _create_engine(parsed, "READ COMMITTED", connections=_WRITERS)
+    # The driver begins nothing: `_BEGIN_WRITE` does.
+    writer = _create_engine(parsed, "AUTOCOMMIT", connections=_WRITERS)
     # All statements of a read see the same commit, as on SQLite.
     reader = _create_engine(parsed, "REPEATABLE READ", connections=_READERS, read_only=True)
 
@@ -278,7 +285,9 @@ def _create_engine(
     with _explain_missing_packages():
         made = create_async_engine(
             _driver_url(url),
-            connect_args=_connection_arguments(url, read_only=read_only),
+            connect_args=_connection_arguments(
+                url, _READER_OPTIONS if read_only else _WRITER_OPTIONS
+            ),
             # Inserts say whether they inserted, as they do on SQLite.
             execution_options={"preserve_rowcount": True, "postgresql_readonly": read_only},
             isolation_level=isolation,
@@ -346,11 +355,10 @@ def _driver_url(url: URL) -> URL:
     return url.set(drivername="postgresql+psycopg").difference_update_query(["options"])
 
 
-def _connection_arguments(url: URL, *, read_only: bool = False) -> dict[str, Any]:
+def _connection_arguments(url: URL, options: Mapping[str, str] = {}) -> dict[str, Any]:
     """Connection settings that the URL does not set itself."""
     given = url.query.get("options", "")
-    options = _OPTIONS | ({"default_transaction_read_only": "on"} if read_only else {})
-    own = " ".join(f"-c {name}={value}" for name, value in options.items())
+    own = " ".join(f"-c {name}={value}" for name, value in {**_OPTIONS, **options}.items())
     arguments = {name: value for name, value in _CONNECTION.items() if name not in url.query}
     return arguments | {"options": f"{own} {given if isinstance(given, str) else ' '.join(given)}"}
 

@@ -219,7 +219,7 @@ class SessionRepo:
         gone, known = self._cached_histories.pop(session_id, (after, ()))
         if not gone <= after <= gone + len(known):
             gone, known = after, ()
-        async with self._db.read() as connection:
+        async with self._db.read_once() as connection:
             there = gone + len(known)
             new = await connection.scalars(_MESSAGES_AFTER, {"which": session_id, "known": there})
             history = (*known[after - gone :], *new.all())

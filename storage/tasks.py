@@ -126,7 +126,7 @@ class TaskRepo:
         return record_from(Task, (await tx.execute(query)).one_or_none())
 
     async def get(self, task_id: TaskId, *, tx: Transaction | None = None) -> Task:
-        async with self._db.read(tx) as connection:
+        async with self._db.read_once(tx) as connection:
             return await self._one(connection, task_id)
 
     async def get_cap(self, task_id: TaskId) -> str:

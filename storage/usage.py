@@ -351,7 +351,7 @@ class BudgetRepo:
         self, scope: BudgetScope, subject: str, day: str, tx: Transaction | None = None
     ) -> SpendingCap:
         """The total extension of this cap."""
-        async with self._db.read(tx) as view:
+        async with self._db.read_once(tx) as view:
             return await sum_budget_grants(view, scope, subject, day)
 
 

@@ -144,14 +144,14 @@ class MemoryUseRepo:
         where = and_(
             _U.session_id == session, _U.turn == turn, _U.chat_id == chat, _U.task_id.is_(None)
         )
-        async with self._db.read(tx) as view:
+        async with self._db.read_once(tx) as view:
             return await _select_uses(view, where)
 
     async def list_by_task(
         self, task: TaskId, *, tx: Transaction | None = None
     ) -> Sequence[MemoryUse]:
         """Entries shown for all answers of a task, oldest first."""
-        async with self._db.read(tx) as view:
+        async with self._db.read_once(tx) as view:
             return await _select_uses(view, _U.task_id == task)
 
     async def confirm(

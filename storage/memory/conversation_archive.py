@@ -215,7 +215,7 @@ class ArchiveRepo:
             .order_by(_T.message, _T.ordinal)
         )
         found: dict[int, tuple[set[TranscriptRole], int]] = {}
-        async with self._db.read() as view:
+        async with self._db.read_once() as view:
             for row in await view.execute(query):
                 roles, tokens = found.get(row.message, (set(), 0))
                 found[row.message] = ({*roles, TranscriptRole(row.role)}, tokens + row.tokens)

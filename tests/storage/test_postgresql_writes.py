@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from storage import postgresql
@@ -152,6 +153,33 @@ _REFUSALS = {
     "the server stops": ("57P01", StoreUnavailable),
     "our own mistake": ("23505", IntegrityError),
 }
+
+
+async def test_a_transaction_begins_with_one_message_and_a_single_read_is_one(
+    postgres_url: str,
+) -> None:
+    last = (
+        "SELECT query FROM pg_stat_activity WHERE application_name = 'shiftboss'"
+        " AND datname = current_database()"
+    )
+    async with opened(postgres_url, 1) as (db,):
+        async with db.write() as tx:
+            await tx.begin()
+            ((begun,),) = execute(postgres_url, last)
+        assert postgresql.WRITE_LOCK in str(begun)
+        assert str(begun).endswith("BEGIN")
+    async with opened(postgres_url, 1) as (db,):
+        async with db.read_once() as view:
+            await view.exec_driver_sql("SELECT 1")
+        assert execute(postgres_url, last) == [("SELECT 1",)]
+
+
+async def test_a_server_with_other_defaults_changes_no_transaction(postgres_url: str) -> None:
+    name = make_url(postgres_url).database
+    execute(postgres_url, f"ALTER DATABASE {name} SET default_transaction_isolation = serializable")
+    async with opened(postgres_url, 1) as (db,), db.write() as tx:
+        shown = await tx.exec_driver_sql("SHOW transaction_isolation")
+        assert shown.scalar_one() == "read committed"
 
 
 async def test_sums_and_averages_are_plain_numbers(postgres_url: str) -> None:

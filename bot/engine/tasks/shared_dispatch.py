@@ -113,7 +113,7 @@ class SharedDispatcher(LocalDispatcher):
         while not self._draining:
             self._absent = absent
             self._claimable = ClaimLimits(only=self._projects, absent=absent)
-            async with self._store.db.read() as view:
+            async with self._store.db.read_once() as view:
                 found = await list_candidate_ids(
                     view, 1, include_busy=False, claimable=self._claimable
                 )
@@ -126,7 +126,7 @@ class SharedDispatcher(LocalDispatcher):
         return False
 
     async def _preempt(self) -> None:
-        async with self._store.db.read() as view:
+        async with self._store.db.read_once() as view:
             waiting = await list_candidate_ids(view, 1, include_busy=True)
         if waiting:
             await super()._preempt()

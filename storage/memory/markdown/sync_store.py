@@ -62,7 +62,7 @@ class SyncedEntryRepo:
 
     async def list_scopes(self) -> Sequence[MemoryScope]:
         """All scopes that ever had entries."""
-        async with self._db.read() as view:
+        async with self._db.read_once() as view:
             names = await view.scalars(select(memory_scopes.c.name).order_by(memory_scopes.c.name))
             return [MemoryScope.parse(name) for name in names]
 
@@ -143,7 +143,7 @@ class SyncedEntryRepo:
         """The number of entries in any state and the highest entry number. Both may fall after a
         deletion, and numbers may be reused."""
         query = select(func.count(), func.max(_M.number)).where(*_scope_conditions(scope, kinds))
-        async with self._db.read() as view:
+        async with self._db.read_once() as view:
             row = (await view.execute(query)).one()
         return int(row[0] or 0), int(row[1] or 0)
 
@@ -230,7 +230,7 @@ class FileSnapshotRepo:
 
     async def find_page_digest(self, path: str, number: int) -> PageDigest | None:
         """The file's digest at its n-th write."""
-        async with self._db.read() as view:
+        async with self._db.read_once() as view:
             query = select(_F.body).where(_F.path == _snapshot_key(path, number))
             body: str | None = await view.scalar(query)
         return None if body is None else PageDigest.from_json(body)

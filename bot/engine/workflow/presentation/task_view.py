@@ -273,7 +273,7 @@ class TaskViewLoader:
     async def _approvers(self, task: Task) -> Mapping[str, tuple[str, ...]]:
         if task.status not in {TaskStatus.RUNNING, TaskStatus.WAITING}:
             return {}
-        async with self._store.db.read() as view:
+        async with self._store.db.read_once() as view:
             return await steps_awaiting_approval(view, task.id)
 
     async def _eta(
