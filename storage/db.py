@@ -176,6 +176,12 @@ class Database:
                 driver: Any = held.driver_connection
                 await driver.truncate_log()
 
+    async def size_on_server(self) -> int:
+        """In bytes; 0 for a file."""
+        if self.dialect == "sqlite":
+            return 0
+        return int(await self.fetch_value(sa.text("SELECT pg_database_size(current_database())")))
+
     async def data_version(self) -> int | None:
         """A number that changes when another process commits; None during a write. Cheap enough to
         call twice a second. On PostgreSQL it changes some seconds after any process has changed

@@ -72,7 +72,7 @@ KEEPALIVE = {
     "tcp_user_timeout": 15_000,
 }
 """Of each connection: one whose network is gone without a word ends within some 15 seconds."""
-_CONNECTION = {"application_name": "shiftboss", **KEEPALIVE}
+_CONNECTION = {"application_name": "shiftboss", "client_encoding": "utf8", **KEEPALIVE}
 _MISSING_PACKAGES = f"PostgreSQL needs packages that are not installed: pip install '{EXTRA}'"
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from storage.data_directory import fsync_path
-from storage.errors import MoveRefused, StoreMismatch
+from storage.errors import MoveRefused, StoreMismatch, StoreUnavailable
 from storage.migrate import (
     ARRIVING,
     HEAD_REVISION,
@@ -55,21 +55,37 @@ def move_store(home: Path, source: str, target: str) -> StoreMove:
     repeat it then.
     """
     names = describe_place(database_place(source)), describe_place(database_place(target))
-    facts = _check_source(home, source, target)
+    with _refuse_what_fails():
+        facts = _check_source(home, source, target)
     tables: Digests = {}
     if not facts.moved_to:
-        _check_target(target, facts)
+        with _refuse_what_fails():
+            _check_target(target, facts)
         with _locked_source(source) as original:
-            tables = _copy_into(target, original)
+            with _refuse_what_fails():
+                tables = _copy_into(target, original)
             set_marks(original, {MOVED_TO: names[1]})
             original.commit()
     _finish(target)
     return StoreMove(source=names[0], target=names[1], tables=tables)
 
 
+@contextmanager
+def _refuse_what_fails() -> Iterator[None]:
+    """Up to here neither store is changed for anybody."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        raise MoveRefused(str(error).partition("\n")[0]) from error
+
+
 def check_empty(target: str) -> None:
     """Check that a database can take any store. Blocking. Raises as `move_store`."""
-    _check_target(target, StoreFacts(revision=None))
+    with _refuse_what_fails():
+        found = _inspect_target(target)
+    if found is not None:
+        name = describe_place(database_place(target))
+        raise MoveRefused(f"{name} has a store already: name an empty database")
 
 
 def _check_source(home: Path, source: str, target: str) -> StoreFacts:
@@ -100,17 +116,23 @@ def _has(target: str, store_id: str) -> bool:
 
 def _check_target(target: str, source: StoreFacts) -> None:
     """It may be empty, or hold an older copy of the same store that is not in use."""
-    name = describe_place(database_place(target))
-    try:
-        found = inspect_database(target)
-    except StoreMismatch as error:
-        raise MoveRefused(f"{name} has {error.found}: name an empty database") from error
-    if found is None or found.revision is None:
+    name, found = describe_place(database_place(target)), _inspect_target(target)
+    if found is None:
         return
     if found.store_id != source.store_id:
         raise MoveRefused(f"{name} has another store ({found.store_id}): name an empty database")
     if not (found.moved_to or found.is_arriving):
         raise MoveRefused(f"{name} has this store already: name an empty database")
+
+
+def _inspect_target(target: str) -> StoreFacts | None:
+    """The store that is there already."""
+    try:
+        found = inspect_database(target)
+    except StoreMismatch as error:
+        name = describe_place(database_place(target))
+        raise MoveRefused(f"{name} has {error.found}: name an empty database") from error
+    return None if found is None or found.revision is None else found
 
 
 @contextmanager

@@ -74,7 +74,7 @@ def build_system_status(
         backup=partial(
             get_backup_state, settings.backup_folder, settings.backup_hours, KeyValueStore(db)
         ),
-        disk=partial(_measure_disk, settings),
+        disk=partial(_measure_disk, settings, db),
         processes=partial(_list_processes, db, clock),
     )
 
@@ -123,7 +123,10 @@ async def read_status(settings: Settings) -> tuple[Card, JsonObject]:
         return card, status_data(status, memory)
 
 
-async def _measure_disk(settings: Settings) -> tuple[DiskUse, ...]:
+async def _measure_disk(settings: Settings, db: Database) -> tuple[DiskUse, ...]:
     home, backups = settings.home, settings.backup_folder
     database = sqlite_path(settings.database) or home
-    return tuple(await asyncio.to_thread(measure_disk_use, home, database, backups))
+    found = await asyncio.to_thread(measure_disk_use, home, database, backups)
+    if size := await db.size_on_server():
+        found = sorted((*found, DiskUse(kind="database", size=size)), key=lambda use: -use.size)
+    return tuple(found)

@@ -44,7 +44,7 @@ def restore(settings: Settings, archive: Path, *, replace: bool) -> Restored:
         # Before the directory is made or touched.
         check_restorable(archive, settings.home)
         if not isinstance(place, Path):
-            with _explain_moves():
+            with _explain_moves("restored"):
                 check_empty(place)
         target = RestoreTarget(
             home=settings.home, database=file, secret_names=SECRET_FILES | {".env"}
@@ -66,11 +66,11 @@ def restore(settings: Settings, archive: Path, *, replace: bool) -> Restored:
 
 
 @contextmanager
-def _explain_moves() -> Iterator[None]:
+def _explain_moves(wanted: str = "moved") -> Iterator[None]:
     try:
         yield
     except MoveRefused as error:
-        raise StartFailure(f"nothing was moved: {error}") from error
+        raise StartFailure(f"nothing was {wanted}: {error}") from error
     except StoreUnavailable as error:
         raise StartFailure(
             f"the move was cut off, repeat it with `shiftboss migrate --to URL`: {error}"

@@ -82,10 +82,11 @@ def test_a_database_that_cannot_be_used_is_refused(
         migrate(postgres_url)
 
 
-def test_text_in_another_encoding_is_refused() -> None:
-    url = create_database(migrated=False, encoding="LATIN1")
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_text_in_another_encoding_is_refused(encoding: str) -> None:
+    url = create_database(migrated=False, encoding=encoding)
 
-    with pytest.raises(StoreUnavailable, match="LATIN1"):
+    with pytest.raises(StoreUnavailable, match=encoding):
         migrate(url)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.engine import make_url
 
 from storage import store_move
 from storage.errors import MoveRefused, StoreMismatch
@@ -137,12 +138,17 @@ def can_start(home: Path, url: str) -> bool:
     return facts.store_id == marker.id and not facts.moved_to and not facts.is_arriving
 
 
-def test_a_target_with_anything_else_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_target_that_cannot_take_it_is_refused_and_left_alone(tmp_path: Path) -> None:
     home, source = make_home(tmp_path)
     foreign = create_database(migrated=False)
     execute(foreign, "CREATE TABLE customers (id int)")
+    empty = make_url(create_database(migrated=False))
+    weak = empty.update_query_dict({"options": "-c role=pg_monitor"})
 
     for target, said in (
+        (create_database(migrated=False, encoding="SQL_ASCII"), "stores text as SQL_ASCII"),
+        (empty.set(database="nowhere").render_as_string(hide_password=False), "does not exist"),
+        (weak.render_as_string(hide_password=False), "permission denied"),
         (foreign, "another program"),
         (create_database(), "another store"),
         (source, "already"),
