@@ -24,7 +24,11 @@ from tests.waiting import WAIT_SECONDS
 USES_POSTGRESQL = os.environ.get("SHIFTBOSS_TEST_STORE") == "postgresql"
 """Whether the tests of the store run on PostgreSQL, where they can."""
 
-sqlite_only = pytest.mark.skipif(USES_POSTGRESQL, reason="of SQLite's file")
+
+def sqlite_only(reason: str) -> pytest.MarkDecorator:
+    """Skip a test on PostgreSQL, for what there is on SQLite only."""
+    return pytest.mark.skipif(USES_POSTGRESQL, reason=f"SQLite only: {reason}")
+
 
 _made: list[str] = []
 

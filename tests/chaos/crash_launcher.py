@@ -104,7 +104,7 @@ def arm_statements(fate: CrashSchedule) -> None:
     from sqlalchemy import Engine, event
 
     def before(connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
-        if connection.dialect.driver == "pysqlite":
+        if not connection.dialect.is_async:
             fate.crash_if_due(
                 "before", fate.announce("statement", " ".join(statement.split())[:60])
             )

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
+
+import psycopg
+from psycopg.errors import UndefinedTable
+
+from tests.journeys.program_store import open_store
 
 
 def rows(home: Path, sql: str, *values: str) -> list[tuple[Any, ...]]:
     """Nothing where there is no store yet, or it is held this instant."""
     try:
-        with closing(sqlite3.connect(f"file:{home / 'shiftboss.db'}?mode=ro", uri=True)) as store:
+        with open_store(home, reads=True) as store:
             return [tuple(row) for row in store.execute(sql, values)]
-    except sqlite3.OperationalError:
+    except (sqlite3.OperationalError, psycopg.OperationalError, UndefinedTable):
         return []
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import shutil
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from tests.chaos.workers.random_load import ASKED, allow_all, is_helped, task_of
 from tests.emulators.models.emulator import ModelEmulator
 from tests.journeys.model_world import model_settings
 from tests.journeys.program import ShiftbossProcess
+from tests.journeys.program_store import copy_home
 
 _LOOK_EVERY = 0.05
 _PATIENCE = 240.0
@@ -55,7 +55,7 @@ async def run_random_load(
 ) -> StoryResult:
     """Live through it, then let everything come to its end, and look at what is left."""
     if template is not None:
-        shutil.copytree(template, home)
+        copy_home(template, home)
     told = StoryResult(story=f"load {load.seed}", channel=name)
     async with (
         open_channel(name) as channel,

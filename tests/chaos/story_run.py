@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from tests.chaos.story import CrashStory, ScriptedUser, clock_file
 from tests.emulators.models.emulator import ModelEmulator
 from tests.journeys.model_world import model_settings
 from tests.journeys.program import ShiftbossProcess
+from tests.journeys.program_store import copy_home
 
 LAUNCHER = (sys.executable, str(Path(__file__).parent / "crash_launcher.py"))
 _PATIENCE = 180.0
@@ -86,7 +86,7 @@ async def run_story(
 ) -> StoryResult:
     """Tell the story, dying once at each of these points, as they come or in this order."""
     if template is not None:
-        shutil.copytree(template, home)
+        copy_home(template, home)
     if story.prepare is not None:
         story.prepare(home)
     told = StoryResult(story=story.name, channel=name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from tests.emulators.telegram.chats import TelegramMessage
@@ -27,6 +28,7 @@ from tests.journeys.web_page import (
     send_frames,
 )
 from tests.thoroughness import thorough_only
+from tests.waiting import wait_until
 
 RISKY = '/run write "shipped" to production.txt'
 
@@ -38,6 +40,8 @@ async def test_a_risky_step_asks_and_its_button_works_once_across_a_kill(tmp_pat
         assert "production.txt" in asks.text, "the very words of what will be done"
         await here.ask("/approvals", expects="Waiting for you")
         approve = token(asks, "Approve")
+        # What is not noted as sent would be sent again.
+        await wait_until(lambda: asyncio.to_thread(_all_is_shown, tmp_path))
 
         # Dead while it asks: nothing was done, and the old card goes on asking.
         await here.program.kill()
@@ -162,6 +166,12 @@ async def test_in_the_web_chat_an_old_button_works_once_after_a_kill(tmp_path: P
     assert "data-token" not in approved, "nothing is left to press"
     assert "Owner" in approved
     assert len(_shipped(tmp_path)) == 1
+
+
+def _all_is_shown(home: Path) -> bool:
+    with open_store(home) as store:
+        query = "SELECT count(*) FROM outbox WHERE shown_revision < revision"
+        return bool(store.execute(query).fetchone() == (0,))
 
 
 def _two_hours_pass(home: Path) -> int:

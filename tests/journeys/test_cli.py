@@ -18,9 +18,8 @@ from bot.cli.service import unit_text
 from bot.config.settings import Settings
 from storage.data_directory import DataDirectoryLock
 from tests.journeys.program import ShiftbossProcess, running_program
-from tests.journeys.program_store import open_store
+from tests.journeys.program_store import lay_out_program_store, open_store
 from tests.journeys.web_page import open_web_page
-from tests.migrated_database import lay_out_store
 from tests.thoroughness import thorough_only
 from tests.waiting import WAIT_SECONDS, wait_until
 
@@ -31,7 +30,7 @@ _TASK = 'write "hello" to a.txt'
 
 def stopped_program(home: Path, **settings: str) -> ShiftbossProcess:
     """A home on which no program runs."""
-    lay_out_store(home)
+    lay_out_program_store(home)
     return ShiftbossProcess(home=home, settings={**_QUIET, **settings})
 
 
@@ -45,10 +44,7 @@ async def run_json(shiftboss: ShiftbossProcess, *typed: str) -> Any:
 def rows(home: Path) -> dict[str, list[tuple[Any, ...]]]:
     """Everything in the store."""
     with open_store(home) as db:
-        tables = [
-            name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'")
-        ]
-        return {name: db.execute(f'SELECT * FROM "{name}"').fetchall() for name in tables}
+        return {name: db.execute(f'SELECT * FROM "{name}"').fetchall() for name in db.list_tables()}
 
 
 async def test_an_agent_records_a_whole_task_through_a_running_program(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tests.journeys.model_world import (
     wait_for_message,
     write_call,
 )
-from tests.journeys.program_store import open_store
+from tests.journeys.program_store import open_store, store_place
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -59,7 +59,7 @@ def read_all(path: Path) -> bytes:
 def back_up(home: Path) -> Path:
     source = BackupSource(
         home=home,
-        database=home / "shiftboss.db",
+        database=store_place(home),
         version="1",
         mask=lambda _name, text: text,
         secret_names=frozenset(),

@@ -43,7 +43,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Mode
 async def until_kept(world: ModelWorld, text: str) -> None:
     def is_kept() -> bool:
         with open_store(world.program.home) as store:
-            found = store.execute("select 1 from memories where instr(text, ?)", (text,))
+            found = store.execute("select 1 from memories where text like ?", (f"%{text}%",))
             return found.fetchone() is not None
 
     await wait_until(lambda: asyncio.to_thread(is_kept))

@@ -98,7 +98,7 @@ async def test_a_correction_in_one_conversation_changes_the_next(world: ModelWor
     world.script.script("should be 9191", "talk", ScriptedReply(text="Port 9191 then."))
     await boss.says(chat, "No, that's wrong, it should be 9191 for the harbour desk")
     await wait_for_message(chat, "Port 9191 then.")
-    corrected = "select count(*) from memories where category = 'lessons' and instr(text, '9191')"
+    corrected = "select count(*) from memories where category = 'lessons' and text like '%9191%'"
     await wait_for_count(world, 1, corrected)
     await boss.says(chat, "/reset")
     await wait_for_message(chat, "Started a new conversation")

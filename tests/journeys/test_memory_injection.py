@@ -97,8 +97,8 @@ async def test_model_answers_that_are_not_facts_are_not_saved(world: ModelWorld)
 
     done = (
         "select count(*) from memory_jobs, memories where memory_jobs.state = 'done'"
-        " and instr(memory_jobs.payload, memories.id) and memories.kind = 'cell'"
-        " and instr(memories.text, 'lighthouse')"
+        " and cast(memory_jobs.payload as text) like '%' || memories.id || '%'"
+        " and memories.kind = 'cell' and memories.text like '%lighthouse%'"
     )
     await until(lambda: counted(world, done))
 

@@ -50,7 +50,7 @@ async def say_and_wait(
 
 async def wait_until_saved(world: ModelWorld, text: str) -> None:
     """Until the turn is kept: the answer is seen while it grows."""
-    await wait_for_row(world, "select 1 from memories where instr(text, ?)", text)
+    await wait_for_row(world, "select 1 from memories where text like ?", f"%{text}%")
 
 
 async def wait_for_row(world: ModelWorld, query: str, *values: str) -> None:

@@ -23,7 +23,7 @@ from mcp_types import TextContent
 from bot.engine.mcp.client.session import open_stdio
 from bot.engine.sandbox.spec import SandboxLaunch
 from tests.journeys.program import ShiftbossProcess, run_command
-from tests.migrated_database import lay_out_store
+from tests.journeys.program_store import lay_out_program_store
 from tests.thoroughness import thorough_only
 from tests.waiting import WAIT_SECONDS
 
@@ -33,7 +33,7 @@ PATIENT = ("--seconds", "60")
 @pytest.fixture
 async def program(tmp_path: Path) -> AsyncGenerator[ShiftbossProcess, None]:
     made = ShiftbossProcess(home=tmp_path / "home", settings={"SHIFTBOSS_LANGUAGE": "en"})
-    lay_out_store(made.home)
+    lay_out_program_store(made.home)
     yield made
     await made.kill_if_running()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
@@ -32,12 +33,18 @@ def make_due(home: Path, title: str, delay: timedelta) -> None:
     """Move the due time instead of waiting for it; the program must not run."""
     due = datetime.now(UTC) + delay
     with open_store(home) as store:
-        moved = store.execute(
-            "UPDATE schedules SET next_due = ?, timing = json_replace(timing, '$.at', ?)"
-            " WHERE state = 'active' AND title LIKE ?",
-            (round(due.timestamp() * 1_000_000), due.isoformat(), f"%{title}%"),
+        ((schedule, timing),) = store.execute(
+            "SELECT id, timing FROM schedules WHERE state = 'active' AND title LIKE ?",
+            (f"%{title}%",),
         )
-        assert moved.rowcount == 1
+        changed = {
+            name: due.isoformat() if name == "at" else value
+            for name, value in json.loads(timing).items()
+        }
+        store.execute(
+            "UPDATE schedules SET next_due = ?, timing = ? WHERE id = ?",
+            (round(due.timestamp() * 1_000_000), json.dumps(changed), schedule),
+        )
 
 
 def shows(message: TelegramMessage | FeishuMessage, *parts: str) -> bool:

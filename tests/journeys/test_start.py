@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.journeys.program import program_at_first_start, run_command, running_program
+from tests.postgresql_server import sqlite_only
 from tests.thoroughness import sampled
 
 _SHIFTBOSS = Path(sys.executable).parent / "shiftboss"
@@ -125,6 +126,7 @@ def refused(home: Path, *command: str, **settings: str) -> str:
     return done.stderr
 
 
+@sqlite_only("the file is deleted or emptied")
 async def test_a_home_without_its_database_is_refused_by_every_command(tmp_path: Path) -> None:
     async with running_program(tmp_path) as shiftboss:
         await shiftboss.stop()
@@ -144,6 +146,7 @@ async def test_a_home_without_its_database_is_refused_by_every_command(tmp_path:
         assert not (tmp_path / "shiftboss.db").exists()
 
 
+@sqlite_only("the file is deleted or emptied")
 async def test_a_new_store_has_to_be_asked_for(tmp_path: Path) -> None:
     async with running_program(tmp_path) as shiftboss:
         await shiftboss.stop()

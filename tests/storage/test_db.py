@@ -20,7 +20,7 @@ from tests.postgresql_server import sqlite_only
 from tests.waiting import wait_until
 
 
-@sqlite_only
+@sqlite_only("a file is deleted or moved")
 async def test_nothing_is_written_into_a_file_that_was_deleted_or_moved(tmp_path: Path) -> None:
     async with open_database(tmp_path) as db:
         marks = KeyValueStore(db)
@@ -36,7 +36,7 @@ async def test_nothing_is_written_into_a_file_that_was_deleted_or_moved(tmp_path
         assert [await marks.get(name) for name in ("kept", "lost", "kept too")] == [1, None, 2]
 
 
-@sqlite_only
+@sqlite_only("a file is replaced")
 async def test_nothing_is_written_beside_a_file_that_took_its_place(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
@@ -49,7 +49,7 @@ async def test_nothing_is_written_beside_a_file_that_took_its_place(tmp_path: Pa
             await KeyValueStore(db).put("lost", 1)
 
 
-@sqlite_only
+@sqlite_only("another process locks the file")
 async def test_a_store_another_process_holds_is_unavailable_and_then_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,7 +65,7 @@ async def test_a_store_another_process_holds_is_unavailable_and_then_is_not(
         assert await KeyValueStore(db).get("second") == 2
 
 
-@sqlite_only
+@sqlite_only("its limit of pages")
 async def test_a_full_disk_leaves_what_was_there_and_takes_more_when_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,7 +213,7 @@ async def _hold_lock(db: Database, release: asyncio.Event) -> None:
         await release.wait()
 
 
-@sqlite_only
+@sqlite_only("its connections have threads")
 async def test_a_connection_in_use_while_the_store_is_closed_ends_when_it_is_given_back(
     tmp_path: Path,
 ) -> None:

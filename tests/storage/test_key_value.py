@@ -35,7 +35,7 @@ async def _put_and_fail(room: MessageStore) -> None:
         raise LookupError
 
 
-@sqlite_only
+@sqlite_only("JSON as it is in the file")
 async def test_values_are_stored_compactly_and_come_back_as_they_were(
     room: MessageStore, tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ from tests.migrated_database import database_file, open_database
 from tests.postgresql_server import sqlite_only
 from tests.storage.message_store import START, MessageStore, place, sender
 
-pytestmark = sqlite_only  # a backup is settled as a file
+pytestmark = sqlite_only("a backup is settled as a file")
 
 LATER = START + timedelta(days=2)
 

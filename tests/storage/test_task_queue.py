@@ -104,7 +104,7 @@ async def spoken(db: Database) -> list[tuple[str, Any]]:
     return said
 
 
-@sqlite_only
+@sqlite_only("its plans of queries")
 async def test_every_statement_of_a_claim_goes_by_an_index(db: Database, tmp_path: Path) -> None:
     await fill(db, row(0), row(1, status="running", project_dir="/p", holds_dir=True))
     with closing(sqlite3.connect(tmp_path / "shiftboss.db")) as store:
@@ -117,7 +117,7 @@ async def test_every_statement_of_a_claim_goes_by_an_index(db: Database, tmp_pat
                 assert any("ix_tasks_aging" in line[3] for line in plan), plan
 
 
-@sqlite_only
+@sqlite_only("counts its instructions")
 @pytest.mark.parametrize("projects", ["none", "each its own"])
 async def test_ten_thousand_waiting_tasks_cost_no_more_than_ten(
     db: Database, tmp_path: Path, projects: str
@@ -134,7 +134,7 @@ async def test_ten_thousand_waiting_tasks_cost_no_more_than_ten(
     assert many < 2 * few
 
 
-@sqlite_only
+@sqlite_only("counts its instructions")
 @pytest.mark.parametrize("victim", ["urgent", "normal"])
 async def test_ten_thousand_tasks_of_one_busy_project_cost_no_more_than_fifty(
     db: Database, tmp_path: Path, victim: str

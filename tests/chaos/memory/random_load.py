@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from tests.emulators.models.emulator import ModelEmulator
 from tests.emulators.models.script import ReceivedRequest, ScriptedReply
 from tests.journeys.model_world import model_settings
 from tests.journeys.program import ShiftbossProcess
+from tests.journeys.program_store import copy_home
 
 _LOOK_EVERY = 0.05
 _PATIENCE = 240.0
@@ -92,7 +92,7 @@ async def run_memory_load(
     home: Path, load: MemoryLoad, name: ChannelName, *, template: Path
 ) -> StoryResult:
     """Live through it, then let everything come to its end, and look at what is left."""
-    shutil.copytree(template, home)
+    copy_home(template, home)
     told = StoryResult(story=f"memory {load.seed}", channel=name)
     boss = MemoryActs()
     async with open_channel(name) as channel, ModelEmulator() as models:

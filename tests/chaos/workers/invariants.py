@@ -156,7 +156,7 @@ def _finished_once(rows: Rows) -> Iterator[str]:
     """A call that has a result is never made again under its id."""
     for session, call, title, times in rows(
         "SELECT session_id, CASE instr(call_id, '#again-') WHEN 0 THEN call_id"
-        " ELSE substr(call_id, 1, instr(call_id, '#again-') - 1) END AS own, title, count(*)"
+        " ELSE substr(call_id, 1, instr(call_id, '#again-') - 1) END AS own, max(title), count(*)"
         " FROM tool_calls WHERE started_at IS NOT NULL AND state IN ('done', 'failed')"
         " AND backend <> 'offline'"  # its calls have no ids of their own
         " GROUP BY session_id, own HAVING count(*) > 1"

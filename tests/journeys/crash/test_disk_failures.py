@@ -19,6 +19,7 @@ from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.emulators.telegram.users import TelegramUser
 from tests.journeys.program import ShiftbossProcess, running_program
 from tests.journeys.program_store import open_store
+from tests.postgresql_server import sqlite_only
 from tests.thoroughness import thorough_only
 
 _TASK = '/run wait 1 second, then write "x" to a.txt'
@@ -54,6 +55,7 @@ async def check_finished(shiftboss: ShiftbossProcess, chat: TelegramChat) -> Non
     assert "Logging error" not in shiftboss.printed
 
 
+@sqlite_only("the limit holds for the process that writes the file")
 async def test_a_disk_that_fills_up_during_a_task_is_waited_for(tmp_path: Path) -> None:
     async with working_program(tmp_path) as (shiftboss, boss, chat):
         _, hard = resource.prlimit(shiftboss.pid, resource.RLIMIT_FSIZE)
@@ -66,6 +68,7 @@ async def test_a_disk_that_fills_up_during_a_task_is_waited_for(tmp_path: Path) 
         await check_finished(shiftboss, chat)
 
 
+@sqlite_only("another process locks the file")
 async def test_a_database_locked_by_another_process_is_waited_for(tmp_path: Path) -> None:
     async with working_program(tmp_path) as (shiftboss, boss, chat):
         with closing(sqlite3.connect(tmp_path / "shiftboss.db", isolation_level=None)) as other:
@@ -76,6 +79,7 @@ async def test_a_database_locked_by_another_process_is_waited_for(tmp_path: Path
 
 
 @thorough_only
+@sqlite_only("the file is away with its folder")
 async def test_a_data_directory_that_was_moved_away_is_reported_and_used_again_once_back(
     tmp_path: Path,
 ) -> None:
@@ -116,6 +120,7 @@ async def test_of_two_programs_started_at_once_one_runs(tmp_path: Path) -> None:
         await second.kill_if_running()
 
 
+@sqlite_only("the file is cut short")
 @pytest.mark.parametrize("size", [5000, 50_000])
 async def test_a_truncated_database_is_refused_in_one_line_and_left_alone(
     tmp_path: Path, size: int
@@ -134,6 +139,7 @@ async def test_a_truncated_database_is_refused_in_one_line_and_left_alone(
         assert database.read_bytes() == before
 
 
+@sqlite_only("it compares the file")
 async def test_a_newer_version_that_was_killed_is_left_byte_for_byte(tmp_path: Path) -> None:
     async with running_program(tmp_path) as shiftboss:
         with open_store(tmp_path) as newer:

@@ -415,7 +415,7 @@ async def test_a_reserved_row_shows_nothing_until_it_gets_a_card(room: MessageSt
     assert (await begin(room, posted.id)).row.reply_to == "m1"
 
 
-@sqlite_only
+@sqlite_only("its limit of pages")
 async def test_a_full_disk_is_told_as_such_and_leaves_the_row(room: MessageStore) -> None:
     chat = await room.chat()
     await room.put(chat, "one")
