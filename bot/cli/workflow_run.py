@@ -216,12 +216,14 @@ def list_activations(
 ) -> Iterator[NodeActivation]:
     """Activations by start time, then in the plan's order and by iteration; what undoes one has a
     mark before its title."""
-    known = workflow.nodes_by_id
-    written = {node.id: n for n, node in enumerate(workflow.nodes)}
     topology = WorkflowTopology(workflow)
+    known = topology.with_past.nodes
+    written = {name: n for n, name in enumerate(known)}
     titles, undoing = NodeTitles(topology, runs), Compensations(topology, runs)
     places = {
-        path: place for path in runs if (place := parse_activation(path)) and place.node in known
+        path: place
+        for path in runs
+        if (place := parse_activation(path)) and place.node in topology.nodes
     }
     undone = {
         run.path: ActivationPath(scope_of(run.path), undoing.node_of(run.path).id)
@@ -239,8 +241,9 @@ def list_activations(
             path=path,
             id=node.id,
             type=str(node.type),
-            title=f"{COMPENSATION_MARK} " * (path in undone)
-            + titles.title_of(place.scope, place.node),
+            title=f"{COMPENSATION_MARK} {titles.title_of_undoing(path)}"
+            if path in undone
+            else titles.title_of(place.scope, place.node),
             state=_activation_state(task, path, runs),
             run=runs[path],
         )

@@ -43,7 +43,9 @@ _CODES_BY_KEY = {
     ),
     **dict.fromkeys(("memory_forgotten", "workflow_exists"), 409),
     **dict.fromkeys(("workflow_changed", "workflow_conflict", "workflow_same_version"), 409),
-    **dict.fromkeys(("rerun_running", "rerun_no_way_on", "rerun_not_reached"), 409),
+    **dict.fromkeys(
+        ("rerun_running", "rerun_no_way_on", "rerun_not_reached", "rerun_undone_in_old_plan"), 409
+    ),
     "form_too_long": 413,
 }
 

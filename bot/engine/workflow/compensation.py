@@ -1,7 +1,8 @@
 """Compensation: undoes nodes of a run that ends without success, or of a branch that a join ends.
 
-As in BPMN, a node names what undoes it, and the latest is undone first. Each compensation is a run
-of its own beside that of its node, stored before it starts: what has a result never runs again."""
+As in BPMN, a node names what undoes it, and the latest is undone first. A loop or sub-workflow that
+names one is undone by that in place of its steps. Each compensation is a run of its own beside that
+of its node, stored before it starts: what has a result never runs again."""
 
 from __future__ import annotations
 
@@ -15,10 +16,13 @@ from bot.engine.workflow.node_runs import (
     ENDING_PATH,
     FAILED_KEY,
     SUSPENDED_KEY,
+    UNFINISHED_ROUNDS_KEY,
     ActivationPath,
+    StoredRuns,
     attempts_before,
     compensated_path,
     is_unreached,
+    loops_around,
     parse_activation,
     scope_of,
 )
@@ -43,7 +47,7 @@ def find_compensation_issues(workflow: Workflow) -> Iterator[ValidationIssue]:
             continue
         if other is None:
             yield unknown_node_issue(node.on_cancel, "onCancel", known, where=node.id)
-        elif not node.role.is_step:
+        elif not (node.role.is_step or node.role is NodeRole.LOOP):
             key = "nothing_to_undo"
         elif not other.role.is_step:
             key = "cannot_undo"
@@ -67,9 +71,10 @@ class Compensations:
     """Those of one run: which are open, and in which order. `runs` is kept current by its owner."""
 
     def __init__(self, topology: WorkflowTopology, runs: Mapping[str, NodeRun]) -> None:
-        self._topology = topology
+        self._workflow = topology.with_past.workflow
+        self._nodes = topology.with_past.nodes
         self._runs = runs
-        self._order = {node.id: n for n, node in enumerate(topology.workflow.nodes)}
+        self._order = {name: n for n, name in enumerate(self._nodes)}
         self._paths = {path: compensated_path(path) or "" for path in runs if self._is_one(path)}
         self._undone = {*self._paths.values()}
         self._sorted: Sequence[str] | None = None
@@ -86,7 +91,11 @@ class Compensations:
     def _is_one(self, path: str) -> bool:
         """One whose node a new plan has dropped counts no more; it is over by then."""
         of = compensated_path(path)
-        return of is not None and node_of_run(path, self._topology.nodes) is not None
+        return of is not None and node_of_run(path, self._nodes) is not None
+
+    def has(self, path: str) -> bool:
+        """Whether the activation at this path is undone, or is to be."""
+        return path in self._undone
 
     @property
     def all(self) -> Sequence[NodeRun]:
@@ -115,19 +124,25 @@ class Compensations:
 
     def node_of(self, path: str) -> WorkflowNode:
         """The node that runs as the compensation at this path."""
-        node = node_of_run(path, self._topology.nodes)
+        node = node_of_run(path, self._nodes)
         assert node is not None
         return node
 
     def due(self, task: TaskId, *, among: Iterable[str] | None = None) -> Iterator[NodeRun]:
         """A run to store for everything that has to be undone and is not yet: of nodes that are
         done, or were cut off. Nodes that failed are not undone. `among` limits the paths."""
+        stored = StoredRuns(self._runs)
         for path in self._runs if among is None else among:
             place, run = parse_activation(path), self._runs.get(path)
-            node = None if place is None else self._topology.nodes.get(place.node)
+            node = None if place is None else self._nodes.get(place.node)
             if place is None or node is None or run is None or not node.on_cancel:
                 continue
-            if place.compensation_path not in self._runs and _has_acted(node, run):
+            is_due = self._is_whole(place, stored) if node.body else _has_acted(node, run)
+            if (
+                is_due
+                and place.compensation_path not in self._runs
+                and not any(self._is_whole(each, stored) for each in loops_around(place))
+            ):
                 yield NodeRun(
                     task_id=task,
                     path=place.compensation_path,
@@ -139,10 +154,29 @@ class Compensations:
                     ended_at=None,
                 )
 
+    def _is_whole(self, loop: ActivationPath, stored: StoredRuns) -> bool:
+        """Whether a loop that has begun is undone as a whole: in place of what is inside it if
+        it is done, and otherwise only if nothing inside it could be undone by itself."""
+        node, run = self._nodes.get(loop.node), self._runs.get(loop.path)
+        if node is None or run is None or not node.on_cancel or not node.body:
+            return False
+        if not stored.opened_rounds(loop.path):
+            return False
+        is_done = run.status is NodeStatus.DONE and not {"error", UNFINISHED_ROUNDS_KEY} & {
+            *run.output
+        }
+        return is_done or not self._undoes_inside(node.id)
+
+    def _undoes_inside(self, loop: str) -> bool:
+        inside = self._workflow.nodes_inside([loop])
+        return any(self._nodes[name].on_cancel for name in inside)
+
     def _key(self, compensation: str) -> tuple[datetime, int]:
         path = self._paths[compensation]
         of, place = self._runs.get(path), parse_activation(path)
-        ended = _LATEST if of is None else of.ended_at or of.started_at or _LATEST
+        # A loop that is cut off has ended last.
+        is_open = of is None or of.status is NodeStatus.WAITING
+        ended = _LATEST if of is None or is_open else of.ended_at or of.started_at or _LATEST
         return ended, self._order.get(place.node, 0) if place is not None else 0
 
 
@@ -177,7 +211,7 @@ def ending_by_stop(
 ) -> Sequence[NodeRun]:
     """The runs to store if people stop the run now; none if there is nothing to undo, or if it is
     ending already."""
-    if not workflow.compensations or ENDING_PATH in runs:
+    if not (workflow.compensations or workflow.past) or ENDING_PATH in runs:
         return ()
     undoing = Compensations(WorkflowTopology(workflow), runs)
     rows = [*undoing.due(task)]

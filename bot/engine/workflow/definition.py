@@ -181,7 +181,9 @@ class Workflow:
     the values given for `inputs`, and `outputs` the expressions that produce the results. `timeout`
     limits the whole run, and `compensation_timeout` the compensation after a failure or a stop,
     both in seconds. `parallel` limits concurrent steps. `source` is the version of the named
-    workflow that this one was made from.
+    workflow that this one was made from. `past` are the loops of plans that this one has replaced,
+    with the nodes inside them. They are outside the flow, and kept because the work of their rounds
+    may have to be undone.
     """
 
     plan: str
@@ -199,6 +201,7 @@ class Workflow:
     parallel: int = 1
     compensation_timeout: float | None = None
     source: UsedVersion | None = None
+    past: tuple[WorkflowNode, ...] = ()
 
     @property
     def nodes_by_id(self) -> Mapping[str, WorkflowNode]:
@@ -208,6 +211,14 @@ class Workflow:
     def compensations(self) -> frozenset[str]:
         """The nodes that undo others. They stand outside the flow: no edge leads to them."""
         return frozenset(node.on_cancel for node in self.nodes if node.on_cancel)
+
+    def nodes_inside(self, names: Iterable[str]) -> frozenset[str]:
+        """The nodes that the bodies of these hold, at any depth, with those that undo them."""
+        known = self.nodes_by_id
+        return reachable(
+            {inner for name in names for inner in known[name].body},
+            lambda name: (*known[name].body, *filter(None, (known[name].on_cancel,))),
+        )
 
 
 def with_compensation_edges(workflow: Workflow) -> Workflow:
@@ -307,6 +318,16 @@ class WorkflowTopology:
         self.container_of = {
             inner: node.id for node in workflow.nodes for inner in node.body if inner in self.nodes
         }
+
+    @cached_property
+    def with_past(self) -> WorkflowTopology:
+        """Also has the loops of replaced plans, to look up what earlier runs were. Their nodes do
+        not run any more.
+        """
+        if not self.workflow.past:
+            return self
+        known = {**self.nodes, **{node.id: node for node in self.workflow.past}}
+        return WorkflowTopology(replace(self.workflow, nodes=tuple(known.values()), past=()))
 
     @cached_property
     def scope_graphs(self) -> Mapping[str, ScopeGraph]:
@@ -544,8 +565,8 @@ def dump_workflow(workflow: Workflow) -> dict[str, Any]:
             del node["config"]["form"]
         if node["config"] is not None and node["config"].get("cancel_others") is False:
             del node["config"]["cancel_others"]
-    for name in ("source", "compensation_timeout"):
-        if dumped[name] is None:
+    for name in ("source", "compensation_timeout", "past"):
+        if not dumped[name]:
             del dumped[name]
     return dumped
 

@@ -350,6 +350,16 @@ def enclosing_round(scope: str) -> tuple[str, int] | None:
     return (found[1], int(found[2])) if found else None
 
 
+def loops_around(place: ActivationPath) -> Iterator[ActivationPath]:
+    """The activations in whose rounds it is, from the inside out."""
+    scope = place.scope
+    while (above := enclosing_round(scope)) is not None:
+        loop = parse_activation(above[0])
+        assert loop is not None
+        yield loop
+        scope = loop.scope
+
+
 def questioned_path(path: str) -> str | None:
     """The path that a question is about; None if the path is not that of a question."""
     scope = scope_of(path)

@@ -279,15 +279,31 @@ def merge_with_finished(old: Workflow, runs: Mapping[str, NodeRun], new: Workflo
         variables={**old.variables, **new.variables},
         inputs=old.inputs,
         values=old.values,
+        past=_past_loops(old, runs),
     )
     if is_chain(old) and is_chain(new):
         names = zip(new.nodes, _unused_ids(old), strict=False)
         return _as_chain(new, [*settled, *given, *(replace(node, id=name) for node, name in names)])
     # In a plan with branches, settled nodes lose their outgoing edges.
     whole = graft_workflow(
-        new, finished=settled, leading=given, taken_ids=[node.id for node in old.nodes]
+        new,
+        finished=settled,
+        leading=given,
+        taken_ids=[node.id for node in (*old.nodes, *old.past)],
     )
     return replace(whole, outputs={**kept, **whole.outputs})
+
+
+def _past_loops(old: Workflow, runs: Mapping[str, NodeRun]) -> tuple[WorkflowNode, ...]:
+    """The loops that have run and in whose rounds something may have to be undone, with all that
+    is inside them."""
+    outermost = {path.partition("[")[0].partition("#")[0] for path in runs if "[" in path}
+    known, kept = old.nodes_by_id, {node.id: node for node in old.past}
+    for name in outermost & known.keys():
+        inside = old.nodes_inside([name])
+        if any(known[each].on_cancel for each in inside):
+            kept |= {node.id: node for node in old.nodes if node.id == name or node.id in inside}
+    return tuple(kept.values())
 
 
 def repeats_open_steps(new: Workflow, old: Workflow, runs: Mapping[str, NodeRun]) -> bool:
@@ -336,7 +352,7 @@ def _as_chain(workflow: Workflow, nodes: Sequence[WorkflowNode]) -> Workflow:
 
 
 def _unused_ids(workflow: Workflow) -> Iterator[str]:
-    taken = {node.id for node in workflow.nodes}
+    taken = {node.id for node in (*workflow.nodes, *workflow.past)}
     return (f"s{n}" for n in count(1) if f"s{n}" not in taken)
 
 

@@ -271,8 +271,16 @@ class _Rewinding:
         for path in undone:
             place = parse_activation(path)
             if place is not None and path in self.left and not is_left_out(self.left[path]):
+                self._refuse_old_plan(place)
                 self.rewind(place)
         return undone
+
+    def _refuse_old_plan(self, place: ActivationPath) -> None:
+        """Rounds of a plan that was replaced cannot be done again."""
+        past = {node.id: node for node in self._topology.workflow.past}
+        if place.node in past:
+            title = past[place.node].title or place.node
+            raise RerunRefused("undone_in_old_plan", name=title)
 
     def release_failed(self, failed: Iterable[NodeRun], now: datetime) -> Sequence[str]:
         """Let these nodes run again and return their paths. A loop may run as many rounds as its

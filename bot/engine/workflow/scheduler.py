@@ -346,8 +346,9 @@ class WorkflowScheduler(SchedulerState):
         for at, place in self.deadlines_inside(scope):
             if at <= now and self.tolerates_failure(place.path):
                 why = self.late_reason(place)
+                left = self._lost_output(place, now)
                 ended = tuple(self._cancel_rounds(place, why, now))
-                failed = replace(self._make_run(place, NodeStatus.FAILED, now, {}), error=why)
+                failed = replace(self._make_run(place, NodeStatus.FAILED, now, left), error=why)
                 return (*ended, *self._record_runs(self.complete_run(failed, now)))
         return None
 
@@ -420,9 +421,10 @@ class WorkflowScheduler(SchedulerState):
         still = all(self._scopes[scope].has_nothing_active for scope in inside)
         if not (still and self._tolerates_failures_in(loop.activation.scope)):
             return None
+        left = self._lost_output(loop.activation, now)
         for scope in inside:
             del self._scopes[scope]
-        failed = self._make_run(loop.activation, NodeStatus.FAILED, now, {})
+        failed = self._make_run(loop.activation, NodeStatus.FAILED, now, left)
         return self._record_runs(self.complete_run(replace(failed, error=why), now))
 
     def _apply_effect(
@@ -480,9 +482,10 @@ class WorkflowScheduler(SchedulerState):
 
     def _cancel(self, activation: ActivationPath, why: str, now: datetime) -> Iterator[NodeRun]:
         """Cancel an activation; what has begun in its rounds is cancelled first."""
+        ended = self._cancelled_run(activation, why, now)
         yield from self._cancel_rounds(activation, why, now)
         self._limit_questions[activation.scope].pop(activation.path, None)
-        yield from self._record_runs(self._cancelled_run(activation, why, now))
+        yield from self._record_runs(ended)
 
     def _cancel_rounds(
         self, activation: ActivationPath, why: str, now: datetime

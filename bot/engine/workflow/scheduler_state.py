@@ -3,7 +3,7 @@ see."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import ChainMap, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -259,7 +259,13 @@ class SchedulerState:
             return self.context(activation.scope, now)
         place, seen = parse_activation(of), self._context_of_round(activation.scope, now)
         assert place is not None
-        return replace(seen, names=names_of_past(self.topology, self._runs, place, seen.names))
+        names = names_of_past(self.topology.with_past, self._runs, place, seen.names)
+        if (loop := self._loops[place.scope].get(place.path)) is not None:
+            so_far = dict.fromkeys(
+                {place.node, place.node.replace("-", "_")}, self._loop_output(loop, now)
+            )
+            names = {**names, "outputs": ChainMap(so_far, names["outputs"])}
+        return replace(seen, names=names)
 
     def _context_of_round(self, scope: str, now: datetime) -> EvaluationContext:
         """Like `context`, but for a round that may be over, and without its outputs."""
@@ -267,9 +273,10 @@ class SchedulerState:
         loop = None if above is None else parse_activation(above[0])
         if scope in self._scopes or above is None or loop is None:
             return self.context(scope, now)
-        seen, node = self._context_of_round(loop.scope, now), self.topology.nodes[loop.node]
+        topology = self.topology.with_past
+        seen, node = self._context_of_round(loop.scope, now), topology.nodes[loop.node]
         own = node.loop.round_names(node, self._runs[loop.iteration_path].output, above[1])
-        kept = self._runs.get(variables_path(self.topology, scope))
+        kept = self._runs.get(variables_path(topology, scope))
         variables = {**seen.names["variables"], **(kept.output if kept else {})}
         return replace(seen, names={**seen.names, **own, "variables": variables})
 
@@ -286,7 +293,8 @@ class SchedulerState:
         """For each running loop of the outermost scope, a finished run with the results of its
         finished rounds and the outputs of the unfinished ones.
         """
-        outputs = [(loop, self._loop_output(loop)) for loop in self._loops[ROOT_GRAPH].values()]
+        running = tuple(self._loops[ROOT_GRAPH].values())
+        outputs = [(loop, self._loop_output(loop, now)) for loop in running]
         return [
             self._make_run(ActivationPath("", loop.node.id), NodeStatus.DONE, now, output)
             for loop, output in outputs
@@ -295,31 +303,40 @@ class SchedulerState:
 
     def latest_round_runs(self) -> Sequence[NodeRun]:
         """For each node of the outermost scope that ran in several rounds, or behind which an edge
-        reached its limit: its first run with its last output, for a plan without those edges.
+        reached its limit: its first run with its last output, for a plan without those edges. If
+        the node can be undone, its first run takes the place of the last one.
         """
         state = self._scopes[ROOT_GRAPH]
         made = []
-        for name in state.graph.nodes:
+        for name, node in state.graph.nodes.items():
             first, last = self._runs.get(name), state.last_finished_run(name)
             if first is None or last is None:
                 continue
             free = without_halt(last)
             if last.path != first.path or free.output != last.output:
                 made.append(replace(free, path=name, attempt=first.attempt))
+            if last.path != first.path and node.on_cancel and not self.compensations.has(name):
+                made.append(replace(without_halt(first), path=last.path, attempt=last.attempt))
         return made
 
-    def _loop_output(self, loop: LoopState) -> Mapping[str, Any]:
+    def _loop_output(self, loop: LoopState, now: datetime) -> Mapping[str, Any]:
+        """Its results so far, also those of rounds that are over and were not closed yet."""
+        loop = replace(loop, results=dict(loop.results))
+        for n in range(loop.opened_rounds):
+            state = self._scopes.get(loop.activation.round_scope(n))
+            if n not in loop.results and state is not None and state.is_complete:
+                loop.close_round(n, state, None, self.context(state.scope, now))
         unfinished = [
             {"round": n + 1, "outputs": outputs}
             for n in range(loop.opened_rounds)
             if n not in loop.results
-            and (outputs := self._round_outputs(loop.activation.round_scope(n)))
+            and (outputs := self._round_outputs(loop.activation.round_scope(n), now))
         ]
         if not unfinished:
             return loop.partial_output
         return {**loop.partial_output, UNFINISHED_ROUNDS_KEY: loop.truncate(unfinished)}
 
-    def _round_outputs(self, scope: str) -> Mapping[str, Any]:
+    def _round_outputs(self, scope: str, now: datetime) -> Mapping[str, Any]:
         """The outputs of an unfinished round so far, by node."""
         state = self._scopes.get(scope)
         if state is None:
@@ -329,7 +346,7 @@ class SchedulerState:
             name: dict(node_output(run)) for name, run in last.items() if run and is_done(run)
         }
         for loop in self._loops[scope].values():
-            outputs[loop.node.id] = dict(self._loop_output(loop))
+            outputs[loop.node.id] = dict(self._loop_output(loop, now))
         return {name: each for name, each in outputs.items() if each}
 
     def visible_runs(self, scope: str) -> Mapping[str, NodeRun]:
@@ -486,8 +503,15 @@ class SchedulerState:
         begun = self._runs.get(activation.path)
         kept = {FAILED_KEY, SUSPENDED_KEY} & begun.output.keys() if begun else ()
         output = {key: begun.output[key] for key in kept} if begun else {}
+        output |= self._lost_output(activation, now)
         run = self._make_run(activation, NodeStatus.CANCELLED, now, output)
         return replace(run, error=why, started_at=begun.started_at if begun else None)
+
+    def _lost_output(self, activation: ActivationPath, now: datetime) -> dict[str, Any]:
+        """The results so far of a loop that ends without one, for the node that undoes it."""
+        loop = self._loops[activation.scope].get(activation.path)
+        is_undone = loop is not None and loop.node.on_cancel
+        return dict(self._loop_output(loop, now)) if loop is not None and is_undone else {}
 
     def _make_note_run(self, path: str, output: Mapping[str, Any], now: datetime) -> NodeRun:
         """A run that stores a fact beside the runs of nodes."""

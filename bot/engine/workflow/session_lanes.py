@@ -35,7 +35,8 @@ class SessionLanes:
         """The lane of a step. A compensation has the lane of the step that it undoes, and waits for
         no other.
         """
-        node = node_of_run(activation.path, self._topology.nodes)
+        nodes = self._topology.with_past.nodes
+        node = node_of_run(activation.path, nodes)
         activation = parse_activation(compensated_path(activation.path) or "") or activation
         if node is not None and node.own_session:
             return node.id
@@ -46,7 +47,7 @@ class SessionLanes:
             path, n = above
             container = parse_activation(path)
             assert container is not None
-            if self._topology.nodes[container.node].has_parallel_rounds:
+            if nodes[container.node].has_parallel_rounds:
                 prefix = f"{path}[{n}]/{prefix}"
             scope = container.scope
         return prefix + self._lanes_by_node.get(activation.node, MAIN_LANE)

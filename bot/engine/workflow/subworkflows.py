@@ -136,16 +136,9 @@ async def note_versions(
 
 def collapse(workflow: Workflow) -> Workflow:
     """Undo `expand`."""
-    inside = {inner for node in workflow.nodes if _is_expanded(node) for inner in node.body}
+    inside = workflow.nodes_inside(node.id for node in workflow.nodes if _is_expanded(node))
     if not inside:
         return workflow
-    known = workflow.nodes_by_id
-    open_ = list(inside)
-    while open_:
-        node = known[open_.pop()]
-        further = {*node.body, *filter(None, (node.on_cancel,))} - inside
-        inside |= further
-        open_ += further
     return replace(
         workflow,
         nodes=tuple(_emptied(node) for node in workflow.nodes if node.id not in inside),

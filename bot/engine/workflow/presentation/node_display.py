@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from bot.engine.tracing.span_builder import NodeName
+from bot.engine.workflow.compensation import node_of_run
 from bot.engine.workflow.definition import (
     COMPENSATION_MARK,
     ROOT_GRAPH,
@@ -34,6 +35,7 @@ from bot.engine.workflow.node_runs import (
     node_output,
     parse_activation,
 )
+from bot.engine.workflow.past_names import names_of_past
 from storage.records.tasks import NodeRun, NodeStatus
 
 
@@ -101,7 +103,7 @@ _MAX_TITLE = 400
 
 class NodeTitles:
     def __init__(self, topology: WorkflowTopology, runs: Mapping[str, NodeRun]) -> None:
-        self._topology = topology
+        self._topology = topology.with_past
         self._runs = runs
 
     def has(self, node: str) -> bool:
@@ -110,10 +112,24 @@ class NodeTitles:
     def title_of(self, scope: str, node: str) -> str:
         """The title with its placeholders filled as far as possible, others as ‹expression›; the id
         for an untitled node."""
+        return self._title_of(node, lambda: {**self._known_names, **self._names_inside(scope)})
+
+    def title_of_undoing(self, path: str) -> str:
+        """The title of the compensation at this path, filled with what it sees."""
+        of, node = compensated_path(path) or "", node_of_run(path, self._topology.nodes)
+        assert node is not None
+        return self._title_of(node.id, lambda: self._names_before(of))
+
+    def _names_before(self, path: str) -> Mapping[str, Any]:
+        place = parse_activation(path)
+        assert place is not None
+        names = {**self._known_names, **self._names_inside(place.scope)}
+        return names_of_past(self._topology, self._runs, place, names)
+
+    def _title_of(self, node: str, names: Callable[[], Mapping[str, Any]]) -> str:
         title = self._topology.nodes[node].title
         if any(placeholder in title for placeholder in _PLACEHOLDER_MARKS):
-            names = {**self._known_names, **self._names_inside(scope)}
-            title = " ".join(_fill_title(title, names)[:_MAX_TITLE].split())
+            title = " ".join(_fill_title(title, names())[:_MAX_TITLE].split())
         return title or node
 
     @cached_property

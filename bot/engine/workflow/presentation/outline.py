@@ -28,7 +28,6 @@ from bot.engine.workflow.node_runs import (
     is_finished,
     is_unreached,
     questioned_path,
-    scope_of,
     taken_edges,
 )
 from bot.engine.workflow.nodes.contract import NodeRole
@@ -236,7 +235,7 @@ class WorkflowOutline:
         for run in undoing.all:
             node = undoing.node_of(run.path)
             asks = self._approvers.get(run.path)
-            title = self._titles.title_of(scope_of(run.path), node.id)
+            title = self._titles.title_of_undoing(run.path)
             step = TaskStep(
                 path=run.path,
                 title=f"{COMPENSATION_MARK} {title}",
