@@ -17,6 +17,8 @@ def is_doubtful(clause: str) -> bool:
         said = re.sub(r"\s+", "", clause)
         is_possible = _ZH.search(said) or _ZH_INDIRECT.search(said) or _MIXED.search(clause)
         return bool(is_possible) and not _ZH_OTHER.search(said)
+    if _EN_NOT_FOR_KEEPING.search(clause):
+        return True
     if _EN_INDIRECT.search(clause):
         return not _EN_OF_OTHERS.search(clause)
     return bool(_EN.search(clause)) and not _EN_OTHER.search(clause)
@@ -90,6 +92,16 @@ _EN = re.compile(
     r"|what i said)(?: [a-z]+){0,3}?"
     r" (?:vanish|disappear|evaporate|slide|go away)\b|\bif you (?:could|would) (?:please )?forget\b"
 )
+_EN_NOT_FOR_KEEPING = re.compile(
+    r"(?<!not )(?<!never )\b(?:forget|erase|delete|wipe|remove) (?:everything |anything |what "
+    r"|all )+i"
+    r" (?:just )?(?:said|told you|wrote|mentioned) about\b|\b(?:this|that|it|these|what follows"
+    r"|the following) (?:is|was|are) not (?:meant )?(?:for"
+    r"|something"
+    r"|anything|a thing)(?: (?:you|to|should|need|are|be))* (?:retention|storage|keeping|memory"
+    r"|remember|keep|store|save)\b"
+    r"|\b(?:and|then) (?:please )?(?:then )?(?:drop|forget|discard|erase|wipe) (?:it|this|that)$"
+)
 _EN_OTHER = re.compile(
     r"^(?:sorry )?can not remember\b|^do not (?:quite|really|exactly) remember\b"
     r"|^(?:please )?write (?:him|her|them) that|\btake (?:that|it|this) back to the\b"
@@ -116,7 +128,8 @@ _EN_OTHER = re.compile(
     r"|record"
     r"|store|take|make|put|leave|share|storing|keeping|recording|saving)\b(?! you)"
     r"|\b(?:not|never) (?:forget|forgetting|remove|delete|lose|erase)\b|^(?:[a-z]+ )?write an?\b"
-    r"|\bremember(?:ing)? (?:to|all)\b|^is there\b|\bremind me\b|\bpolicy\b|\bgdpr\b|\b(?:says"
+    r"|\bremember(?:ing)? (?:to|all)\b|^is there\b|\bremind me\b|\bpolicy\b|\bgdpr\b"
+    r"|\bno record(?:s)? found\b|\btracking (?:this|that|the|my) (?:package|parcel|order)|\b(?:says"
     r"|said) (?:data|that)\b|\bleave no (?:stone|trace camping)|\b(?:he|she|it|they"
     r"|museum|company) (?:has|have|keeps?) no\b|\b(?:i|we|they|it|there"
     r"|bank|company) (?:do not have|does not have|have|has|had|is|was|are)"
@@ -372,7 +385,8 @@ _ZH_OTHER = re.compile(
     r"|如何"
     r"|为什么|什么意思|别忘|不要忘|不能忘|勿忘|[吗么]$|翻译|是不是|要不要|该不该"
     r"|我(?:都|又|就|也|老|总|真|已经|好像|快|有点)*(?:记不|不记|没记|忘)"
-    r"|[上前后]一?(?:段|行|页|节|章)(?!话|消息|聊)|张图|照片|邮件|纪要|预约|订单|^[他她].{0,3}当|好办"
+    r"|忘了?(?:跟你|和你|告诉你)?(?:说|讲|提|发|问)(?!的)|没说清|^(?:今天|明天|这次)?的?会(?:议)?不|[上前后]一?(?:段|行|页|节|章)(?!话"
+    r"|消息|聊)|张图|提醒|第[一二三四五六七八九十几两\d]+[条个项]|^知道了?就[好行]|照片|邮件|纪要|预约|订单|^[他她].{0,3}当|好办"
     r"|图片|照片|文件|日志|接口|字段|数据库|桌面|缓存|变量|表格|代码|录音|录像|会议|现金|浏览器"
     r"|格式|草稿"
     r"|备份|密钥|仇|账|帐|冰箱|磁盘|硬盘|函数|服务器|测试|版本|模板|按钮|提成|工时|考勤|考试|单词"

@@ -286,8 +286,9 @@ _CANTONESE = tuple(
 # "Between us" may say what people share: it is asked about, and no wish at all where they count.
 _BETWEEN_US = r"(?:just )?between (?:us|you and (?:me|i)|(?:just )?the two of us)\b"
 _MAY_BE_TALK = re.compile(
-    rf"\b{_BETWEEN_US}\W+(?:we|we've|we're|our|my \w+ and (?:i|me)|me and my)\b"
-    r"|(?:不用|不必|无需)(?:保存|存|记录|记)[,，]\s*直接",
+    rf"\b{_BETWEEN_US}\W+(?:who|which|how|we|we've|we're|our|my \w+ and (?:i|me)|me and my)\b"
+    r"|(?:不用|不必|无需)(?:保存|存|记录|记)了?[,，]\s*(?:直接|我)"
+    r"|^\W*no (?:notes|recording)(?: today| now| here)?, just\b",
     re.IGNORECASE,
 )
 _KEEP_VERB = r"(?:remember|memori[sz]e|save|store|record|keep|log|note|retain|write down)"
@@ -355,7 +356,8 @@ _JOINED = re.compile(
     rf"\s+(?:but|and|so|though|yet|-+)\s+(?={_NEG_START}|you (?:won't|will not|will never|don't"
     rf"|shouldn't|should not|mustn't|must not|needn't|can't))"
     r"|(?<=\b(?:it|me))\s+but\s+(?=(?:what|how|can|could|is|are|should|do|does|would|why|when)\b)"
-    r"|\s+(?:but|because|since|cuz|though)\s+(?=(?:i|i'm|i've|my|we|our|he|she|they|the|it)\b)"
+    r"|\s+(?:but|because|since|cuz|though)\s+(?=(?:i|i'm|i've|im|ive|my|we|our|he|she|they|the"
+    r"|it)\b)"
     rf"|\s+-+\s+|(?<=[{HAN}])(?<![算说叫问是])\s+"
     r"(?=off the record|don't|dont|do not|please|forget)"
     rf"|(?<=off the record)\s+(?=[{HAN}]{{4}})",
@@ -367,7 +369,7 @@ _NAMES_CHAT = re.compile(
     r"(?: is|'s| was| will be| stays| remains| never| did not| didn'?t)\b.*"
     r"|(?:这|本|整)(?:一|整)*(?:次|个|场|段|轮)?(?:聊天|对话|会话|谈话)"
     r"(?:.{0,2}(?:很|是|有|涉及|属于|保密)).*"
-    r"|(?:接下来|后面)的?(?:内容|话)?[都全](?:是|属于|涉及).*",
+    r"|(?:接下来|后面)(?:我|我们|要)*[说聊讲发]?的?(?:内容|话)?[都全](?:是|属于|涉及).*",
     re.IGNORECASE,
 )
 _ANNOUNCES_TALK = re.compile(
