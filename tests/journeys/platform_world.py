@@ -140,7 +140,8 @@ async def ask_on_feishu_as(
     return shown(answer)
 
 
-STILL_WORKING = "On it…"
+STILL_WORKING = "On it"
+"""The beginning of a toast on either platform whose result follows as a message or in the card."""
 ALREADY_PRESSED = "already pressed this"
 
 
@@ -154,7 +155,7 @@ async def press_outcomes(
     """
     chat, seen = presses[0].chat, presses[0].seen
     answers = [(await press.answer()).text for press in presses]
-    told = [text for text in answers if text != STILL_WORKING]
+    told = [text for text in answers if not text.startswith(STILL_WORKING)]
 
     def late() -> list[str]:
         new = (m for m in chat.from_bot if m.id not in seen and not m.buttons)
@@ -175,7 +176,7 @@ async def feishu_press_outcome(
     """The same for a press on Feishu, or what its card says since."""
     known = {message.message_id: message.text for message in card.chat.from_bot}
     toast = (await press).toast
-    if toast != STILL_WORKING:
+    if not toast.startswith(STILL_WORKING):
         return toast
     note = await card.chat.wait_for(
         lambda m: known.get(m.message_id) != m.text and any(part in m.text for part in expected)

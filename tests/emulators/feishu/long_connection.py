@@ -254,6 +254,9 @@ class LongConnection:
         self._pending[push.message_id] = push
         try:
             await self._send(push)
+            if not push.retry:
+                # Who pressed says how long they wait: `callbacks.CALLBACK_SECONDS`.
+                return await push.reply
             deadline = self._spawn(self._clock.sleep_until(self._clock.now() + ACK_SECONDS))
             await asyncio.wait((push.reply, deadline), return_when=asyncio.FIRST_COMPLETED)
             deadline.cancel()
