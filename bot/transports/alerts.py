@@ -16,15 +16,16 @@ log = logging.getLogger(__name__)
 
 
 class AlertSource(StrEnum):
-    """The reporter of a problem; one reporter does not clear another's."""
+    """The reporter of a problem. A reporter clears only its own problems."""
 
     TRANSPORT = "transport"
     OUTBOX = "mail"
 
 
 class ChannelAlerts:
-    """Connections and problems of the configured `channels`. `on_change` is called after every
-    change of a problem."""
+    """The connections and problems of the configured `channels`. `on_change` is called after every
+    change of a problem.
+    """
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class ChannelAlerts:
         self.on_change()
 
     def connected(self, channel: Channel, account: str) -> None:
-        """The platform answers, for the first time or again."""
+        """Record that the platform answers, for the first time or again."""
         if channel not in self._connected or channel in self._interrupted:
             self._connected[channel] = (account, self._now())
             self._interrupted.discard(channel)
@@ -65,7 +66,7 @@ class ChannelAlerts:
         *,
         source: AlertSource = AlertSource.TRANSPORT,
     ) -> None:
-        """An empty key clears the source's problem."""
+        """Record a problem; an empty key clears the source's problem."""
         alert = ChannelHealth(channel=channel, alert=key, facts=facts or {}) if key else None
         if alert == self._active.get((channel, source)):
             return

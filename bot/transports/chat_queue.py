@@ -72,8 +72,8 @@ class SenderPace:
     """When each sender's messages may be handled: `PACE_BURST` as they come, further ones
     `PACE_INTERVAL` apart (the generic cell rate algorithm, ITU-T I.371).
 
-    Counted is when a message was sent: what people wrote over hours is not slowed down because it
-    arrives at once. The pieces of a long text count as one message.
+    The time when a message was sent counts, so what people wrote over hours is not slowed down
+    because it arrives at once. The pieces of a long text count as one message.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -262,8 +262,9 @@ class ChatQueues:
         del self._queues[key]
 
     async def _wait_for_commands(self, row: InboxRow) -> None:
-        """Commands are handled at once, but what they set (a model, a private chat) holds for the
-        messages sent after them."""
+        """Wait for the commands before this message. They are handled at once, but their settings
+        (a model, a private chat) apply to the messages sent after them.
+        """
         ends = self._clock.elapsed() + _COMMAND_PATIENCE
         for earlier, chat_id in tuple(self._immediate.items()):
             event = self._pending.get(earlier)
@@ -271,8 +272,9 @@ class ChatQueues:
                 await wait_for_event(event, self._clock, ends - self._clock.elapsed())
 
     def _take_up_interrupted(self, lane: _Queue, reply: Reply) -> None:
-        """Queue again what the newer message was not answered together with, such as when that was
-        a command."""
+        """Queue again the messages that were interrupted by this one but not answered together with
+        it, for example because it was a command.
+        """
         for rows in lane.interrupted:
             if is_joined(rows, reply):
                 self._mark_handled(rows)
@@ -282,8 +284,9 @@ class ChatQueues:
         lane.interrupted.clear()
 
     async def _take_related(self, queue: _Queue) -> Sequence[InboxRow]:
-        """The next row with those that belong to it, without those that were withdrawn. Files wait
-        a while for accompanying text, and text fragments for the next one."""
+        """The next row with the rows that belong to it, without those that were withdrawn. Files
+        wait a while for accompanying text, and fragments of text for the next one.
+        """
         rows = [heapq.heappop(queue.rows)[1]]
         while len(rows) < MAX_FRAGMENTS and (
             later := await self._find_continuation(queue, rows[-1])
@@ -352,12 +355,12 @@ class ChatQueues:
 
 
 def is_joined(rows: MessageRows, reply: Reply) -> bool:
-    """Whether an interrupted message is answered by this reply to a newer one."""
+    """Whether this reply to a newer message also answers an interrupted one."""
     return merge_rows(rows).source in reply.joined
 
 
 def sender_key(incoming: Incoming) -> tuple[str, ...]:
-    """One sender in one chat."""
+    """A key for one sender in one chat."""
     place = incoming.place
     return place.channel, place.chat, place.thread, incoming.sender.external_id
 
@@ -397,7 +400,7 @@ def can_continue_fragment(message: IncomingMessage) -> bool:
 
 
 def _fragment_joiner(message: IncomingMessage) -> str:
-    """Platforms strip the newline or space at which the text was split."""
+    """The newline or space at which the platform split the text, which it drops."""
     whole = (
         _utf16_length(message.text) >= _MAX_CLIENT_TEXT[message.place.channel]
         or message.text[-1:].isspace()

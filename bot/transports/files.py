@@ -160,7 +160,9 @@ class AttachmentFetcher:
         return replace(fetched, files=(*fetched.files, relative))
 
     async def _publish(self, path: str) -> None:
-        """Whoever runs the task has it then. Raises PlatformUnavailable."""
+        """Publish the file to the store of files, so that whoever runs the task has it. Raises
+        PlatformUnavailable.
+        """
         try:
             await self.files.publish(path)
         except FileShareError as error:

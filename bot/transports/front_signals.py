@@ -1,4 +1,4 @@
-"""Signals among the fronts of one store, told at once and not stored."""
+"""Signals between the fronts of one store, sent at once and never stored."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ _RECONNECT_SECONDS = 1.0
 
 
 class FrontSignal(StrEnum):
-    """The most urgent first. `SESSIONS_ENDED`: ids of sessions of browsers. `WRITTEN`: another
-    front has changed something by its pages or its API. `TABLE_CHANGED`: an announcement of
-    Feishu's. `PARTIALS_WANTED`: tell the unfinished answers again. `PARTIAL_ANSWER` and `WORKING`:
-    for open pages. `WRONG_TOKEN`: the address that gave it."""
+    """The kinds of signals, most urgent first. `SESSIONS_ENDED` carries ids of browser sessions.
+    `WRITTEN`: another front has changed something through its pages or its API. `TABLE_CHANGED`:
+    Feishu has announced a change of a table. `PARTIALS_WANTED` asks for the unfinished answers.
+    `PARTIAL_ANSWER` and `WORKING` are for open pages. `WRONG_TOKEN` carries the address that sent a
+    wrong token.
+    """
 
     SESSIONS_ENDED = "sessions_ended"
     WRITTEN = "written"
@@ -35,8 +37,9 @@ class FrontSignal(StrEnum):
 
 
 class FrontSignals:
-    """A service of a process that shares its store. Signals may be lost: whatever must not be is
-    stored too. An empty `url` means that there is nobody to tell."""
+    """Exchanges signals between the processes that share a store; a service. Signals may be lost,
+    so whatever must not be lost is stored too. With an empty `url` there are no other processes.
+    """
 
     name = "signals to other fronts"
 
@@ -56,8 +59,9 @@ class FrontSignals:
         self._listeners[kind] = listener
 
     def tell(self, kind: FrontSignal, data: Any = None, *, about: str = "") -> None:
-        """Tell the other processes soon. Of those with the same `about`, only the last is told; one
-        that is too long is not."""
+        """Send a signal to the other processes soon. Of signals with the same `about` only the last
+        one is sent; a signal that is too long is not sent.
+        """
         if not self._url or (text := pack_live(self._sender, kind, data)) is None:
             return
         self._count += 1
@@ -68,7 +72,7 @@ class FrontSignals:
         self._has_news.set()
 
     def receive(self, text: str) -> None:
-        """Take a signal of any process, this one included."""
+        """Handle a signal of any process, this one included."""
         try:
             sender, kind, data = unpack_live(text)
         except ValueError:
@@ -79,7 +83,7 @@ class FrontSignals:
             listener(data)
 
     async def start(self, stack: Any) -> None:
-        """Connects with the first signal."""
+        """Do nothing: the connection is made for the first signal."""
 
     async def run(self) -> None:
         while True:

@@ -1,4 +1,4 @@
-"""The messages that are held until somebody decides."""
+"""Messages that are held until somebody decides what to do with them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from storage.records.people import ChatId
 
 @dataclass(kw_only=True, eq=False)
 class HeldMessages:
-    """Implements `handlers.ports.HeldMessagePort`. `on_release` gets each message that is to be
-    handled after all, in the order they arrived."""
+    """Implements `handlers.ports.HeldMessagePort`. `on_release` receives each message that is to be
+    handled after all, in the order of arrival.
+    """
 
     db: Database
     inbox: InboxRepo

@@ -1,4 +1,6 @@
-"""The inbox service: stores everything that arrives and has it handled once, in order."""
+"""The inbox service: stores everything that arrives, and has each message handled once and in
+order.
+"""
 
 from __future__ import annotations
 
@@ -74,13 +76,13 @@ _MAX_OWN = 10_000
 
 @dataclass(kw_only=True, eq=False)
 class InboxService:
-    """A service and the implementation of `bot.transports.ports.InboxPort`. `transports` may be
-    filled until the first message with a file. With `resume_unfinished`, messages left by an
-    earlier process are handled. Settled rows stay for `retention`.
+    """A service, and the implementation of `bot.transports.ports.InboxPort`. `transports` may be
+    filled until the first message with a file arrives. With `resume_unfinished`, messages left by
+    an earlier process are handled. Settled rows are kept for `retention`.
 
-    Of several processes that share the store, the one that `leads` handles the messages of all;
-    it does so from `start` on. The others store what arrives, and wait for replies where somebody
-    waits for them."""
+    If several processes share the store, the one that `leads` handles all messages, from `start`
+    on. The others store what arrives, and wait for the reply if somebody waits for it.
+    """
 
     name = "inbox"
 
@@ -157,13 +159,13 @@ class InboxService:
             await self.clock.sleep(_PRUNE_INTERVAL)
 
     async def drain(self) -> None:
-        """From now on only store messages; the next start handles them, and those in progress."""
+        """Only store messages from now on. The next start handles them, and those in progress."""
         await self._queues.close()
 
     def _recover(self, left: Sequence[InboxRow]) -> None:
-        """Resume the messages of earlier processes and of other ones. A chat whose message was
-        started several times waits first, so that short lives of the process do not use up its
-        attempts; newer messages wait behind it, which ends with its last attempt at the latest."""
+        """Resume the messages of earlier and of other processes. A chat whose message was started
+        several times waits first, so that a process that keeps dying does not use up its attempts.
+        """
         chats: dict[ChatId, list[InboxRow]] = {}
         for row in left:
             self._taken_up = row.id
@@ -193,7 +195,7 @@ class InboxService:
             self._route(row)
 
     def notify_stored(self, inbox_id: InboxId | None) -> None:
-        """Call it when another process may have stored or settled this event, None for any."""
+        """Call this when another process may have stored or settled it (None: any)."""
         self._relay.notify_changed(inbox_id)
         if inbox_id is None:
             self._taken_up = None
@@ -243,7 +245,7 @@ class InboxService:
         return True
 
     def _follow_with_card(self, row: InboxRow) -> None:
-        """Tell what became of a press if the process where it was made dies before it can."""
+        """Show the result of a press as a card if the process that was to answer it dies first."""
         if isinstance(row.incoming, IncomingPress):
             self._queues.spawn(self._tell_untaken(row), f"untold reply to {row.id}")
 
@@ -291,8 +293,10 @@ class InboxService:
         leads: bool,
         expects_reply: bool = False,
     ) -> InboxId | None:
-        """`leads` is asked once for each event: it changes while this process takes over, and what
-        it has not stored as the leader it takes up like that of others."""
+        """Store an event and handle it if this process leads. `leads` is asked once, because it
+        changes while this process takes over; what it has not stored as the leader is taken up
+        later.
+        """
         if not _is_addressed_to_bot(incoming):
             if not isinstance(incoming, IncomingMessage) or not (
                 self._continues_fragment(incoming) or await self._is_own_command(incoming)
@@ -326,14 +330,15 @@ class InboxService:
             await self._worker.show_waiting(row)
 
     async def _is_own_command(self, incoming: IncomingMessage) -> bool:
-        """A command without the bot's name in a group, as cards print it. Those of strangers may be
-        meant for other bots."""
+        """Whether a command without the bot's name, in a group, is one that cards print. Commands
+        of strangers may be meant for other bots.
+        """
         if incoming.sender.is_bot:
             return False
         return self.router.is_command(incoming) and await self.router.is_known_sender(incoming)
 
     async def _must_be_held(self, incoming: Incoming) -> bool:
-        """Whether a message is too late, or one of too many. Strangers are not asked anything."""
+        """Whether a message is too late or one of too many; never asked of strangers."""
         if not isinstance(incoming, IncomingMessage):
             return False
         if self._is_from_before_restore(incoming):
@@ -346,7 +351,7 @@ class InboxService:
         return await self.router.is_known_sender(incoming)
 
     def _is_exempt(self, incoming: Incoming) -> bool:
-        """Whether neither age nor pace delays this."""
+        """Whether neither age nor pace delays the message."""
         if not isinstance(incoming, IncomingMessage):
             return isinstance(incoming, IncomingPress)
         return bool(incoming.told) or self.router.is_urgent(incoming)
@@ -422,14 +427,13 @@ class InboxService:
         await self.accept(said, dedupe=f"recalled:{dedupe}")
 
     async def _withdraw(self, tx: Transaction, row: InboxRow) -> bool:
-        """Whether nobody has begun to handle the row, and nobody will."""
+        """Withdraw the row; False if its handling has begun."""
         if self.leads:
             return self._queues.withdraw(row.id)
         return await self.inbox.drop_untried(tx, row.id, now=self.clock.now())
 
     async def _is_twin(self, incoming: IncomingPress, chat_id: ChatId) -> bool:
-        """Whether the pressed message is a second copy of its card, which nothing updates. A copy
-        that a delivery may have just left becomes one that the next delivery puts right."""
+        """Whether the press was on a second copy of the card, which nothing updates."""
         action = await self.actions.get_action(incoming.token)
         card = None if action is None else await self.outbox.find_by_key(action.card_key)
         if card is None or incoming.message_id in _messages_of(card):
@@ -454,14 +458,15 @@ class InboxService:
         self.outbox_sender.connected(channel)
 
     async def wait_handled(self, inbox_id: InboxId) -> None:
-        """Wait until a message is handled that this process handles; its reply, if any, is then in
-        the outbox."""
+        """Wait until this process has handled a message of its own; its reply is in the outbox
+        then.
+        """
         await self._queues.wait_handled(inbox_id)
 
     def _is_from_before_restore(self, incoming: IncomingMessage) -> bool:
-        """The store does not know whether such a message was handled after its backup was taken: a
-        platform repeats events that were not acknowledged. Platforms count in seconds, and nothing
-        ran when the restore started."""
+        """Whether the message is older than the restored backup, so that the store cannot know
+        whether it was handled. Compared in whole seconds, as platforms count.
+        """
         return (
             self._restored_at is not None
             and not incoming.quiet
@@ -469,8 +474,7 @@ class InboxService:
         )
 
     def _track_fragments(self, incoming: Incoming) -> None:
-        """In a group only the first fragment of a text mentions the bot; the next ones count as
-        addressed too."""
+        """Treat later fragments of a text as addressed: only the first mentions the bot."""
         now, kept = self.clock.elapsed(), FRAGMENT_WINDOW.total_seconds()
         self._fragment_senders = {
             who: at for who, at in self._fragment_senders.items() if now - at <= kept
@@ -507,7 +511,9 @@ class InboxService:
         leads: bool,
         expects_reply: bool = False,
     ) -> tuple[InboxRow | None, ChatSettings]:
-        """The new row, None for a duplicate, with its chat's settings as they were then."""
+        """Store the event with its chat's settings at that time. Returns the new row, or None for a
+        duplicate.
+        """
         now = self.clock.now()
         async with self.db.write() as tx:
             chat_id, settings = await self._resolve_chat(tx, incoming)
@@ -543,7 +549,7 @@ class InboxService:
     async def _resolve_chat(
         self, tx: Transaction, incoming: Incoming
     ) -> tuple[ChatId, ChatSettings]:
-        """The event's chat and its settings, which those of presses do without."""
+        """The event's chat with its settings; presses need no settings."""
         place = incoming.place
         if isinstance(incoming, IncomingPress):
             # Some platforms do not name the thread of a pressed card; the store does.

@@ -105,7 +105,7 @@ class InboxWorker:
         self._relayed.add(row.id)
 
     async def load_words(self, row: InboxRow) -> TextCatalog:
-        """Texts in the language for replies to this message."""
+        """The texts for replies to this message, in its language."""
         chat = await self.chats.get(row.chat_id)
         language = chat.settings.language or detect_language(row.incoming)
         return catalog_for(language or Language.ENGLISH)
@@ -197,8 +197,9 @@ class InboxWorker:
         return reply
 
     async def _with_card(self, row: InboxRow, reply: Reply) -> Reply:
-        """Every message is answered where people see it, and so is a press whose toast cannot be
-        shown any more."""
+        """The reply with a card: every message is answered where people see it, and so is a press
+        whose toast can no longer be shown.
+        """
         silent = reply.silence is not None or is_quiet(row.incoming)
         if reply.card is not None or reply.key or silent:
             return reply
@@ -258,8 +259,9 @@ class InboxWorker:
     async def _ended_notices(
         self, row: InboxRow, answered: Sequence[MessageRows], reply: Reply
     ) -> Sequence[tuple[InboxRow, str]]:
-        """The messages that may be shown to wait and get no answer in that place, each with what to
-        say instead. Of most messages it is known that they are not, which spares the store."""
+        """The “waiting” messages that may be shown but get no answer in their place, each with its
+        replacement. Most messages are known to have none, which spares the store.
+        """
         waiting = [
             each
             for rows in answered
@@ -338,7 +340,7 @@ def _message_text(row: InboxRow) -> str:
 
 
 def _files_key(row: InboxRow) -> str:
-    """Of the note on files that could not be fetched."""
+    """The key of the note about files that could not be downloaded."""
     return f"files:{row.id}"
 
 
@@ -351,7 +353,7 @@ def _quote(row: InboxRow) -> str:
 
 
 def _outcome(row: InboxRow, reply: Reply, key: str) -> str:
-    """How the event ended, see `InboxRow.outcome`."""
+    """The outcome of the event, see `InboxRow.outcome`."""
     if reply.silence is not None:
         return f"silent {reply.silence}"
     if is_quiet(row.incoming):
@@ -369,7 +371,7 @@ def _reply_to(row: InboxRow) -> str:
 
 
 def _chat_for_typing(row: InboxRow) -> Chat:
-    """A partial chat, as the indicator needs no read that the reply would cancel."""
+    """A partial chat: the typing indicator must not need a read that the reply would cancel."""
     place = row.incoming.place
     return Chat(
         id=row.chat_id,

@@ -37,9 +37,10 @@ def supports_drafts(chat: Chat) -> bool:
 
 @dataclass(kw_only=True, eq=False)
 class AnswerStreams:
-    """Streams unfinished answers, latest text only, without storing them. `is_paused` says where
-    streaming must pause. After so many edits of an answer, `may_stream` says whether another is
-    wanted, and `may_send` counts it against the chat's limits or refuses it."""
+    """Streams unfinished answers without storing them; only the latest text counts. `is_paused`
+    says where streaming must pause. `may_stream` says whether an answer may be edited again after
+    that many edits; `may_send` counts an edit against the chat's limits, or refuses it.
+    """
 
     outbox: OutboxRepo
     transports: Mapping[Channel, Transport]
@@ -69,7 +70,7 @@ class AnswerStreams:
             self._tasks[outbox_id] = task
 
     def end(self, outbox_id: OutboxId) -> None:
-        """End the stream, as the final answer is stored."""
+        """End the stream because the final answer is stored."""
         self._edits.pop(outbox_id, None)
         self._newest.pop(outbox_id, None)
 
@@ -157,8 +158,9 @@ class _ExpectedAnswer:
 
 @dataclass(kw_only=True, eq=False)
 class OutboxCourier:
-    """Implements `cards.courier.Courier`. `wake` is called when a message is due; `mask` hides
-    secrets in every text, whoever wrote it, before it is stored or streamed."""
+    """Implements `cards.courier.Courier`. `wake` is called when a message is due. `mask` removes
+    secrets from every text before it is stored or streamed, whoever wrote it.
+    """
 
     db: Database
     chats: ChatRepo
@@ -226,7 +228,7 @@ class OutboxCourier:
         return await self.outbox.find_by_key(key, tx) is not None
 
     async def find_message(self, tx: Transaction, key: str) -> str:
-        """The platform's ID of the first message of a card; empty if none is known yet."""
+        """The platform's ID of the first message of a card; empty if it is not known yet."""
         row = await self.outbox.find_by_key(key, tx)
         placed = None if row is None else row.placement
         # Without an ID, what belongs to the message was stored before the message was sent.
@@ -304,7 +306,7 @@ def _with_fallback(card: Card) -> Card:
 
 
 def _pressable_actions(card: Card) -> list[ButtonRequest]:
-    """Actions that need tokens, in card order."""
+    """The actions that need tokens, in card order."""
     return [
         ButtonRequest(action=dump_action(action), single_use=action.single_use)
         for action in _iter_actions(card)
@@ -370,7 +372,9 @@ class SentCardService:
         return None if row is None or card is None else (row.key, card)
 
     async def _find_shown(self, chat: Chat, message_id: str) -> OutboxRow | None:
-        """A reply may arrive before the card's placement is stored."""
+        """Find a card that is shown. Waits, since a reply may arrive before the placement of its
+        card is stored.
+        """
         for _ in range(_MAX_LOOKUPS):
             row = await self.outbox.find_by_platform_message(
                 chat.channel, chat.external_id, message_id

@@ -56,9 +56,10 @@ ChatClosedCallback: TypeAlias = Callable[[DeliveryAttempt], Awaitable[None]]
 
 @dataclass(kw_only=True, eq=False)
 class ChannelSender:
-    """Delivers messages of one channel. `on_shown` is called after a delivery, `on_chat_closed`
-    before a message is given up because its chat is unreachable. `next_files` tells how many files
-    a message's next turn sends, where this process knows it."""
+    """Delivers the messages of one channel. `on_shown` is called after a delivery, `on_chat_closed`
+    before a message is given up because its chat is unreachable. `next_files` returns how many
+    files a message's next turn sends, if this process knows.
+    """
 
     db: Database
     outbox: OutboxRepo
@@ -79,7 +80,7 @@ class ChannelSender:
 
     @property
     def shows_progress(self) -> bool:
-        """Whether the month's quota still pays for progress."""
+        """Whether the month's quota allows progress updates."""
         return self.quota is None or self.quota.level.edit_factor is not None
 
     async def send(self, outbox_id: OutboxId) -> None:
@@ -130,7 +131,9 @@ class ChannelSender:
                 await self.files.ensure(block.path)
 
     async def _leave_late_files(self, tried: DeliveryAttempt, card: Card) -> Card:
-        """Name the files that only another machine has: they follow by themselves."""
+        """Name the files in the card that only another machine has; they follow in messages of
+        their own.
+        """
         files = (each.path for each in card.blocks if isinstance(each, FileBlock | ImageBlock))
         late = await self.files.list_late([*dict.fromkeys(files)])
         if not late:
@@ -148,7 +151,9 @@ class ChannelSender:
         return replace(card, blocks=(*left, note))
 
     async def end_outage(self) -> None:
-        """The platform answers again: what waits to be tried again is due now."""
+        """End the waits for the platform because it answers again: messages to retry
+        are due now.
+        """
         await self.outbox.retry_now(self.transport.channel, now=self.clock.now())
         self.limiter.end_outage()
         self._failures = 0
@@ -327,9 +332,10 @@ _TYPING = DeliveryUrgency.PROGRESS
 
 @dataclass(kw_only=True, eq=False)
 class OutboxSender:
-    """A service. `on_chat_closed` and `is_reader_removed` may be set until `run`, and `transports`
-    too. On cancellation and when its channel is disconnected, a delivery in progress has
-    `grace_seconds` to finish and be stored; otherwise it would be sent twice."""
+    """A service. `on_chat_closed`, `is_reader_removed` and `transports` may be set until `run`.
+    When it is cancelled or its channel disconnected, a delivery in progress has `grace_seconds` to
+    finish and be stored; otherwise it would be sent twice.
+    """
 
     name = "outbox"
 
@@ -383,8 +389,9 @@ class OutboxSender:
             await asyncio.get_running_loop().create_future()
 
     def connect(self, transport: ports.Transport) -> None:
-        """Send the messages of its channel by this transport. `run` does so for all `transports`
-        that are there at first; a process where it does not run sends nothing."""
+        """Send the messages of a channel through this transport. `run` connects all initial
+        `transports`; in a process without `run` nothing is sent.
+        """
         if not self._is_running:
             return
         channel = transport.channel
@@ -392,15 +399,16 @@ class OutboxSender:
         self._tasks[channel] = self._group.create_task(loop.run(), name=f"delivery {channel}")
 
     async def disconnect(self, channel: Channel) -> None:
-        """Send nothing more on the channel; its messages wait. Returns when the deliveries in
-        progress are stored."""
+        """Stop sending on the channel; its messages wait. Returns when the deliveries in progress
+        are stored.
+        """
         self._loops.pop(channel, None)
         if (task := self._tasks.pop(channel, None)) is not None:
             task.cancel()
             await asyncio.wait([task])
 
     async def drain(self) -> None:
-        """Wait, at most `grace_seconds`, until everything that may be sent now has been sent."""
+        """Wait until everything that may be sent now has been sent, at most `grace_seconds`."""
         waits = [each.wait_idle() for each in self._loops.values()]
         if not waits:
             return
@@ -413,7 +421,7 @@ class OutboxSender:
             each.wake()
 
     def connected(self, channel: Channel) -> None:
-        """The platform answers again: end the waits for it."""
+        """End the waits for the platform because it answers again."""
         if (loop := self._loops.get(channel)) is not None:
             loop.end_outage()
 
@@ -426,13 +434,16 @@ class OutboxSender:
         return QuotaLevel.FULL if quota is None else quota.level
 
     def may_stream(self, chat: Chat, edits: int) -> bool:
-        """Whether the month's quota still pays for a streamed answer's next edit after so many."""
+        """Whether the month's quota allows another edit of a streamed answer after that
+        many edits.
+        """
         most = self._level(chat.channel).edits
         return most is None or edits < most
 
     def may_send_progress(self, chat: Chat, edits: int) -> bool:
-        """Count a streamed answer's next edit, after so many, against the chat's limits; False if
-        there is no room for it."""
+        """Count the next edit of a streamed answer, after that many, against the chat's limits;
+        False if the limits are reached.
+        """
         if not self.may_stream(chat, edits):
             return False
         limiter = self._limiters[chat.channel]
@@ -544,7 +555,7 @@ class _ChannelLoop:
                 listener.set_result(None)
 
     def _start_send(self, head: NextDelivery, group: asyncio.TaskGroup) -> float | None:
-        """Start this delivery, or return the time to wait."""
+        """Start this delivery, or return the seconds to wait."""
         files = head.urgency is DeliveryUrgency.FILES
         slots = _MAX_FILE_CHATS if files else _MAX_CONCURRENT_CHATS
         if len(self._busy_chats) >= slots:

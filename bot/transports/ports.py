@@ -57,8 +57,9 @@ LanguageResolver: TypeAlias = Callable[[Chat, Card], Awaitable[Language]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryResult:
-    """A delivered message. `degraded` lists what the platform could not show, for the log. With
-    `files_left` the next turn, which waits behind the answers of others, sends so many files."""
+    """A delivered message. `degraded` lists what the platform could not show, for the log.
+    `files_left` is the number of files for the next turn, which waits behind the answers of others.
+    """
 
     placed: messages.MessagePlacement
     degraded: tuple[str, ...] = ()

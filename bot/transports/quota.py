@@ -19,9 +19,10 @@ _ALERT_SHARE = 0.8
 
 
 class QuotaLevel(Enum):
-    """A level of the monthly quota: the share that is left and the traffic it still allows. `below`
-    is the share under which the level begins, `edits` limits the edits of a streamed answer, and
-    `edit_factor` stretches the time between two progress edits of a card, None for none at all."""
+    """A level of the monthly quota: the share that is left, and the traffic that it allows. The
+    level begins below the share `below`; `edits` limits the edits of a streamed answer, and
+    `edit_factor` multiplies the time between two progress edits of a card (None: no edits).
+    """
 
     FULL = (1.01, None, 1.0)
     THIN = (0.5, 2, 10.0)

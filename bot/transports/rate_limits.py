@@ -20,7 +20,7 @@ _MAX_TRACKED_CHATS = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimit:
-    """`burst` at once, then `per_second`."""
+    """`burst` messages at once, then `per_second`."""
 
     per_second: float
     burst: float
@@ -39,8 +39,9 @@ AnyLimit: TypeAlias = RateLimit | WindowLimit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelLimits:
-    """All limits of a scope apply together; none means unlimited. `edit_interval` is the number of
-    seconds between two progress edits of one card."""
+    """The limits of a scope, which apply together; an empty one is unlimited. `edit_interval` is
+    the number of seconds between two progress edits of one card.
+    """
 
     private: tuple[AnyLimit, ...] = ()
     group: tuple[AnyLimit, ...] = ()
@@ -93,7 +94,7 @@ class ChannelRateLimiter:
     def get_delay(
         self, chat: str, kind: ChatKind, urgency: DeliveryUrgency, messages: int = 1
     ) -> float:
-        """Seconds until so many messages of this urgency may be sent together; 0 means now."""
+        """Seconds until that many messages of this urgency may be sent together; 0 means now."""
         now = self._elapsed()
         cosmetic = urgency is DeliveryUrgency.PROGRESS
         rest = self._remaining_pause(chat, now, extra=_COSMETIC_PAUSE if cosmetic else 0.0)
@@ -163,7 +164,9 @@ class _TokenBucket:
         self._refilled_at = now
 
     def get_delay(self, now: float, messages: int, urgency: DeliveryUrgency) -> float:
-        """Progress keeps one token for more urgent messages if the bucket holds several."""
+        """Seconds until the bucket allows it. Progress keeps one token for more urgent messages if
+        the bucket holds several.
+        """
         reserve = urgency is DeliveryUrgency.PROGRESS and self._limit.burst > 1
         need = min(messages + reserve, self._limit.burst)
         return max(0.0, (need - self._refill(now)) / self._limit.per_second)
@@ -182,14 +185,16 @@ class _TokenBucket:
 
 
 class _Window:
-    """The times of the messages within one window."""
+    """The times of the messages in one window."""
 
     def __init__(self, limit: WindowLimit) -> None:
         self._limit = limit
         self._times: deque[float] = deque()
 
     def get_delay(self, now: float, messages: int, urgency: DeliveryUrgency) -> float:
-        """Progress and files keep a share of the window for more urgent messages."""
+        """Seconds until the window allows it. Progress and files keep a share of it for more urgent
+        messages.
+        """
         self._forget(now)
         allowed = self._limit.count
         allowed -= math.ceil(allowed * _WINDOW_RESERVES.get(urgency, 0.0))

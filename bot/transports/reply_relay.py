@@ -1,4 +1,6 @@
-"""Brings the reply to an event from the process that handles it to the one that has stored it."""
+"""Relays the reply to an event from the process that handles it to the process that stored it and
+waits.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ _LOOK_SECONDS = 5.0
 
 
 class ReplyRelay:
-    """Waits in this process for replies that another one stores."""
+    """Waits in this process for replies that another process stores."""
 
     def __init__(self, inbox: InboxRepo, clock: Clock) -> None:
         self._inbox = inbox
@@ -30,19 +32,20 @@ class ReplyRelay:
         self._waiting: dict[InboxId, asyncio.Event] = {}
 
     def notify_changed(self, inbox_id: InboxId | None) -> None:
-        """Call it when an event may have been settled; None for any."""
+        """Call this when an event may have been settled; None means any event."""
         for each, event in self._waiting.items():
             if inbox_id is None or each == inbox_id:
                 event.set()
 
     async def look(self, inbox_id: InboxId) -> Reply | None:
-        """A reply that nobody has taken yet; None if there is none."""
+        """Take a reply that nobody has taken yet; None if there is none."""
         stored = await self._inbox.find_reply(inbox_id)
         return None if stored is None else _load_reply(stored)
 
     async def wait(self, inbox_id: InboxId) -> Reply:
-        """The reply to an event of which `InboxRepo.expect_reply` was called; an empty one if its
-        answer is another message's."""
+        """The reply to an event for which `InboxRepo.expect_reply` was called; empty if another
+        message's answer covers it.
+        """
         changed = self._waiting[inbox_id] = asyncio.Event()
         try:
             while True:
@@ -60,7 +63,7 @@ class ReplyRelay:
 
 
 def dump_reply(reply: Reply) -> dict[str, Any]:
-    """The parts that whoever waits shows."""
+    """The parts of a reply that the waiting process shows."""
     return {
         "card": None if reply.card is None else dump_card(reply.card),
         "toast": reply.toast,

@@ -1,5 +1,6 @@
-"""Runs the transports: restarts one that fails without affecting the others, and adds, replaces
-or removes one while the others go on."""
+"""Runs the transports: restarts one that fails without affecting the others, and adds, replaces or
+removes one while the others continue.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +47,9 @@ class TransportSupervisor:
 
 @dataclass(kw_only=True, eq=False)
 class ChannelSupervisor:
-    """A service that runs all transports. `transports` is shared with whatever sends and fetches,
-    and holds those that are there at first."""
+    """A service that runs all transports. `transports` holds the initial ones and is shared with
+    whatever sends and downloads.
+    """
 
     name = "channels"
 
@@ -74,8 +76,9 @@ class ChannelSupervisor:
             await asyncio.get_running_loop().create_future()
 
     async def add(self, transport: Transport) -> None:
-        """Run a transport of a channel that has none, as `replace` does. Its messages are sent once
-        the outbox is."""
+        """Run the transport of a channel that has none, like `replace`. Messages are sent as soon
+        as the outbox runs.
+        """
         async with self._lock:
             self._stacks[transport.channel] = await _open(transport)
             self.transports[transport.channel] = transport
@@ -83,10 +86,12 @@ class ChannelSupervisor:
                 self._run(transport)
 
     async def replace(self, channel: Channel, new: Transport | None) -> None:
-        """Run this transport instead of the channel's present one, if there is one; None runs none.
+        """Run this transport in place of the channel's current one, if any; with None the channel
+        has none.
 
-        The old one goes on if the new one cannot start. Otherwise it stops receiving, what it is
-        sending is finished, and it closes; what waits in the outbox is then sent by the new one."""
+        The old transport continues if the new one cannot start. Otherwise it stops receiving,
+        finishes what it is sending, and closes; then the new one sends what waits in the outbox.
+        """
         async with self._lock:
             stack = None if new is None else await _open(new)
             await self._remove(channel)

@@ -74,7 +74,7 @@ class UndeliverableNotifier:
             )
 
     async def _forward_to_owners(self, tried: DeliveryAttempt, *, result_key: str) -> None:
-        """Forward the notice with its files, and below it the task's card, which has the result."""
+        """Forward the notice with its files, followed by the task's card with the result."""
         result = await self.outbox.find_by_key(result_key)
         try:
             card = load_card(tried.row.card)

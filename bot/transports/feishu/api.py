@@ -29,7 +29,7 @@ _QUOTA_PAUSE = 3600.0
 
 
 class FeishuErrorKind(StrEnum):
-    """Classes of error codes by how callers respond, see `translate_error`."""
+    """Classes of error codes by the required response, see `translate_error`."""
 
     TOKEN = "token"  # noqa: S105 - a kind of error
     CREDENTIALS = "credentials"
@@ -278,7 +278,7 @@ class FeishuApi:
         return data if isinstance(data, dict) else {}
 
     def is_own_app(self, sender: str) -> bool:
-        """Messages of an app carry its app ID."""
+        """Whether the app ID of a message is ours; messages of apps carry it."""
         return sender == self._app_id
 
     async def fetch_bot(self) -> FeishuBot:
@@ -352,9 +352,10 @@ async def call_with_retries(
     sleep: Callable[[float], Awaitable[None]],
     jitter: Callable[[], float] = lambda: 0.0,
 ) -> dict[str, Any]:
-    """The `data` of the answer. A refused call is repeated once after each of `delays`, in seconds,
-    or after the longer time that the platform names. `may_retry` gets the refusal and this time;
-    `jitter` is the share by which it is longer. Raises what the last `call` raises."""
+    """The `data` of the answer. A refused call is repeated after each of `delays`, in seconds, or
+    after a longer time that the platform names. `may_retry` receives the refusal and this time;
+    `jitter` is the share by which it is longer. Raises what the last `call` raises.
+    """
     for delay in (*delays, None):
         try:
             answer = await call()
@@ -388,7 +389,7 @@ class FeishuDownload:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether no proxy can reach this address."""
+    """Whether the address is on this machine, so that no proxy can reach it."""
     return urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
 
 
@@ -426,7 +427,7 @@ def _retry_after(headers: httpx.Headers) -> float:
 
 
 def _error_type(error: Exception) -> str:
-    """The error's type only, since addresses and headers must not be logged."""
+    """The type of the error only, because addresses and headers must not be logged."""
     return type(error).__name__
 
 

@@ -54,7 +54,7 @@ _BUSY_WAIT = 1.0
 
 
 class BitableErrorKind(StrEnum):
-    """Classes of the platform's error codes by how this module answers them."""
+    """Classes of the platform's error codes by how this module responds to them."""
 
     BUSY = "busy"
     UNKNOWN_FIELD = "unknown field"
@@ -111,7 +111,7 @@ class _MissingRecord(Exception):
 class FeishuTableService:
     """Implements `bot.sync.ports.BaseSetupService`.
 
-    `may_call` is asked before each call and says whether the tenant's monthly quota leaves any for
+    `may_call` is asked before each call and says whether the tenant's monthly quota has room for
     tables: answers, approvals and cards come first. `calls` counts the calls made.
     """
 
@@ -192,7 +192,9 @@ class FeishuTableService:
         return parse_field(_required(data, "field"))
 
     def forget_fields(self, ref: TableRef) -> None:
-        """The columns may have other names now: read them before the next call."""
+        """Read the names of the columns again before the next call, because they may
+        have changed.
+        """
         self._fields.pop(ref, None)
 
     async def list_views(self, ref: TableRef) -> tuple[str, ...]:
@@ -321,8 +323,9 @@ class FeishuTableService:
         params: Mapping[str, str] | None = None,
         repeatable: bool = True,
     ) -> dict[str, Any]:
-        """The `data` of the answer. Calls to one table wait for one another, since the platform
-        refuses parallel ones; what it refuses as busy is repeated, as nothing was done."""
+        """The `data` of the answer. Calls to one table run one after the other because the platform
+        refuses parallel ones; calls that it refuses as busy are repeated, as nothing was done.
+        """
 
         async def call() -> dict[str, Any]:
             if not self._may_call():
@@ -347,7 +350,7 @@ class FeishuTableService:
             raise _translated(error, bitable_error_kind(error)) from error
 
     async def _list(self, path: str, ref: TableRef | None = None) -> list[dict[str, Any]]:
-        """All items of a list that comes in pages."""
+        """All items of a paged list."""
         found: list[dict[str, Any]] = []
         params = {"page_size": str(_LIST_PAGE)}
         while True:
@@ -360,7 +363,7 @@ class FeishuTableService:
     async def _with_current_fields(
         self, ref: TableRef, write: Callable[[], Awaitable[dict[str, Any]]]
     ) -> dict[str, Any]:
-        """Write once more with fresh names if somebody has renamed a column."""
+        """Repeat a write with fresh names if somebody has renamed a column."""
         known = ref in self._fields
         try:
             return await write()
@@ -377,7 +380,8 @@ class FeishuTableService:
         write: Callable[[Sequence[RecordId]], Awaitable[None]],
     ) -> set[RecordId]:
         """Write all rows that exist; returns the others. A call with one missing row does nothing
-        at all, and reading alone does not prove that a new row is missing."""
+        at all, and a read alone does not prove that a new row is missing.
+        """
         try:
             await write(ids)
         except _MissingRecord:

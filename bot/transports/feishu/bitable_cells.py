@@ -1,4 +1,4 @@
-"""Cells of a Feishu Bitable: the platform reads another shape than it writes."""
+"""Cells of a Feishu Bitable, which the platform accepts in one form and returns in another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ _TEXT_KEYS = ("text", "full_address", "name", "link", "id")
 
 
 def write_cell(kind: FieldType, value: CellValue) -> Any:
-    """A value as the platform accepts it. Raises CellRefused for one that it cannot take."""
+    """The value in the form that the platform accepts. Raises CellRefused for a value that it
+    cannot take.
+    """
     if value is None or value in ("", ()):
         return None
     writer = _WRITERS.get(kind)
@@ -62,7 +64,7 @@ def _texts(value: CellValue) -> tuple[str, ...]:
 
 
 def _clean(text: str) -> str:
-    """JSON cannot carry half a surrogate pair."""
+    """The text without halves of surrogate pairs, which JSON cannot carry."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -75,7 +77,7 @@ def _first(raw: Any) -> Any:
 
 
 def _number(raw: Any) -> float | None:
-    """Numbers come as numbers or as text."""
+    """A number, which the platform returns as a number or as text."""
     if isinstance(raw, dict):
         raw = raw.get("text")
     try:
@@ -91,7 +93,7 @@ def _ids(raw: Any, key: str) -> tuple[str, ...]:
 
 
 def _text(raw: Any) -> str:
-    """Text, or its segments joined; anything else as well as it can be shown."""
+    """A text or its joined segments; any other value as readably as possible."""
     match raw:
         case str():
             return raw

@@ -20,8 +20,9 @@ _ACTION_PREFIX = "record_"
 
 
 def parse_table_change(event: Mapping[str, Any]) -> TableChange | None:
-    """None for an event without a base and a table. Values are not taken from it: they are strings
-    in a form of their own, and later ones may have arrived before."""
+    """The change of a table; None for an event without a base and a table. Values are not read from
+    the event: they are strings in another form, and later events may have arrived earlier.
+    """
     base, table = event.get("file_token"), event.get("table_id")
     if not isinstance(base, str) or not isinstance(table, str) or not base or not table:
         return None
@@ -43,7 +44,7 @@ def parse_table_change(event: Mapping[str, Any]) -> TableChange | None:
 
 
 def _parse_action(raw: Any) -> RecordAction:
-    """An unknown action is taken for an edit: the row is read in any case."""
+    """The action; an unknown one counts as an edit, because the row is read in any case."""
     try:
         return RecordAction(str(raw).removeprefix(_ACTION_PREFIX))
     except ValueError:
@@ -56,5 +57,5 @@ def _parse_operator(raw: Any) -> str | None:
 
 
 def _parse_seconds(raw: Any) -> int:
-    """In milliseconds; 0 if unknown."""
+    """Seconds from milliseconds; 0 if unknown."""
     return raw * 1000 if isinstance(raw, int) and not isinstance(raw, bool) else 0

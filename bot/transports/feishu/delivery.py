@@ -145,7 +145,7 @@ CardJson: TypeAlias = Mapping[str, Any]
 
 
 class FeishuPreparedMessage:
-    """A rendered message: its cards, and what the platform cannot show."""
+    """A rendered message: its cards, and the list of what the platform cannot show."""
 
     def __init__(self, message: OutboundMessage, rendered: FeishuCard, words: TextCatalog) -> None:
         self.message = message
@@ -252,7 +252,7 @@ class FeishuDelivery:
         return FeishuPart(kind=FeishuPartKind.TEXT, message_id=message_id)
 
     def _needs_entity(self, shown: FeishuPreparedMessage) -> bool:
-        """Whether the card changes often or streams text."""
+        """Whether the card changes often or streams text, which needs a card entity."""
         if self.now() < self._cardkit_off_until:
             return False
         streaming = shown.parts[0]["config"]["streaming_mode"]
@@ -265,7 +265,9 @@ class FeishuDelivery:
     async def _send_entity(
         self, shown: FeishuPreparedMessage, card: CardJson, uuid: str, reply_to: str
     ) -> FeishuPart | None:
-        """None if CardKit is unavailable; a plain card is sent instead."""
+        """Send the card as an entity; None if CardKit is unavailable, and a plain card is sent
+        instead.
+        """
         card_id = self._unsent_entities.get(uuid, "")
         if not card_id:
             try:
@@ -367,14 +369,14 @@ def has_files_left(card: Card, placement: FeishuPlacement) -> bool:
 
 
 def _is_left(block: FileBlock, placement: FeishuPlacement) -> bool:
-    """Whether the file is still to be sent: neither sent nor shown as a document."""
+    """Whether the file has been neither sent nor shown as a document."""
     document = placement.documents.get(block.path)
     return block.path not in placement.files and not (document and document.url)
 
 
 @contextmanager
 def _noting_refusal(kind: str, notes: list[str]) -> Iterator[None]:
-    """Note why a file cannot be uploaded; the message is shown without it."""
+    """Record why a file cannot be uploaded; the message is shown without it."""
     try:
         yield
     except (FileUnsendable, FileTooLarge) as reason:
@@ -397,13 +399,13 @@ _CARD_IS_ENTITY = 200830
 
 
 def _iter_blocks(card: Card, kind: type[Any]) -> Iterator[Any]:
-    """Blocks of this kind, including folded ones."""
+    """All blocks of this kind, including folded ones."""
     for block in card.blocks:
         inner: tuple[Block, ...] = block.blocks if isinstance(block, CollapsibleBlock) else (block,)
         yield from (one for one in inner if isinstance(one, kind))
 
 
 def _card_text(card: CardJson) -> str:
-    """Text of a continuation card."""
+    """The text of a continuation card."""
     found = [one.get("content", "") for one in card["body"]["elements"] if "content" in one]
     return "\n".join(found)[:_MAX_TEXT] or "…"

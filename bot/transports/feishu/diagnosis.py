@@ -44,9 +44,10 @@ async def _no_tables() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeishuDiagnosis:
-    """A self-check. `quota` is the calls of this month and how many are allowed, 0 if no limit is
-    known. `on_call` counts the calls made here. A Bitable in use (`has_tables`) needs more, as
-    do results as documents (`makes_documents`)."""
+    """A self-check. `quota` is the calls of this month and the number allowed, 0 if no limit is
+    known. `on_call` counts the calls made here. A Bitable (`has_tables`) and results as documents
+    (`makes_documents`) need more permissions.
+    """
 
     name = "feishu"
 
@@ -158,7 +159,7 @@ class FeishuDiagnosis:
 
 
 def _diagnose_subscriptions(app: dict[str, Any]) -> Sequence[HealthFinding]:
-    """Nothing for what the platform does not tell."""
+    """Faults of the subscriptions; none for what the platform does not tell."""
     found: list[HealthFinding] = []
     event, callback = app.get("event") or {}, app.get("callback") or app.get("callback_info") or {}
     if event.get("subscription_type", _LONG_CONNECTION) != _LONG_CONNECTION:
@@ -172,7 +173,9 @@ def _diagnose_subscriptions(app: dict[str, Any]) -> Sequence[HealthFinding]:
 
 
 def _diagnose_version(app: dict[str, Any]) -> Sequence[HealthFinding]:
-    """Nothing of the console has an effect before a version of the app is published."""
+    """The fault that no version of the app is published, without which no setting of the console
+    has an effect.
+    """
     if app.get("unaudit_version_id"):
         return [HealthFinding(text="feishu_in_review", points=5)]
     if app.get("online_version_id") == "":

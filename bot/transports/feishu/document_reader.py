@@ -54,7 +54,7 @@ class FeishuDocumentReader:
         return parse_document_link(url, own_host=urlsplit(self.web_domain).hostname or "")
 
     async def read(self, link: DocumentLink) -> LinkedDocument:
-        """Raises DocumentUnreadable."""
+        """Read a linked document. Raises DocumentUnreadable."""
         try:
             return await self._read(link)
         except FeishuConnectionError as error:
@@ -191,7 +191,7 @@ def _cell(kind: FieldType, raw: Any) -> str:
 
 
 def _without_blank_ends(rows: Sequence[Sequence[Any]]) -> list[list[str]]:
-    """Sheets have many blank rows and columns at their ends."""
+    """The rows without the blank rows and columns at the end, of which sheets have many."""
     texts = [[_cell(FieldType.OTHER, each) for each in row] for row in rows]
     while texts and not any(texts[-1]):
         texts.pop()

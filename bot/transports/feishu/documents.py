@@ -74,7 +74,7 @@ def parse_document(stored: Any) -> PublishedDocument | None:
 
 
 def document_state(document: PublishedDocument) -> dict[str, Any]:
-    """For `parse_document`."""
+    """The stored form of a document's state, which `parse_document` reads."""
     return {
         "t": document.token,
         "n": document.filled,
@@ -95,13 +95,14 @@ class DocumentSource:
 
 
 class _DocumentGivenUp(Exception):
-    """The file is sent instead; the text is the key that says why."""
+    """No document can be made, and the file is sent instead. The text is the key of the reason."""
 
 
 @dataclass(kw_only=True, eq=False)
 class FeishuDocuments:
-    """`web_domain` is where people open documents. `may_publish` says whether the tenant's monthly
-    quota leaves any calls for them."""
+    """Publishes documents. `web_domain` is where people open them. `may_publish` says whether the
+    tenant's monthly quota has room for them.
+    """
 
     api: FeishuApi
     home: Path
@@ -117,10 +118,11 @@ class FeishuDocuments:
         *,
         save: Callable[[PublishedDocument], Awaitable[None]],
     ) -> PublishedDocument:
-        """Continue where `known` stands. `save` is awaited before the document is created and after
-        each change of it, so that it exists once only, whatever happens in between. What the
-        platform refuses for good is a `problem`; raises FeishuError and FeishuConnectionError if a
-        later try may succeed."""
+        """Continue from the state `known`. `save` is awaited before the document is created and
+        after each of its changes, so that only one exists, whatever happens in between. What the
+        platform refuses for good becomes a `problem`. Raises FeishuError and FeishuConnectionError
+        if a later attempt may succeed.
+        """
         async with self._lock:
             try:
                 return await self._publish(source, known, save)
@@ -189,7 +191,9 @@ class FeishuDocuments:
         return str(_required(data.get("document"), "document_id"))
 
     async def _find(self, title: str) -> str:
-        """The empty document with this title among the newest of the app's folder; else empty."""
+        """Find the empty document with this title among the newest of the app's folder; empty if
+        there is none.
+        """
         root = _required(await self._call("GET", "/drive/explorer/v2/root_folder/meta"), "token")
         params = {
             "folder_token": str(root),
@@ -261,7 +265,9 @@ class FeishuDocuments:
         body: Mapping[str, Any] | None = None,
         repeatable: bool = True,
     ) -> Mapping[str, Any]:
-        """Wait for short limits and outages: the message with the result waits meanwhile."""
+        """Call the API, and wait for short limits and outages; the message with the result waits
+        meanwhile.
+        """
         call = partial(self.api.call, method, path, params=params, body=body, repeatable=repeatable)
 
         def may_retry(error: FeishuError, wait: float) -> bool:
@@ -274,7 +280,7 @@ class FeishuDocuments:
 async def share_drive_file(
     call: DriveCall, token: str, *, kind: Mapping[str, str], member: str, perm: str
 ) -> None:
-    """Give an account (`ou_…`) or group (`oc_…`) a permission to a file of the app, once."""
+    """Give an account (`ou_…`) or group (`oc_…`) permission to a file of the app, once."""
     path = f"/drive/v1/permissions/{path_segment(token)}/members"
     members = (await call("GET", path, params=kind)).get("items") or []
     if any(each.get("member_id") == member and each.get("perm") == perm for each in members):
@@ -285,7 +291,7 @@ async def share_drive_file(
 
 
 def feishu_web_domain(domain: str) -> str:
-    """Where people open documents, by the address of the API."""
+    """The domain where people open documents, for this address of the API."""
     parts = urlsplit(domain)
     return f"{parts.scheme}://{parts.netloc.removeprefix('open.')}"
 
@@ -315,7 +321,7 @@ def _required(data: Any, key: str) -> Any:
 
 
 def _parts(top: Sequence[str], blocks: _Blocks) -> Iterator[_Part]:
-    """Blocks of the top level with the position of the first, as many as fit into one call."""
+    """Blocks of the top level with the position of the first: as many as fit into one call."""
     start, part, size = 0, list[str](), 0
     for number, each in enumerate(top):
         more = len(_subtree([each], blocks))
@@ -342,13 +348,13 @@ def _subtree(ids: Sequence[str], blocks: _Blocks) -> list[Mapping[str, Any]]:
 
 
 def _children(block: Mapping[str, Any]) -> list[str]:
-    """A cell with one block names it without a list."""
+    """The children of a cell; a cell with one block names it without a list."""
     children = block.get("children") or []
     return [children] if isinstance(children, str) else [str(each) for each in children]
 
 
 def _writable(block: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what the platform answers but does not take."""
+    """The block without the fields that the platform returns but does not accept."""
     made = {key: value for key, value in block.items() if key != "parent_id"}
     if children := _children(block):
         made["children"] = children

@@ -130,7 +130,9 @@ _PIECE_FILES = {"img": "image", "media": "media"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeishuContent:
-    """`is_forward`: several messages passed on together, whose words must be fetched."""
+    """The content of a message. `is_forward` marks several messages that were passed on together,
+    whose words must be fetched.
+    """
 
     text: str
     files: tuple[RemoteFile, ...] = ()
@@ -138,7 +140,7 @@ class FeishuContent:
 
 
 def parse_content(message: FeishuMessageInfo, bot_id: str) -> FeishuContent:
-    """Never raises; unreadable content is described by its kind."""
+    """The content of a message. Never raises; unreadable content is described by its kind."""
     try:
         loaded = json.loads(message.content)
     except (ValueError, RecursionError):
@@ -162,14 +164,17 @@ def parse_content(message: FeishuMessageInfo, bot_id: str) -> FeishuContent:
 
 
 def is_marked_as_forwarded(text: str) -> bool:
-    """Whether a person wrote above the words that they are somebody else's: of a single forwarded
-    message the platform tells no more than of one's own."""
+    """Whether the sender marked the words as somebody else's. For a single forwarded message the
+    platform sends no more than for one's own.
+    """
     return _FORWARD_MARK.match(text) is not None
 
 
 def parse_forwarded(items: Any, bot_id: str) -> str:
-    """The words of messages that were passed on together, one a line and in order, without those
-    that have none. `items` is what the platform tells of the message that has them."""
+    """The words of messages that were passed on together, one per line and in order; messages
+    without words are left out. `items` is the platform's answer about the message that contains
+    them.
+    """
     lines: list[str] = []
     for item in items if isinstance(items, list) else []:
         if not isinstance(item, dict) or not item.get("upper_message_id"):

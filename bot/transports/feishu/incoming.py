@@ -47,8 +47,9 @@ _FORWARD_TIMEOUT = 2.0
 
 
 class FeishuEventHandler:
-    """`on_table_change` is called with each change of a Bitable that the platform announces; it
-    must not block."""
+    """Handles events. `on_table_change` is called for each announced change of a Bitable; it must
+    not block.
+    """
 
     def __init__(
         self,
@@ -148,7 +149,9 @@ class FeishuEventHandler:
         self._messages.note_incoming(info.chat_id, info.message_id)
 
     async def _on_recall(self, event: events.FeishuRecallEvent) -> None:
-        """Only its author takes an order back; a group's manager only hides it."""
+        """Withdraw a recalled message, if its author recalled it; a group's manager
+        only hides it.
+        """
         if event.recall_type in {"", "message_owner"}:
             # Behind the message itself, which may still be on its way into the store.
             async with self._chat_lock(event.chat_id):
@@ -162,7 +165,7 @@ class FeishuEventHandler:
         return lock
 
     async def _is_addressed(self, info: events.FeishuMessageInfo) -> bool:
-        """Only mentions of the bot and replies to it."""
+        """Whether the message mentions the bot or replies to it."""
         if info.chat_type == "p2p":
             return True
         if any(mention.id.open_id == self.bot_id for mention in info.mentions or []):
@@ -189,7 +192,7 @@ class FeishuEventHandler:
         return await _look_up_cached(self._names, open_id, self._messages.fetch_person_name)
 
     async def _on_chat_entered(self, event: events.FeishuChatEnteredEvent) -> None:
-        """Sent at every opening of the chat; the dedupe key limits it to once."""
+        """Greet a person once; the event comes with every opening of the chat."""
         open_id = event.operator_id.open_id
         self._private_chats[open_id] = event.chat_id
         place = ChatAddress(channel=Channel.FEISHU, chat=event.chat_id, kind=ChatKind.PRIVATE)
@@ -206,8 +209,9 @@ class FeishuEventHandler:
         await self._inbox.accept(incoming, dedupe=f"added:{event_id or event.chat_id}")
 
     async def _on_menu(self, event: events.FeishuMenuEvent, event_id: str) -> None:
-        """A menu key is a command. The event names only the person; an open ID also works as a chat
-        ID."""
+        """Handle a menu key as a command. The event names only the person; an open ID also works as
+        a chat ID.
+        """
         open_id = event.operator.operator_id.open_id
         chat = self._private_chats.get(open_id, open_id)
         incoming = IncomingMessage(
@@ -221,8 +225,9 @@ class FeishuEventHandler:
         await self._inbox.accept(incoming, dedupe=f"menu:{event_id}")
 
     async def _on_press(self, event: events.FeishuActionEvent) -> Mapping[str, Any]:
-        """Who pressed is what the platform says over its connection (`operator`), never what the
-        button holds."""
+        """Handle a press. The platform's `operator` says who pressed, never the content of the
+        button.
+        """
         value = event.action.value
         kind = get_chat_kind(value)
         if event.context.open_chat_id in self._private_chats.values():

@@ -51,8 +51,10 @@ class FeishuConnectionRefused(Exception):
 
 @dataclass(kw_only=True, eq=False)
 class FeishuLongConnection:
-    """`alert` is called once per problem and with an empty key when it is solved; `on_stored` after
-    every event, with whether it was stored; `on_connected` after every connecting."""
+    """The connection. `alert` is called once per problem, and with an empty key when it is solved;
+    `on_stored` after every event, with whether it was stored; `on_connected` after every
+    connection.
+    """
 
     prepare: Callable[[], Awaitable[None]]
     discover: Callable[[], Awaitable[dict[str, Any]]]
@@ -76,7 +78,7 @@ class FeishuLongConnection:
         self._assembler = FeishuFrameAssembler(self.now)
 
     async def run(self) -> None:
-        """Never returns; reconnects after every failure."""
+        """Stay connected. Never returns; reconnects after every failure."""
         try:
             while True:
                 await self._connect_once()
@@ -212,7 +214,9 @@ class FeishuLongConnection:
             log.info("feishu: connection lost before the ack; the event will be sent again")
 
     def _keep(self, payload: bytes) -> None:
-        """Try again ourselves: the platform waits up to five minutes before it does."""
+        """Keep an event that could not be stored, to try again: the platform waits up to five
+        minutes before it repeats it.
+        """
         if len(self._unstored) >= _MAX_UNSTORED:
             return
         self._unstored.append(payload)
@@ -363,7 +367,7 @@ class FeishuFrameAssembler:
 
 
 def _read_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Fields in their order. Those of fixed length, which no frame has, are left out."""
+    """The fields in order. Fields of fixed length, which no frame has, are left out."""
     at = 0
     while at < len(data):
         tag, at = _read_varint(data, at)

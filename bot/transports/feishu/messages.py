@@ -114,7 +114,7 @@ class FeishuMessages:
         return self._own_messages[message_id]
 
     async def fetch_forwarded(self, message_id: str, bot_id: str) -> str:
-        """The words of the messages that this one passes on; empty if they cannot be had."""
+        """The words of the messages that this one passes on; empty if they are not available."""
         try:
             answer = await self._api.call("GET", f"/im/v1/messages/{path_segment(message_id)}")
         except (FeishuError, FeishuConnectionError):
@@ -129,7 +129,9 @@ class FeishuMessages:
         return str((answer.get("data") or {}).get("name") or "")
 
     async def fetch_person_name(self, open_id: str) -> str:
-        """Needs an extra permission; without it, people are known by ID."""
+        """The name of a person. Needs an extra permission; without it, people are known by their
+        IDs.
+        """
         path = f"/contact/v3/users/{path_segment(open_id)}"
         try:
             answer = await self._api.call("GET", path, params={"user_id_type": "open_id"})

@@ -61,7 +61,9 @@ _MAX_REASON = 200
 
 
 class RegistrationOutcome(StrEnum):
-    """How a registration ended without an app. USED: the code is known, but gives nothing."""
+    """The ways in which a registration can end without an app. USED: the code was used before and
+    returns nothing.
+    """
 
     DENIED = "denied"
     EXPIRED = "expired"
@@ -92,8 +94,9 @@ class RegistrationCode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredApp:
-    """`open_id` is that of the person who has scanned the code, empty if it was not told. `domain`
-    is the open platform that the app is on."""
+    """The new app. `open_id` is the person who scanned the code, empty if unknown. `domain` is the
+    open platform of the app.
+    """
 
     app_id: str
     app_secret: str = field(repr=False)
@@ -113,7 +116,7 @@ class FeishuRegistration:
     now: Callable[[], float]
 
     async def begin(self) -> RegistrationCode:
-        """Raises RegistrationFailed."""
+        """Request a code. Raises RegistrationFailed."""
         offered = await self._post(self.domain, {"action": "init"})
         if "client_secret" not in _as_list(offered.get("supported_auth_methods")):
             raise RegistrationFailed(RegistrationOutcome.REFUSED, _reason(offered))
@@ -129,8 +132,9 @@ class FeishuRegistration:
         )
 
     async def wait(self, code: RegistrationCode) -> RegisteredApp:
-        """Ask until the person has decided. Raises RegistrationFailed. A request that gets no
-        answer is repeated: the person may be scanning just now."""
+        """Poll until the person has decided. Raises RegistrationFailed. A request without an answer
+        is repeated, because the person may be scanning just now.
+        """
         domain, interval, failures = self.domain, code.interval, 0
         deadline = self.now() + code.lifetime
         while self.now() < deadline:
@@ -156,7 +160,9 @@ class FeishuRegistration:
         raise RegistrationFailed(RegistrationOutcome.EXPIRED)
 
     async def _post(self, domain: str, form: Mapping[str, str]) -> dict[str, Any]:
-        """The answer, refusals too. UNREACHABLE is everything that is no answer of the platform."""
+        """The answer of the platform, refusals included. UNREACHABLE covers everything that is not
+        an answer of the platform.
+        """
         try:
             response = await self.client.post(f"{accounts_domain(domain)}{_PATH}", data=form)
         except httpx.HTTPError as error:
@@ -174,8 +180,9 @@ class FeishuRegistration:
 
 
 def accounts_domain(domain: str) -> str:
-    """The accounts service beside an open platform: `accounts.` for `open.`; any other address is
-    its own."""
+    """The accounts service of an open platform: `accounts.` for `open.`; any other address is its
+    own.
+    """
     parts = urlsplit(domain.rstrip("/"))
     if not parts.netloc.startswith("open."):
         return domain.rstrip("/")
@@ -183,7 +190,9 @@ def accounts_domain(domain: str) -> str:
 
 
 def _complete_url(url: str) -> str:
-    """The page prefilled with the app's name and with all that Shiftboss needs."""
+    """The address of the page, prefilled with the app's name and everything that
+    Shiftboss needs.
+    """
     parts = urlsplit(url)
     addons = {
         "scopes": {"tenant": APP_SCOPES},
@@ -213,7 +222,9 @@ def _next_interval(told: Mapping[str, Any], interval: float) -> float:
 
 
 def _read_app(told: Mapping[str, Any], domain: str) -> RegisteredApp:
-    """They are written to a file of settings, so anything else than plain words is refused."""
+    """The new app's id and secret. They are written to a settings file, so anything but plain
+    characters is refused.
+    """
     app_id, secret = _text(told.get("client_id")), _text(told.get("client_secret"))
     open_id = _text(_user_info(told).get("open_id"))
     if not (_APP_ID.fullmatch(app_id) and _SECRET.fullmatch(secret)):

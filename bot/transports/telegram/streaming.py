@@ -74,7 +74,7 @@ class _ActiveStream:
 
 
 class TelegramStreams:
-    """One stream per message. No method raises."""
+    """Streams of unfinished answers, one per message. No method raises."""
 
     def __init__(
         self, sender: TelegramSender, pace: TelegramStreamPace, sleep: StreamSleep

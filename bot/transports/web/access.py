@@ -63,7 +63,9 @@ def same_origin(origin: str, host: str) -> bool:
 
 
 def _host_name(header: str) -> str:
-    """Empty for anything but a name or an address, and a port: URLs are made from it."""
+    """The host name; empty for anything but a name or an address, and a port, because URLs are made
+    from it.
+    """
     found = _HOST.fullmatch(header)
     return (found[1] or found[2]).lower() if found else ""
 
@@ -110,10 +112,11 @@ _TOLD_AFTER = 5
 
 @dataclass(kw_only=True, eq=False)
 class LoginThrottle:
-    """Slows down guesses of the token: by address, and by all addresses together that never gave
-    the right one. Nobody has to wait for more than 30 seconds, and what is not looked at does not
-    make the wait longer. `on_guessing` is called at the fifth failure and at each later one,
-    `on_failure` at each; those of other processes, of which `note_failure` is called, count too."""
+    """Slows down guesses of the token: per address, and over all addresses that never sent the
+    right one. Nobody has to wait longer than 30 seconds, and attempts that are not checked do not
+    lengthen the wait. `on_guessing` is called at the fifth failure and each later one, `on_failure`
+    at each failure. Failures of other processes count too, through `note_failure`.
+    """
 
     now: Callable[[], datetime]
     on_guessing: Callable[[str], None]
@@ -123,7 +126,7 @@ class LoginThrottle:
     _of_all: tuple[int, datetime] | None = None
 
     def wait(self, address: str) -> timedelta:
-        """How long until a token from this address is looked at."""
+        """Seconds until a token from this address is checked."""
         address = _network(address)
         own = self._remaining(self._failures.get(address), _FREE_FAILURES)
         if address in self._known:
@@ -162,7 +165,7 @@ class LoginThrottle:
 
 
 def _network(address: str) -> str:
-    """One person has a whole /64 of IPv6 addresses."""
+    """The network of an address: one person has a whole /64 of IPv6 addresses."""
     parsed = _parse_address(address)
     if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is None:
         return str(ip_network((parsed, 64), strict=False))
@@ -185,9 +188,9 @@ class AccessVerdict(StrEnum):
 class WebAccessControl:
     """Middleware that checks access. Host must be allowed; Origin must match Host for sockets and
     changes. The token is accepted as a bearer header, or once in the URL, where it is exchanged for
-    the cookie of a new session. People's own tokens and the sessions of other owners are worth
-    something on shared paths only. `deny` renders the error page. `throttle` slows down who
-    guesses."""
+    the cookie of a new session. People's own tokens, and the sessions of other owners, are valid on
+    shared paths only. `deny` renders the error page; `throttle` slows down guessing.
+    """
 
     app: ASGIApp
     token: str = field(repr=False)
@@ -220,8 +223,9 @@ class WebAccessControl:
                 await response(request.scope, receive, send)
 
     async def _evaluate(self, connection: HTTPConnection, *, safe: bool) -> AccessVerdict:
-        """Tokens are not even compared while their address has to wait; a cookie can't be guessed
-        and needs no waiting."""
+        """Check the request. Tokens are not even compared while their address has to wait; a cookie
+        cannot be guessed and needs no wait.
+        """
         if not _carries_token(connection):
             return await self._check(connection, safe=safe)
         address = connection.client.host if connection.client else ""
@@ -319,13 +323,13 @@ def redirect_with_cookie(request: Request, target: str, name: str, cookie: str) 
 
 
 def get_session_id(connection: HTTPConnection) -> str:
-    """The session of the browser that this came from; empty for a program with a token."""
+    """The id of the browser session of this request; empty for a program with a token."""
     visitor: WebVisitor | None = connection.scope.get(VISITOR)
     return visitor.session_id if visitor else ""
 
 
 def _is_program(connection: HTTPConnection) -> bool:
-    """Whether it came with a good token of a person."""
+    """Whether the request carries a valid token of a person."""
     visitor: WebVisitor | None = connection.scope.get(VISITOR)
     return visitor is not None and not visitor.session_id
 

@@ -50,7 +50,7 @@ class WebChatSender:
 
 
 def shown_card(row: OutboxRow, at: datetime) -> ShownCard | None:
-    """None if another version wrote the card."""
+    """The stored card; None if another version wrote it."""
     try:
         card = load_card(row.card)
     except CardDecodeError:

@@ -85,7 +85,7 @@ class WebFileStore:
         return await asyncio.to_thread(self._fetch, file, into)
 
     async def _bring(self, path: str) -> None:
-        """Another front may have it."""
+        """Fetch the file from the shared store of files, because another front may have it."""
         try:
             if path.startswith(f"{FILES_FOLDER}/"):
                 await self._shared.ensure(path)

@@ -55,7 +55,7 @@ class PressFrame(_InboundFrame):
 
 
 class OlderFrame(_InboundFrame):
-    """Asks for what came `before`, a time that a page of the conversation named."""
+    """A request for what came `before` a time that the page has received from the server."""
 
     type: Literal["older"]
     before: AwareDatetime
@@ -99,8 +99,9 @@ class PartialAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastConversation:
-    """The end of the conversation, for a newly connected page, or what is `is_older` than a page
-    has."""
+    """The end of the conversation for a newly connected page, or, if `is_older`, what came before
+    the part that a page has.
+    """
 
     page: HistoryPage
     is_older: bool = False
@@ -124,7 +125,7 @@ def card_element_id(outbox_id: OutboxId) -> str:
 
 
 def message_element_id(message_id: str) -> str:
-    """Of a message, or of a card, which is known by its element."""
+    """The element of a message, or of the card that is known by its element."""
     return message_id if message_id.startswith(_CARD) else f"said-{message_id}"
 
 

@@ -49,7 +49,9 @@ class HookReceiver(Protocol):
 
 
 def hook_route(receive: HookReceiver) -> Route:
-    """`key` is what the sender calls the request by, if anything: the same one counts once."""
+    """The route. `key` is the id that the sender gives the request, if any: requests with the same
+    key count once.
+    """
 
     async def post(request: Request) -> Response:
         token = request.path_params["token"]
@@ -73,7 +75,7 @@ def hook_route(receive: HookReceiver) -> Route:
 
 
 async def read_body(request: Request, most: int) -> bytes | None:
-    """None if it is larger than `most` bytes; the rest is not read then."""
+    """The body; None if it is larger than `most` bytes, in which case the rest is not read."""
     if int(request.headers.get("content-length") or 0) > most:
         return None
     body = bytearray()

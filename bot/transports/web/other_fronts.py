@@ -1,4 +1,4 @@
-"""Shows on the open pages of this front what other processes have stored or are writing."""
+"""Shows on the open pages of this front what other processes have stored or are streaming."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ _MAX_REMEMBERED = 1_000
 
 @dataclass(kw_only=True, eq=False)
 class OtherFrontsPages:
-    """`delivers_here` says whether this process delivers the cards itself; another one tells its
-    unfinished answers again when `want_partials` is called. While no page is open nothing is
-    read."""
+    """Updates the open pages. `delivers_here` says whether this process delivers the cards itself.
+    `want_partials` asks the other processes for their unfinished answers. Nothing is read while no
+    page is open.
+    """
 
     tabs: WebTabs
     history: WebHistoryReader
@@ -54,7 +55,7 @@ class OtherFrontsPages:
         self._look(self._show_message(inbox_id))
 
     def notify_gap(self) -> None:
-        """Anything may have been missed."""
+        """Call this when anything may have been missed."""
         self._look(self._end_pages())
         if not self.delivers_here():
             self._look(self._catch_up())
@@ -90,7 +91,7 @@ class OtherFrontsPages:
             self.tabs.show_user_message(said)
 
     async def _end_pages(self) -> None:
-        """Of those who were signed out elsewhere."""
+        """Close the pages of sessions that ended elsewhere."""
         for each in self.tabs.sessions:
             if not await self.sessions.is_live(each):
                 self.tabs.close_sessions({each})

@@ -104,12 +104,12 @@ class WebTabs:
 
     @property
     def sessions(self) -> frozenset[str]:
-        """Of the browsers with open pages."""
+        """The sessions of the browsers with open pages."""
         return frozenset(each.session for each in self._open if each.session)
 
     @property
     def partials(self) -> Sequence[frames.PartialAnswer]:
-        """The answers that are being written."""
+        """The answers that are being streamed."""
         return tuple(self._partials.values())
 
     def add(self, tab: WebTab) -> None:
@@ -121,7 +121,7 @@ class WebTabs:
         self._open.discard(tab)
 
     def close_sessions(self, ended: Collection[str]) -> None:
-        """Close the pages of these sessions. They are shown nothing more."""
+        """Close the pages of these sessions; they receive nothing more."""
         for tab in [each for each in self._open if each.session in ended]:
             self.remove(tab)
             tab.close()
@@ -134,8 +134,9 @@ class WebTabs:
         self._push_update(frames.card_element_id(shown.outbox_id), shown)
 
     def show_newer(self, shown: ShownCard) -> None:
-        """Show it unless this or a later revision was shown, or an answer that is being written on
-        top of it."""
+        """Show the revision, unless this or a later one was shown, or an unfinished answer is being
+        shown on top of it.
+        """
         partial = self._partials.get(shown.outbox_id)
         covered = 0 if partial is None else partial.revision
         if shown.revision > max(covered, self._newest.get(shown.outbox_id, 0)):
@@ -243,7 +244,7 @@ class PageConnectionHandler:
             pass
 
     async def _end(self, feeding: asyncio.Task[None], socket: WebSocket) -> None:
-        """Nothing more is sent, not even frames in progress."""
+        """End the connection; nothing more is sent, not even frames in progress."""
         feeding.cancel()
         await asyncio.wait([feeding])
         # Starlette's error for a closed page.
@@ -251,8 +252,9 @@ class PageConnectionHandler:
             await socket.close(_POLICY_VIOLATION)
 
     async def _check_session(self, tab: WebTab) -> None:
-        """Raises _SessionEnded if it has, also by another process, and _PageGone if the store does
-        not say."""
+        """Raises _SessionEnded if the session has ended, also by another process, and _PageGone if
+        the store cannot tell.
+        """
         if not tab.session:
             return
         try:

@@ -88,7 +88,7 @@ class WebPages:
 
     @staticmethod
     def version() -> str:
-        """Changes with the static files, so that browsers can cache them forever."""
+        """A version that changes with the static files, so that browsers can cache them forever."""
         return _version()
 
     @staticmethod
@@ -115,7 +115,7 @@ class WebPages:
         return Response(content, media_type=_TYPES[name], headers=headers)
 
     async def health(self, _request: Request) -> Response:
-        """With what this process alone does, where several share the store."""
+        """The health of this process, with its own part where several share the store."""
         leases = {} if self._leases is None else {"leases": list(self._leases())}
         return JSONResponse({"ok": True, **leases})
 
@@ -123,12 +123,12 @@ class WebPages:
         return PlainTextResponse(self.words(request)("web.no_such_page"), status_code=404)
 
     async def server_error(self, request: Request, _problem: Exception) -> Response:
-        """The server logs the traceback."""
+        """The page for an internal error; the server logs the traceback."""
         text = self.words(request)("web.broken")
         return JSONResponse({"error": text}, status_code=500)
 
     async def store_unavailable(self, request: Request, problem: Exception) -> Response:
-        """A page or program may try again."""
+        """The page for a store that does not answer; the visitor may try again."""
         _log.warning("%s could not be answered: %s", request.url.path, problem)
         text = self.words(request)("web.store_away")
         if request.method != "GET" or request.url.path.startswith("/api/"):
@@ -152,8 +152,9 @@ class WebPages:
     async def link_page(
         self, request: Request, link: WebLink | None, *, token: str = "", status: int = 200
     ) -> Response:
-        """The purpose of a link that works once, with a button that uses it, and then the `token`
-        that it made. None: it works no more."""
+        """The page of a link that works once: its purpose with a button that uses it, and
+        afterwards the `token` that it made. None: the link no longer works.
+        """
         facts = {"link": link, "token": token}
         page = await _template("sign_in.html", self.words(request), **facts)
         return HTMLResponse(page, status_code=status, headers={"cache-control": _NO_STORE})
@@ -234,7 +235,7 @@ def _version() -> str:
 def _problem(
     key: str, status: int, text: str, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
-    """As RFC 9457 says, like all other answers of the API."""
+    """The error as RFC 9457 says, like all other answers of the API."""
     problem = {
         "type": f"urn:shiftboss:problem:{key.replace('_', '-')}",
         "title": HTTPStatus(status).phrase,

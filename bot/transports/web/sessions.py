@@ -1,4 +1,4 @@
-"""Who may use the web: sessions of browsers, links that sign in once, and API tokens."""
+"""Access to the web: browser sessions, links that sign in once, and API tokens."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ _log = logging.getLogger(__name__)
 @dataclass(kw_only=True, eq=False)
 class WebSessionService:
     """Implements handlers.ports_people.WebSessionPort. `on_end` is called with the ids of sessions
-    once they have ended, so that their open pages are closed. Links begin with `address`."""
+    that have ended, so that their open pages are closed. Links begin with `address`.
+    """
 
     repo: WebSessionRepo
     ids: IdGenerator
@@ -48,21 +49,22 @@ class WebSessionService:
     _token: str = field(default="", repr=False)
 
     async def use_token(self, token: str) -> None:
-        """Sign in with this token from now on, and end the sessions of every other one."""
+        """Sign in with this token from now on, and end the sessions of every other token."""
         self._token = token
         self.on_end(await self.repo.end_of_other_tokens(self._token_mark()))
 
     async def open(self, user_agent: str, *, replaced: str = "") -> str:
-        """A new cookie of the local owner. The session of the cookie `replaced` ends, if there is
-        one."""
+        """Create a session of the local owner and return its cookie. The session of the cookie
+        `replaced` ends, if there is one.
+        """
         return await self._open(user_agent, replaced, _LOCAL_OWNER)
 
     async def find_by_cookie(self, cookie: str) -> WebVisitor | None:
-        """Whose cookie it is; None for one that is worth nothing."""
+        """The person of a cookie; None if it is not valid."""
         return await self._see(self._hash(cookie)) if cookie else None
 
     async def find_by_token(self, token: str) -> WebVisitor | None:
-        """Whose API token it is; None for one that is worth nothing."""
+        """The person of an API token; None if it is not valid."""
         if not token.startswith(_TOKEN_PREFIX):
             return None
         known, visitor = await self.repo.find_token(_hash_secret(token))
@@ -71,7 +73,7 @@ class WebSessionService:
         return visitor
 
     async def is_welcome(self, visitor: WebVisitor, token: str) -> bool:
-        """Whether a visitor still has the access that they had. `token` is a program's."""
+        """Whether a visitor still has their access. `token` is that of a program."""
         if visitor.session_id:
             now = await self._see(visitor.session_id)
         elif visitor.is_local and hmac.compare_digest(token.encode(), self._token.encode()):
@@ -99,7 +101,7 @@ class WebSessionService:
         return bool(ended)
 
     async def end_others(self, session_id: str) -> int:
-        """Revoke all sessions but this one; how many."""
+        """End all sessions but this one; return how many."""
         ended = await self.repo.end_others(session_id)
         self.on_end(ended)
         return len(ended)
@@ -122,7 +124,7 @@ class WebSessionService:
         return f"{self.address.rstrip('/')}{SIGN_IN_PATH}/{secret}{where}", link
 
     async def find_link(self, secret: str) -> WebLink | None:
-        """None if it was used or has expired."""
+        """The link; None if it was used or has expired."""
         return await self.repo.find_link(_hash_secret(secret), now=self.now())
 
     async def sign_in(self, link: WebLink, user_agent: str, *, replaced: str = "") -> str:
@@ -182,11 +184,13 @@ class WebSessionService:
                 _log.warning("cannot note that a web session or token is in use: %s", error)
 
     def _hash(self, cookie: str) -> str:
-        """Keyed with the token, so that a cookie of an earlier token is worth nothing."""
+        """A hash keyed with the token, so that a cookie of an earlier token is not valid."""
         return self._digest(f"cookie {cookie}")
 
     def _token_mark(self) -> str:
-        """Tells tokens apart. Too short for finding out a token from a copy of the database."""
+        """A mark that tells tokens apart, too short to find out a token from a copy of the
+        database.
+        """
         return self._digest("token")[:_MARK_DIGITS]
 
     def _digest(self, text: str) -> str:
@@ -196,6 +200,7 @@ class WebSessionService:
 
 
 def _hash_secret(secret: str) -> str:
-    """Secrets are random enough for a plain hash. Not keyed with the token: commands of the shell
-    may run without knowing it."""
+    """A plain hash, which is enough for secrets that are random. Not keyed with the token, because
+    commands of the shell may run without it.
+    """
     return hashlib.sha256(f"shiftboss web {secret}".encode("utf-8", "replace")).hexdigest()
