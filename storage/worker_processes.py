@@ -12,7 +12,7 @@ from storage import schema
 from storage.db import Database, Transaction, record_from, records_from, row_from
 from storage.dialect import store_time, upsert
 from storage.process_schema import service_leases, workers
-from storage.records.processes import DEAD_AFTER, ProcessSituation, WorkerProcess
+from storage.records.processes import DEAD_AFTER, PLACE, ProcessSituation, WorkerProcess
 
 _W, _L = workers.c, service_leases.c
 
@@ -69,6 +69,14 @@ class WorkerProcessRepo:
         if dead:
             await self.remove(tx, [each.id for each in dead])
         return dead
+
+    async def remove_predecessors(self, tx: Transaction, place: str) -> Sequence[WorkerProcess]:
+        """Forget the processes in this place; returns them. The caller has it now."""
+        there = records_from(WorkerProcess, (await tx.execute(sa.select(workers))).all())
+        ended = [each for each in there if each.abilities.get(PLACE) == place]
+        if ended:
+            await self.remove(tx, [each.id for each in ended])
+        return ended
 
     async def remove_all(self, tx: Transaction) -> None:
         """For a store with one process at a time, at its start."""

@@ -16,6 +16,7 @@ from bot.app.preflight import explain_start_failures
 from bot.config.settings import Settings
 from bot.engine.tasks.processes import ProcessLost, ProcessMembership
 from bot.transports.ports import SystemClock
+from storage.data_directory import identify_home
 from storage.db import Database, Transaction
 from storage.records.processes import ProcessSituation, WorkerProcess
 from storage.worker_processes import WorkerProcessRepo
@@ -108,6 +109,8 @@ def _build_membership(core: Container) -> ProcessMembership:
             started_at=now,
             seen_at=now,
         ),
+        # The lock of the data directory, or of the part in it, is held by one process at a time.
+        place=f"{host} {identify_home(core.settings.home)} {plan.role} {plan.name}",
         describe=describe,
         recover=recover,
         now=clock.now,

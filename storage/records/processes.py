@@ -39,6 +39,11 @@ class ProcessRole(StrEnum):
         return self is not ProcessRole.WORKER
 
 
+PLACE = "place"
+"""Of the abilities of a process: what one process at a time can be. Another one in the same place
+has come after its end."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerProcess:
     """A running process. `abilities` says what it can: its models, its sandbox, and the projects

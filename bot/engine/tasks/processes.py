@@ -18,6 +18,7 @@ from storage.records.processes import (
     CLOCK_AHEAD,
     CLOCK_TOLERANCE,
     HEARTBEAT_SECONDS,
+    PLACE,
     STOPS_AFTER_SECONDS,
     WorkerProcess,
 )
@@ -42,7 +43,8 @@ class ProcessMembership:
 
     On SQLite a process is alone, so it registers once. On PostgreSQL each one sends heartbeats; one
     that cannot writes nothing else until it can, and ends with ProcessLost if others have taken it
-    for dead meanwhile. The store's clock counts for all of them: where this machine's differs,
+    for dead meanwhile. `place` is what one process at a time can be, so one that was killed
+    there is not waited for. The store's clock counts for all of them: where this machine's differs,
     `adjust_clock` gets by how much `now` is to be later, and the others are told. `recover` takes
     over the work of processes that are none any more; `must_drain` is set when a command tells this
     one to stop.
@@ -56,6 +58,7 @@ class ProcessMembership:
         db: Database,
         repo: WorkerProcessRepo,
         process: WorkerProcess,
+        place: str,
         describe: Callable[[], Awaitable[Mapping[str, Any]]],
         recover: Callable[[Transaction], Awaitable[object]],
         now: Callable[[], datetime],
@@ -66,6 +69,7 @@ class ProcessMembership:
         self._db = db
         self._repo = repo
         self.process = process
+        self._place = place
         self._describe = describe
         self._recover = recover
         self._now = now
@@ -83,10 +87,14 @@ class ProcessMembership:
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Must come before this process claims or reserves anything."""
-        self.process = replace(self.process, abilities=await self._describe())
+        abilities = {**await self._describe(), PLACE: self._place}
+        self.process = replace(self.process, abilities=abilities)
         async with self._db.write() as tx:
             if not self.is_shared:
                 await self._repo.remove_all(tx)
+            else:
+                for each in await self._repo.remove_predecessors(tx, self._place):
+                    log.info("%s %s (%s) has ended without a word", each.role, each.name, each.id)
             called_at = self._now()
             at = await self._repo.register(tx, self.process)
             await self._compare_clocks(tx, called_at, at)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bot.engine.autonomy.doctor import describe_process_clocks
-from bot.engine.tasks.processes import ProcessMembership
+from bot.engine.tasks.processes import FRONT_SERVICE, ProcessMembership
 from bot.transports.ports import SystemClock
 from storage.db import Database, Transaction
 from storage.errors import StoreUnavailable
@@ -77,11 +77,37 @@ async def test_a_wrong_clock_is_told_again_if_the_commit_that_told_it_failed(
     assert [each.text for each in found] == ["machine_clock_fast"]
 
 
+async def test_a_process_that_was_killed_is_not_waited_for_in_its_own_place(
+    postgres_url: str,
+) -> None:
+    clock = SystemClock()
+    async with AsyncExitStack() as stack:
+        db = await Database.open(postgres_url, stack)
+        repo = WorkerProcessRepo(db)
+        killed, other, following = (
+            membership(db, repo, clock, name=name, place=place)
+            for name, place in (("first", "a home"), ("other", "elsewhere"), ("next", "a home"))
+        )
+        await killed.start(stack)
+        assert await killed.hold(FRONT_SERVICE)
+        await other.start(stack)
+        assert not await other.hold(FRONT_SERVICE)
+
+        await following.start(stack)
+
+        assert await following.hold(FRONT_SERVICE)
+        async with db.read() as view:
+            assert await repo.list_ids(view) == {"other", "next"}
+
+
 def membership(
     db: Database,
     repo: WorkerProcessRepo,
     clock: SystemClock,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    *,
+    name: str = "one",
+    place: str = "a home",
 ) -> ProcessMembership:
     async def describe() -> Mapping[str, Any]:
         return {}
@@ -93,8 +119,8 @@ def membership(
         db=db,
         repo=repo,
         process=WorkerProcess(
-            id="one",
-            name="one",
+            id=name,
+            name=name,
             host="host",
             pid=1,
             version="1",
@@ -103,6 +129,7 @@ def membership(
             started_at=clock.now(),
             seen_at=clock.now(),
         ),
+        place=place,
         describe=describe,
         recover=recover,
         now=clock.now,
