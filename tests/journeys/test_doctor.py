@@ -32,7 +32,7 @@ async def test_faults_are_found_repaired_where_it_is_safe_and_buttons_proven(
         world.telegram.world.updates.webhook = "https://elsewhere.example/hook"
         world.feishu.app.callbacks = []
         world.models.replies(_refuse_key)
-        (world.program.home / "shiftboss.db").chmod(0o644)
+        (world.program.home / "web-token").chmod(0o644)
         status, printed = await world.program.run_to_end("doctor", "--json")
         assert status == 1
         found = {
@@ -49,7 +49,7 @@ async def test_faults_are_found_repaired_where_it_is_safe_and_buttons_proven(
         assert "Removed the webhook" in printed
         assert "Made the data directory private" in printed
         assert not world.telegram.world.updates.webhook
-        assert (world.program.home / "shiftboss.db").stat().st_mode & 0o077 == 0
+        assert (world.program.home / "web-token").stat().st_mode & 0o077 == 0
         assert "rejected the key" in printed
 
 

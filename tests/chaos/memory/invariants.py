@@ -41,7 +41,7 @@ def _sound(rows: Rows) -> Iterator[str]:
 
 def _doubles(rows: Rows) -> Iterator[str]:
     """Nothing that counts is there twice, and of each topic there is one."""
-    same = "SELECT scope, kind, text, count(*) FROM memories WHERE state = 'active'"
+    same = "SELECT scope, kind, max(text), count(*) FROM memories WHERE state = 'active'"
     for scope, kind, text, n in rows(f"{same} AND kind <> 'cell' GROUP BY 1, 2, hash"):
         if n > 1:
             yield f"{n} times in {scope} as {kind}: {text!r}"
