@@ -15,7 +15,8 @@ class TextCatalog:
     """`words("task.done", n=3)` returns the text under that key with the facts filled in.
 
     A key may hold a table with `one` and `other`; the fact `n` chooses. A missing key is a
-    programming error and raises KeyError.
+    programming error and raises KeyError. A fact `reason` that is the name of an error of the
+    network, such as ConnectTimeout, is told in the words under `failure`.
     """
 
     def __init__(self, language: Language) -> None:
@@ -26,6 +27,8 @@ class TextCatalog:
         text = self._texts[key]
         if isinstance(text, dict):
             text = text["one" if facts.get("n") == 1 else "other"]
+        if reason := self._texts.get(f"failure.{facts.get('reason')}"):
+            facts["reason"] = reason
         return str(text).format(**facts)
 
     def get_or_literal(self, text: str) -> str:

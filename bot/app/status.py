@@ -86,9 +86,10 @@ async def _list_processes(db: Database, clock: Clock) -> tuple[ProcessSituation,
     return tuple(await WorkerProcessRepo(db).list_situations(now=clock.now()))
 
 
-async def read_status(settings: Settings) -> tuple[Card, JsonObject]:
-    """The answer of `/status` to the local owner while no Shiftboss is running. The caller must
-    hold the data directory and have called `prepare_home`."""
+async def read_status(settings: Settings, asked: Language | None = None) -> tuple[Card, JsonObject]:
+    """The answer of `/status` to the local owner while no Shiftboss is running, in the language
+    that is `asked` for if they have none. The caller must hold the data directory and have called
+    `prepare_home`."""
     clock = SystemClock()
     async with AsyncExitStack() as stack:
         db = await Database.open(settings.database, stack)
@@ -118,7 +119,7 @@ async def read_status(settings: Settings) -> tuple[Card, JsonObject]:
         )
         here = await chats.find(LOCAL_PLACE)
         memory = here.settings.memory if here else ChatMemory.ON
-        words = catalog_for(settings.fixed_language or owner.language or Language.ENGLISH)
+        words = catalog_for(settings.fixed_language or owner.language or asked or Language.ENGLISH)
         card = status_card(status, words, now=clock.now(), zone=settings.zone, memory=memory)
         return card, status_data(status, memory)
 

@@ -4,7 +4,7 @@ running program or the local owner do the work."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -12,6 +12,7 @@ import typer
 
 from bot.cli.chat_commands import plain_text
 from bot.cli.failures import fail
+from bot.cli.terminal_language import find_terminal_language
 from storage.records.people import Language
 
 if TYPE_CHECKING:
@@ -20,18 +21,6 @@ if TYPE_CHECKING:
     from bot.config.settings import Settings
     from cards.catalog import TextCatalog
     from storage.records.people import Person
-
-
-def language_of_terminal(environment: Mapping[str, str]) -> Language:
-    """The language that the locale asks for, as other programs read it; English if it is none of
-    ours."""
-    names = ("LC_ALL", "LC_MESSAGES", "LANG")
-    locale = next(filter(None, map(environment.get, names)), "C")
-    wishes = [locale]
-    if locale.partition(".")[0] not in {"C", "POSIX"}:
-        wishes = [*filter(None, environment.get("LANGUAGE", "").split(":")), locale]
-    found = (Language.from_tag(each.partition(".")[0]) for each in wishes)
-    return next(filter(None, found), Language.ENGLISH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +37,7 @@ class InitSession:
         from cards.catalog import catalog_for
 
         settings = load_settings()
-        language = settings.fixed_language or language_of_terminal(os.environ)
+        language = settings.fixed_language or find_terminal_language(os.environ) or Language.ENGLISH
         return InitSession(settings, catalog_for(language))
 
     def text(self, key: str, **facts: object) -> str:

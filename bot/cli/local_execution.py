@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeVar
@@ -53,7 +54,7 @@ def send_command(
     """Send a message and wait for the answer. A repeated `id` is the same message. `quiet` hides it
     from the web chat."""
     body = json.dumps({"text": text, "id": id, "buttons": buttons, "quiet": quiet}).encode()
-    told = post_json(running, "/api/say", body)
+    told = post_json(running, "/api/say", body, language=_find_terminal_language())
     shown = "\n\n".join(str(card["text"]) for card in told["cards"])
     return CommandAnswer(text=shown, good=bool(told["good"]), data=told.get("data"))
 
@@ -141,7 +142,9 @@ def execute_command(settings: Settings, text: str, *, needs_program: bool = Fals
     def here() -> CommandAnswer:
         if needs_program:
             raise CommandRefused(_NOT_RUNNING)
-        return run_here(settings, lambda: answer_command(settings, text))
+        # What the doctor meets is in its answer.
+        is_doctor = text.partition(" ")[0] == "/doctor"
+        return run_here(settings, lambda: answer_command(settings, text), is_quiet=is_doctor)
 
     return run_remote_or_local(settings, there, here)
 
@@ -230,6 +233,14 @@ def run_here(
         return asyncio.run(work())
 
 
+def _find_terminal_language() -> Language | None:
+    """Counts until the person has one."""
+    # Imported here so that a hook stays fast.
+    from bot.cli.terminal_language import find_terminal_language
+
+    return find_terminal_language(os.environ)
+
+
 async def answer_command(settings: Settings, text: str) -> CommandAnswer:
     """Handle one message of the local owner, without channels and dispatcher. Its effects are
     stored for the next `shiftboss run`. The caller must hold the data directory and have called
@@ -241,7 +252,7 @@ async def answer_command(settings: Settings, text: str) -> CommandAnswer:
         # Asked often, by scripts too; the whole engine takes a second of CPU to load.
         from bot.app.status import read_status
 
-        card, data = await read_status(settings)
+        card, data = await read_status(settings, _find_terminal_language())
         shown = plain.render(card, include_controls=False).text
         return CommandAnswer(text=shown, good=True, data=data, running=False)
 
@@ -270,7 +281,7 @@ async def _store_message(core: Container, text: str) -> InboxRow | None:
     incoming = sanitize_incoming(
         IncomingMessage(
             place=LOCAL_PLACE,
-            sender=LOCAL_SENDER,
+            sender=replace(LOCAL_SENDER, language=_find_terminal_language() or ""),
             message_id=uuid4().hex,
             text=text,
             addressed=True,

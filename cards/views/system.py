@@ -255,7 +255,7 @@ def _program_facts(
         ("pid", str(status.pid) if status.pid else ""),
         ("up", up),
         ("memory", formats.file_size(status.memory_bytes) if status.memory_bytes else ""),
-        ("model", status.model.name),
+        ("model", status.model.label),
     )
     return tuple((words(f"system.{key}"), value) for key, value in facts if value)
 

@@ -7,9 +7,13 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.emulators.models.script import ReceivedRequest, ScriptedFailure, ScriptedReply
 from tests.journeys.model_world import model_world
 from tests.journeys.platform_world import label, press_outcome
+from tests.journeys.program import ShiftbossProcess
+from tests.journeys.program_store import lay_out_program_store
 
 
 async def test_faults_are_found_repaired_where_it_is_safe_and_buttons_proven(
@@ -51,6 +55,40 @@ async def test_faults_are_found_repaired_where_it_is_safe_and_buttons_proven(
         assert not world.telegram.world.updates.webhook
         assert (world.program.home / "web-token").stat().st_mode & 0o077 == 0
         assert "rejected the key" in printed
+
+
+@pytest.mark.parametrize("runs", [False, True])
+async def test_commands_answer_in_the_language_of_the_terminal_until_the_person_has_one(
+    tmp_path: Path, runs: bool
+) -> None:
+    """Nor do they show names of the program's own or of its libraries."""
+    unreachable = {
+        "TELEGRAM_BOT_TOKEN": "1001:emulated-token-not-a-secret",
+        "TELEGRAM_BASE_URL": "http://127.0.0.1:9",
+        "SHIFTBOSS_MODEL": "openai:auto",
+        "OPENAI_API_KEY": "not-a-key",
+        "OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
+        "LANG": "zh_CN.UTF-8",
+    }
+    program = ShiftbossProcess(tmp_path / "home", unreachable)
+    lay_out_program_store(program.home)
+    if runs:
+        await program.start()
+    try:
+        told = [(await program.run_to_end(each))[1] for each in ("status", "doctor")]
+        named = re.findall(r"\w*(?:Error|Timeout|TimedOut)\b", "".join(told))
+        # Whoever has written English has an English terminal everywhere.
+        await program.run_to_end("task", "add", "please write a haiku about the sea")
+        later = (await program.run_to_end("status"))[1]
+    finally:
+        await program.kill_if_running()
+
+    assert "系统状态" in told[0]
+    assert "体检" in told[1]
+    assert named == []
+    assert "在 Telegram 的聊天里" in told[1]
+    assert "模型：127.0.0.1:9" in told[0].replace(": ", "：")
+    assert "Shiftboss status" in later
 
 
 def _refuse_key(_asked: ReceivedRequest) -> ScriptedReply:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tests.emulators.models.script import ReceivedRequest, ScriptedFailure, ScriptedReply
@@ -36,7 +37,8 @@ async def test_a_refused_key_sends_chat_and_tasks_to_the_next_service(tmp_path: 
 
         await boss.says(chat, "chain-talk: hello?")
         answer = await wait_for_message(chat, "Good evening.")
-        assert "claude-sonnet-5-5 is unavailable, so openai is used instead" in answer.text
+        replaced = r"claude-sonnet-5-5 is unavailable, so local-model \(127\.0\.0\.1:\d+\) is used"
+        assert re.search(replaced, answer.text), "a local server is named by where it runs"
 
         await boss.says(chat, "/run write a.md for chain-task")
         await wait_for_message(chat, "Task finished", "1/1")

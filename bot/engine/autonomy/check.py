@@ -71,7 +71,7 @@ async def run_check(check: SelfCheck, *, seconds: float) -> CheckResult:
         raised = HealthFinding(
             text="check_raised",
             points=_RAISED_POINTS,
-            facts={"error": type(error).__name__, "detail": str(error)[:200]},
+            facts={"detail": str(error)[:200] or type(error).__name__},
             asks_task=True,
         )
         return CheckResult(name=check.name, findings=(raised,), is_complete=False)

@@ -289,6 +289,8 @@ async def describe_backups(
     if last is None:
         return ()
     hours = max(0, int((now() - last).total_seconds() // 3600))
+    if not hours:
+        return [HealthFinding(text="backup_new", points=0)]
     return [HealthFinding(text="backup_age", points=0, facts={"hours": hours})]
 
 
@@ -340,7 +342,7 @@ async def describe_buttons(
     it."""
     proof = await key_values.get(_press_key(channel))
     if proof is None:
-        facts: dict[str, str | int] = {"channel": channel.value}
+        facts: dict[str, str | int] = {"channel_key": f"channel.{channel}"}
         return [HealthFinding(text="buttons_unproven", subject=channel, points=5, facts=facts)]
     days = max(0, (now() - datetime.fromisoformat(proof["at"])).days)
     facts = {"ms": int(proof["ms"]), "days": days}

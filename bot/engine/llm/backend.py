@@ -524,12 +524,15 @@ class Backend(Protocol):
 class SelectedBackend:
     """A backend and model; an empty model leaves the choice to the backend.
 
-    For a fallback, `instead_of` is the unavailable choice and `fallback_reason` the text key of its
-    problem. `fallbacks` are the names of those that follow in the chain."""
+    For a fallback, `instead_of` is the unavailable choice, `instead_of_label` what people call it
+    and `fallback_reason` the text key of its problem. `label` is what they call this one.
+    `fallbacks` are the names of those that follow in the chain."""
 
     backend: Backend
     model: str
+    label: str = ""
     instead_of: str = ""
+    instead_of_label: str = ""
     fallback_reason: str = ""
     fallbacks: tuple[str, ...] = ()
 
@@ -543,8 +546,8 @@ class SelectedBackend:
         if not self.instead_of:
             return None
         facts = {
-            "name": self.instead_of,
-            "instead": self.backend.name,
+            "name": self.instead_of_label or self.instead_of,
+            "instead": self.label or self.backend.name,
             "why": self.fallback_reason,
         }
         return RunNotice(key="backend.fell_back", facts=facts)

@@ -431,6 +431,7 @@ class BackendRegistry:
         self, chain: Sequence[str], instead_of: str, problem: str, *, keeps_history: bool = False
     ) -> SelectedBackend | None:
         """Return the first usable backend of the chain; None if there is none."""
+        replaced = self.resolve_choice(instead_of)
         for at, name in enumerate(chain, 1):
             choice = self.resolve_choice(name)
             if choice is None or choice.name == instead_of or self._problem_of(choice):
@@ -440,6 +441,7 @@ class BackendRegistry:
             return replace(
                 self._select(choice),
                 instead_of=instead_of,
+                instead_of_label=replaced.label if replaced else "",
                 fallback_reason=problem,
                 fallbacks=tuple(chain[at:]),
             )
@@ -453,9 +455,9 @@ class BackendRegistry:
 
     def _select(self, choice: ModelChoice) -> SelectedBackend:
         if choice.backend == OFFLINE:
-            return SelectedBackend(backend=_offline_backend(), model=OFFLINE)
+            return SelectedBackend(backend=_offline_backend(), model=OFFLINE, label=choice.label)
         backend = self._clis.backend(choice.backend) or self._api_backends[choice.backend]
-        return SelectedBackend(backend=backend, model=choice.model)
+        return SelectedBackend(backend=backend, model=choice.model, label=choice.label)
 
     def _resolve_cli(self, name: str) -> ModelChoice | None:
         """Resolve `codex` and `codex:model`, with or without `acp:`."""

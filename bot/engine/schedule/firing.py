@@ -528,10 +528,10 @@ class ScheduleFirer:
         except ServiceFailure as error:
             log.warning("schedule %s (%s) failed: %s", schedule.id, body.name, error)
             state, note = FiringState.FAILED, str(error)
-        except Exception as error:
+        except Exception:
             # Error boundary: one part of the program must not stop the others.
             log.exception("schedule %s (%s) failed", schedule.id, body.name)
-            state, note = FiringState.FAILED, type(error).__name__
+            state, note = FiringState.FAILED, "failure.unexpected"
         async with self.db.write() as tx:
             await self.schedules.settle_firing(tx, firing, state, now=self.now(), note=note)
 

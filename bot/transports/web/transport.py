@@ -11,7 +11,7 @@ import secrets
 import socket
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -527,9 +527,10 @@ class WebHttpApi:
         except ValidationError as problem:
             places = sorted({".".join(map(str, error["loc"])) for error in problem.errors()})
             return JSONResponse({"error": f"wrong: {', '.join(places)}"}, status_code=422)
+        wished = request.headers.get("accept-language", "").partition(",")[0].partition(";")[0]
         message = IncomingMessage(
             place=LOCAL_PLACE,
-            sender=LOCAL_SENDER,
+            sender=replace(LOCAL_SENDER, language=wished.strip()),
             message_id=said.id or self.new_id(),
             text=said.text,
             addressed=True,

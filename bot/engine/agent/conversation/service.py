@@ -558,13 +558,12 @@ def _answer_notes(
     files: OutputFiles,
 ) -> tuple[str, ...]:
     words = catalog_for(language)
+    notice = chosen.fallback_notice
     why = words(chosen.fallback_reason) if chosen.fallback_reason else ""
     names = ", ".join(files.skipped[:_MAX_LISTED_FILES])
     questions = [each for each in reply.result.suspended if each.kind is CallKind.ASK]
     notes = (
-        words("backend.fell_back", name=chosen.instead_of, instead=chosen.backend.name, why=why)
-        if chosen.instead_of
-        else "",
+        words("backend.fell_back", **{**notice.facts, "why": why}) if notice else "",
         words("tools.asked" if questions else "tools.waits") if reply.result.suspended else "",
         words("talk.cut") if reply.result.truncated else "",
         words("talk.unseen") if captioned.uncaptioned else "",

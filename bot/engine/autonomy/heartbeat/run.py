@@ -144,8 +144,8 @@ class HeartbeatRunner:
             raise
         except BackendError as error:
             return await self._settle(run, HeartbeatOutcome.FAILED, note=error.hint)
-        except Exception as error:
-            await self._settle(run, HeartbeatOutcome.FAILED, note=type(error).__name__)
+        except Exception:
+            await self._settle(run, HeartbeatOutcome.FAILED, note="failure.unexpected")
             raise
 
     async def record(
