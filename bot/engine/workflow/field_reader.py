@@ -10,12 +10,13 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, Protocol, TypeVar
 
 from pydantic import JsonValue
 
@@ -63,11 +64,21 @@ def variable_name_issues(name: str, field: str) -> Iterator[ValidationIssue]:
         yield ValidationIssue(key="bad_name", field=field, facts={"name": name[:40]}, written=name)
 
 
+class _Titled(Protocol):
+    @property
+    def title(self) -> str: ...
+
+
 def unknown_node_issue(
-    name: str, field: str, known: Iterable[str], *, where: str = ""
+    name: str, field: str, known: Collection[str] | Mapping[str, _Titled], *, where: str = ""
 ) -> ValidationIssue:
-    """The issue that a field names a node that the workflow does not have."""
-    facts, alike = {"node": name[:60]}, similar_name(name, known)
+    """The issue that a field names a node that the workflow does not have. The author may have
+    meant a title."""
+    facts = {"node": name[:60]}
+    nodes = known if isinstance(known, Mapping) else {}
+    titles = {fold_name(node.title): each for each, node in nodes.items()}
+    alike = titles.get(fold_name(name)) or similar_name(name, known)
+    alike = alike or titles.get(similar_name(name, titles), "")
     return ValidationIssue(
         key="unknown_node", where=where, field=field, facts=facts, written=name, suggestion=alike
     )
@@ -96,6 +107,12 @@ def similar_name(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
     folded = {fold_name(each): each for each in known}
     alike = get_close_matches(fold_name(name), folded, n=1, cutoff=cutoff)
     return folded[alike[0]] if alike and folded[alike[0]] != name else ""
+
+
+def usable_id(written: str, taken: Container[str]) -> str:
+    """The id of a node as its author may have meant it; empty if there is none, or it is taken."""
+    plain = re.sub(r"\W+", "_", written, flags=re.ASCII).strip("_")[:_MAX_NAME]
+    return plain if plain[:1].isalpha() and plain not in taken else ""
 
 
 _UNITS = {
@@ -377,9 +394,11 @@ class FieldReader:
         """A reader for the fields of a group in this one."""
         return FieldReader(values, self.issues, where=self.where, path=path)
 
-    def check_unknown_names(self) -> None:
-        """Report unknown names that resemble a missing field; other unknown names are ignored as
-        the author's notes."""
+    def check_unknown_names(self, foreign: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Report unknown names that resemble a missing field, and those with which other programs
+        say how a run goes on: `foreign` has what stands for them here, by folded name. All others
+        are ignored as the author's notes.
+        """
         unknown = [
             name for folded, name in self._written_names.items() if folded not in self._requested
         ]
@@ -391,6 +410,8 @@ class FieldReader:
             )
             if alike and self._values.get(alike[0]) is None:
                 self.add("unknown_field", name, suggestion=self._requested[alike[0]])
+            elif (ours := foreign.get(fold_name(name))) is not None:
+                self.add("foreign_field", name, suggestion=ours)
 
     def _number(self, names: tuple[str, ...]) -> float | None:
         value = self.take(*names)

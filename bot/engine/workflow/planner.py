@@ -183,6 +183,8 @@ def _looks_like_workflow(data: Any) -> bool:
 
 def _build_plan(data: Any, plan: str) -> Workflow:
     draft, faults = read_draft(data, require_name=False)
+    # A plan is not refused for a field that has no effect.
+    faults = [each for each in faults if each.key != "foreign_field"]
     # A running task cannot ask for inputs, and the version is not the model's choice.
     draft = replace(draft, plan=draft.plan or plan, inputs=(), version=FORMAT_VERSION)
     workflow = complete_and_check(draft, faults, default_max_loops=DEFAULT_MAX_LOOPS)

@@ -31,6 +31,7 @@ from bot.engine.workflow.definition import (
     cancels_others,
     find_branches,
     find_cycles,
+    find_retreating_edges,
     reachable,
 )
 from bot.engine.workflow.expressions.evaluator import (
@@ -57,6 +58,7 @@ from bot.engine.workflow.field_reader import (
     shorten_value,
     similar_name,
     unknown_node_issue,
+    usable_id,
     variable_name_issues,
 )
 from bot.engine.workflow.nodes.contract import BodyConfig, LoopTypeSpec, NodeRole
@@ -237,7 +239,8 @@ def _check_names(workflow: Workflow) -> Iterator[ValidationIssue]:
         if n > 1:
             yield ValidationIssue(key="twice", where=each, field="id")
         if not _NODE_ID.fullmatch(each):
-            yield ValidationIssue(key="bad_id", where=each[:40], field="id")
+            alike = usable_id(each, ids)
+            yield ValidationIssue(key="bad_id", where=each[:40], field="id", suggestion=alike)
     for name, n in Counter(edge.name for edge in workflow.edges).items():
         if n > 1:
             yield ValidationIssue(key="twice", where=name, field="id")
@@ -402,17 +405,15 @@ def _check_scope_graph(
 ) -> Iterator[ValidationIssue]:
     """Check that every cycle has a bound and that every node is reachable."""
     targets = {node: [edge.target for edge in scope.edges_from(node)] for node in scope.nodes}
-    inside = [
-        edge
-        for node in scope.nodes
-        for edge in scope.outgoing.get(node, ())
-        if edge.target in scope.nodes
-    ]
+    out = [edge for edges in scope.outgoing.values() for edge in edges]
+    inside = [edge for edge in out if {edge.source, edge.target} <= scope.nodes.keys()]
     cycles = find_cycles(scope.nodes, inside)
     for n in sorted(set(cycles.values())):
         names = [node for node in scope.nodes if cycles.get(node) == n]
         facts = {"nodes": " → ".join(names[:10])}
-        yield ValidationIssue(key="unbounded", where=names[0], facts=facts)
+        around = [edge for edge in inside if {edge.source, edge.target} <= {*names}]
+        back = find_retreating_edges(names[:1], around)[-1]
+        yield ValidationIssue(key="unbounded", where=back.name, facts=facts)
     if name == ROOT_GRAPH and is_whole:
         yield from _check_reachability(scope, targets)
     # Every target in the settings needs an edge.

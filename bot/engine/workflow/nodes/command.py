@@ -49,7 +49,8 @@ class CommandNode(CallTypeSpec[CommandConfig]):
     shorthand = "command"
     shorthand_takes_list = True
     fields = ("command", "seconds")
-    inline_fields = ("failOnError",)
+    inline_fields = ("failOnError", "run")
+    telling_fields = ("command", "run")
     example = """\
 nodes:
   - {id: count, type: command, command: [wc, -l, "{{inputs.file}}"]}

@@ -44,7 +44,7 @@ class DelayNode(NodeTypeSpec[DelayConfig]):
     foreign_names = ("sleep", "pause", "timer")
     shorthand = "value"
     fields = ("value", "unit")
-    inline_fields = ("seconds",)
+    inline_fields = ("seconds", "duration")
     example = """\
 nodes:
   - {id: rest, type: delay, delay: 90m}

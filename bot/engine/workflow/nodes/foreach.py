@@ -61,7 +61,7 @@ class ForeachNode(LoopTypeSpec[ForeachConfig]):
     fields = (
         "collection", "itemVar", "indexVar", "bodyNodes", "maxIterations", "mode", "maxParallel",
     )  # fmt: skip
-    inline_fields = ("body",)
+    inline_fields = ("body", "items")
     telling_fields = ("collection",)
     example = """\
 nodes:

@@ -36,6 +36,7 @@ class JoinNode(NodeTypeSpec[JoinConfig]):
     foreign_names = ("merge", "gather", "barrier")
     shorthand = "mode"
     fields = ("mode", "n", "cancelOthers")
+    inline_fields = ("count",)
     example = """\
 nodes:
   - {id: fork, type: parallel}

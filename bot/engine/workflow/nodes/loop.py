@@ -58,7 +58,7 @@ class LoopNode(LoopTypeSpec[LoopConfig]):
         "mode", "init", "end", "step", "maxIterations", "loopVar", "bodyNodes", "onLimit",
     )  # fmt: skip
     # In Markdown, a line `condition` belongs to the node's incoming edge.
-    inline_fields = ("condition", "body")
+    inline_fields = ("condition", "body", "start", "var")
     example = """\
 nodes:
   - {id: polish, type: loop, mode: until, condition: outputs.improve.ok, bodyNodes: [improve]}

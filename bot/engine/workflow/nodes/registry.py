@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Self
@@ -70,8 +71,13 @@ CONFIG_TYPES: tuple[type[NodeConfig], ...] = tuple(
 
 def foreign_type_name(name: str) -> str:
     """The type that other programs call by this name; empty if none."""
-    own = (kind.value for kind in NodeType if name.casefold() in kind.spec.foreign_names)
-    return next(own, "")
+    # `n8n-nodes-base.httpRequest` is an http node.
+    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name.rpartition(".")[2])
+    for word in (name.casefold(), *map(str.casefold, words)):
+        for kind in NodeType:
+            if word in {*kind.spec.foreign_names, *kind.spec.aliases, kind.value}:
+                return kind.value
+    return ""
 
 
 def spec_of(node_type: str) -> NodeTypeSpec[Any]:

@@ -49,7 +49,7 @@ class ScheduleNode(NodeTypeSpec[ScheduleConfig]):
     shorthand = "cron"
     telling_fields = ("cron",)
     fields = ("cron", "datetime", "timezone")
-    inline_fields = ("at",)
+    inline_fields = ("at", "time", "tz")
     example = """\
 nodes:
   - {id: monday, type: schedule, cron: "0 9 * * 1", timezone: Europe/Berlin}

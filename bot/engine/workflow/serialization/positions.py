@@ -50,7 +50,7 @@ _OTHER_NAMES = {
     "onCancel": ("compensation",),
 }
 """Names under which an author may have written the field that an issue names."""
-_ABOUT_NAMES = {"unknown_field", "reserved_name", "given_twice", "wrong_config"}
+_ABOUT_NAMES = {"unknown_field", "reserved_name", "given_twice", "wrong_config", "foreign_field"}
 """Issues that are about the name of a field rather than its value."""
 _MARKDOWN_NAMES = {
     **dict.fromkeys(("retry", "maxAttempts"), "retries"),
@@ -218,7 +218,9 @@ class _DataIndex:
             for name, each in whole.entries.items():
                 names[name].append(each)
             for number, each in enumerate(whole.items, 1):
-                for name in {f"{section}[{number}]", *_names_of(each)}:
+                # Issues of `steps` speak of `nodes`.
+                place = f"{'nodes' if section == 'steps' else section}[{number}]"
+                for name in {place, *_names_of(each)}:
                     names[fold_name(name)].append(each)
             for name, each in [*_undoing_nodes(whole)] if section in {"nodes", "steps"} else ():
                 names[fold_name(name)].append(each)

@@ -83,6 +83,21 @@ _MAX_TITLE = 200
 _MAX_NODE_ID = 64
 COMPENSATION_NAMES = ("onCancel", "compensation")
 _TYPE_NAMES = {name: kind for kind in NodeType for name in (kind.value, *kind.spec.aliases)}
+_FOREIGN_NODE_FIELDS = {
+    **dict.fromkeys(("needs", "depends", "dependson", "requires", "runafter"), "edges"),
+    **dict.fromkeys(("next", "goto", "transitions", "connections"), "edges"),
+    **dict.fromkeys(("if", "when", "condition", "onlyif", "runif"), "edges[].condition"),
+    **dict.fromkeys(("uses", "function", "agenttype"), "type"),
+    **dict.fromkeys(("message", "instructions", "systemprompt"), "prompt"),
+}
+"""What other programs write in a node, folded, and where it is said here."""
+_FOREIGN_TOP_FIELDS = {
+    **dict.fromkeys(("jobs", "tasks", "stages", "states", "activities"), "nodes"),
+    **dict.fromkeys(("connections", "transitions", "links"), "edges"),
+    **dict.fromkeys(("on", "trigger", "triggers"), "/trigger"),
+    **dict.fromkeys(("schedule", "scheduleinterval", "cron"), "/schedule"),
+    **dict.fromkeys(("env", "state", "vars"), "variables"),
+}
 _ELSE_WORDS = {"else", "default", "otherwise", "否则", "其他"}
 _ANY_NAME = ("unknown_output", "unknown_variable", "unknown_name")
 _UNSURE_REFERENCES: Mapping[str, Sequence[str]] = {
@@ -243,7 +258,7 @@ def read_top(top: FieldReader) -> Workflow:
         compensation_timeout=among.duration("compensationTimeout"),
         parallel=among.integer("maxParallel", default=default_parallelism(nodes)),
     )
-    top.check_unknown_names()
+    top.check_unknown_names(_FOREIGN_TOP_FIELDS)
     among.check_unknown_names()
     return workflow
 
@@ -274,7 +289,8 @@ def _refuse_settings_without_type(node: FieldReader) -> None:
     would be ignored.
     """
     for kind in NodeType:
-        for field in filter(node.has, kind.spec.telling_fields):
+        block = (kind.value,) if kind.spec.config is not None else ()
+        for field in filter(node.has, (*kind.spec.telling_fields, *block)):
             node.add("wrong_config", field, suggestion=f"type: {kind.value}")
             return
 
@@ -309,7 +325,7 @@ def read_node(node: FieldReader) -> WorkflowNode:
         on_cancel=_read_compensation(node, name),
     )
     if kind is not None:
-        node.check_unknown_names()
+        node.check_unknown_names(_FOREIGN_NODE_FIELDS)
     return read_
 
 
@@ -388,7 +404,7 @@ def read_edge(edge: FieldReader) -> WorkflowEdge:
         on_limit=edge.enum_value(OnLimit, "onLimit", default=OnLimit.CONTINUE),
         label=_one_line(edge.word("label")),
     )
-    edge.check_unknown_names()
+    edge.check_unknown_names({"if": "condition"})
     return read_
 
 

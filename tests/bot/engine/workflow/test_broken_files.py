@@ -641,9 +641,9 @@ edges:
 =====
 name: W
 nodes:
-  - ‹unbounded›{id: a, name: A}
+  - {id: a, name: A}
   - {id: b, name: B}
-edges: [{from: a, to: b}, {from: b, to: a}]
+edges: [{from: a, to: b}, ‹unbounded›{from: b, to: a}]
 =====
 name: W
 nodes:
@@ -755,6 +755,50 @@ nodes:
 edges:
   - {from: a, to: b}
   - {from: a, to: c, condition: ‹!never_taken:false›false}
+=====
+name: Release
+‹foreign_field:on→/trigger›on:
+  push: {branches: [main]}
+‹foreign_field:jobs→nodes›jobs:
+  build: {runs-on: ubuntu-latest}
+‹missing›nodes: []
+=====
+name: W
+‹foreign_field:connections→edges›connections: {}
+nodes:
+  - id: get
+    name: Get
+    type: ‹unknown_type:n8n-nodes-base.httpRequest→http›n8n-nodes-base.httpRequest
+=====
+name: W
+steps:
+  - ‹missing›name: Write
+  - {id: check, name: Check, ‹foreign_field:needs→edges›needs: [write]}
+  - {id: fix, name: Fix, ‹foreign_field:if→edges[].condition›if: outputs.check.ok}
+  - {id: tests, name: Test, ‹wrong_config→type: command›run: pytest}
+=====
+name: W
+nodes:
+  - {id: ‹bad_id→a›“a”, name: A}
+  - id: b
+    type: condition
+    ‹foreign_field:condition→edges[].condition›condition: inputs.x
+  - {id: c, name: Send it}
+edges:
+  - {from: b, to: ‹unknown_node:Send It→c›Send It}
+=====
+name: W
+nodes: [{id: a, name: A}, {id: b, name: B}, {id: c, name: C}]
+edges:
+  - {from: a, to: b}
+  - {from: b, to: c}
+  - ‹unbounded›{from: c, to: a}
+=====
+name: W
+nodes:
+  - {id: each, type: foreach, items: "[1, 2]", bodyNodes: [x]}
+  - {id: x, name: X, ‹unknown_field:promt→prompt›promt: Go}
+  - {id: ls, type: command, run: [ls, "{{‹unknown_output:outputs.eech→outputs.each›outputs.eech}}"]}
 """
 
 BROKEN = (*SPECIAL, *(f"{each}\n" for each in TEXTS.rstrip().split("\n=====\n")))

@@ -150,11 +150,11 @@ BROKEN: dict[str, tuple[str, list[IssuePlace]]] = {
     ),
     "a circle without a bound": (
         graph_text(node_data(), edges=[{"from": "a", "to": "b"}, {"from": "b", "to": "a"}]),
-        [("unbounded", "a", "")],
+        [("unbounded", "b→a", "")],
     ),
     "a node that leads to itself": (
         graph_text(edges=[{"from": "a", "to": "a"}]),
-        [("unbounded", "a", "")],
+        [("unbounded", "a→a", "")],
     ),
     "a bound that is too high": (
         graph_text(edges=[{"from": "a", "to": "a", "maxLoops": 5_000}]),
@@ -209,7 +209,7 @@ BROKEN: dict[str, tuple[str, list[IssuePlace]]] = {
             {"id": "d"},
             edges=[{"from": "c", "to": "d"}, {"from": "d", "to": "c"}],
         ),
-        [("unbounded", "c", "")],
+        [("unbounded", "d→c", "")],
     ),
     "an output of no node": (
         graph_text(node_data(), edges=[{"from": "a", "to": "b", "condition": "outputs.z.ok"}]),
