@@ -23,6 +23,7 @@ from storage.records.messages import (
     OutboxState,
 )
 from storage.records.people import ChatId
+from storage.records.schedules import ScheduleState
 from storage.records.tasks import TaskId, TaskStatus
 
 _PREFIX = "withheld:"
@@ -32,6 +33,7 @@ _WORDLESS: Mapping[str, Mapping[str, Any]] = {
     "message": {"text": ERASED_TEXT, "attachments": []},
     "press": {"value": "", "form": {}},
 }
+_WORDLESS_BODY = {"text": ERASED_TEXT, "instruction": ERASED_TEXT, "inputs": {}}
 _SILENT_SUBAGENT = {"label": "", "prompt": "", "result": ""}
 _SILENT_CALL = {
     **dict.fromkeys(("title", "detail", "why", "pattern", "answer", "outcome"), ""),
@@ -343,6 +345,7 @@ async def _erase(tx: Transaction, turns: WithheldTurns) -> bool:
     names = [f"chat.answer.{turns.chat}", f"unanswered:{turns.chat}"]
     await tx.execute(sa.delete(schema.marks).where(_N.name.in_(names)))
     tasks_ended = await _erase_tasks(tx, turns)
+    await _erase_schedules(tx, turns)
     waits = sa.select(_I.id).where(_I.id.in_(turns.inbox), _I.state.in_(_UNSETTLED))
     queued = sa.select(_O.id).where(*cards, _O.state == OutboxState.QUEUED.value)
     settled = await tx.scalar(waits.limit(1)) is None and await tx.scalar(queued.limit(1)) is None
@@ -401,6 +404,25 @@ async def _erase_tasks(tx: Transaction, turns: WithheldTurns) -> bool:
     await tx.execute(sa.update(schema.tasks).where(_T.id.in_(ids)).values(values))
     queued = sa.select(_O.id).where(shown, _O.state == OutboxState.QUEUED.value)
     return len(ids) == len(rows) and await tx.scalar(queued.limit(1)) is None
+
+
+async def _erase_schedules(tx: Transaction, turns: WithheldTurns) -> None:
+    """Erase the words of reminders and jobs that these messages asked for. One that was agreed to
+    needs them until it has ended. A proposal ends with the conversation that has its button."""
+    chosen, firings = schema.schedules.c, schema.firings
+    idle = ScheduleState.PROPOSED.value, ScheduleState.ENDED.value
+    query = sa.select(chosen.id, chosen.body).where(
+        chosen.source.in_(_task_sources(turns)), chosen.state.in_(idle)
+    )
+    for row in (await tx.execute(query)).all():
+        body = {name: _WORDLESS_BODY.get(name, kept) for name, kept in row.body.items()}
+        values = {"title": ERASED_TEXT, "body": body, "reason": "", "next_due": None}
+        values["state"] = ScheduleState.ENDED.value
+        await tx.execute(sa.update(schema.schedules).where(chosen.id == row.id).values(values))
+        fired = [*await tx.scalars(sa.select(firings.c.id).where(firings.c.schedule_id == row.id))]
+        await tx.execute(sa.update(firings).where(firings.c.id.in_(fired)).values(note=""))
+        shown = [_O.key == f"firing:{each}" for each in fired]
+        await _delete_cards(tx, [sa.or_(sa.false(), *shown)])
 
 
 async def _erase_transcripts(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,15 @@ from storage.records.messages import (
     RemoteFile,
 )
 from storage.records.people import Channel, ChatKind
+from storage.records.schedules import (
+    Interval,
+    MessageBody,
+    NewSchedule,
+    ScheduleId,
+    ScheduleKind,
+    ScheduleState,
+)
+from storage.schedules import ScheduleRepo
 from storage.schema import inbox
 from storage.sessions import SessionRepo
 from tests.bot.engine.crash import CrashAfterCommit
@@ -128,6 +138,37 @@ async def test_the_file_that_the_web_chat_kept_before_the_message_goes_too(tmp_p
         traces = await repo.find_traces(withheld)
         assert set(traces.folders) == {"files/inbox/2", "files/inbox/3", "files/inbox/0192-bbbb"}
         assert WithheldTraces.from_json(json.loads(dump_json(traces.to_json()))) == traces
+
+
+async def test_a_reminder_that_nobody_agreed_to_goes_with_the_forbidden_words(
+    tmp_path: Path,
+) -> None:
+    async with build_writing(tmp_path) as memory:
+        db, now = memory.world.db, memory.world.clock()
+        await say(memory, 1, "Remind me tomorrow to call the clinic, don't remember this")
+        await build_consent(memory).withhold_this(CHAT, "inbox:1")
+        schedules, repo = ScheduleRepo(db), WithheldTurnRepo(db)
+        proposed = NewSchedule(
+            kind=ScheduleKind.REMINDER,
+            title="call the clinic",
+            timing=Interval(every=timedelta(days=1), start=now),
+            zone="UTC",
+            body=MessageBody(text="call the clinic"),
+            owner_id=BOSS.id,
+            chat_id=CHAT.id,
+            source=f"message:{CHAT.id}:m1",
+        )
+        async with db.write() as tx:
+            await schedules.create(tx, proposed, new_id=lambda: "s1", now=now)
+        withheld = await repo.get(CHAT.id)
+        assert withheld is not None
+
+        async with db.write() as tx:
+            await repo.erase(tx, withheld)
+
+        left = await schedules.get(ScheduleId("s1"))
+        assert "clinic" not in f"{left.title} {left.body}"
+        assert left.state is ScheduleState.ENDED
 
 
 async def texts(memory: WritingSetup) -> str:
