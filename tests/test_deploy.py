@@ -11,7 +11,7 @@ import yaml
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from bot.__main__ import create_cli
+from bot.cli.command_line import create_cli
 from bot.cli.service import unit_text
 from bot.config.settings import Settings, setting_names
 

@@ -173,8 +173,8 @@ async def test_a_start_with_nothing_configured_loads_no_platform_and_no_model(
     found = await loaded(used_home, "run")
 
     assert found <= RUN, sorted(found - RUN)
-    # Command lines and process pools of libraries are left out.
-    assert not found & {"click", "multiprocessing", "rich"}
+    # Command lines, also our own, and process pools of libraries are left out.
+    assert not found & {"click", "multiprocessing", "rich", "typer"}
 
 
 async def test_a_model_sdk_is_not_loaded_before_its_first_use(used_home: Path) -> None:

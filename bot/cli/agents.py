@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from bot.cli.chat_commands import program_command, resolve_scope
+from bot.cli.chat_commands import resolve_scope
 from bot.cli.failures import report_start_failures
+from bot.cli.serving import program_command
 
 if TYPE_CHECKING:
     from bot.config.settings import Settings

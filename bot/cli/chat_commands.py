@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable
 from inspect import Parameter, Signature
 from pathlib import Path
@@ -173,12 +172,6 @@ def format_flag(name: str, value: str | int | None) -> str:
 def absolute_path(path: str) -> str:
     """Independent of the working directory, since another process executes the command."""
     return os.path.abspath(Path(path).expanduser())  # noqa: PTH100 - links stay as they are written
-
-
-def program_command() -> list[str]:
-    """This program by its absolute path, for commands that others start."""
-    script = Path(sys.executable).parent / "shiftboss"
-    return [str(script)] if script.is_file() else [sys.executable, "-m", "bot"]
 
 
 def plain_text(markdown: str) -> str:

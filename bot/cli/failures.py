@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
-
-import typer
 
 from cards.formats import escape_invisible
 
@@ -27,14 +26,14 @@ def report_start_failures(*, as_json: bool = False) -> Iterator[None]:
     else:
         return
     if as_json:
-        typer.echo(json.dumps({"error": "; ".join(faults)}, ensure_ascii=False, indent=2))
+        print(json.dumps({"error": "; ".join(faults)}, ensure_ascii=False, indent=2), flush=True)
     for fault in faults:
-        typer.echo(f"shiftboss: {fault}", err=True)
-    raise typer.Exit(2)
+        print(f"shiftboss: {fault}", file=sys.stderr)
+    raise SystemExit(2)
 
 
 def fail(reason: str, *, as_json: bool = False, status: int = 1) -> NoReturn:
     if as_json:
-        typer.echo(json.dumps({"error": reason}, ensure_ascii=False, indent=2))
-    typer.echo(f"shiftboss: {escape_invisible(reason)}", err=True)
-    raise typer.Exit(status)
+        print(json.dumps({"error": reason}, ensure_ascii=False, indent=2), flush=True)
+    print(f"shiftboss: {escape_invisible(reason)}", file=sys.stderr)
+    raise SystemExit(status)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from bot.cli.chat_commands import program_command
 from bot.cli.failures import fail, report_start_failures
+from bot.cli.serving import program_command
 from cards.formats import escape_invisible
 
 if TYPE_CHECKING:

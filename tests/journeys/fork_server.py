@@ -29,7 +29,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from typing import NoReturn
 
 from bot.cli.dataclass_methods import share_dataclass_methods
-from bot.cli.run import loading_modules
+from bot.cli.serving import loading_modules
 
 FORK_SERVER_VARIABLE = "SHIFTBOSS_TESTS_FORK_SERVER"
 """The address of one that several processes use."""
@@ -302,7 +302,7 @@ def _build_command_line() -> None:
     """Typer builds it from the functions at each start, 35 ms CPU."""
     import typer.main
 
-    from bot.__main__ import create_cli
+    from bot.cli.command_line import create_cli
 
     built = typer.main.get_command(create_cli())
     typer.main.get_command = lambda typer_instance: built

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from bot.__main__ import create_cli
 from bot.cli import local_execution, memory, task
 from bot.cli.chat_commands import resolve_scope
+from bot.cli.command_line import create_cli
 from bot.cli.local_execution import CommandAnswer
 from handlers.command_table import COMMANDS
 from handlers.flags import parse_flags

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from bot.cli.run import loading_modules
+from bot.cli.serving import loading_modules
 
 
 def test_collection_rests_while_modules_are_loaded() -> None:

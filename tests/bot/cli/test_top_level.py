@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bot.__main__ import create_cli
+from bot.cli.command_line import create_cli
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bot.__main__ import create_cli
 from bot.cli import local_execution
+from bot.cli.command_line import create_cli
 from bot.cli.local_execution import CommandAnswer
 from tests.bot.engine.skills.builders import write_skill
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from bot.__main__ import create_cli
+from bot.cli.command_line import create_cli
 from storage.data_directory import DataDirectoryLock
 
 GOOD = """\

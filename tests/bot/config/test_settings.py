@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bot.__main__ import create_cli
+from bot.cli.command_line import create_cli
 from bot.config.logs import LOG_FILE, RedactingFormatter, configure_logging
 from bot.config.settings import BadSettings, Settings, load_settings, setting_names
 from bot.config.sources import list_unknown_variables, read_example
