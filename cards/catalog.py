@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -67,7 +68,8 @@ def _load_texts(language: Language) -> dict[str, Any]:
 
 def _flatten(prefix: str, table: Mapping[str, Any], into: dict[str, Any]) -> None:
     for name, value in table.items():
-        key = f"{prefix}{name}"
+        # Both languages have the same keys.
+        key = sys.intern(f"{prefix}{name}")
         if isinstance(value, dict) and "other" not in value:
             _flatten(f"{key}.", value, into)
         elif key in into:

@@ -70,7 +70,10 @@ LATER = {
 }
 """Our own modules with many patterns or a large library, for a first message, task or page."""
 
-ONCE = {"alembic", "mako", "markupsafe", "pygments"}
+UNUSED = {"argparse", "configparser", "multiprocessing"}
+"""Of the standard library: what our libraries load for a command line and other processes."""
+
+ONCE = {"alembic", "mako", "markupsafe", "pygments", "argparse", "configparser"}
 """To make the database, and not at later starts."""
 
 HTTPX = {"certifi", "httpcore", "httpx"}
@@ -122,7 +125,7 @@ async def loaded(home: Path, *command: str, **settings: str) -> frozenset[str]:
         assert await process.wait() == 0, printed.decode()
     modules = frozenset(json.loads(note.read_text()))
     packages = {name.partition(".")[0] for name in modules} - sys.stdlib_module_names
-    packages |= modules & {"multiprocessing"}  # not for a program of one process
+    packages |= modules & UNUSED
     return frozenset(name for name in packages if not name.startswith("_")) | modules & (
         LATER | ENGINE
     )
@@ -174,7 +177,7 @@ async def test_a_start_with_nothing_configured_loads_no_platform_and_no_model(
 
     assert found <= RUN, sorted(found - RUN)
     # Command lines, also our own, and process pools of libraries are left out.
-    assert not found & {"click", "multiprocessing", "rich", "typer"}
+    assert not found & (UNUSED | {"click", "rich", "typer"})
 
 
 async def test_a_model_sdk_is_not_loaded_before_its_first_use(used_home: Path) -> None:

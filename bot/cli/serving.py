@@ -9,8 +9,9 @@ import gc
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from socket import gethostname
 from types import ModuleType
@@ -20,9 +21,20 @@ from bot.cli.failures import report_start_failures
 
 _UNUSED_MODULES = {
     "apscheduler.executors.pool": ("ThreadPoolExecutor",),
+    "pydantic_settings.sources.providers.cli": (
+        *("CLI_SUPPRESS", "CliDualFlag", "CliExplicitFlag", "CliImplicitFlag"),
+        *("CliMutuallyExclusiveGroup", "CliPositionalArg", "CliSettingsSource", "CliSubCommand"),
+        *("CliSuppress", "CliToggleFlag", "CliUnknownArgs", "CliVariadicArg"),
+    ),
     "uvicorn.main": ("Server", "main", "run"),
 }
 """With the names that their packages import."""
+
+_UNUSED_BY: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "pydantic_settings.main": {"argparse": ("Namespace",)},
+    "uvicorn.config": {"configparser": ("RawConfigParser",), "logging.config": ()},
+}
+"""What one library loads for settings that we do not make, and others may need."""
 
 _M_ARENA_MAX = -8
 """As in glibc's malloc.h."""
@@ -39,9 +51,9 @@ def run_program(
 ) -> None:
     """Serve to the end; `again` is the command that starts it anew after a restart. With `detach`
     it leaves the terminal once it is ready."""
-    with report_start_failures():
-        with ExitStack() as start:
-            start.enter_context(loading_modules())
+    with ExitStack() as start:
+        start.enter_context(loading_modules())
+        with report_start_failures():
             # Imported here so that `--help` stays fast.
             from bot.app.parts import ProcessPlan
             from bot.app.preflight import start_afresh
@@ -64,8 +76,8 @@ def run_program(
 
             work = serve if planned.role.has_channels else serve_tasks
             restarts = asyncio.run(work(settings, _announce, on_ready, planned))
-        if restarts:
-            _start_again(*again)
+    if restarts:
+        _start_again(*again)
 
 
 @contextmanager
@@ -87,13 +99,27 @@ def loading_modules() -> Iterator[None]:
 
 
 def _leave_out_unused_modules() -> None:
-    """Command lines and process pools that libraries load with what we use of them: 5 MiB."""
+    """Command lines, process pools and formats of settings that libraries load with what we use of
+    them: 7 MiB."""
     # With rich and pygments; None is "not there", which httpx allows.
     sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
-    for name, wanted in _UNUSED_MODULES.items():
-        empty = ModuleType(name)
-        vars(empty).update(dict.fromkeys(wanted))
-        sys.modules.setdefault(name, empty)
+    _put_empty(_UNUSED_MODULES)
+    for library, unused in _UNUSED_BY.items():
+        put = _put_empty(unused)
+        try:
+            import_module(library)
+        finally:
+            for name in put:
+                del sys.modules[name]
+
+
+def _put_empty(modules: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Empty modules where none is loaded; their names."""
+    put = [name for name in modules if name not in sys.modules]
+    for name in put:
+        sys.modules[name] = empty = ModuleType(name)
+        vars(empty).update({each: type(each, (), {}) for each in modules[name]})
+    return put
 
 
 def _start_again(*arguments: str) -> NoReturn:

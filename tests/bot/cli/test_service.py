@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import typer
 
 from bot.app.running_program import save_address
 from bot.cli import service
@@ -80,10 +79,10 @@ def test_a_service_that_cannot_start_says_why(
 ) -> None:
     systemd.answer(state="inactive", refuses=True)
 
-    with pytest.raises(typer.Exit) as ended:
+    with pytest.raises(SystemExit) as ended:
         service.start()
 
-    assert ended.value.exit_code == 2
+    assert ended.value.code == 2
     said = capsys.readouterr()
     assert "SHIFTBOSS_SLOTS must be a number" in said.err
     assert "ready" not in said.out
@@ -109,7 +108,7 @@ def test_the_service_of_another_data_directory_is_left_alone(
     unit = (tmp_path / "config/systemd/user/shiftboss.service").read_text()
 
     service.stop()
-    with pytest.raises(typer.Exit):
+    with pytest.raises(SystemExit):
         service.start()
 
     assert (tmp_path / "config/systemd/user/shiftboss.service").read_text() == unit
