@@ -18,9 +18,9 @@ def main() -> None:
         from bot.cli.command_line import run_command_line
 
         sys.exit(run_command_line())
-    from bot.cli.serving import run_program
-
     try:
+        from bot.cli.serving import run_program
+
         run_program(*sys.argv[1:], detach="--background" in sys.argv)
     except KeyboardInterrupt:
         sys.exit("Aborted!")
