@@ -46,7 +46,7 @@ from storage.search.inverted_index import InvertedIndex
 from storage.search.terms import tokenize
 
 if TYPE_CHECKING:
-    from bot.engine.memory.fact_changes import EndedClaim
+    from bot.engine.memory.said_endings import EndedClaim
 
 EXTRACTED_KINDS = (MemoryKind.FACT, MemoryKind.PROFILE, MemoryKind.LONGTERM)
 MANUAL_CONFIDENCE = 1.0
@@ -251,7 +251,8 @@ class MemoryConsolidator:
         self, tx: Transaction, fact: MemoryFact, made: MemoryEntry, *, now: datetime
     ) -> MemoryEntry:
         """Also a fact that a model has drawn may say that something is no longer so."""
-        from bot.engine.memory.fact_changes import ends_fact, find_told_endings
+        from bot.engine.memory.fact_changes import ends_fact
+        from bot.engine.memory.said_endings import find_told_endings
 
         endings = find_told_endings(fact.text)
         if not endings or made.state is not MemoryState.ACTIVE:

@@ -11,7 +11,8 @@ from functools import lru_cache
 
 class FactRelation(StrEnum):
     """The relation between the speaker and the object of a fact. `MY` is about something of the
-    person's, by its name; `ANY` is not known; `VALUE` is that of a fact whose value changed."""
+    person's, by its name; `ANY` is not known; `VALUE` is that of a fact whose value changed,
+    `STAGE` of a stage of life, `DOES` what the verb says, `THING` of a thing that was exchanged."""
 
     HOME = "home"
     WORK = "work"
@@ -32,6 +33,9 @@ class FactRelation(StrEnum):
     MY = "my"
     ANY = "any"
     VALUE = "value"
+    STAGE = "stage"
+    DOES = "does"
+    THING = "thing"
 
 
 _EndingPattern = tuple[FactRelation, re.Pattern[str], Mapping[str, bool]]
@@ -134,76 +138,6 @@ _RETURNING = frozenset(
         FactRelation.LEARNS,
     }
 )
-CESSATION = re.compile(
-    r"\b(?:no longer|for good|no more (?!than\b|of\b)\w+|any ?more|any longer|(?:have not"
-    r"|haven't) been \w+ing"
-    r"|(?:have not|haven't) .{1,40} (?:since|for|in)\b|stopped \w+ing|\w+[- ]free\b|(?:non"
-    r"|ex)-?smoker)\b"
-    r"|不(?!要|错|同|过(?!敏)|仅|但|是|知|能不)[^，]{0,12}了$|[吃喝用住]不(?:了|起|惯)"
-    r"|没(?!事|问题|关系|电|油|信号|货|网|人)(?:再)?[^，]{0,10}了$|不再|再也[不没]|(?:好久|早就"
-    r"|早已|很久)(?:不|没)",
-    re.IGNORECASE,
-)
-"""Words that say of what else a clause does that it is over."""
-
-NOT_SINCE = re.compile(r"\b(?:have not|haven't) \w+")
-"""The same, where the clause says since when."""
-
-GIVEN_UP = re.compile(
-    r"\b(?:no more|gave up|given up|(?:had|have) to (?:give up|stop|quit|sell)|quit|ditched|dropped"
-    r"|lost (?:all )?interest in|lost my taste for"
-    r"|fed up with|(?:tired|sick|bored) of|swore off|sworn off|cut out|through with|done with"
-    r"|said goodbye to|got rid of|gotten rid of|cancelled|canceled|uninstalled|deleted|unsubscribed"
-    r"|walked away from|thing of the past|(?:not|no longer|isn't|aren't) (?:my|our) (?:thing|job)"
-    r"|(?:not|isn't|aren't) mine|(?:is|are|was|has been) (?:over|history|gone|behind me|no more"
-    r"|finished"
-    r"|wrong|false|dissolved|closed|cured)|in remission|outgrown|outgrew|grew out of|grown out of"
-    r"|got over|gotten over|gone off|went off|can't stand|stay(?:ing)? away from"
-    r"|(?:came|come|coming|been|got|weaned) off|i'm off|on ice|broke up|broken up|split up"
-    r"|(?:got|are|been) divorced|hand(?:ed)? in my (?:notice|resignation)|last day (?:at|with|in)"
-    r"|gave back|given back|handed (?:over|back)|stepped down|resigned|retired|dropped out"
-    r"|'s (?:over|gone|history|done)|^(?:now )?off (?!the record)|(?:got|had|took) .{1,20} (?:off"
-    r"|out|removed)"
-    r"|(?:called|broke) off|let .{1,30} (?:lapse|expire|go)|lapsed|expired|packed in|binned"
-    r"|dumped|traded"
-    r"|closed (?:my|our|the)|disbanded|dissolved|moved out|put .{1,20} (?:to sleep|down)"
-    r"|passed away"
-    r"|died(?! down| out)|laid off|made redundant|let go (?:by|from)|for good|fell through"
-    r"|fell apart"
-    r"|(?:did not|didn't|doesn't) last|came through|(?:got |is |was |been )?(?:totall?ed|wrecked"
-    r"|written off|stolen)"
-    r"|(?:^|am |i'm )out of (?:the|my)|done (?!with)\w+ing|took me off"
-    r"|sold(?! out)|paid off|discharged from|stopped (?:the|my)|gave away|given away|shut down"
-    r"|stood down|let go of|turned out (?:to be )?(?:wrong"
-    r"|false))\b"
-    r"|戒|放弃|滴酒不沾|删[了掉]|弃了|考完了|还清|不碰|告别|停[了掉用]|停止|不沾|断了"
-    r"|退[了掉出租订休坑群]|弃坑|脱坑|卸载|注销|被裁"
-    r"|被.{1,10}裁|辞[了职]|离职|搬离|搬走|搬出|没兴趣|腻了|分手|掰了|离婚|破戒|卖[了掉]|转让|送人"
-    r"|送走"
-    r"|过世|去世|走丢|毕业|卸任|交接|交给|不归我|取消|到期|吹了|黄了|停药|断药|解散|解约|逆转|痊愈"
-    r"|治好"
-    r"|康复|摘[了掉]|拆[了掉]|收[了摊]|散了|没续|不续|不算|算不上|脱单|误诊|收掉|关掉|关门|倒闭"
-    r"|结束"
-    r"|(?:上周|昨天|前天|今早|昨晚|上个?月)走了|脱单|让我?停[了掉]",
-    re.IGNORECASE,
-)
-"""Words that say so of a thing, whatever is done with it."""
-
-NEEDED_NO_MORE = re.compile(
-    r"(?:i |we )?(?:do not|don['’]?t|no longer) (?:need|want|have|wear|own|do|use|take|carry"
-    r"|require)"
-    r" (?:\w+ ){1,4}any ?(?:more|longer)|(?:i |we )?no longer (?:need|wear|own|carry"
-    r"|require) [\w ]+",
-    re.IGNORECASE,
-)
-
-AGAIN = re.compile(r"\bagain\b|又开始|重新开始|又(?=.{1,6}了$)", re.IGNORECASE)
-"""Words that say that something is so again which was not."""
-
-INSTEAD_OF = re.compile(
-    r"\b(?:instead of|rather than|in place of)(?: the| my| an?)? (?P<what>[\w' -]{2,40})"
-)
-
 _SpecialPatterns = tuple[tuple[FactRelation, str, Mapping[str, bool]], ...]
 _EN_SPECIAL: _SpecialPatterns = (
     (FactRelation.ALLERGY, rf"{_BE_NOT} allergic to {_OBJECT}", {}),
@@ -256,7 +190,8 @@ _EN_SPECIAL: _SpecialPatterns = (
     (
         FactRelation.WORK,
         (
-            rf"i(?:'ve| was| got| have| 've)?(?: been| got)? (?:laid off|let go|fired)(?:"
+            rf"(?:i(?:'ve| was| got| have| 've)?(?: been| got)?|got|been"
+            rf"|was) (?:just )?(?:laid off|let go|fired|sacked)(?:"
             rf" (?:by|from|at) {_OBJECT})?"
         ),
         {},
@@ -579,10 +514,10 @@ def _zh_patterns() -> Iterator[_EndingPattern]:
             {"was_so": True},
         )
         if relation in _RETURNING:
-            again = r"(?:又|重新|恢复|又开始|重新开始|开始|可以|能)+"
+            again = r"(?:又|重新|恢复|又开始|重新开始|开始|可以|能|偶尔也?|有时也?)+"
             yield (
                 relation,
-                re.compile(rf"{_ZH_I}{mid}{again}(?:{verb}){_ZH_OBJECT}(?:了|啦)"),
+                re.compile(rf"{_ZH_I}{mid}{again}(?:{verb})(?:一?点)?{_ZH_OBJECT}(?:了|啦)"),
                 {"is_negative": True},
             )
     yield (

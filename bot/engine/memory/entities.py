@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from bot.engine.memory.self_statements import SURNAMES_ZH
+from bot.engine.memory.statement_words import SURNAMES_ZH
 from storage.records.memory import MemoryEntry
 from storage.records.memory_evidence import EntityEntries
 from storage.search.chinese import HAN, contains_han

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
-from bot.engine.memory.fact_changes import EndedClaim
 from bot.engine.memory.noise_filter import NoiseKind, classify_fact_noise, is_time_bound
 from bot.engine.memory.preference_statements import find_preferences
 from bot.engine.memory.said_clauses import split_clauses, split_sentences
 from bot.engine.memory.said_dates import DatedSpan
+from bot.engine.memory.said_endings import EndedClaim
 from bot.engine.memory.self_statements import (
     ExplicitStatement,
     find_introduced_name,

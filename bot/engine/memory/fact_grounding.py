@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, tzinfo
 
-from bot.engine.memory.fact_changes import relations_in, says_it_is_not_so
+from bot.engine.memory.fact_changes import says_it_is_not_so
+from bot.engine.memory.fact_relations import relations_in
 from bot.engine.memory.fact_terms import KIN_TERMS, canonical_terms
 from bot.engine.memory.said_clauses import (
     SaidClause,

@@ -52,6 +52,38 @@ def reduced_terms(terms: frozenset[str]) -> frozenset[str]:
     return frozenset(each for each in terms if each not in inside)
 
 
+def is_kind_of(special: str, general: str) -> bool:
+    """Whether a text names a kind of what the other names: wine is alcohol."""
+    read = simplify_han(special).casefold()
+    return any(
+        name in canonical_terms(general) and pattern.search(read) for name, pattern in _KINDS_OF
+    )
+
+
+_KINDS_OF = tuple(
+    (name, re.compile(pattern))
+    for name, pattern in (
+        (
+            "=alcohol",
+            (
+                r"\b(?:wine|beers?|whisk(?:e)?y|gin|rum|vodka|cocktails?|cider|sake)\b"
+                r"|[啤红白黄清葡]萄?酒|威士忌"
+            ),
+        ),
+        (
+            "=coffee",
+            (
+                r"\b(?:espresso|lattes?|cappuccinos?|americano|flat white)\b|美式|拿铁|摩卡"
+                r"|卡布奇诺|浓缩"
+            ),
+        ),
+        ("meat", r"\b(?:chicken|beef|pork|lamb|steaks?|burgers?|bacon|ham|sausages?)\b"),
+        ("肉", r"[牛羊猪鸡鸭]肉|排骨|火锅"),
+        ("=seafood", r"\b(?:shrimps?|prawns?|crab|lobster|oysters?|mussels?)\b|虾|蟹|贝"),
+        ("dairi", r"\b(?:milk|cheese|yogh?urt|cream)\b"),
+        ("gluten", r"\b(?:bread|pasta|wheat)\b"),
+    )
+)
 _SAME_THINGS = tuple(
     (re.compile(pattern), name)
     for pattern, name in (

@@ -108,8 +108,8 @@ class MemoryRecorder:
             build_statement_entry,
             find_explicit_statements,
         )
-        from bot.engine.memory.fact_changes import find_endings
         from bot.engine.memory.said_dates import writes_month_first
+        from bot.engine.memory.said_endings import find_endings
 
         # The turn may have begun before its person's accounts were linked.
         person = await current_person_id(tx, turn.person.id)

@@ -13,8 +13,9 @@ from bot.engine.memory.self_statements import (
     ExplicitStatement,
     is_quoted_or_fictional,
 )
+from bot.engine.memory.thing_kinds import KINDS, named_slot
 from storage.records.memory import MemoryCategory
-from storage.search.chinese import HAN, contains_han
+from storage.search.chinese import contains_han
 
 
 def find_preferences(
@@ -32,18 +33,6 @@ def find_preferences(
 
 SWITCHED = "switched"
 """The value of a statement that one thing is used instead of another."""
-
-
-def preferred_slot(text: str) -> str:
-    """The kind of thing that a text prefers one of, empty if unknown or if it names several."""
-    return named_slot(text) if _PREFERS.search(text.casefold()) else ""
-
-
-def named_slot(text: str) -> str:
-    """The kind of thing that a text names one of."""
-    apart = _SCRIPT_EDGE.sub(" ", text.casefold())
-    named = {slot for slot, pattern in _SLOTS if pattern.search(apart)}
-    return named.pop() if len(named) == 1 else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,50 +79,6 @@ def _read(clause: SaidClause) -> ExplicitStatement | None:
     return None
 
 
-_PREFERS = re.compile(r"\b(?:prefer\w*|favou?rite)\b|更?喜欢|偏好|偏爱|习惯|最爱")
-_SCRIPT_EDGE = re.compile(rf"(?<=[{HAN}])(?=[a-z0-9])|(?<=[a-z0-9])(?=[{HAN}])")
-_SLOTS = tuple(
-    (slot, re.compile(pattern))
-    for slot, pattern in (
-        ("theme", r"\b(?:dark|light)(?: mode| theme)?\b|[深浅暗亮]色|黑暗模式|夜间模式|日间模式"),
-        ("hot drink", r"\b(?:tea|coffee|espresso|cappuccino|latte|matcha)\b|咖啡|茶|拿铁|美式"),
-        ("indentation", r"\b(?:tabs?|spaces)\b|空格|制表符"),
-        (
-            "editor",
-            r"\b(?:vim|neovim|emacs|vs ?code|intellij|pycharm|sublime(?: text)?|nano|helix|zed)\b",
-        ),
-        ("system", r"\b(?:mac(?:os)?|linux|windows|ubuntu|debian|arch|fedora)\b"),
-        ("browser", r"\b(?:chrome|firefox|safari|edge|brave|arc|opera)\b"),
-        (
-            "units",
-            (
-                r"\b(?:metric|imperial|celsius|fahrenheit|kilomet(?:er|re)s|miles)\b|摄氏|华氏|公制"
-                r"|英制"
-            ),
-        ),
-        ("clock", r"\b(?:12|24)[- ]?hour\b|(?:12|24|十二|二十四)小时制"),
-        ("seat", r"\b(?:window|aisle)(?: seats?)?\b|靠窗|靠过道|过道位"),
-        ("part of the day", r"\b(?:mornings?|afternoons?|evenings?)\b|上午|下午|早上|晚上"),
-        ("pet", r"\b(?:cats?|dogs?)\b|猫|狗"),
-        ("travel", r"\b(?:trains?|planes?|flying|driving|cars?)\b|高铁|火车|飞机|自驾"),
-        (
-            "language of code",
-            r"\b(?:python|javascript|typescript|java|rust|golang|go|kotlin|ruby|c\+\+)(?![\w+])",
-        ),
-        ("shell", r"\b(?:bash|zsh|fish shell|powershell)\b"),
-        (
-            "channel",
-            (
-                r"\b(?:e-?mails?|phone calls?|calls|chat|slack|text messages|video calls?)\b|电话"
-                r"|邮件|微信|短信|飞书"
-            ),
-        ),
-        ("package manager", r"\b(?:npm|pnpm|yarn|bun|pip|poetry|uv)\b"),
-        ("water", r"\b(?:still|sparkling) water\b|气泡水|矿泉水"),
-        ("taste", r"\b(?:sweet|salty|spicy|mild)\b|甜|咸|辣|清淡"),
-        ("format", r"\b(?:tables?|lists?|bullet points|prose)\b|表格|列表|段落"),
-    )
-)
 _CONTEXTUAL = re.compile(
     r"\b(?:it|this|that|these|those|them|him|her|you|your|yours|his|their|one|ones|option"
     r"|version|idea|way|approach|plan|first|second|third|former|latter|both|what|when|how|where"
@@ -166,7 +111,7 @@ _PETS = (
 _THINGS_USED = re.compile(
     "|".join(
         pattern.pattern
-        for slot, pattern in _SLOTS
+        for slot, pattern in KINDS
         if slot in {"editor", "system", "browser", "shell", "package manager", "language of code"}
     )
     + r"|iphones?|android|notion|obsidian|figma|docker|postgres(?:ql)?|mysql|pixel|ipad|slack"
@@ -240,7 +185,7 @@ _RULES = (
         rf"|转用|切换到|改为)了?(?:用|喝|吃)?{_WHAT_ZH}(?:了)?",
         rf"{_I_ZH}?不(?:再)?(?:用|喝|吃).{{1,12}}?(?:了)?(?:改|换)(?:用|喝|吃"
         rf"|成)?{_WHAT_ZH}(?:了)?",
-        things=re.compile("|".join(pattern.pattern for _, pattern in _SLOTS)),
+        things=re.compile("|".join(pattern.pattern for _, pattern in KINDS)),
         is_switch=True,
     ),
     *_rules(

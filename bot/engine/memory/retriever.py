@@ -326,6 +326,7 @@ class MemoryRetriever:
         others, whether or not they share a word with the question."""
         from bot.engine.memory.past_facts import PAST_KINDS, answers_about_past
 
+        now = self.now()
         wanted = [each for each in PAST_KINDS if each in kinds]
         if not wanted:
             return list(ranked)
@@ -333,7 +334,7 @@ class MemoryRetriever:
             scopes, kinds=wanted, states=(MemoryState.SUPERSEDED,), limit=_MAX_PAST
         )
         meant = sorted(
-            (each for each in old if answers_about_past(query, each)),
+            (each for each in old if answers_about_past(query, each, now)),
             key=lambda each: each.valid_until or each.updated_at,
             reverse=True,
         )[:_MAX_PAST_SHOWN]

@@ -156,9 +156,13 @@ def _since_and_until(spans: Sequence[DatedSpan]) -> tuple[DatedSpan | None, Date
     return since, until
 
 
-_SENTENCE_END = re.compile(r"(?<=[。!！?？\n;；])|(?<=\.)(?=\s|$)")
+_SENTENCE_END = re.compile(
+    r"(?<=[。!！?？\n;；])|(?<=\.)(?<!\b[DMS][rst]\.)(?<!\b(?:Mrs|Jan|Feb|Mar|Apr|Aug|Sep|Oct|Nov"
+    r"|Dec)\.)(?=\s|$)"
+)
 _CLAUSE = re.compile(
-    r"([^，,。.!！?？；;\n—–:：]{1,300}(?:\.(?=\w)[^，,。.!！?？；;\n—–:：]{0,200})*)"
+    r"([^，,。.!！?？；;\n—–:：]{1,300}(?:(?:\.(?=\w)"
+    r"|(?<=\d)[:：](?=\d))[^，,。.!！?？；;\n—–:：]{0,200})*)"
     r"([，,。.!！?？；;\n—–:：]|$)"
 )
 _JOINTS = re.compile(
@@ -188,7 +192,8 @@ _UNREAL = re.compile(
     r"|no way|not that|it['’]?s not that|imagine)\b"
     r"|可能|也许|或许|大概|好像|似乎|应该是|应该|差点|是不是|会不会|有没有|要不要|难道|怎么"
     r"|为什么|什么|谁(?!都)|哪|梦见|梦到|做梦"
-    r"|想要不|试着|尝试|考虑|犹豫|恨不得|建议|劝|叫我|让我|想(?!再)(?:不|戒|停|搬|换|辞)|并不是说"
+    r"|想要不|试着|尝试|考虑|犹豫|恨不得|建议|劝|叫我|(?<!医生)(?<!大夫)让我|想(?!再)(?:不|戒|停"
+    r"|搬|换|辞)|并不是说"
     r"|不是说|幸好|听说"
     r"|据说|估计|恐怕",
     re.IGNORECASE,
@@ -207,8 +212,9 @@ _FOR_NOW = re.compile(
 _FINAL = re.compile(
     r"\b(?:got (?:my|the) \w+ (?:off|out|removed)|(?:got|was|been) (?:laid off|fired|let go)"
     r"|quit my|resigned|handed in|sold|broke up"
+    r"|came off|gave away|signed|graduated|got engaged|got married|was stolen|moved on"
     r"|divorced|moved (?:to|out|in)|passed away|died|cancelled)\b"
-    r"|(?<!外)卖[了掉]|辞职|离职|分手|离婚|退租|注销|去世",
+    r"|(?<!外)卖[了掉]|辞职|离职|分手|离婚|退租|注销|去世|毕业|签了|拆了|送走|领证|生了|入职|搬到",
     re.IGNORECASE,
 )
 _FROM_TODAY = re.compile(
@@ -288,7 +294,8 @@ _TRAILING = re.compile(
     r"|at some point|for health reasons|for good now|since then|already|just so you know|fyi)"
     r"|(?:,? )(?:because|since (?=i\b|my\b|the\b|it\b)|so (?=please|could|can|i\b|you|don't|stop"
     r"|no )|which |as (?=i\b|my\b|of\b)|although|even though|though |but |after |ever since"
-    r"|due to|thanks to|for (?=health|my |medical|religious|ethical|years)|when i|while i"
+    r"|along with |together with |due to|thanks to|for (?=health|my |medical|religious|ethical"
+    r"|years)|when i|while i"
     r"|and (?=i\b|now|please|my|it|that)|on (?=doctor|my doctor|medical)|in favou?r of"
     r"|to (?=save|be|lose|stay|get|protect|help)|with (?=the|my|no)|where |not .*even).*)$"
     r"|[ ,]+(?:lol|haha+|hehe|xd|😊|🙂|😂|🎉|❤️?)+$"
@@ -320,9 +327,11 @@ _ADVERBS_ZH = re.compile(
 )
 _OF_SPEAKER = re.compile(r"(?:i\b|i'|we\b|we'|my (?!\w+ (?:said|says|thinks|told))|我|本人|咱)")
 _KIN = (
-    r"(?:妈|爸|姐|哥|弟|妹|爷|奶|外公|外婆|老婆|老公|太太|先生|妻子|丈夫|女儿|儿子|孩子|朋友"
-    r"|同事|老板|同学|室友|邻居|女友|男友|对象|爱人|叔|阿姨|姑|舅|表|堂|侄|客户|领导|经理|老师|媳妇"
-    r"|父|母|家人|父母|闺蜜|兄弟)"
+    r"(?:妈|爸|姐|哥|弟|妹|爷(?!们)|奶(?![茶粉油酪昔牛制黄])|外公|外婆|老婆|老公|太太|先生|妻子"
+    r"|丈夫|女儿|儿子|孩子|朋友"
+    r"|同事|老板|同学|室友|邻居|女友|男友|对象|爱人|叔|阿姨|姑(?!且)|舅|表(?=[哥姐弟妹])"
+    r"|堂(?=[哥姐弟妹])|侄|客户|领导|经理|老师|媳妇"
+    r"|父(?!节)|(?<!字)母(?!语|校|节)|家人|父母|闺蜜|兄弟)"
 )
 _KIN_EN = (
     r"(?:wife|husband|partner|mother|mom|mum|father|dad|parents?|sister|brother|son|daughter|kids?"

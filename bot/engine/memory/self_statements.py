@@ -17,6 +17,16 @@ from bot.engine.memory.said_clauses import (
     without_beginning,
 )
 from bot.engine.memory.said_dates import DatedSpan, find_spans
+from bot.engine.memory.statement_words import (
+    CITY_ZH,
+    DATE,
+    DATE_ZH,
+    FEARS_EN,
+    FEARS_ZH,
+    PLACE_ZH,
+    SURNAMES_ZH,
+    WORKPLACE_ZH,
+)
 from storage.records.memory import MemoryCategory
 from storage.search.chinese import HAN, contains_han, simplify_han
 
@@ -104,6 +114,7 @@ def _with_characters_of(text: str, told: str) -> str:
 
 def _read_sentence(sentence: str, *, is_wish: bool, is_over: bool) -> Iterator[ExplicitStatement]:
     """`is_over`: it names a time that has passed as the end of what it says."""
+    sentence = _CORRECTS.sub("", sentence.strip())
     if _UNCERTAIN.search(sentence):
         return
     is_speaker = False
@@ -282,58 +293,6 @@ _TRAILING_CLAUSE = (
     r"|(?:a|two|three|\d+) (?:days?|weeks?|months?) ago))?"
 )
 _TRAILING_BUT = _TRAILING_CLAUSE.replace("(?:with|and|but", "(?:with|but")
-_MONTH = (
-    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
-    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
-)
-_DATE = (
-    rf"(?P<what>(?:the )?(?:{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?"
-    rf"|\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {_MONTH})(?: \d{{4}})?|\d{{1,2}}[/-]\d{{1,2}}"
-    r"(?:[/-]\d{4})?|\d{4}-\d{2}-\d{2})"
-)
-_NUMBER_ZH = r"[\d一二三四五六七八九十廿初正腊]{1,3}"
-_DATE_ZH = (
-    rf"(?P<what>(?:\d{{4}} ?年 ?)?(?:农历|阴历|阳历)?{_NUMBER_ZH} ?月 ?{_NUMBER_ZH} ?[日号]?)"
-)
-_PLACE_ZH = r"(?P<what>[\w· ]{2,14}?)"
-_WORKPLACE_ZH = (
-    r"(?P<what>[\w· ]{1,12}(?:公司|集团|大学|学院|医院|学校|中学|小学|银行|工厂|研究所|研究院"
-    r"|设计院|事务所|工作室|出版社|报社|电视台|法院|政府)|(?-i:[A-Z])[A-Za-z0-9.& ]{1,20}|腾讯"
-    r"|阿里|阿里巴巴|字节|字节跳动|百度|美团|京东|华为|小米|网易|滴滴|拼多多|快手|微软|谷歌|苹果"
-    r"|西门子|博世|宝马|奔驰|大众|亚马逊|英特尔|甲骨文|思科|高通|英伟达|特斯拉|三星|索尼|丰田"
-    r"|飞利浦|诺基亚"
-    r"|爱立信|波音|空客|辉瑞|拜耳|巴斯夫|强生|宝洁|联合利华|雀巢|可口可乐|麦当劳|星巴克|普华永道"
-    r"|德勤|安永|毕马威"
-    r"|麦肯锡|高盛|花旗|汇丰|联想|比亚迪|蔚来|小鹏|吉利|格力|海尔|海康威视|大疆|宁德时代|中兴"
-    r"|科大讯飞|商汤|携程"
-    r"|哔哩哔哩|知乎|新浪|搜狐|小红书|顺丰|中国移动|中国电信|中国联通|中石油|中石化|国家电网|万科)"
-)
-_FEARS_ZH = (
-    r"(?P<what>狗|猫|蛇|虫子?|蟑螂|老鼠|蜘蛛|鸟|鬼|黑|高|水|火|血|辣|冷|热|疼|痛|打针|打雷|坐飞机"
-    r"|密闭空间)"
-)
-_FEARS_EN = (
-    r"(?P<what>dogs|cats|snakes|spiders|mice|rats|bees|wasps|birds|heights|flying|the dark|needles"
-    r"|blood|thunder|deep water|enclosed spaces)"
-)
-_CITY_ZH = (
-    r"(?:北京|上海|广州|深圳|杭州|南京|苏州|无锡|常州|宁波|温州|绍兴|嘉兴|金华|合肥|福州|厦门"
-    r"|泉州|南昌|济南|青岛"
-    r"|烟台|郑州|洛阳|武汉|长沙|珠海|佛山|东莞|惠州|中山|汕头|南宁|桂林|海口|三亚|成都|重庆|绵阳"
-    r"|贵阳|昆明|大理"
-    r"|拉萨|西安|兰州|西宁|银川|乌鲁木齐|天津|石家庄|太原|呼和浩特|沈阳|大连|长春|哈尔滨|徐州"
-    r"|南通|扬州|台北|高雄"
-    r"|香港|澳门|东京|大阪|京都|首尔|新加坡|吉隆坡|曼谷|伦敦|巴黎|柏林|慕尼黑|汉堡|法兰克福|纽约"
-    r"|洛杉矶|旧金山|硅谷"
-    r"|西雅图|波士顿|芝加哥|多伦多|温哥华|悉尼|墨尔本|莫斯科|迪拜)"
-)
-SURNAMES_ZH = (
-    r"(?:欧阳|司马|上官|诸葛|司徒|东方|皇甫|尉迟|公孙|慕容|令狐|夏侯"
-    r"|[王李张刘陈杨黄赵吴周徐孙马朱胡郭何林罗郑梁"
-    r"谢宋唐许韩冯邓曹彭曾肖田董袁潘蒋蔡余杜叶程苏魏吕丁任沈姚卢姜崔钟谭陆汪范廖石贾韦夏付方邹熊"
-    r"孟秦邱江尹薛闫段雷"
-    r"侯龙陶黎贺顾郝龚邵钱覃武戴莫孔汤严俞耿倪骆冉])"
-)
 _INTRODUCED = re.compile(
     rf"(?:(?:我|本人|在下)(?:的名字)?(?:现在|改名)?|现在|改名)(?:就|名)?叫(?:做)?"
     rf"(?P<name>{SURNAMES_ZH}[\u4e00-\u9fff]{{1,2}}|[小阿]{SURNAMES_ZH}"
@@ -384,6 +343,16 @@ _OPENING_WORDS = re.compile(
     re.IGNORECASE,
 )
 
+_CORRECTS = re.compile(
+    r"^(?:(?:上次|之前|刚才|刚刚|昨天|前面|其实)*(?:我)?(?:说|写|打|记|搞|弄)错了?|更正(?:一下)?"
+    r"|纠正(?:一下)?)[，,：:。 ]+"
+    r"|^(?:sorry[,: ]+)?(?:i (?:said|got|wrote|had|put) (?:it|that|this"
+    r"|something) wrong(?: last time| yesterday"
+    r"| before| earlier)?|correction|i misspoke|my mistake|i meant)[,:;. —-]+",
+    re.IGNORECASE,
+)
+"""Words by which what follows corrects what was said before."""
+
 _REMEMBER_REQUEST = re.compile(
     r"\b(?:remember|don['’]t forget|keep in mind)\b|记住|记一下|记下|记得|别忘了", re.IGNORECASE
 )
@@ -405,6 +374,8 @@ _SELF_STATEMENT_RULES = (
         "饮食：{what}",
         rf"{_I_AM} (?:a |an )?(?:strict )?(?P<what>vegetarian|vegan|pescatarian"
         rf"|lactose[ -]intolerant|gluten[ -]intolerant|co?eliac|diabetic){_TRAILING_CLAUSE}",
+        r"(?:(?:fully|completely|strictly|back to|just) )*(?P<what>vegetarian|vegan"
+        r"|pescatarian)(?: again)? (?:now|these days|nowadays)",
         r"i (?:only eat|eat only|keep) (?P<what>halal|kosher)(?: food)?",
         r"我(?:是|一直|平时|只)*(?P<what>吃素|吃全素|吃清真|素食者|素食主义者|纯素食者)(?:的)?",
         r"我(?:有|是)?(?P<what>乳糖不耐受?|糖尿病|麸质不耐受?)(?:患者|症|的)?",
@@ -422,10 +393,10 @@ _SELF_STATEMENT_RULES = (
         "birthday",
         "Birthday: {what}",
         "生日：{what}",
-        rf"my birthday(?:['’]s| is)(?: on)? {_DATE}{_TRAILING_CLAUSE}",
-        rf"i was born on {_DATE}{_TRAILING_CLAUSE}",
-        rf"(?:我的?|本人)生日(?:就)?(?:是|在)?{_DATE_ZH}",
-        rf"我(?:是)?{_DATE_ZH}(?:出生|生|过生日|的?生日)(?:的)?",
+        rf"my birthday(?:['’]s| is)(?: on)? {DATE}{_TRAILING_CLAUSE}",
+        rf"i was born on {DATE}{_TRAILING_CLAUSE}",
+        rf"(?:我的?|本人)生日(?:就)?(?:是|在)?{DATE_ZH}",
+        rf"我(?:是)?{DATE_ZH}(?:出生|生|过生日|的?生日)(?:的)?",
     ),
     *_build_rules(
         "home",
@@ -433,14 +404,18 @@ _SELF_STATEMENT_RULES = (
         "住在{what}",
         rf"i (?:now |currently )?live in {_PROPER_NAME}{_TRAILING_CLAUSE}",
         rf"{_I_AM} based in {_PROPER_NAME}{_TRAILING_CLAUSE}",
-        rf"(?:(?:i|we)(?:['’]ve| have)? )?(?:(?:just|finally|recently) )*(?:settled (?:down )?in"
+        rf"(?:(?:i|we)(?:['’]ve| have)? )?(?:(?:just|finally"
+        rf"|recently) )*(?:settled (?:down )?in(?:to (?:the|our|my|a) new"
+        rf" (?:place|flat|house|home|apartment) in)?"
         rf"|(?:moved|relocated)(?: from [\w ]{{2,30}}?)? to) {_PROPER_NAME}{_TRAILING_CLAUSE}",
+        rf"(?:my|our|the) new (?:place|flat|house|home"
+        rf"|apartment) is in {_PROPER_NAME}{_TRAILING_CLAUSE}",
         rf"(?:i|we)(?:['’]ve| have) (?:lived|been living) in {_PROPER_NAME}{_TRAILING_CLAUSE}",
-        rf"我(?:现在|目前|一直|平时|人|家)?住(?P<what>{_CITY_ZH}[\w·]{{0,6}}?)(?:了|这边)?",
+        rf"我(?:现在|目前|一直|平时|人|家)?住(?P<what>{CITY_ZH}[\w·]{{0,6}}?)(?:了|这边)?",
         r"我是?住(?![在院宿校店着进下])(?P<what>[^\W得惯满]{2,4})",
         r"我(?:现在|目前|如今)(?:改)?住(?P<what>[\w·]{2,8}?)(?:了|这边)*",
         rf"我(?:现在|目前|一直|平时|人|刚刚?|已经|已)?(?:从[\w·]{{1,8}})?(?:住在|家在|定居在?"
-        rf"|常驻|常住|搬[到去来至往](?:了)?){_PLACE_ZH}"
+        rf"|常驻|常住|搬[到去来至往](?:了)?){PLACE_ZH}"
         r"(?:了|这边)*",
         fits=_is_place,
     ),
@@ -452,12 +427,20 @@ _SELF_STATEMENT_RULES = (
         rf"(?:i(?:['’]ve| have)? )?(?:just )?(?:started(?: a (?:new )?job| work(?:ing)?)?(?: at"
         rf"| with"
         rf"| for)|joined) {_PROPER_NAME}{_TRAILING_CLAUSE}",
+        rf"(?:i(?:['’]ve| have)? )?(?:just )?(?:signed (?:on )?with|joined|hired by"
+        rf"|(?:now )?working (?:at|for)"
+        rf"|transferred to|switched to working (?:at|for)) {_PROPER_NAME}{_TRAILING_CLAUSE}",
+        rf"i(?:['’]m| am) (?:now )?(?:at|with) {_PROPER_NAME} (?:now|these days)",
         rf"i(?:['’]ve| have) (?:been (?:at|with|working (?:at|for))|worked (?:at|for))"
         rf" {_PROPER_NAME}{_TRAILING_CLAUSE}",
-        rf"我(?:刚|新|已经?)?(?:入职|加入|跳槽[到去至])(?:了|的是?|的)?{_WORKPLACE_ZH}(?:了|的)?",
+        rf"我(?:刚|新|已经?)?(?:入职|加入|跳槽[到去至])(?:了|的是?|的)?{WORKPLACE_ZH}(?:了|的)?",
         r"我(?:现在|目前|一直)?在(?P<what>[\u4e00-\u9fff]{2,6}?)(?:上班|就职|任职|供职)(?:的)?",
+        rf"我?(?:已经?|刚|现在)*从[\w·]{{1,12}}?(?:跳槽?|转|换|调)(?:到|去"
+        rf"|至)了?{WORKPLACE_ZH}(?:了|工作|上班)*",
+        r"我?(?:已经?|刚|现在)*从[\w·]{1,12}?(?:跳槽?|转|换)(?:到|去"
+        r"|至)了?(?P<what>[\u4e00-\u9fff]{2,6}?)(?:上班|工作)?了",
         r"我去(?P<what>[\u4e00-\u9fff]{2,6}?)(?:上班|任职)(?:了|啦)",
-        rf"我(?:现在|目前|一直)?(?:在|就职于|任职于){_WORKPLACE_ZH}(?:工作|上班|任职|就职"
+        rf"我(?:现在|目前|一直)?(?:在|就职于|任职于){WORKPLACE_ZH}(?:工作|上班|任职|就职"
         rf"|当\w{{2,4}})?(?:的)?",
         fits=_is_workplace,
     ),
@@ -466,7 +449,7 @@ _SELF_STATEMENT_RULES = (
         "Lived in {what}",
         "在{what}住过",
         rf"(?:i|we) (?:lived|was living|were living|stayed) in {_PROPER_NAME}{_TRAILING_CLAUSE}",
-        rf"我(?:以前|之前)?(?:住在?|在)(?P<what>{_CITY_ZH}[\w·]{{0,6}}?)(?:住|生活|待|定居)?(?:过"
+        rf"我(?:以前|之前)?(?:住在?|在)(?P<what>{CITY_ZH}[\w·]{{0,6}}?)(?:住|生活|待|定居)?(?:过"
         rf"|了)?",
         fits=_is_place,
     ),
@@ -475,8 +458,8 @@ _SELF_STATEMENT_RULES = (
         "Worked at {what}",
         "在{what}工作过",
         rf"i (?:worked|was) (?:at|for|with) {_PROPER_NAME}{_TRAILING_CLAUSE}",
-        rf"我(?:以前|之前)?在(?P<what>{_CITY_ZH}[\w·]{{0,6}}?)(?:工作|上班)(?:过|了)?",
-        rf"我(?:以前|之前)?在{_WORKPLACE_ZH}(?:工作|上班|实习)?(?:过|了)?",
+        rf"我(?:以前|之前)?在(?P<what>{CITY_ZH}[\w·]{{0,6}}?)(?:工作|上班)(?:过|了)?",
+        rf"我(?:以前|之前)?在{WORKPLACE_ZH}(?:工作|上班|实习)?(?:过|了)?",
         fits=_is_place,
     ),
     *_build_rules(
@@ -496,8 +479,8 @@ _SELF_STATEMENT_RULES = (
         "Afraid of {what}",
         "怕{what}",
         rf"{_I_AM} (?:very |really |so )?(?:afraid|scared|terrified) of "
-        rf"{_FEARS_EN}{_TRAILING_CLAUSE}",
-        rf"我(?:从小|一直|最|很|特别|非常|有点|就)*(?:怕|害怕){_FEARS_ZH}(?:的)?",
+        rf"{FEARS_EN}{_TRAILING_CLAUSE}",
+        rf"我(?:从小|一直|最|很|特别|非常|有点|就)*(?:怕|害怕){FEARS_ZH}(?:的)?",
     ),
     *_build_rules(
         "job",
@@ -545,7 +528,8 @@ _QUOTED_OR_FICTIONAL = re.compile(
     r"|imagin\w+|for example|example|e\.g\.|quot\w+|e-?mail|letter|sentence|character|joke"
     r"|suppose|says?|said|tell (?:him|her|them)|told|wrote|asked|grammar)\b"
     r"|翻译|润色|改写|扮演|假装|假设|假如|例如|比如|例句|造句|故事|小说|台词|作文|歌词|诗|邮件"
-    r"|邮箱|写一|写个|写封|写段|总结|这句|那句|这段|句子|笑话|文案|他说|她说|他们说|有人说|人家说|据说|听说"
+    r"|邮箱|写一|写个|写封|写段|总结|这句|那句|这段|句子|笑话|文案|他说|她说|他们说|有人说|人家说"
+    r"|据说|听说"
     r"|告诉他"
     r"|告诉她|转告|回复他|回复她|问我|角色|剧本|语法"
     r"|[“”\"「」『』《》`]|(?:^|\s)>",
@@ -590,7 +574,7 @@ _NOT_A_WORKPLACE = re.compile(
     r"|总部|班|网(?!易)|地下|[上下]$|行业|^银行$|^工厂$|今天|明天|昨天|上午|下午|中午|现在|以前"
     r"|平时|那"
     r"|这|同一|工位|学校$|单位|市$|省$|区$|县$"
-    rf"|^{_CITY_ZH}"
+    rf"|^{CITY_ZH}"
 )
 _NOT_AN_OCCUPATION = re.compile(
     r"\b(?:money|midnight|team|rule|joke|matter|whole|group|pair|unit|charm|i)\b|用户|新手|粉丝"

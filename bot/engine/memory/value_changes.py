@@ -6,9 +6,12 @@ one of which people have only one."""
 from __future__ import annotations
 
 import re
+from datetime import date
+from functools import lru_cache
 
 from bot.engine.memory.fact_terms import KIN_TERMS, canonical_terms, content_terms
 from storage.search.chinese import simplify_han
+from storage.search.dates import find_dates
 
 _RELATIONS = (
     r"\b(?:drinks?|take my|takes)\b|喝",
@@ -25,7 +28,12 @@ _RELATIONS = (
 def may_change_value(clause: str, sentence: str) -> bool:
     """Whether the clause may give a known fact another value."""
     read, around = _plain(clause), _plain(sentence)
-    return bool(_CHANGE.search(around) or _ONLY_ONE.search(read) or _AGE_SAID.search(read))
+    return bool(
+        _CHANGE.search(around)
+        or _EMAIL.search(around)
+        or _ONLY_ONE.search(read)
+        or _AGE_SAID.search(read)
+    )
 
 
 def has_other_value(clause: str, sentence: str, fact: str) -> bool:
@@ -33,21 +41,34 @@ def has_other_value(clause: str, sentence: str, fact: str) -> bool:
     said, around, known = _plain(clause), _plain(sentence), _plain(fact)
     if canonical_terms(said) & KIN_TERMS != canonical_terms(known) & KIN_TERMS:
         return False
+    if _RECURS.search(known) and _ONCE.search(said):
+        return False
+    if then := _EMAIL.findall(known):
+        now = _EMAIL.findall(around)
+        return bool(now) and not set(then) & set(now) and _READDRESSED.search(around) is not None
     if _is_age(known) and (age := _AGE_SAID.search(said)):
-        return (age["en"] or age["zh"]) not in _FIGURE.findall(known)
+        return (age["en"] or age["zh"] or age["zh2"]) not in _FIGURE.findall(known)
     if _CHANGE.search(around):
         return (
             _has_other_figure(said, around, known)
             or _has_other_holder(said, around, known)
             or _does_other_thing(said, known)
             or _has_other_job(said, known)
+            or (_NOW.search(around) is not None and _has_other_job(f"现在{said}", known))
             or (_CAREER.search(around) is not None and _IS_JOB.search(known) is not None)
         )
     return _ONLY_ONE.search(said) is not None and _has_other_holder(said, said, known)
 
 
+@lru_cache(maxsize=500)
 def _plain(text: str) -> str:
     text = simplify_han(text).casefold().replace("’", "'").replace("用户", "我")
+    dates = find_dates(text, date.min) if _CALENDAR_DAY.search(text) else ()
+    for mention in reversed(dates):
+        # The same day is written in many ways.
+        if mention.tokens and _CALENDAR_DAY.search(text[mention.start : mention.end]):
+            day = mention.tokens[-1].strip("=").replace("-", "")
+            text = f"{text[: mention.start]}day{day}{text[mention.end :]}"
     return re.sub(r"\bi'm\b", "i am", text).strip(" ,.!。，！")
 
 
@@ -56,8 +77,20 @@ def _has_other_figure(said: str, around: str, known: str) -> bool:
     if named is not None and named["name"] not in said:
         return False
     then, now = _figures(known), _figures(said)
-    if not (then - now and now - then):
+    gone, come = then - now, now - then
+    # A day takes the place of a day, and a number that of a number.
+    if not {_is_day(each) for each in gone} & {_is_day(each) for each in come}:
         return False
+    unit = _UNIT.search(known)
+    return (
+        (any(each in around for each in gone if _is_telling(each)) and _shares_word(said, known))
+        or (_MOVED_DAY.search(said) is not None and _is_same_event(said, known))
+        or (unit is not None and _is_only_figure(said, known, unit["unit"]))
+        or _is_of_same_thing(around, known)
+    )
+
+
+def _is_of_same_thing(around: str, known: str) -> bool:
     then_words, now_words = _FIGURE.sub(" ", known), _FIGURE.sub(" ", around)
     about = content_terms(then_words)
     if _REDUCED.search(around) and (unit := _UNIT.search(known)) and unit["unit"] in around:
@@ -65,10 +98,52 @@ def _has_other_figure(said: str, around: str, known: str) -> bool:
         about -= content_terms(known.split(" ", 1)[0])
         if not about:
             return True
-    if about:
-        return about <= content_terms(now_words)
-    words = set(_WORD.findall(then_words))
-    return bool(words) and words <= set(_WORD.findall(now_words))
+    if not about - _OWN_EVENT:
+        words = set(_WORD.findall(then_words))
+        return bool(words) and words <= set(_WORD.findall(now_words))
+    missing = about - _OWN_EVENT - content_terms(now_words)
+    if missing and _AMOUNT.search(around):
+        return 2 * len(missing) <= len(about - _OWN_EVENT)
+    if missing and _MOVED_DAY.search(around) and any(map(_is_day, _figures(known))):
+        return 3 * len(missing) <= len(about - _OWN_EVENT)  # 陶艺课 of 学陶艺
+    is_new = content_terms(" ".join(_NEW.findall(around))) & about
+    return not missing or (len(missing) == 1 and bool(is_new))
+
+
+def _is_day(figure: str) -> bool:
+    return _DAY.match(figure) is not None
+
+
+def _is_telling(figure: str) -> bool:
+    """Whether a figure is rarely that of two things: a time, a day, or one of three digits."""
+    return _is_day(figure) or ":" in figure or sum(map(str.isdigit, figure)) >= _TELLING_DIGITS
+
+
+def _shares_word(said: str, known: str) -> bool:
+    spoken, told = (canonical_terms(_FIGURE.sub(" ", each)) for each in (said, known))
+    return bool(spoken & told)
+
+
+def _is_same_event(said: str, known: str) -> bool:
+    """Whether both speak of one event: all names of the fact are said, or the event and nothing
+    else."""
+    about = content_terms(_FIGURE.sub(" ", _EVENT.sub(" ", known)))
+    now = content_terms(_FIGURE.sub(" ", said))
+    if about & now:
+        return about <= now
+    events = set(_EVENT.findall(known)) & set(_EVENT.findall(said))
+    return bool(events) and about <= _OWN_EVENT
+
+
+def _is_only_figure(said: str, known: str, unit: str) -> bool:
+    """ "They raised it to 100 mg": nothing else is named."""
+    if found := _RAISED.search(said):
+        if found["unit"] != unit:
+            return False
+    elif unit not in said or not _NOW.search(said):
+        return False
+    rest = content_terms(_FIGURE.sub(" ", _UNIT.sub(" ", _RAISED.sub(" ", said))))
+    return rest <= content_terms(known)
 
 
 def _figures(text: str) -> set[str]:
@@ -113,23 +188,70 @@ def _is_age(known: str) -> bool:
 # What "web01" has says nothing of "web02".
 _NAMED_SUBJECT = re.compile(r"(?:(?:the|my|our) )?(?:[a-z]+ )?(?P<name>[a-z]+\d\w*)\b")
 _WORD = re.compile(r"[a-z]{2,}")
+_CALENDAR_DAY = re.compile(
+    r"月.*[\d一二三四五六七八九十]|\d[-/]\d|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
+)
+_RECURS = re.compile(r"\b(?:every|each|daily|weekly|monthly|always|usually)\b|每|一直|通常")
+_ONCE = re.compile(
+    r"\b(?:today|tonight|tomorrow|this (?:week|time|once|\w+day|morning)|just (?:once|this)"
+    r"|one-off)\b(?! on)"
+    r"|今[天晚早]|明[天早晚]|这[周次回]|本周(?!起)|下周(?![起开])|临时|暂时"
+)
+_TELLING_DIGITS = 3
+_DAY = re.compile(r"day\d|(?:mon|tues|wednes|thurs|fri|satur|sun)day|周|星期|礼拜")
+_EMAIL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]*\w")
+_READDRESSED = re.compile(
+    r"\b(?:new|use|instead|changed|now|is|address|email|reach me|write to)\b|新|改|换|现在|用"
+    r"|发到|邮箱"
+)
+_AMOUNT = re.compile(
+    r"\b(?:raised?|increased?|went up|gone up|cut|lowered|reduced|dropped|up to|down to)\b|涨|降"
+    r"|砍|加到|减到|提到|调到"
+)
+_NEW = re.compile(r"\bnew (?:\w+ )??(\w+)")
+_OWN_EVENT = content_terms("project team our the 项目 我们 产品 团队 公司 元 块 钱 万 定 排 安")
+_EVENT = re.compile(
+    r"\b(?:deadline|due(?: date)?|launch|release|meeting|date|interview|exam|wedding|flight"
+    r"|appointment|demo|review"
+    r"|party|delivery|go-live|starts?|scheduled|is|planned)\b|上线|截止|时间|日期|会议|开会|面试"
+    r"|考试|婚礼|航班|发布|交付|评审|例会|出发|开学"
+)
+_MOVED_DAY = re.compile(
+    r"\b(?:pushed|moved|postponed|rescheduled|slipped|delayed|shifted|brought forward|put (?:off"
+    r"|back)|is now|now"
+    r"|changed|extended|move|push|postpone|reschedule|shift|delay)\b|推|延|提前|改|挪|调"
+)
+_RAISED = re.compile(
+    r"\b(?:raised|increased|bumped|upped|doubled|halved|lowered|reduced|cut|dropped|moved|changed"
+    r"|switched|went|gone"
+    r"|up|down)\b.{0,20}\b(?:to|from)\b.{0,12}?\d[\d.,:]* ?(?P<unit>kg|kilos?|lbs?|cm|km|mg|ml"
+    r"|euros?|eur|usd"
+    r"|dollars?|pounds?|percent|%|[a-z]{3,}?)s?\b"
+)
 _FIGURE = re.compile(
-    r"\d+(?:[.:]\d+)?(?: ?(?:kg|kilos?|lbs?|cm|km|公斤|千克|斤))?|\b(?:one|two|three|four|five|six"
+    r"\bday\d+|\d+(?:[.:,]\d+)*(?: ?(?:kg|kilos?|lbs?|cm|km|公斤|千克|斤))?|\b(?:one|two|three"
+    r"|four|five|six"
     r"|seven|eight|nine|ten|eleven|twelve)\b"
     r"|\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b"
-    r"|(?:周|星期|礼拜)[一二三四五六日天]|[一二两三四五六七八九十]+(?=[个只位岁口点条次年])"
+    r"|(?:周|星期|礼拜)[一二三四五六日天]|[一二两三四五六七八九十]+点(?:半|一刻|三刻)?"
+    r"|[一二两三四五六七八九十百千]+(?=[个只位岁口条次年万块元级页天])"
 )
 _CHANGE = re.compile(
-    r"\b(?:now|nowadays|these days|new|newly|chang(?:e|ed|es)|switched|moved|replaced|left|promoted"
-    r"|instead|any ?more|no longer|since last|upgraded|pushed|postponed|brought forward|rescheduled"
+    r"\b(?:now|nowadays|these days|new|newly|(?:had|have|need) to (?:move|push|postpone"
+    r"|reschedule|shift|delay)|raised|increased|lowered|reduced|slipped|delayed"
+    r"|moved|chang(?:e|ed|es)|switched|moved|replaced|left|promoted"
+    r"|instead|any ?more|no longer|since last|upgraded|pushed|cancelled|extended|postponed"
+    r"|brought forward|rescheduled"
     r"|correction|sorry|typo|mistake|actually|turned|down to|up to|became|become|got married|not)\b"
-    r"|现在|如今|目前|改|换|搬|升|转|推迟|岁了|[挪移调降减增涨]到|提前|延后?到|更正|纠正|说错|写错"
+    r"|现在|如今|目前|改|换|搬|升|转|推[迟到后]|岁了|[挪移调降减增涨砍加提]到|提前|延后?到"
+    r"|延[期到]|涨|降|更正|纠正|说错|写错"
     r"|打错|搞错|不对|其实|今年|跳槽"
     r"|不再|不是|新的?|以后"
 )
 _REDUCED = re.compile(r"\b(?:down|back|up) to\b|[降减增涨]到")
 _UNIT = re.compile(
-    r"(?:\b(?:one|two|three|four|five|six|\d+)) ?(?P<unit>kg|kilos?|lbs?|cm|km|公斤|斤"
+    r"(?:\b(?:one|two|three|four|five|six|\d+)|\d+|[一二两三四五六七八九十百千]+) ?(?P<unit>kg"
+    r"|kilos?|lbs?|cm|km|mg|ml|公斤|斤|年级|岁|平米|万"
     r"|[a-z]{3,}?)s?\b"
 )
 _SWITCHED = re.compile(r"换|改[用喝吃成]")
@@ -164,7 +286,7 @@ _AGE = re.compile(
 _AGE_SAID = re.compile(
     r"\b(?:turned|turning|am now|i am)(?: \w+)? (?P<en>\d{1,3})\b(?! (?:km|kg|min|hour|day|week"
     r"|month))"
-    r"|(?:满|过了?|今年|已经)(?P<zh>\d{1,3})岁"
+    r"|(?:满|过了?|今年|已经)(?P<zh>\d{1,3})岁|^(?P<zh2>\d{1,3})岁?了$"
 )
 _JOB_EN = (
     r"(?P<en>(?:[a-z]+ ){0,2}(?!(?:father|mother|brother|sister|partner|member|owner|smoker"
@@ -178,9 +300,9 @@ _JOB_ZH = (
     r"|总监|顾问|编辑|记者|工人|保安|导演|翻译|秘书|农民))"
 )
 _JOB_NOW = re.compile(
-    rf"(?:now |actually |so )*i (?:am|work as)(?: now)? (?:an? )?{_JOB_EN}"
+    rf"(?:现在)?(?:now |actually |so )*i (?:am|work as)(?: now)? (?:an? )?{_JOB_EN}"
     rf" (?:now|these days|nowadays)"
-    rf"|我?(?:现在|如今)(?:是|做|当){_JOB_ZH}了?"
+    rf"|我?(?:现在|如今)+我?(?:是|做|当){_JOB_ZH}了?"
 )
 _JOB = re.compile(
     rf"(?:(?:the user |user |i )?(?:is|am|works? as) (?:an? )?){_JOB_EN}"

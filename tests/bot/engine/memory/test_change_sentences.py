@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from bot.engine.memory.explicit_statements import find_explicit_statements
-from bot.engine.memory.fact_changes import denied_by, ends_fact, excludes, find_endings
+from bot.engine.memory.fact_changes import denied_by, ends_fact, excludes
 from bot.engine.memory.fact_grounding import check_grounding
 from bot.engine.memory.preference_statements import SWITCHED
+from bot.engine.memory.said_endings import find_endings
 from storage.records.memory import USER_TEXT_LENGTH_KEY, MemoryCategory, MemoryEntry, MemoryKind
 from tests.bot.engine.memory.entry_builders import NOW, build_entry
 
