@@ -115,6 +115,11 @@ _MAX_FACT = 400
 _MARKUP = re.compile(r"[*_~`\[\]<>#|&!\\]")
 
 
+def time_limit(seconds: float, words: TextCatalog) -> str:
+    """How long something may take."""
+    return words("format.at_most", time=duration(timedelta(seconds=seconds), words))
+
+
 def duration(span: timedelta, words: TextCatalog) -> str:
     """The two largest units: `1 h 03 min`. Never negative."""
     seconds = max(0, int(span.total_seconds()))

@@ -291,6 +291,20 @@ add_chat_command(
 )
 
 
+@cli.command("delete")
+def delete(
+    name: NameArgument,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete a workflow. A rollback brings it back."""
+    if not yes:
+        execute(command_line("workflow delete", name), as_json=as_json)
+        if as_json or not sys.stdin.isatty() or not typer.confirm("Delete it?"):
+            return
+    execute(command_line("workflow delete", name, "yes"), as_json=as_json)
+
+
 @cli.command("dry-run")
 def dry_run(
     source: SourceArgument,

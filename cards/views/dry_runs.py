@@ -176,6 +176,8 @@ def _node_text(each: DryRunNode, words: TextCatalog) -> str:
         text += f" {title}"
     if each.type != "task":
         text += f" · {words.get_or_literal(f'graph.type.{each.type}')}"
+    if each.time_limit is not None:
+        text += f" · {formats.time_limit(each.time_limit, words)}"
     if each.taken:
         text += f" → {', '.join(each.taken)}"
     if each.asks and each.type != "human":

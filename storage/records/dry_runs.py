@@ -60,7 +60,8 @@ class DryRunNode:
     `taken` are the nodes behind it to which edges were taken. `prompt` and `system` are what its
     worker would be told. `asks` says that a person decides before it or about it. `is_given` is
     False for a step without a given output: its result stands in for the real one. `has_begun` is
-    False for one that was cancelled before."""
+    False for one that was cancelled before. `time_limit` are the
+    seconds that a sub-workflow may take."""
 
     path: str
     label: str
@@ -79,6 +80,7 @@ class DryRunNode:
     asks: bool = False
     waits_until: datetime | None = None
     is_given: bool = True
+    time_limit: float | None = None
     cost: CostBounds | None = None
 
 

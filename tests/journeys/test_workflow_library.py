@@ -280,6 +280,23 @@ async def test_the_command_line_checks_shows_runs_and_evaluates(tmp_path: Path) 
     assert (status, worked) == (0, {"value": 42, "type": "number"})
 
 
+async def test_the_command_line_deletes_a_workflow_and_a_rollback_brings_it_back(
+    tmp_path: Path,
+) -> None:
+    shiftboss = stopped_program(tmp_path / "home")
+    source = tmp_path / "sums.yaml"
+    source.write_text(SUMS, encoding="utf-8")
+    await shiftboss.run_to_end("workflow", "save", "sums", str(source))
+    file = shiftboss.home / "workflows" / "sums.yaml"
+
+    await shiftboss.run_to_end("workflow", "delete", "sums")
+    assert file.exists()
+    await shiftboss.run_to_end("workflow", "delete", "sums", "--yes")
+    assert not file.exists()
+    await shiftboss.run_to_end("workflow", "rollback", "sums", "1")
+    assert file.read_text(encoding="utf-8") == SUMS
+
+
 async def test_the_command_line_runs_a_workflow_and_prints_every_step(tmp_path: Path) -> None:
     shiftboss = stopped_program(tmp_path / "home")
     write_workflow(shiftboss.home, "sums.yaml", SUMS)

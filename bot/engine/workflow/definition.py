@@ -144,6 +144,11 @@ class WorkflowNode:
         return () if self.settings is None else self.spec.targets(self.settings)
 
     @property
+    def time_limit(self) -> float | None:
+        """The seconds that all rounds together may take, if there is such a limit."""
+        return self.loop.time_limit(self.settings) if self.body else None
+
+    @property
     def has_parallel_rounds(self) -> bool:
         settings = self.settings
         return settings is not None and self.spec.has_parallel_rounds(settings)

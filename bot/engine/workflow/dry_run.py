@@ -514,6 +514,7 @@ class DryRun:
             has_begun=run.status is not NodeStatus.CANCELLED or run.started_at is not None,
             asks=asks,
             waits_until=run.wake_at,
+            time_limit=node.time_limit,
         )
 
     def _taken(self, node: str, run: NodeRun) -> tuple[str, ...]:

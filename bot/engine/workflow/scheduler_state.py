@@ -101,10 +101,8 @@ class SchedulerState:
             node.config is not None and any(node.spec.deciding_expressions(node.config))
             for node in workflow.nodes
         )
-        limits = (
-            (node, node.loop.time_limit(node.settings)) for node in workflow.nodes if node.body
-        )
-        self._time_limits = {node.id: limit for node, limit in limits if limit is not None}
+        limits = ((node.id, node.time_limit) for node in workflow.nodes)
+        self._time_limits = {name: limit for name, limit in limits if limit is not None}
         plain = {name.replace("-", "_"): name for name in self.topology.nodes}
         self._aliases = {
             alias: name for alias, name in plain.items() if alias not in self.topology.nodes

@@ -110,7 +110,12 @@ class WorkflowHistory:
         return ORIGINAL if written is None else written.number
 
     async def workflow_text(self, name: str, number: int) -> str | None:
-        return await self.trials.workflow_text(name, number)
+        # A workflow may be called in other case than its file.
+        spelt = {name.casefold(): name}
+        with suppress(OSError):
+            stamps = await asyncio.to_thread(self._library.list_stamps)
+            spelt |= {each.casefold(): each for each in stamps}
+        return await self.trials.workflow_text(spelt[name.casefold()], number)
 
     async def record(self, name: str, text: str) -> PromptVersion | None:
         """The version of a file with this text; recorded now if somebody has edited it. None for a

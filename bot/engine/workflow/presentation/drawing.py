@@ -319,6 +319,7 @@ class _SvgPicture:
             parts.append(formats.single_line(clean_line(node.persona), 24))
         else:
             parts.append(self._words(f"graph.type.{node.type}"))
+        parts.append(self._limit(node))
         parts.append(self._times(node.id))
         return " · ".join(filter(None, parts))
 
@@ -330,7 +331,12 @@ class _SvgPicture:
         title = formats.single_line(clean_line(node.title), 34)
         kind = self._words(f"graph.type.{node.type}")
         beside = self._words("graph.at_once") if node.has_parallel_rounds else ""
-        return " · ".join(filter(None, (title, kind, beside, self._times(node.id))))
+        limit, times = self._limit(node), self._times(node.id)
+        return " · ".join(filter(None, (title, kind, beside, limit, times)))
+
+    def _limit(self, node: WorkflowNode) -> str:
+        seconds = node.time_limit
+        return "" if seconds is None else formats.time_limit(seconds, self._words)
 
     def _draw_graph(self, placed: _PlacedGraph) -> Iterator[str]:
         # What was taken lies above what was not.

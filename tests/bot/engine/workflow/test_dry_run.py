@@ -27,10 +27,13 @@ from bot.engine.workflow.dry_run import (
 from bot.engine.workflow.named_workflows import parse_workflow_text, prepare_run
 from bot.engine.workflow.node_runs import parse_activation, taken_edges
 from bot.engine.workflow.nodes.contract import NodeRole
+from bot.engine.workflow.presentation.drawing import render_svg
 from bot.engine.workflow.serialization.reader import parse_text
+from bot.engine.workflow.subworkflows import expand
 from bot.engine.workflow.validation import find_issues
 from bot.engine.workflow.workflow_cases import read_given
 from cards.catalog import catalog_for
+from cards.views.dry_runs import dry_run_lines
 from storage.records.dry_runs import DryRunEnd, WorkflowDryRun
 from storage.records.people import Language
 from storage.records.tasks import NodeRun, NodeStatus, TaskStatus
@@ -297,3 +300,18 @@ async def test_a_worker_is_told_what_the_dry_run_says(tmp_path: Path) -> None:
     dry = DryRun(workflow, task, GivenResults(outputs=outputs), CONDITIONS).run("w")
 
     assert [each.prompt for each in dry.nodes if each.prompt] == [each.prompt for each in real]
+
+
+def test_the_limit_of_a_sub_workflow_is_shown_and_drawn() -> None:
+    inner = parse_workflow_text(
+        "name: Inner\nnodes: [{id: x, name: X}]\nsettings: {timeout: 90m}\n"
+    )
+    text = "name: Outer\nnodes: [{id: sub, type: subworkflow, workflow: inner}]\n"
+    whole = expand(parse_workflow_text(text), lambda _name, _version: inner)
+
+    found = dry_run("outer", whole, prepare_run("outer", whole, {}), GivenResults(), CONDITIONS)
+
+    words = catalog_for(Language.ENGLISH)
+    (line,) = [each for each in dry_run_lines(found, words, prompts=False) if "`sub`" in each]
+    assert "sub-workflow · at most 1 h 30 min" in line
+    assert "at most 1 h 30 min" in render_svg(whole, words)

@@ -82,6 +82,7 @@ nodes:
   - {id: now, type: subworkflow, workflow: note}
   - {id: old, type: subworkflow, workflow: note, version: 1}
   - {id: loud, type: subworkflow, workflow: NOTE}
+  - {id: both, type: subworkflow, workflow: Note, version: 1}
 """
     await world.save("one")
     await world.history.save("outer", outer, by=world.owner, via="page")
@@ -93,7 +94,12 @@ nodes:
 
     assert (await world.library.diff_with_run(task)).changes == ()
     assert view.workflow == ("outer", 1)
-    assert view.subworkflows == (("note", 2), ("note", 1), ("NOTE", 2))
+    assert view.subworkflows == (
+        ("note", 2),
+        ("note", 1),
+        ("NOTE", 2),
+        ("Note", 1),
+    )
     assert "runs note, version 2 · runs note, version 1" in text_of(
         task_card(view, catalog_for(Language.ENGLISH), now=world.engine.clock())
     )
