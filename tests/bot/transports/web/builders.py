@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from blockbuster import blockbuster_ctx
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Origin
 
@@ -296,6 +297,18 @@ class TabUser:
                 frame: dict[str, Any] = json.loads(await self.socket.recv())
                 if frame["type"] == kind:
                     return frame
+
+
+@asynccontextmanager
+async def running_web_chat(home: Path) -> AsyncIterator[WebHarness]:
+    """One whose event loop nothing may block."""
+    world = WebHarness(home)
+    with blockbuster_ctx("bot.transports.web") as guard:
+        # The store looks at its file before each write.
+        guard.functions["os.stat"].can_block_in("storage/db.py", "_current_identity")
+        await world.start()
+        yield world
+        await world.stop()
 
 
 def letter(outbox_id: int, card: Card, revision: int = 1, reply_to: str = "") -> OutboundMessage:

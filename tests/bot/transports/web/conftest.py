@@ -6,17 +6,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from blockbuster import blockbuster_ctx
 
-from tests.bot.transports.web.builders import WebHarness
+from tests.bot.transports.web.builders import WebHarness, running_web_chat
 
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[WebHarness]:
-    world = WebHarness(tmp_path)
-    with blockbuster_ctx("bot.transports.web") as guard:
-        # The store looks at its file before each write.
-        guard.functions["os.stat"].can_block_in("storage/db.py", "_current_identity")
-        await world.start()
+    async with running_web_chat(tmp_path) as world:
         yield world
-        await world.stop()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from bot.transports.ports import PressToast
@@ -34,10 +35,11 @@ from cards.model import (
     TextBlock,
 )
 from storage.records.messages import IncomingMessage
-from tests.bot.transports.web.builders import CHAT, WebHarness, letter
+from tests.bot.transports.web.builders import CHAT, WebHarness, letter, running_web_chat
 from tests.browser import BrowserVisitor, needs_chromium, open_browser, open_visitor
 
-pytestmark = needs_chromium
+# One browser for all: starting it takes longer than most of what is done in it.
+pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="module")]
 
 EDGES_OF_COLUMNS = """() => {
     const edge = (mark, side) => [...document.querySelectorAll(mark)].map(cell =>
@@ -48,10 +50,24 @@ EDGES_OF_COLUMNS = """() => {
 """Right edges of what stands in cells aligned to the right, left edges in those to the left."""
 
 
-@pytest.fixture
-async def browser() -> AsyncIterator[Browser]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def running_browser() -> AsyncIterator[Browser]:
     async with open_browser() as browser:
         yield browser
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def world(tmp_path: Path) -> AsyncIterator[WebHarness]:
+    async with running_web_chat(tmp_path) as world:
+        yield world
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def browser(running_browser: Browser) -> AsyncIterator[Browser]:
+    """Without a window of an earlier test."""
+    yield running_browser
+    for context in running_browser.contexts:
+        await context.close()
 
 
 async def visit(browser: Browser, world: WebHarness, **window: Any) -> BrowserVisitor:
