@@ -262,10 +262,12 @@ class TaskRepo:
         """Return when a task last started in each of these folders itself, and when in a worktree
         of it."""
         started = func.max(func.coalesce(_T.started_at, _T.created_at, type_=UtcTimestamp))
-        query = select(_T.project_dir, _T.branch == "", started).where(_T.project_dir.in_(folders))
-        rows = await self._db.fetch_all(query.group_by(_T.project_dir, _T.branch == ""))
+        # By its name: to PostgreSQL, the same comparison with another parameter is another one.
+        own = (_T.branch == "").label("own")
+        query = select(_T.project_dir, own, started).where(_T.project_dir.in_(folders))
+        rows = await self._db.fetch_all(query.group_by(_T.project_dir, own))
         itself, worktree = (
-            {at: when for at, own, when in rows if own is kind} for kind in (True, False)
+            {at: when for at, is_own, when in rows if is_own is kind} for kind in (True, False)
         )
         return itself, worktree
 

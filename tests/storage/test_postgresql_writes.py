@@ -19,6 +19,7 @@ from storage import postgresql
 from storage.db import Database, Transaction, retry_until_stored
 from storage.errors import StoreUnavailable
 from storage.key_value import KeyValueStore
+from storage.tasks import TaskRepo
 from tests.postgresql_server import execute
 from tests.thoroughness import sampled
 
@@ -180,6 +181,11 @@ async def test_a_server_with_other_defaults_changes_no_transaction(postgres_url:
     async with opened(postgres_url, 1) as (db,), db.write() as tx:
         shown = await tx.exec_driver_sql("SHOW transaction_isolation")
         assert shown.scalar_one() == "read committed"
+
+
+async def test_the_uses_of_folders_are_read(postgres_url: str) -> None:
+    async with opened(postgres_url, 1) as (db,):
+        assert await TaskRepo(db).newest_uses({"/a/project"}) == ({}, {})
 
 
 async def test_sums_and_averages_are_plain_numbers(postgres_url: str) -> None:
