@@ -15,6 +15,7 @@ from storage.db import Database, Transaction
 from storage.dialect import upsert
 from storage.memory_schema import context_items, message_texts, summaries, summary_sources
 from storage.messages.inbox import inbox_row_from
+from storage.messages.outbox import NEWEST_ERASED
 from storage.records.messages import (
     InboxId,
     InboxRow,
@@ -463,6 +464,10 @@ async def _delete_cards(tx: Transaction, which: Sequence[sa.ColumnElement[bool]]
     await tx.execute(sa.delete(placed).where(placed.c.outbox_id.in_(ids)))
     await tx.execute(sa.delete(actions).where(actions.c.card_key.in_(keys)))
     await tx.execute(sa.delete(schema.outbox).where(_O.id.in_(ids)))
+    erased = await tx.scalar(sa.select(_N.value).where(_N.name == NEWEST_ERASED))
+    if max(ids, default=0) > (erased or 0):
+        newest = {"name": NEWEST_ERASED, "value": max(ids)}
+        await tx.execute(upsert(tx.dialect.name, schema.marks, newest, ("name",)), newest)
 
 
 def _list_uploads(rows: Iterable[InboxRow]) -> Iterator[str]:

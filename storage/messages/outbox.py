@@ -8,10 +8,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import (
+    Integer,
     Row,
     and_,
     bindparam,
     case,
+    cast,
     func,
     insert,
     or_,
@@ -30,7 +32,7 @@ from storage.records.messages import (
     OutboxState,
 )
 from storage.records.people import Channel, Chat, ChatId, ChatKind
-from storage.schema import actions, chats, outbox, placements
+from storage.schema import actions, chats, marks, outbox, placements
 
 _QUEUED = outbox.c.state == OutboxState.QUEUED.value
 
@@ -239,6 +241,23 @@ class DeliveryAttempt:
     files_only: bool = False
 
 
+NEWEST_ERASED = "outbox.newest_erased"
+"""The mark with the greatest id of a card that was erased."""
+# Pages know cards by their ids, and SQLite gives the id of an erased newest row again.
+_UNUSED_ID = select(
+    func.max(
+        func.coalesce(select(func.max(outbox.c.id)).scalar_subquery(), 0),
+        func.coalesce(
+            select(cast(marks.c.value, Integer))
+            .where(marks.c.name == NEWEST_ERASED)
+            .scalar_subquery(),
+            0,
+        ),
+    )
+    + 1
+).scalar_subquery()
+
+
 class OutboxRepo:
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -247,7 +266,7 @@ class OutboxRepo:
         self, tx: Transaction, new: OutgoingCard, *, now: datetime
     ) -> OutboxReceipt | None:
         """Like `put`, but only for a new key; otherwise does nothing and returns None."""
-        values = _values(new, now) | {"revision": 1, "state": OutboxState.QUEUED.value}
+        values = _values(tx, new, now) | {"revision": 1, "state": OutboxState.QUEUED.value}
         added = await tx.execute(
             insert_or_ignore(tx.dialect.name, outbox).values(values).returning(outbox.c.id)
         )
@@ -294,7 +313,7 @@ class OutboxRepo:
         before it becomes a card. `new.card` is ignored."""
         row = (await tx.execute(_BY_KEY, {"key": new.key})).one_or_none()
         if row is None:
-            values = _values(new, now) | {"revision": 0, "state": OutboxState.SHOWN.value}
+            values = _values(tx, new, now) | {"revision": 0, "state": OutboxState.SHOWN.value}
             await tx.execute(insert(outbox).values(values))
             row = (await tx.execute(_BY_KEY, {"key": new.key})).one()
         return outbox_row_from(row)
@@ -487,8 +506,9 @@ async def _record_placement(
         await tx.execute(upsert(tx.dialect.name, placements, values, key), values)
 
 
-def _values(new: OutgoingCard, now: datetime) -> dict[str, Any]:
-    return row_from(new) | {"due_at": now, "created_at": now, "updated_at": now}
+def _values(tx: Transaction, new: OutgoingCard, now: datetime) -> dict[str, Any]:
+    values = row_from(new) | {"due_at": now, "created_at": now, "updated_at": now}
+    return values | ({"id": _UNUSED_ID} if tx.dialect.name == "sqlite" else {})
 
 
 def outbox_row_from(row: Row[Any]) -> OutboxRow:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import insert, update
 
 from bot.engine.memory.consent import MemoryConsent
 from bot.engine.memory.ingestion import ConversationTurn
@@ -15,12 +16,15 @@ from storage.dialect import dump_json
 from storage.key_value import KeyValueStore
 from storage.memory.withheld_turns import WithheldTraces, WithheldTurnRepo
 from storage.messages.inbox import dump_incoming
+from storage.messages.outbox import OutboxRepo, OutgoingCard
 from storage.records.memory import MemoryKind, MemoryState
 from storage.records.messages import (
     AttachmentKind,
     ChatAddress,
+    DeliveryUrgency,
     IncomingMessage,
     MessageSender,
+    OutboxState,
     RemoteFile,
 )
 from storage.records.people import Channel, ChatKind
@@ -33,7 +37,7 @@ from storage.records.schedules import (
     ScheduleState,
 )
 from storage.schedules import ScheduleRepo
-from storage.schema import inbox
+from storage.schema import inbox, outbox
 from storage.sessions import SessionRepo
 from tests.bot.engine.crash import CrashAfterCommit
 from tests.bot.engine.memory.writing_builders import MY_SCOPE, WritingSetup, build_writing
@@ -169,6 +173,32 @@ async def test_a_reminder_that_nobody_agreed_to_goes_with_the_forbidden_words(
         left = await schedules.get(ScheduleId("s1"))
         assert "clinic" not in f"{left.title} {left.body}"
         assert left.state is ScheduleState.ENDED
+
+
+async def test_no_card_takes_the_id_of_one_that_was_erased(tmp_path: Path) -> None:
+    """An open page would take it for an older revision, and not show it."""
+    async with build_writing(tmp_path) as memory:
+        db, now = memory.world.db, memory.world.clock() + timedelta(seconds=1)
+        await say(memory, 1, "Don't remember this: I wear a wig")
+        await build_consent(memory).withhold_this(CHAT, "inbox:1")
+        cards, repo = OutboxRepo(db), WithheldTurnRepo(db)
+        answer = OutgoingCard(
+            chat_id=CHAT.id, key="reply:1", urgency=DeliveryUrgency.ANSWER, card={}
+        )
+        async with db.write() as tx:
+            erased = await cards.put(tx, answer, now=now)
+            await tx.execute(update(outbox).values(state=OutboxState.SHOWN.value))
+        withheld = await repo.get(CHAT.id)
+        assert withheld is not None
+        async with db.write() as tx:
+            await repo.erase(tx, withheld)
+
+        async with db.write() as tx:
+            streamed = await cards.reserve(tx, replace(answer, key="reply:2"), now=now)
+            put = await cards.put(tx, replace(answer, key="reply:3"), now=now)
+
+        assert await cards.get(erased.id) is None
+        assert erased.id < streamed.id < put.id
 
 
 async def texts(memory: WritingSetup) -> str:
