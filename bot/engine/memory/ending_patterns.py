@@ -92,7 +92,10 @@ _NOT = (
     r"(?:do not|don't|no longer|never|cannot|can't|can no longer|will not|won't)"
     r"(?: (?:really|actually|even|ever|want to|like to|need to))*"
 )
-_BE_NOT = r"(?:i(?:'m| am)|we're)? ?(?:not|no longer)(?: really| actually)?"
+_BE_NOT = (
+    r"(?:(?:i(?:'m| am)|we're)? ?(?:not|no longer)(?: really| actually)?|i was never"
+    r"|i(?:'ve| have) never been)"
+)
 _STOPPED = (
     r"(?:stopped|quit|given up|gave up|ceased|ditched|dropped|abandoned|sworn off|swore off|cut out"
     r"|gone off|went off|kicked|renounced|done with|over)"
@@ -319,7 +322,8 @@ _EN_SPECIAL: _SpecialPatterns = (
 _EN_SWITCHES = (
     (
         rf"{_HAVE}(?:switched|changed|migrated|moved|gone|went"
-        rf"|converted) (?:over )?from {_OBJECT} to (?P<to>.+)"
+        rf"|converted) (?:over )?(?:(?:my|our|all|the"
+        rf"|everything)(?: \w+)? )*from {_OBJECT} to (?P<to>.+)"
     ),
     rf"{_HAVE}(?:switched|changed|migrated|moved) (?:over )?to (?P<to>.+?) from {_OBJECT}",
     rf"{_HAVE}(?:replaced|swapped|traded) (?:my )?{_OBJECT} (?:with|for|by) (?P<to>.+)",

@@ -53,6 +53,7 @@ GIVEN_UP = re.compile(
     r"|(?:haven't|have not) (?:touched|used|had|smoked|eaten|drunk|played|been to)"
     r"|(?:got|was|been) (?:nicked|pinched|swiped|robbed)|(?:wasn't|isn't|not) for me"
     r"|(?:did not|didn't) (?:work out|stick|suit me)|(?:took|taken) (?:me |my \w+ )off"
+    r"|(?<!has )(?<!have )ended|(?:came|come) to an end|ran out(?! of)|not renewed"
     r"|stood down|let go of|turned out (?:to be )?(?:wrong"
     r"|false))\b"
     r"|戒|放弃|滴酒不沾|删[了掉]|弃了|考完了|还清|不碰|告别|停[了掉用]|停止|不沾|断了"

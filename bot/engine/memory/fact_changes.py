@@ -105,15 +105,24 @@ def _is_named_over(ended: EndedClaim, entry: MemoryEntry) -> bool:
         for each in content_terms(ended.leads)
     ):
         return False
+    is_itself = ended.is_thing and _is_given_up_itself(about, ended.clause)
     # "Got tired of it" is about no thing that one has.
     rest = AGAIN.sub(" ", GIVEN_UP.sub(" ", ended.clause))
     spoken = relations_in(rest) - {FactRelation.OWNS}
     if not about:
         return any(each in _SINGLE_RELATIONS and has_relation(each, entry) for each in spoken)
     related = {near for each in spoken for near in _COMPATIBLE.get(each, (each,))}
-    if not spoken:
+    if not spoken or is_itself:
         return ended.is_thing or content_terms(_STOPPED.sub(" ", rest)) <= known
     return any(has_relation(each, entry) for each in related)
+
+
+def _is_given_up_itself(about: frozenset[str], clause: str) -> bool:
+    """Whether the words that give up are followed by the thing, whatever else is told after it."""
+    found = GIVEN_UP.search(clause)
+    return found is not None and bool(
+        about & content_terms(" ".join(clause[found.end() :].split()[:3]))
+    )
 
 
 def _is_of_taste(entry: MemoryEntry) -> bool:
@@ -181,6 +190,8 @@ def excludes(key: str, text: str, entry: MemoryEntry, *, is_switch: bool = False
     home, diet, or preferred thing of its kind is true at a time. `is_switch`: of what was used,
     this is used instead."""
     if entry.kind not in _ENDED_KINDS or entry.category in _HISTORY_CATEGORIES:
+        return False
+    if not is_about("", entry.text.removeprefix(f"{entry.sender}: ")):
         return False
     topic = key.partition(":")[2].split("@")[0]
     relation = _SINGLE_BY_TOPIC.get(topic)

@@ -65,6 +65,8 @@ def check_grounding(
     doubt = _find_doubt(text, words, shared, said, zone, of_work=of_work)
     if doubt is None and not of_work:
         doubt = _doubt_of_kind(text, category, words, best_cell, best)
+        if doubt is None and category in PERSONAL_CATEGORIES and _has_name_of_another(text, cells):
+            doubt = GroundingDoubt.OF_ANOTHER
     return FactGroundingResult(
         doubt=doubt, quote=" ".join(best.split())[:_MAX_QUOTE], cell=best_cell
     )
@@ -102,6 +104,8 @@ def _doubt_of_kind(
     is_personal = category in PERSONAL_CATEGORIES and not _names_same_person(text, quote)
     if is_personal and (_ORDERED.match(quote.strip()) or _FICTION.search(cell.user_text)):
         return GroundingDoubt.UNREAL
+    if is_personal and _rests_on_quotes(words, cell.user_text):
+        return GroundingDoubt.OF_ANOTHER
     is_quoted = _QUOTE_MARKS.search(cell.user_text) or (
         is_quoted_or_fictional(cell.user_text) and not _REPORTS.search(cell.user_text)
     )
@@ -133,6 +137,26 @@ def _doubt_of_kind(
     return GroundingDoubt.OPPOSITE if is_opposite else None
 
 
+def _rests_on_quotes(words: set[str], said: str) -> bool:
+    """Whether only somebody else's words say it: what is forwarded, and what "he said"."""
+    own = _FORWARDED.sub(" ", said)
+    if _REPORTS.search(said) or _ASIDE.search(said):
+        own = _QUOTED.sub(" ", own)
+    return own != said and 2 * len(words & _terms_with_plain_units(own)) < len(words)
+
+
+def _has_name_of_another(text: str, cells: Sequence[MemoryEntry]) -> bool:
+    """Whether a name in the fact was only said of somebody else, of whom the fact does not tell."""
+    if names_another(text):
+        return False
+    clauses = [each for cell in cells for each in said_clauses(cell.user_text)]
+    for name in _names(text):
+        naming = [each for each in clauses if name.casefold() in each.text.casefold()]
+        if naming and all(_is_of_another(each) for each in naming):
+            return True
+    return False
+
+
 def _names_same_person(text: str, quote: str) -> bool:
     kin = canonical_terms(text) & KIN_TERMS
     return kin <= canonical_terms(quote) if kin else names_another(text)
@@ -145,7 +169,7 @@ def _is_of_another(clause: SaidClause) -> bool:
 def _is_of_thing(clause: SaidClause, text: str, words: set[str]) -> bool:
     """Whether it says the same of another subject than the speaker, of which the fact says nothing
     ("the book's hero lives in Oslo")."""
-    subject = _THIRD_PERSON.match(clause.plain)
+    subject = _THIRD_PERSON.match(clause.plain) or _NAMED.match(clause.text)
     if subject is None or _SPEAKER.search(clause.text):
         return False
     if relations_in(text).isdisjoint(relations_in(clause.text)):
@@ -234,17 +258,22 @@ _FREQUENCIES = tuple(
 )
 """How often something is, which is not added in other words."""
 _QUOTE_MARKS = re.compile(r"[“”\"「」『』《》`]|(?:^|\s)>", re.MULTILINE)
+_FORWARDED = re.compile(r"^>.*$", re.MULTILINE)
+_QUOTED = re.compile(r"[\"“「『][^\"”」』]{2,300}[\"”」』]")
+_ASIDE = re.compile(r"[\"”」』] (?:is|was|she|he|they)\b", re.IGNORECASE)
 _REPORTS = re.compile(r"\b(?:asked|said|says|told)\b|[他她们人]说|问", re.IGNORECASE)
 _THIRD_PERSON = re.compile(
     r"(?:the|a|an|this|that|some|another) ((?:[\w'-]+ ){1,3})",
     re.IGNORECASE,
 )
+_NAMED = re.compile(r"(?!I\b)([A-Z][a-z]+) (?!is\b|was\b|has\b)[a-z]+s\b")
 _SPEAKER = re.compile(r"\b(?:i|i'm|me|my|mine|we|us|our)\b|我|咱", re.IGNORECASE)
 _COMPARES = re.compile(r"\b(?:over|rather than|instead of|more than)\b|而不是?|而非|胜过|多过|比")
 _ORDERED = re.compile(
     r"(?:(?:please|pls|can you|could you|help me|hey|hi)[ ,]+)*(?:write|draft|translate|rewrite"
     r"|rephrase"
-    r"|proofread|compose|polish)\b|(?:请|麻烦|帮我|帮忙|给我|能不能|可以|你)*(?:写|起草|翻译|润色|改写|拟)",
+    r"|proofread|compose|polish)\b|(?:请|麻烦|帮我|帮忙|给我|能不能|可以|你)*(?:写|起草|翻译|润色"
+    r"|改写|拟)",
     re.IGNORECASE,
 )
 """Texts that somebody is to write: they are no words of the person's own."""
@@ -264,7 +293,8 @@ _NUMBER_WORDS = {
 }
 _NUMBER = re.compile(
     r"\d+|\b(?:zero|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|forty"
-    r"|fifty|hundred)\b|[两俩二三四五六七八九十](?=[娃孩家个只位年月岁天周小条口本辆间套])",
+    r"|fifty|hundred)\b"
+    r"|[两俩二三四五六七八九十](?=[娃孩家个只位年月岁天周小条口本辆间套点号楼层万千百块元斤米次倍级])",
     re.IGNORECASE,
 )
 # Digits behind a letter belong to a name: "web01", "iPhone15".
@@ -283,7 +313,8 @@ _COMMON_WORDS = re.compile(
     r"|loves?|is|has|have|uses?|works?|lives?|does|regularly|currently|always|usually|often"
     r"|favou?rite|dislikes?|hates?|avoids?|called|named|name|not|never|no|longer|their|his|her|they"
     r"|he|she|who|that|this|which|because|when|from|by|about|says?|said|told|mentioned|it|diet)\b"
-    r"|用户|老板|本人|他|她|喜欢|偏好|偏爱|希望|需要|想要|习惯|使用|经常|通常|目前|现在|一直|不|没有"
+    r"|用户|老板|本人|他|她|喜欢|偏好|偏爱|希望|需要|想要|习惯|使用|经常|通常|目前|现在|一直|不"
+    r"|没有"
     r"|表示|提到|认为|自己|这个|那个|一个|有|名叫|叫做|叫|饮食",
     re.IGNORECASE,
 )

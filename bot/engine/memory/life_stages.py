@@ -290,7 +290,7 @@ _STAGES = (
             r"|备赛|筹备"
         ),
         (
-            r"\b(?:(?:finally )?(?:finished|completed|shipped|launched|released|submitted"
+            r"\b(?:(?:finally )?(?:ran the|finished|completed|shipped|launched|released|submitted"
             r"|published|delivered"
             r"|wrapped up)(?! (?:at|late|early|work\b))|is (?:done|finished|live|out|complete)"
             r"|went live"

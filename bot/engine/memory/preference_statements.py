@@ -212,6 +212,8 @@ _RULES = (
         "Likes {what}",
         "喜欢{what}",
         rf"i {_ADVERBS}(?:like|love|enjoy|adore) {_WHAT}{_HOW_OFTEN}",
+        rf"i(?:'ve| have)? (?:come|came|grown|grew|learned|started) to (?:like|love"
+        rf"|enjoy) {_WHAT}{_HOW_OFTEN}",
         rf"i(?:'m| am) (?:a (?:big |huge )?fan of|fond of|crazy about|really into|into) {_WHAT}",
         rf"{_I_ZH}{_ADVERBS_ZH}(?:喜欢|爱|热爱|爱好)上?(?:吃|喝|用|看|听|玩|打)?{_WHAT_ZH}了?",
     ),

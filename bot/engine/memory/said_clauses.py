@@ -145,6 +145,7 @@ def _plain(said: str, today: date | None, *, month_first: bool) -> tuple[str, Se
         plain = _TRAILING.sub("", plain).strip()
     plain = _ADVERBS.sub(r"\1 ", _LEADING.sub("", plain))
     if not plain.isascii():
+        plain = _LED_IN_ZH.sub("", plain)
         plain = _ADVERBS_ZH.sub(r"\1", plain)
         plain = re.sub(rf"(?<=[{HAN}]) | (?=[{HAN}])", "", plain)
     return plain, spans
@@ -306,6 +307,7 @@ _LEADING = re.compile(
     r"^(?:after|since|thanks to|because of|due to|on|in|for|with|following|at) (?!i\b|we\b)"
     r"[^,]{1,40}?\b(?=i\b|my\b)"
 )
+_LED_IN_ZH = re.compile(r"^[^，我不没]{1,8}(?:以后|之后|以来|后)(?=我)")
 _LED_IN = re.compile(
     r"^(?:(?!(?:i|if|when|that|because|he|she|they|it|you|we|said|says|think|thinks|hope|wish|as"
     r"|while"

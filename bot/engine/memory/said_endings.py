@@ -204,11 +204,20 @@ def _read_of_another(clause: SaidClause) -> Iterator[EndedClaim]:
         return
     subject, plain = read
     theirs = replace(clause, plain=plain, of_another=False)
-    found = [*_read_stages(theirs)]
+    found = [*_read_stages(theirs), *_read_move_of_another(theirs)]
     if theirs.is_stated:
         found += [*_read_clause(theirs), *_read_cessation(theirs)]
     for each in found:
         yield replace(each, of=subject)
+
+
+def _read_move_of_another(clause: SaidClause) -> Iterator[EndedClaim]:
+    """A new home or workplace takes the place of the old one."""
+    for pattern, relation in _MOVES:
+        if clause.is_stated and pattern.match(clause.plain):
+            yield EndedClaim(
+                relation=relation, what="", clause=clause.text, since=clause.until or clause.since
+            )
 
 
 def _read_stages(clause: SaidClause) -> Iterator[EndedClaim]:
@@ -275,6 +284,23 @@ _CONTRAST = re.compile(
     r"|不再是)(?:对)?(?P<zh>[^，。了吗]{1,12}?)(?:过敏)?[了。！!]*$",
     re.IGNORECASE,
 )
+_MOVES = (
+    (
+        re.compile(
+            r"i (?:have )?(?:moved|relocated) (?:\w+ )?to |我.{0,4}搬(?:到|去"
+            r"|来)"
+        ),
+        FactRelation.HOME,
+    ),
+    (
+        re.compile(
+            r"i (?:have )?(?:joined|started (?:at|work)|(?:now )?work(?:s)? (?:at|for) .+ now"
+            r"|am (?:now )?at)\b"
+            r"|我.{0,4}(?:跳槽|入职|换工作)"
+        ),
+        FactRelation.WORK,
+    ),
+)
 _NOT_REACHED = re.compile(
     r"\b(?:not|\w+n't|never|nearly|almost|before|until|till|when|once|about|to"
     r"|can't wait)\b[\w ]{0,20}$"
@@ -286,7 +312,8 @@ _WHEN = re.compile(
     r"|week(?:end)?|month"
     r"|year|spring|summer|autumn|winter|easter|christmas)|(?:last|this) (?:night|morning)\b"
     r"|\b(?:yesterday|today|just"
-    r"|finally|officially|sadly|recently|ago|so)\b|上周[一二三四五六日天]?|上个?月|昨[天晚]"
+    r"|finally|officially|(?:first|last) day|sadly|recently|ago|so)\b|上周[一二三四五六日天]?"
+    r"|上个?月|昨[天晚]"
     r"|前[天几]天?|今[天早晚]"
     r"|去年|年初|上午|下午|刚刚?|终于|已经|正式|周[一二三四五六日末]"
 )
@@ -301,6 +328,7 @@ _SWITCH_RELATIONS = (
     FactRelation.HOME,
     FactRelation.WORK,
     FactRelation.OWNS,
+    FactRelation.MY,
 )
 
 

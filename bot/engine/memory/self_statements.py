@@ -525,7 +525,8 @@ _VAGUE_PROHIBITION = re.compile(
 _QUOTED_OR_FICTIONAL = re.compile(
     r"\b(?:translat\w+|rewrite|rephrase|proofread|summari[sz]e|paraphrase|draft|correct (?:this|my)"
     r"|write (?:a|an|me|the|down)|story|poem|dialogue|novel|lyrics|role[ -]?play|pretend\w*"
-    r"|imagin\w+|for example|example|e\.g\.|quot\w+|e-?mail|letter|sentence|character|joke"
+    r"|imagin\w+|for example|example|e\.g\.|quot\w+|(?:this|an?|the|following|that|his|her"
+    r"|my) e-?mail|letter|sentence|character|joke"
     r"|suppose|says?|said|tell (?:him|her|them)|told|wrote|asked|grammar)\b"
     r"|翻译|润色|改写|扮演|假装|假设|假如|例如|比如|例句|造句|故事|小说|台词|作文|歌词|诗|邮件"
     r"|邮箱|写一|写个|写封|写段|总结|这句|那句|这段|句子|笑话|文案|他说|她说|他们说|有人说|人家说"

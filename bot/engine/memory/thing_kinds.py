@@ -221,8 +221,9 @@ KINDS = tuple(
         (
             "mail",
             (
-                r"\b(?:gmail|outlook|proton ?mail|fastmail|thunderbird|yahoo mail|qq mail)\b|qq邮箱"
-                r"|163邮箱|网易邮箱"
+                r"\b(?:gmail|outlook|proton ?mail|fastmail|thunderbird|yahoo mail|qq mail)\b"
+                r"|qq ?邮箱"
+                r"|163 ?邮箱|网易邮箱"
             ),
         ),
         ("passwords", r"\b(?:1password|bitwarden|lastpass|keepass(?:xc)?|dashlane|nordpass)\b"),
@@ -239,7 +240,7 @@ KINDS = tuple(
             "music",
             (
                 r"\b(?:spotify|apple music|tidal|deezer|youtube music|qobuz)\b|网易云(?:音乐)?"
-                r"|qq音乐"
+                r"|qq ?音乐"
                 r"|酷狗"
             ),
         ),
