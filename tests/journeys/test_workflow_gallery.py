@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -18,8 +18,8 @@ from bot.engine.workflow.named_workflows import parse_workflow_text
 from bot.engine.workflow.serialization.data_parser import parse_yaml
 from bot.engine.workflow.workflow_bundle import list_gallery, read_bundle
 from storage.records.people import Language
-from tests.emulators.feishu.tenant import FeishuMessage
 from tests.emulators.models.script import ReceivedRequest, ScriptedCall, ScriptedReply
+from tests.journeys.chat_channels import Channel, feishu, telegram
 from tests.journeys.model_world import ModelWorld, fill_form, model_world
 from tests.journeys.web_page import open_web_page
 from tests.thoroughness import thorough_only
@@ -40,60 +40,6 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Mode
     home = tmp_path_factory.mktemp("home")
     async with model_world(home, "openai", SHIFTBOSS_LANGUAGE="en") as made:
         yield made
-
-
-@dataclass(frozen=True, kw_only=True)
-class Channel:
-    """`wait` is for a new message with all of these words in it, and `asks` for one with a button
-    to approve."""
-
-    say: Callable[[str], Awaitable[object]]
-    wait: Callable[..., Awaitable[object]]
-    asks: Callable[[str], Awaitable[object]]
-
-
-def telegram(world: ModelWorld) -> Channel:
-    boss, chat = world.new_owner()
-
-    async def say(text: str) -> None:
-        await boss.says(chat, text)
-
-    async def wait(*parts: str) -> None:
-        await chat.wait_for(lambda m: m.from_bot and all(each in m.text for each in parts))
-
-    async def asks(part: str) -> None:
-        await chat.wait_for(
-            lambda m: (
-                part in m.text and any(word in b for b in m.buttons for word in ("Approve", "Once"))
-            )
-        )
-
-    return Channel(say=say, wait=wait, asks=asks)
-
-
-def feishu(world: ModelWorld) -> Channel:
-    boss, chat = world.feishu_owner, world.feishu_chat
-    # Several workflows share the chat.
-    known = {each.message_id for each in chat.from_bot}
-
-    def shows(message: FeishuMessage, *parts: str) -> bool:
-        text = f"{message.header}\n{message.text}"
-        return message.message_id not in known and all(each in text for each in parts)
-
-    async def say(text: str) -> None:
-        await boss.says(chat, text)
-
-    async def wait(*parts: str) -> None:
-        await chat.wait_for(lambda m: shows(m, *parts))
-
-    async def asks(part: str) -> None:
-        await chat.wait_for(
-            lambda m: (
-                shows(m, part) and any(word in b for b in m.buttons for word in ("Approve", "Once"))
-            )
-        )
-
-    return Channel(say=say, wait=wait, asks=asks)
 
 
 @dataclass
@@ -162,11 +108,11 @@ async def test_one_is_installed_changed_run_and_rolled_back(
     if channel == "web":
         async with open_web_page(world.program) as page:
 
-            async def wait(*parts: str) -> None:
+            async def wait(*parts: str) -> str:
                 while True:
                     frame = await page.next_frame("", parts[0])
                     if all(each in frame["html"] for each in parts):
-                        return
+                        return str(frame["html"])
 
             async def asks(part: str) -> None:
                 await wait(part, "Approve")
