@@ -7,6 +7,7 @@ import logging
 import signal
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
+from pathlib import Path
 from types import TracebackType
 from typing import Generic, ParamSpec, Protocol, Self, runtime_checkable
 
@@ -144,6 +145,8 @@ class StartFailure(Exception):
 
 
 def home_unusable(error: DataDirectoryUnusable) -> StartFailure:
+    if Path(error.path).is_file():
+        return StartFailure(f"{error.path} is a file: set SHIFTBOSS_HOME to a folder")
     return StartFailure(
         f"{error.path} cannot be used ({error.reason}): make it writable, or set SHIFTBOSS_HOME"
     )

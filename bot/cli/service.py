@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from bot.cli.failures import fail, report_start_failures
+from bot.cli.holder import find_holder
 from bot.cli.serving import program_command
 from cards.formats import escape_invisible
 
@@ -38,7 +39,7 @@ _LINGERING_FOLDER = Path("/var/lib/systemd/linger")
 def start() -> None:
     """Start Shiftboss in the background, and wait until it is ready."""
     settings = _load()
-    if holder := _find_holder(settings.home):
+    if holder := find_holder(settings.home):
         typer.echo(f"Shiftboss is running already (process {holder}).")
         return
     if _has_systemd():
@@ -50,7 +51,7 @@ def start() -> None:
 def stop() -> None:
     """Stop Shiftboss: running steps end or are kept for the next start."""
     settings = _load()
-    holder = _find_holder(settings.home)
+    holder = find_holder(settings.home)
     # A unit whose program has ended, or has only begun, would start it again.
     is_unit = _has_systemd() and _is_unit_of(settings) and _is_unit_alive()
     if holder is None and not is_unit:
@@ -58,12 +59,12 @@ def stop() -> None:
         return
     if is_unit:
         _systemctl("stop", _UNIT)
-    holder = _find_holder(settings.home)
+    holder = find_holder(settings.home)
     if holder is not None:
         with suppress(ProcessLookupError):
             os.kill(holder, signal.SIGTERM)
     deadline = time.monotonic() + settings.stop_grace_seconds + _STOP_EXTRA_SECONDS
-    while holder is not None and _find_holder(settings.home) == holder:
+    while holder is not None and find_holder(settings.home) == holder:
         if time.monotonic() > deadline:
             fail(f"process {holder} has not stopped yet; to end it at once: kill {holder}")
         time.sleep(_LOOK_SECONDS)
@@ -92,6 +93,8 @@ def logs(
             # No more than one file of the rotation.
             for line in deque(log, maxlen=lines):
                 _print_line(line)
+            if lines and not log.tell():
+                typer.echo(f"{file} is empty: Shiftboss has not run yet.", err=True)
             if follow:
                 with suppress(KeyboardInterrupt):
                     for line in _follow(file, log):
@@ -124,20 +127,6 @@ def _load() -> Settings:
         from bot.config.settings import load_settings
 
         return load_settings()
-
-
-def _find_holder(home: Path) -> int | None:
-    """The process that works in the data directory, apart from single commands."""
-    from storage.data_directory import DataDirectoryLock
-    from storage.errors import DataDirectoryInUse
-
-    if not home.is_dir():
-        return None
-    try:
-        DataDirectoryLock(home, is_temporary=True).close()
-    except DataDirectoryInUse as error:
-        return int(error.pid) if error.pid.isdecimal() and not error.is_temporary else None
-    return None
 
 
 def _start_process() -> None:

@@ -23,6 +23,7 @@ from bot.cli.chat_commands import (
     required,
 )
 from bot.cli.failures import fail, report_start_failures
+from bot.cli.holder import find_holder
 from cards.formats import escape_invisible
 from handlers.flags import quote_value
 
@@ -72,7 +73,11 @@ def _say_to_running(text: str) -> None:
         from bot.cli.local_execution import CommandRefused, ProgramUnreachable, send_command
         from bot.config.settings import load_settings
 
-        running = find_running_program(load_settings())
+        settings = load_settings()
+        running = find_running_program(settings)
+    # Another program may listen there by now, and must not get the token. Fronts hold no directory.
+    if not settings.database.startswith("postgresql:") and find_holder(settings.home) is None:
+        fail("Shiftboss is not running: start it with `shiftboss start`")
     try:
         # Text that is not a command is part of the conversation and needs a running Shiftboss.
         answer = send_command(running, text, quiet=text.lstrip().startswith(("/", "／")))

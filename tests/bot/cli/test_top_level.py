@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from bot.cli.command_line import create_cli
+from bot.config.logs import LOG_FILE
 
 
 @pytest.mark.parametrize(
@@ -34,3 +36,45 @@ def test_what_cannot_happen_without_a_running_program_is_refused(
     assert "not running" in told.output
     assert "shiftboss start" in told.output
     assert not (tmp_path / "home" / "shiftboss.db").exists()
+
+
+@pytest.mark.parametrize("command", [("say", "hello"), ("pair", "ABCDEFGH")])
+def test_the_token_is_not_sent_to_who_listens_where_shiftboss_did(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHIFTBOSS_HOME", str(tmp_path))
+    (tmp_path / "web-token").write_text(
+        "kxq7Vd02mRzt9LwBf4Hskxq7Vd02mRzt9LwBf4Hs", encoding="utf-8"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        other.setblocking(False)
+        address = f"http://127.0.0.1:{other.getsockname()[1]}"
+        (tmp_path / "web-address").write_text(address, encoding="utf-8")
+
+        told = CliRunner().invoke(create_cli(), command)
+
+        with pytest.raises(BlockingIOError):
+            other.accept()
+    assert told.exit_code == 1
+    assert "shiftboss start" in told.output
+
+
+def test_an_empty_log_is_said_to_be_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHIFTBOSS_HOME", str(tmp_path))
+    (tmp_path / LOG_FILE).parent.mkdir()
+    (tmp_path / LOG_FILE).touch()
+
+    told = CliRunner().invoke(create_cli(), ["logs"])
+
+    assert (told.exit_code, "has not run yet" in told.output) == (0, True)
+
+
+def test_a_file_as_data_directory_is_named_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("SHIFTBOSS_HOME", str(tmp_path / "file"))
+
+    told = CliRunner().invoke(create_cli(), ["status"])
+
+    assert (told.exit_code, "is a file" in told.output) == (2, True)
