@@ -256,6 +256,15 @@ def status_data(status: SystemStatus, memory: ChatMemory) -> JsonObject:
         "last_backup_at": iso_timestamp(status.backup.last_at) if status.backup else None,
         "disk": {each.kind: each.size for each in status.disk},
         "processes": [process_data(each) for each in status.processes],
+        "waiting_homes": [
+            {
+                "place": each.place,
+                "seen_at": iso_timestamp(each.seen_at),
+                "asked_at": iso_timestamp(each.asked_at),
+                "erasures": each.erasures,
+            }
+            for each in status.waiting_homes
+        ],
     }
 
 

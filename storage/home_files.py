@@ -14,12 +14,15 @@ import sqlalchemy as sa
 
 from storage.db import Database, Transaction, record_from, records_from
 from storage.dialect import dump_json, insert_or_ignore, upsert
+from storage.errors import NotFound, WrongState
 from storage.process_schema import file_erasures, forgotten_folders, homes, late_files
+from storage.records.processes import HOME_SILENT_AFTER, WaitingHome
 from storage.records.tasks import TaskId
 
 OBJECT_STORE = ""
 """In place of a data directory."""
 
+_ERASURE_PATIENCE = timedelta(minutes=10)
 _FIRST_SECONDS = 5.0
 _LONGEST_SECONDS = 600.0
 _H, _F, _E, _L = homes.c, forgotten_folders.c, file_erasures.c, late_files.c
@@ -58,6 +61,7 @@ class HomeFileRepo:
         self.home = home
 
     async def register(self, name: str, *, now: datetime) -> None:
+        """Say that this data directory is looked after."""
         values = {"id": self.home, "name": name, "seen_at": now}
         async with self._db.write() as tx:
             await tx.execute(upsert(tx.dialect.name, homes, values, ("id",)), values)
@@ -137,6 +141,41 @@ class HomeFileRepo:
         async with self._db.write() as tx:
             later = {"tries": late.tries + 1, "due_at": now + _delay(late.tries)}
             await tx.execute(sa.update(late_files).where(_L.path == late.path).values(later))
+
+
+async def list_waiting_homes(db: Database, now: datetime) -> Sequence[WaitingHome]:
+    """The places that have not erased for long what they were asked to."""
+    asked = sa.func.min(_E.asked_at)
+    place = sa.func.coalesce(_H.name, "").label("place")
+    query = (
+        sa.select(place, _H.seen_at, asked.label("asked_at"), sa.func.count().label("erasures"))
+        .select_from(file_erasures.outerjoin(homes, _H.id == _E.home))
+        .group_by(_E.home, _H.name, _H.seen_at)
+        .having(asked < now - _ERASURE_PATIENCE)
+        .order_by(asked)
+    )
+    return records_from(WaitingHome, await db.fetch_all(query))
+
+
+async def remove_home(tx: Transaction, place: str, *, now: datetime) -> int:
+    """Wait no longer for a data directory that is gone for good: it is asked for nothing more, and
+    its late files come no more. Returns how many erasures it owed. Raises NotFound, and WrongState
+    if it is looked after."""
+    rows = (await tx.execute(sa.select(homes).where(_H.name == place))).all()
+    if not rows:
+        raise NotFound("place", place)
+    if any(now - each.seen_at <= HOME_SILENT_AFTER for each in rows):
+        raise WrongState("place", place, "in use")
+    ids = [each.id for each in rows]
+    owed = await tx.execute(sa.delete(file_erasures).where(_E.home.in_(ids)))
+    await tx.execute(sa.delete(late_files).where(_L.home.in_(ids)))
+    await tx.execute(sa.delete(homes).where(_H.id.in_(ids)))
+    return owed.rowcount
+
+
+async def drop_late_files(tx: Transaction, task_id: TaskId) -> None:
+    """They are not sent any more."""
+    await tx.execute(sa.delete(late_files).where(_L.task_id == task_id))
 
 
 def _key_of(erasure: FileErasure) -> tuple[sa.ColumnElement[bool], ...]:

@@ -50,6 +50,7 @@ from bot.engine.autonomy.doctor import (
     describe_fonts,
     describe_process_clocks,
     describe_sandbox,
+    describe_waiting_homes,
 )
 from bot.engine.autonomy.drive import DriveBudget, DriveService, ProblemDiagnosis
 from bot.engine.autonomy.reports.report_builder import ReportBuilder
@@ -77,7 +78,7 @@ from cards.views.task_card import late_file_card
 from handlers.ports_setup import BitablePort
 from storage.bitable import BitableRepo
 from storage.db import Transaction
-from storage.home_files import HomeFileRepo, LateFile
+from storage.home_files import HomeFileRepo, LateFile, list_waiting_homes
 from storage.memory.withheld_turns import WithheldTraces
 from storage.migrate import HEAD_REVISION, database_place, sqlite_path
 from storage.records.autonomy import GoalName
@@ -425,6 +426,14 @@ def _host_probes(settings: Settings, engine: Engine) -> Sequence[SelfCheck]:
             read=partial(
                 describe_process_clocks,
                 lambda: engine.processes.list_situations(now=engine.clock.now()),
+            ),
+        ),
+        RemarkProbe(
+            name="machines",
+            read=partial(
+                describe_waiting_homes,
+                lambda: list_waiting_homes(engine.store.db, engine.clock.now()),
+                engine.clock.now,
             ),
         ),
         # Nobody reads Chinese where only English is spoken.

@@ -18,6 +18,7 @@ from bot.engine.tasks.processes import ProcessLost, ProcessMembership
 from bot.transports.ports import SystemClock
 from storage.data_directory import identify_home
 from storage.db import Database, Transaction
+from storage.home_files import remove_home
 from storage.records.processes import ProcessSituation, WorkerProcess
 from storage.worker_processes import WorkerProcessRepo
 
@@ -165,3 +166,13 @@ async def drain_processes(settings: Settings, name: str) -> int:
             db = await Database.open(settings.database, stack)
             async with db.write() as tx:
                 return await WorkerProcessRepo(db).drain(tx, name)
+
+
+async def forget_place(settings: Settings, place: str) -> int:
+    """Wait no longer for this data directory; returns how many erasures it owed. Raises
+    StartFailure, NotFound, and WrongState if it is looked after."""
+    with explain_start_failures(settings):
+        async with AsyncExitStack() as stack:
+            db = await Database.open(settings.database, stack)
+            async with db.write() as tx:
+                return await remove_home(tx, place, now=SystemClock().now())

@@ -28,6 +28,7 @@ from cards.views.system import status_card
 from storage.approvals import ApprovalRepo
 from storage.db import Database
 from storage.figures import FigureRepo
+from storage.home_files import list_waiting_homes
 from storage.ids import IdGenerator
 from storage.key_value import KeyValueStore
 from storage.messages.chats import ChatRepo
@@ -35,7 +36,7 @@ from storage.messages.outbox import OutboxRepo
 from storage.migrate import sqlite_path
 from storage.people import LOCAL_WEB_OWNER, PeopleRepo
 from storage.records.people import ChatMemory, Language
-from storage.records.processes import ProcessSituation
+from storage.records.processes import ProcessSituation, WaitingHome
 from storage.records.system import DiskUse, ModelChoice
 from storage.tasks import TaskRepo
 from storage.worker_processes import WorkerProcessRepo
@@ -76,6 +77,7 @@ def build_system_status(
         ),
         disk=partial(_measure_disk, settings, db),
         processes=partial(_list_processes, db, clock),
+        waiting_homes=partial(_list_waiting_homes, db, clock),
     )
 
 
@@ -84,6 +86,10 @@ async def _list_processes(db: Database, clock: Clock) -> tuple[ProcessSituation,
     if db.dialect == "sqlite":
         return ()
     return tuple(await WorkerProcessRepo(db).list_situations(now=clock.now()))
+
+
+async def _list_waiting_homes(db: Database, clock: Clock) -> tuple[WaitingHome, ...]:
+    return tuple(await list_waiting_homes(db, clock.now()))
 
 
 async def read_status(settings: Settings, asked: Language | None = None) -> tuple[Card, JsonObject]:

@@ -53,15 +53,26 @@ def worker(
     drain: Annotated[
         str, typer.Option("--drain", help="Let the worker of this name finish and stop.")
     ] = "",
+    forget: Annotated[
+        str,
+        typer.Option(
+            "--forget",
+            metavar="PLACE",
+            help="Stop waiting for the data directory of a machine that is gone for good.",
+        ),
+    ] = "",
     list_all: Annotated[
         bool, typer.Option("--list", help="List the processes of the store and what they run.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run tasks of a store that several machines share. Needs PostgreSQL."""
-    if drain or list_all:
+    if drain or list_all or forget:
         with report_start_failures(as_json=as_json):
-            _look_after(drain, as_json=as_json)
+            if forget:
+                _forget(forget, as_json=as_json)
+            else:
+                _look_after(drain, as_json=as_json)
         return
     folders = frozenset(str(each.expanduser().resolve()) for each in queue or ())
     run_program(*sys.argv[1:], role="worker", name=name, slots=slots, projects=folders)
@@ -138,6 +149,21 @@ def _print_preview(found: Any, *, as_json: bool) -> None:
 
 def _print_result(text: str, data: Any, *, as_json: bool) -> None:
     typer.echo(json.dumps(data, ensure_ascii=False, indent=2) if as_json else text)
+
+
+def _forget(place: str, *, as_json: bool) -> None:
+    from bot.app.processes import forget_place
+    from bot.config.settings import load_settings
+    from storage.errors import NotFound, WrongState
+
+    try:
+        owed = asyncio.run(forget_place(load_settings(), place))
+    except NotFound:
+        fail(f"no data directory is called {place}: see `shiftboss status`", as_json=as_json)
+    except WrongState:
+        fail(f"{place} is in use: stop Shiftboss there, and wait 5 minutes", as_json=as_json)
+    text = f"{place}: not waited for any more. Its data directory keeps what it had: delete it"
+    typer.echo(json.dumps({"forgotten": place, "erasures": owed}) if as_json else text)
 
 
 def _look_after(drained: str, *, as_json: bool) -> None:

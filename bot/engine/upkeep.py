@@ -192,6 +192,7 @@ def _modified(path: Path) -> float:
 # --- data directories of several machines
 
 _HOME_SECONDS = 5.0
+_REGISTER_SECONDS = 60.0
 _KEEPER_FOLDER = "processes/files"
 
 
@@ -218,6 +219,7 @@ class HomeKeeper:
     now: Callable[[], datetime]
     sleep: Callable[[float], Awaitable[None]]
     _clean_at: datetime | None = field(default=None, init=False)
+    _register_at: datetime | None = field(default=None, init=False)
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Before anything can be brought here."""
@@ -245,6 +247,9 @@ class HomeKeeper:
 
     async def look(self) -> None:
         """Do what is due."""
+        if self._register_at is None or self.now() >= self._register_at:
+            self._register_at = self.now() + timedelta(seconds=_REGISTER_SECONDS)
+            await self.rows.register(self.place, now=self.now())
         for erasure in await self.rows.list_due_erasures(self.now()):
             await self._erase(erasure)
         for late in await self.rows.list_due_late(self.now()):

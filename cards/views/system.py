@@ -15,7 +15,7 @@ from cards.model import Block, Card, CardTone, FieldsBlock, NoteBlock, TextBlock
 from cards.views import task_parts
 from storage.records.messages import InboxState, Incoming, IncomingMessage, ReceivedEvent
 from storage.records.people import ChatMemory, Language
-from storage.records.processes import ProcessSituation
+from storage.records.processes import ProcessSituation, WaitingHome
 from storage.records.system import (
     BackupState,
     ChannelHealth,
@@ -118,6 +118,9 @@ def status_card(
     if status.processes:
         rows = [_process_line(each, words) for each in status.processes]
         blocks.append(TextBlock(f"**{words('system.processes')}**\n\n" + "\n".join(rows)))
+    if status.waiting_homes:
+        rows = [_waiting_home_line(each, words, now, zone) for each in status.waiting_homes]
+        blocks.append(TextBlock("\n".join(rows)))
     if status.unlisted_owner:
         name = formats.escape_markdown(status.unlisted_owner, _MAX_TITLE)
         blocks.append(TextBlock(words("system.unnamed_owner", name=name)))
@@ -143,6 +146,17 @@ def _protection_lines(
     if memory is not None:
         protection.append(words(f"memory.status_{memory}"))
     return protection
+
+
+def _waiting_home_line(home: WaitingHome, words: TextCatalog, now: datetime, zone: ZoneInfo) -> str:
+    """A data directory that still has what must be forgotten."""
+    return words(
+        f"system.forgets.{home.fault(now)}",
+        place=formats.code_text(home.place, _MAX_NAME * 3),
+        n=home.erasures,
+        since=formats.date_time(home.asked_at, zone),
+        seen=formats.date_time(home.seen_at or home.asked_at, zone),
+    )
 
 
 def _process_line(situation: ProcessSituation, words: TextCatalog) -> str:

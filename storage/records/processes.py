@@ -69,6 +69,28 @@ class WorkerProcess:
         return now - self.seen_at <= DEAD_AFTER
 
 
+HOME_SILENT_AFTER = timedelta(minutes=5)
+"""A data directory that has not reported for so long is looked after by no process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingHome:
+    """A data directory that still has what must be forgotten, asked for since `asked_at`; the
+    object store if `place` is empty."""
+
+    place: str
+    seen_at: datetime | None
+    asked_at: datetime
+    erasures: int
+
+    def fault(self, now: datetime) -> str:
+        """Why it waits: `silent`, since nobody looks after it, `fails`, or `store`."""
+        if not self.place:
+            return "store"
+        is_silent = self.seen_at is None or now - self.seen_at > HOME_SILENT_AFTER
+        return "silent" if is_silent else "fails"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSituation:
     """The work of a process now, by the store. `store_now` is the store's time."""

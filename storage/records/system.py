@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from storage.records.people import Channel
-from storage.records.processes import ProcessSituation
+from storage.records.processes import ProcessSituation, WaitingHome
 from storage.records.tasks import Task, TaskStatus, UsageTotals
 
 
@@ -147,8 +147,9 @@ class SystemStatus:
     then there is no process and no channel. `waiting_approvals` counts all chats. `sandbox` is
     bwrap, landlock or none, `limits` says who limits commands: cgroup, user or watch.
     `command_user` is the user ID of commands if we are root, which may be 0. `unlisted_owner` names
-    an owner who is no longer configured. `backup`, `disk` and `processes` are for owners; the last
-    are the processes that share the store, none if this one is alone."""
+    an owner who is no longer configured. `backup`, `disk` and what follows are for owners:
+    the processes that share the store, none if this one is alone, and the data directories that
+    still have what must be forgotten."""
 
     version: str
     pid: int
@@ -170,6 +171,7 @@ class SystemStatus:
     backup: BackupState | None = None
     disk: tuple[DiskUse, ...] = ()
     processes: tuple[ProcessSituation, ...] = ()
+    waiting_homes: tuple[WaitingHome, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ from storage.db import Database
 from storage.key_value import KeyValueStore
 from storage.records.autonomy import CheckResult, HealthFinding, HealthReport
 from storage.records.people import Channel, Language, Person
-from storage.records.processes import ProcessSituation
+from storage.records.processes import ProcessSituation, WaitingHome
 from storage.records.system import BackendHealth, BackendReport, BackupState, ModelChoice
 
 _PROBE_SECONDS = 45.0
@@ -318,6 +318,31 @@ async def describe_process_clocks(
         )
         for each in await list_processes()
         if abs(ahead := each.process.clock_ahead.total_seconds()) >= _CLOCK_TOLERANCE
+    ]
+
+
+_TEXTS_OF_WAITING = {
+    "silent": "forget_when_back",
+    "fails": "forget_fails",
+    "store": "forget_in_store",
+}
+
+
+async def describe_waiting_homes(
+    list_waiting: Callable[[], Awaitable[Sequence[WaitingHome]]], now: Callable[[], datetime]
+) -> Sequence[HealthFinding]:
+    """Name the places that still have what must be forgotten."""
+    return [
+        HealthFinding(
+            text=_TEXTS_OF_WAITING[each.fault(now())],
+            points=15,
+            facts={
+                "place": each.place,
+                "n": each.erasures,
+                "hours": int((now() - each.asked_at).total_seconds() // 3600),
+            },
+        )
+        for each in await list_waiting()
     ]
 
 

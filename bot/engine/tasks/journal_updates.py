@@ -32,6 +32,7 @@ from handlers.ports_workers import (
 )
 from storage.db import Transaction
 from storage.errors import StoreUnavailable, WrongState
+from storage.home_files import drop_late_files
 from storage.records.people import Language, Person
 from storage.records.task_logs import MAX_LOG_TEXT, LogKind, NewLog, StageChange, TaskCompletion
 from storage.records.tasks import EventKind, Task, TaskControl, TaskPhase, TaskPriority, TaskStatus
@@ -218,6 +219,7 @@ class TaskUpdates(JournalOperations):
             raise wrong_state(gone)
         if not gone.status.is_final:
             gone = await self._apply(held, service.stop(gone, held.now))
+        await drop_late_files(held.tx, gone.id)
         return await self.store.tasks.update(held.tx, gone, status=gone.status, deleted_at=held.now)
 
     async def _set_stage(self, held: LockedTask, text: str) -> Task:

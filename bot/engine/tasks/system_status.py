@@ -17,7 +17,7 @@ from storage.figures import FigureRepo
 from storage.file_trees import walk_folders
 from storage.messages.outbox import OutboxRepo
 from storage.records.people import Person, PersonRole
-from storage.records.processes import ProcessSituation
+from storage.records.processes import ProcessSituation, WaitingHome
 from storage.records.system import (
     BackupState,
     ChannelHealth,
@@ -69,6 +69,7 @@ class SystemStatusService:
     backup: Callable[[], Awaitable[BackupState]]
     disk: Callable[[], Awaitable[tuple[DiskUse, ...]]]
     processes: Callable[[], Awaitable[tuple[ProcessSituation, ...]]]
+    waiting_homes: Callable[[], Awaitable[tuple[WaitingHome, ...]]]
 
     async def status(self, *, by: Person) -> SystemStatus:
         today = self.now().astimezone(self.zone)
@@ -77,10 +78,12 @@ class SystemStatusService:
         recent: Sequence[Task] = ()
         sandbox = await self.sandbox()
         backup, disk = None, tuple[DiskUse, ...]()
+        waiting_homes: tuple[WaitingHome, ...] = ()
         processes = await self.processes()
         if by.role is PersonRole.OWNER:
             recent = await self.tasks.list_recent(_MAX_RECENT)
             backup, disk = await self.backup(), await self.disk()
+            waiting_homes = await self.waiting_homes()
         return SystemStatus(
             version=version("shiftboss"),
             pid=os.getpid(),
@@ -102,6 +105,7 @@ class SystemStatusService:
             backup=backup,
             disk=disk,
             processes=processes if by.role is PersonRole.OWNER else (),
+            waiting_homes=waiting_homes,
         )
 
     async def get_figures(self) -> SystemFigures:

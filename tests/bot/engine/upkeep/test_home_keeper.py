@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bot.config.settings import RetentionSettings
+from bot.engine.autonomy.doctor import describe_waiting_homes
 from bot.engine.upkeep import HomeKeeper
 from storage.db import Database, Transaction
-from storage.home_files import OBJECT_STORE, HomeFileRepo, LateFile
+from storage.errors import NotFound, WrongState
+from storage.home_files import (
+    OBJECT_STORE,
+    HomeFileRepo,
+    LateFile,
+    drop_late_files,
+    list_waiting_homes,
+    remove_home,
+)
 from storage.records.tasks import Task, TaskId
 from storage.shared_files import FileShareError, OneFolder
 from tests.bot.engine.upkeep.test_retention import NOW, column, fill, names, retention
@@ -26,11 +38,14 @@ class ObjectStore(OneFolder):
 
     fails: bool = False
     published: list[str] = field(default_factory=list)
+    on_publish: Callable[[], Awaitable[None]] | None = None
 
     async def publish(self, path: str) -> None:
         if self.fails:
             raise FileShareError("away")
         self.published.append(path)
+        if self.on_publish is not None:
+            await self.on_publish()
 
 
 @dataclass(kw_only=True)
@@ -147,3 +162,66 @@ async def test_a_late_file_is_shared_once_and_follows_the_card_that_had_to_go(
 
     assert machine.store.published == [LATE]
     assert machine.followed == [LATE]
+
+
+async def test_a_machine_that_has_left_is_named_and_can_be_given_up(tmp_path: Path) -> None:
+    async with open_database(tmp_path) as db:
+        here, gone = Machine(home=tmp_path, db=db), HomeFileRepo(db, "gone")
+        await gone.register("old:/home", now=NOW)
+        await gone.add_late(LATE, TaskId("new001"), now=NOW)
+        await here.keeper().look()
+        await here.rows.forget(["work/t1"], {"chat": "c1"}, in_store=False, now=NOW)
+
+        async def tell() -> list[tuple[str, object]]:
+            found = await describe_waiting_homes(
+                lambda: list_waiting_homes(db, here.now), lambda: here.now
+            )
+            return [(each.text, each.facts["place"]) for each in found]
+
+        assert await tell() == []
+        here.now = NOW + timedelta(hours=3)
+        await here.keeper().look()
+        assert await tell() == [("forget_when_back", "old:/home")]
+
+        async with db.write() as tx:
+            with pytest.raises(NotFound):
+                await remove_home(tx, "other", now=here.now)
+            with pytest.raises(WrongState):
+                await remove_home(tx, "here", now=here.now)
+            assert await remove_home(tx, "old:/home", now=here.now) == 1
+        assert await tell() == []
+        assert await here.rows.list_late([LATE]) == []
+
+
+async def test_a_machine_that_is_there_and_cannot_erase_is_named(tmp_path: Path) -> None:
+    async with open_database(tmp_path) as db:
+        machine = Machine(home=tmp_path, db=db)
+        machine.store.fails = True
+        keeper = machine.keeper()
+        await keeper.look()
+        await HomeFileRepo(db, "other").forget([], {"chat": "c1"}, in_store=True, now=NOW)
+        machine.now = NOW + timedelta(hours=1)
+        await keeper.look()
+        waiting = await list_waiting_homes(db, machine.now)
+
+    assert {each.fault(machine.now) for each in waiting} == {"fails", "store"}
+
+
+async def test_a_late_file_of_a_task_that_was_deleted_is_not_sent(tmp_path: Path) -> None:
+    async with open_database(tmp_path) as db:
+        fill(tmp_path)
+        machine, task = Machine(home=tmp_path, db=db), TaskId("new001")
+        await machine.rows.add_late(LATE, task, now=NOW)
+        async with db.write() as tx:
+            await machine.rows.mark_told(tx, [LATE])
+        machine.now = NOW + timedelta(minutes=1)
+        machine.store.on_publish = partial(delete, db, task)
+        await machine.keeper().look()
+
+    assert machine.store.published == [LATE]
+    assert machine.followed == []
+
+
+async def delete(db: Database, task: TaskId) -> None:
+    async with db.write() as tx:
+        await drop_late_files(tx, task)

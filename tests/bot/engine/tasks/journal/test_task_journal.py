@@ -23,6 +23,7 @@ from handlers.ports_workers import (
     JournalFileMissing,
 )
 from storage.errors import AmbiguousId, NotFound, WrongState
+from storage.home_files import HomeFileRepo
 from storage.records.people import Chat, ChatId, Language, Person
 from storage.records.task_logs import LogKind, LogResult
 from storage.records.tasks import EventKind, NodeStatus, Task, TaskPhase, TaskPriority, TaskStatus
@@ -519,7 +520,10 @@ async def test_what_is_deleted_is_never_run_nor_found(tmp_path: Path) -> None:
         mine = await it.engine.create_task("ours")
         with pytest.raises(WrongState):
             await it.journal.delete(it.task, by=BOSS, source="1")
+        late = HomeFileRepo(it.engine.db, "w")
+        await late.add_late("files/tasks/late", mine.id, now=it.engine.clock())
         await it.journal.delete(mine, by=BOSS, source="2")
+        assert await late.find_late("files/tasks/late") is None
         async with it.engine.db.write() as tx:
             claimed = await it.engine.store.queue.claim(
                 tx,
