@@ -30,7 +30,8 @@ from tests.killable_postgresql import KillableServer, killable_server
 from tests.postgresql_server import execute
 from tests.waiting import wait_until
 
-_PATIENCE_SECONDS = 300.0
+_PATIENCE_SECONDS = 900.0
+"""A busy machine takes more than five minutes to come to the end of all that was begun."""
 _STEPS = 3
 _STEP_SECONDS = 0.3
 _MOST_WAITING = 24
@@ -427,6 +428,8 @@ class _Load:
         estimated = sum(bool(row[2]) for row in rows)
         lost = (billed - booked).total()
         twice = execute(self.machines.url, _TWICE)
+        # What is still reserved is booked later.
+        still_open = _count(execute(self.machines.url, _OPEN))
         return [
             Figure("calls billed by the model service", billed.total()),
             Figure("calls booked as billed", booked.total()),
@@ -436,8 +439,10 @@ class _Load:
                 "calls booked as billed that were not", (booked - billed).total(), "", at_most(0)
             ),
             Figure("calls booked twice", _count(twice), "", at_most(0)),
-            Figure("calls billed and not booked", max(0, lost - estimated), "", at_most(0)),
-            Figure("calls left open", _count(execute(self.machines.url, _OPEN)), "", at_most(0)),
+            Figure(
+                "calls billed and not booked", max(0, lost - estimated - still_open), "", at_most(0)
+            ),
+            Figure("calls left open", still_open, "", at_most(0)),
         ]
 
     def _repeats(self) -> tuple[int, int]:
