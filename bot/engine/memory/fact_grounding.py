@@ -266,7 +266,11 @@ _THIRD_PERSON = re.compile(
     r"(?:the|a|an|this|that|some|another) ((?:[\w'-]+ ){1,3})",
     re.IGNORECASE,
 )
-_NAMED = re.compile(r"(?!I\b)([A-Z][a-z]+) (?!is\b|was\b|has\b)[a-z]+s\b")
+# A list of verbs, because a plural looks the same: "Use tabs", "Prefers tables".
+_NAMED = re.compile(
+    r"([A-Z][a-z]+) (?:lives|works|likes|loves|hates|enjoys|prefers|wants|needs|leads|runs|owns"
+    r"|drinks|eats|plays|uses|studies|speaks|teaches|drives|rents|keeps|cooks|takes|goes|comes)\b"
+)
 _SPEAKER = re.compile(r"\b(?:i|i'm|me|my|mine|we|us|our)\b|我|咱", re.IGNORECASE)
 _COMPARES = re.compile(r"\b(?:over|rather than|instead of|more than)\b|而不是?|而非|胜过|多过|比")
 _ORDERED = re.compile(

@@ -15,6 +15,8 @@ PREFERENCES, PROFILE, ENTITIES = (
 )
 
 GROUNDED = [
+    ("Use tabs in Go code", "Uses tabs in Go code"),
+    ("Needs glasses for driving", "Needs glasses for driving"),
     ("From now on: item0 has shelf0 of hall0", "item0 has shelf0 of hall0"),
     ("the backups go from web01 to nas2", "Backups go from web01 to nas2"),
     ("I run 15km every Sunday", "Runs 15 km on Sundays"),
