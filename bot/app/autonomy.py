@@ -420,7 +420,10 @@ def _host_probes(settings: Settings, engine: Engine) -> Sequence[SelfCheck]:
         HostProbe(home=settings.home, version=version("shiftboss")),
         RemarkProbe(name="sandbox", read=partial(describe_sandbox, engine.workers.sandbox)),
         RemarkProbe(name="memory", read=partial(describe_embeddings, embedder)),
-        RemarkProbe(name="backups", read=partial(describe_backups, state, engine.clock.now)),
+        RemarkProbe(
+            name="backups",
+            read=partial(describe_backups, state, settings.backup_hours, engine.clock.now),
+        ),
         RemarkProbe(
             name="clocks",
             read=partial(

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, NoReturn, TextIO
 
 import typer
 
@@ -154,7 +154,7 @@ def _start_process() -> None:
     shown = [line for line in told if not (line[:4].isdecimal() or line[:1] == "{")]
     typer.echo(escape_invisible("".join(shown).rstrip("\n")))
     if not any(_READY in line for line in told):
-        fail("it did not start; see `shiftboss logs`", status=2)
+        _fail_start("".join(shown))
 
 
 def _give_up(*_: object) -> None:
@@ -194,8 +194,7 @@ def _start_unit(settings: Settings) -> None:
     _tell_lost_variables()
     # Returns when it is ready or has failed.
     if not _systemctl("start", _UNIT, may_fail=True):
-        _show_last_words()
-        fail("it did not start; see `shiftboss logs`", status=2)
+        _fail_start(_show_last_words())
     with report_start_failures():
         from bot.app.running_program import find_running_program
 
@@ -229,11 +228,18 @@ def _show_unit(name: str) -> str:
     ).stdout.strip()
 
 
-def _show_last_words() -> None:
+def _fail_start(told: str) -> NoReturn:
+    """The log is worth a look only if the program's last words don't say what failed."""
+    is_told = any(line.startswith("shiftboss: ") for line in told.splitlines())
+    fail("it did not start" if is_told else "it did not start; see `shiftboss logs`", status=2)
+
+
+def _show_last_words() -> str:
     """The program's own, which only the journal has: a setting that is wrong, for example."""
     pid = _show_unit("ExecMainPID")
     said = _run("journalctl", "--user", "--output=cat", "--lines=20", "--quiet", f"_PID={pid}")
     typer.echo(escape_invisible(said.stdout.rstrip("\n")), err=True)
+    return said.stdout
 
 
 def unit_text(settings: Settings) -> str:

@@ -137,7 +137,8 @@ _MAX_ROWS = 10
 
 def next_card(agenda: task_logs.TaskAgenda, words: TextCatalog) -> model.Card:
     first = agenda.first
-    advice = _advice(agenda, first, words) if first else words("agenda.nothing")
+    idle = "agenda.nothing_but_held" if agenda.needs_person else "agenda.nothing"
+    advice = _advice(agenda, first, words) if first else words(idle)
     blocks: list[model.Block] = [model.TextBlock(advice)]
     if agenda.queue:
         rows = [

@@ -60,6 +60,15 @@ def test_the_lines_around_a_failure_stay() -> None:
     )
 
 
+@pytest.mark.parametrize("language", list(Language))
+@pytest.mark.parametrize("error", ["InvalidURL", "InvalidURI", "UnsupportedProtocol"])
+def test_a_wrong_address_is_not_called_another_program(language: Language, error: str) -> None:
+    words = catalog_for(language)
+
+    assert words(f"failure.{error}") not in words("failure.JSONDecodeError")
+    assert words(f"failure.{error}") in words("self.found.telegram_unreachable", reason=error)
+
+
 def test_a_huge_text_is_read_at_once() -> None:
     text = "\n".join(["The model"] * 200_000)
 

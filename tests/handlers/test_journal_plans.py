@@ -214,6 +214,7 @@ async def test_next_names_what_waits_for_a_person_also_where_nothing_else_is_to_
 
     assert "Waiting for you" in text
     assert "Roof" in text
+    assert "Nothing to do" not in text
 
 
 async def test_why_a_task_is_stuck_is_told_without_the_backends_note_on_itself() -> None:

@@ -283,11 +283,13 @@ async def describe_sandbox(detect: Callable[[], Awaitable[Sandbox]]) -> Sequence
 
 
 async def describe_backups(
-    state: Callable[[], Awaitable[BackupState]], now: Callable[[], datetime]
+    state: Callable[[], Awaitable[BackupState]], every_hours: float, now: Callable[[], datetime]
 ) -> Sequence[HealthFinding]:
-    last = (await state()).last_at
+    backups = await state()
+    last = backups.last_at
     if last is None:
-        return ()
+        facts = {"hours": f"{every_hours:g}"}
+        return [HealthFinding(text="backup_none", points=0, facts=facts)] if backups.is_on else ()
     hours = max(0, int((now() - last).total_seconds() // 3600))
     if not hours:
         return [HealthFinding(text="backup_new", points=0)]

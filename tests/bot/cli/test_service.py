@@ -86,6 +86,19 @@ def test_a_service_that_cannot_start_says_why(
     said = capsys.readouterr()
     assert "SHIFTBOSS_SLOTS must be a number" in said.err
     assert "ready" not in said.out
+    assert "shiftboss logs" not in said.err
+
+
+def test_a_service_that_fails_in_silence_has_its_log(
+    systemd: FakeSystemd, capsys: pytest.CaptureFixture[str]
+) -> None:
+    systemd.answer(state="inactive", refuses=True)
+    (systemd.folder / "journalctl").write_text("#!/bin/sh\n")
+
+    with pytest.raises(SystemExit):
+        service.start()
+
+    assert "shiftboss logs" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("state", ["active", "activating", "deactivating"])

@@ -22,6 +22,7 @@ from bot.engine.autonomy.doctor import (
     HostProbe,
     ModelCallProbe,
     RemarkProbe,
+    describe_backups,
     describe_buttons,
     describe_fonts,
 )
@@ -29,7 +30,7 @@ from bot.engine.llm.backend import OFFLINE_NAME
 from cards.catalog import catalog_for
 from storage.records.autonomy import HealthFinding, HealthReport
 from storage.records.people import Channel, Language
-from storage.records.system import BackendHealth, BackendReport, ModelChoice
+from storage.records.system import BackendHealth, BackendReport, BackupState, ModelChoice
 from tests.builders import NOW, make_person
 
 
@@ -177,6 +178,21 @@ async def test_a_planted_fault_is_found(plant: Callable[[], SelfCheck], found: s
     report = await examine(plant())
 
     assert [each.text for each in report.results[0].findings] == [found]
+
+
+@pytest.mark.parametrize(("is_on", "found"), [(True, "backup_none"), (False, None)])
+async def test_backups_without_a_first_one_are_not_called_fine(
+    *, is_on: bool, found: str | None
+) -> None:
+    async def read_state() -> BackupState:
+        return BackupState(is_on=is_on)
+
+    findings = await describe_backups(read_state, 24, lambda: NOW)
+
+    assert [each.text for each in findings] == ([found] if found else [])
+    for language in Language:
+        for each in findings:
+            assert "24" in catalog_for(language)(f"self.found.{each.text}", **each.facts)
 
 
 async def test_a_machine_without_git_and_an_open_directory_is_told(
