@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from cards.memory_actions import DecideWithheldMessage
 from cards.model import Block, ButtonsBlock, Card, CardButton, NoteBlock, TextBlock, notice_card
-from handlers.errors import ActionForbidden, UsageError
+from handlers.errors import ActionForbidden, UsageError, UserError
 from handlers.request import CommandRegistry, Reply, Request, check_may_choose
 from storage.records.memory_consent import ConsentRequest
 from storage.records.messages import DeliveryUrgency, IncomingMessage
@@ -29,6 +29,33 @@ class HeededConsent:
     reply: Reply | None = None
     in_doubt: bool = False
     with_before: bool = False
+
+
+async def heed_permission(request: Request, said: IncomingMessage) -> tuple[Request, Reply | None]:
+    """Turn memory on again where the message allows it, and take back an announcement. Where
+    nothing is off, such words say nothing to us. The reply is set if it says nothing else."""
+    memory = request.services.memory
+    more = None if said.forwarded else memory.find_permission(request.args)
+    if more is None:
+        return request, None
+    taken_back = await memory.expect_no_more(request.chat, source=request.source)
+    if request.chat.settings.memory_off:
+        try:
+            reply = await switch_memory(request, ChatMemory.ON)
+        except UserError:
+            await withhold_where_off(request)
+            raise
+        chat = await request.services.people.get_chat(request.chat.id)
+        request = replace(request, chat=chat)
+    elif taken_back:
+        reply = Reply(card=notice_card("", request.words("memory.next_allowed")))
+    else:
+        return request, None
+    if not more:
+        return request, reply
+    assert reply.card is not None
+    await _send_notice(request, reply.card, "allowed")
+    return request, None
 
 
 async def heed_consent(
@@ -94,10 +121,14 @@ def _question_blocks(
 
 
 async def _send_question(request: Request, card: Card) -> None:
+    await _send_notice(request, card, "withheld")
+
+
+async def _send_notice(request: Request, card: Card, name: str) -> None:
     await request.services.courier.send(
         request.chat.id,
         card,
-        key=f"{request.answer_ref.key}:withheld",
+        key=f"{request.answer_ref.key}:{name}",
         urgency=DeliveryUrgency.ANSWER,
     )
 

@@ -180,6 +180,13 @@ class MemoryPort(Protocol):
         """Find, by rules, the part of the conversation that the text asks, or may ask, not to
         remember."""
 
+    def find_permission(self, text: str) -> str | None:
+        """Find, by rules, that the text begins with a permission to remember again, and return what
+        it says besides; None if it gives none."""
+
+    async def expect_no_more(self, chat: Chat, *, source: str) -> bool:
+        """Take back the sender's wish for the NEXT message. False if there is none."""
+
     async def withhold(
         self,
         chat: Chat,

@@ -505,6 +505,9 @@ class Router:
                 await memory_consent.heed_consent_in_task(command_request)
             return await meaning.command.handler(command_request)
         message_request = _with_directives(request, meaning.text, meaning.directives)
+        message_request, allowed = await memory_consent.heed_permission(message_request, incoming)
+        if allowed is not None:
+            return allowed
         names_topic = bool(memory.topic_to_forget(message_request.args))
         heeded = await memory_consent.heed_consent(
             message_request, incoming, names_topic=names_topic

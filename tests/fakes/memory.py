@@ -31,7 +31,7 @@ from storage.records.memory import (
 )
 from storage.records.memory_consent import ConsentRequest, ConsentWish
 from storage.records.memory_evidence import EntityEntries
-from storage.records.people import Chat, ChatKind, Person
+from storage.records.people import Chat, ChatId, ChatKind, Person
 from storage.records.tasks import Task
 from tests.builders import NOW
 
@@ -91,6 +91,8 @@ class FakeMemory:
     def __init__(self) -> None:
         self.entries: dict[str, MemoryEntry] = {}
         self.wishes: dict[str, ConsentWish] = {}
+        self.permissions: dict[str, str] = {}
+        self.announced: dict[ChatId, bool] = {}
         self.behind = AnswerMemories()
         self.of_tasks: dict[str, AnswerMemories] = {}
         self.found: Sequence[MemoryMatch] = ()
@@ -103,6 +105,12 @@ class FakeMemory:
 
     def find_consent_request(self, text: str) -> ConsentWish | None:
         return self.wishes.get(text)
+
+    def find_permission(self, text: str) -> str | None:
+        return self.permissions.get(text)
+
+    async def expect_no_more(self, chat: Chat, *, source: str) -> bool:
+        return self.announced.pop(chat.id, False)
 
     async def withhold(
         self,

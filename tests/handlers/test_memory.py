@@ -73,6 +73,34 @@ async def test_in_a_group_a_member_forbids_their_own_words_but_not_the_chats(
     assert wished == [ConsentRequest.THIS, ConsentRequest.BEFORE], "their own words go in any case"
 
 
+async def test_words_that_allow_remembering_again_turn_on_what_is_off_and_nothing_else(
+    desk: RouterHarness,
+) -> None:
+    memory, chats, text = desk.world.memory, desk.world.people.chats, "you can remember again"
+    memory.permissions = {text: "", f"{text}. I like tea": "I like tea"}
+    group = ChatId("g1")
+
+    nothing_off = await desk.send_message(text)
+    await desk.send_message("/memory off")
+    turned_on = await desk.send_message(text)
+    await desk.send_message("/memory off", who="x-olga", chat=group)
+    refused = await desk.send_message(f"{text}. I like tea", chat=group)
+    still_off = chats[group].settings.memory_off
+    memory.calls.clear()
+    answered = await desk.send_message(f"{text}. I like tea", who="x-olga", chat=group)
+    memory.announced[ChatId("c1")] = True
+    taken_back = await desk.send_message(text)
+
+    assert "Fine." in text_of(nothing_off), "it is talk"
+    assert "Memory is on again" in text_of(turned_on)
+    assert "Olga" in text_of(refused)
+    assert still_off
+    assert "Fine." in text_of(answered)
+    assert not chats[group].settings.memory_off
+    assert not [call for call in memory.calls if call[0] == "withhold"]
+    assert "Your next message may be remembered" in text_of(taken_back)
+
+
 async def test_what_somebody_else_asked_for_in_a_forwarded_message_changes_nothing(
     desk: RouterHarness,
 ) -> None:

@@ -121,6 +121,20 @@ class MemoryConsent:
         self.feed.publish(*{each.scope for each in gone})
         return True
 
+    async def expect_no_more(self, chat: Chat, source: str) -> bool:
+        """Take back the announcement of this message's sender. False if there is none."""
+        name = f"{_EXPECTED}{chat.id}"
+        if not await self.key_values.get(name):
+            return False
+        async with self.db.write() as tx:
+            row = await self._find_row(tx, source)
+            expected = dict(await self.key_values.read(tx, name) or {})
+            since = None if row is None else expected.pop(row.incoming.sender.external_id, None)
+            if row is None or since is None:
+                return False
+            await self.key_values.write(tx, name, expected)
+            return row.received_at - datetime.fromisoformat(since) <= _EXPECTED_WITHIN
+
     async def keep_after_all(
         self, person: Person, chat: Chat, source: str, *, with_before: bool
     ) -> bool:

@@ -158,6 +158,14 @@ class MemoryService:
 
         return find_consent_request(text)
 
+    def find_permission(self, text: str) -> str | None:
+        from bot.engine.memory.consent_permission import find_permission
+
+        return find_permission(text)
+
+    async def expect_no_more(self, chat: Chat, *, source: str) -> bool:
+        return await self.consent.expect_no_more(chat, source)
+
     async def withhold(
         self,
         chat: Chat,

@@ -261,6 +261,20 @@ async def test_only_the_next_message_is_withheld_where_it_was_announced(tmp_path
         assert "Uppsala" in await texts(memory)
 
 
+async def test_an_announcement_can_be_taken_back(tmp_path: Path) -> None:
+    async with build_writing(tmp_path) as memory:
+        consent = build_consent(memory)
+        await say(memory, 1, "What I say next is off the record")
+        await consent.expect_next(CHAT, "inbox:1")
+        await say(memory, 2, "You can remember again")
+        await say(memory, 3, "I live in Uppsala")
+
+        taken_back = [await consent.expect_no_more(CHAT, "inbox:2") for _ in range(2)]
+
+        assert taken_back == [True, False]
+        assert not await consent.withhold_expected(CHAT, "inbox:3")
+
+
 async def test_an_announced_message_stays_withheld_after_a_crash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
