@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bot.app.lifecycle import StartFailure, home_unusable
+from bot.app.running_program import forget_address
 from bot.config.logs import configure_logging
 from bot.config.settings import Settings
 from bot.engine.redaction import SecretMasker
@@ -44,6 +45,8 @@ def hold_home(settings: Settings) -> Iterator[None]:
     except DataDirectoryUnusable as error:
         raise home_unusable(error) from error
     with home, explain_start_failures(settings):
+        with report_unwritable_home(settings):
+            forget_address(settings)
         # Blocking, since nothing else may run before this is done.
         prepare_home(settings, settings.log_level)
         yield

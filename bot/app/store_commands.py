@@ -10,6 +10,7 @@ from pathlib import Path
 from bot.app.backup_source import SECRET_FILES, backup_source, explain_backup_failures
 from bot.app.lifecycle import StartFailure
 from bot.app.preflight import explain_start_failures
+from bot.app.running_program import forget_address
 from bot.config.settings import SQLITE_FILE, Settings
 from bot.config.values import DATABASE_FORMS
 from cards.catalog import catalog_for
@@ -50,6 +51,7 @@ def restore(settings: Settings, archive: Path, *, replace: bool) -> Restored:
             home=settings.home, database=file, secret_names=SECRET_FILES | {".env"}
         )
         with DataDirectoryLock(settings.home):
+            forget_address(settings)
             done = restore_backup(
                 archive,
                 target,
@@ -86,6 +88,7 @@ def move(settings: Settings, target: str, source: str) -> StoreMove:
     if in_use == target:
         in_use = sqlite_url(settings.home / SQLITE_FILE)
     with explain_start_failures(settings), DataDirectoryLock(settings.home), _explain_moves():
+        forget_address(settings)
         return move_store(settings.home, source or in_use, target)
 
 

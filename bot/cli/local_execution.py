@@ -169,13 +169,14 @@ def run_remote_or_local(
             home = DataDirectoryLock(settings.home, is_temporary=True)
         except DataDirectoryInUse as error:
             queue.note_busy(error)
+            is_command = error.is_temporary
         except DataDirectoryUnusable as error:
             raise home_unusable(error) from error
         else:
             with home:
                 return local()
         try:
-            return remote(find_running_program(settings))
+            return remote(_find_holder_address(settings, is_command=is_command))
         except (ProgramUnreachable, StartFailure) as error:
             if queue.is_over:
                 raise StartFailure(
@@ -184,6 +185,14 @@ def run_remote_or_local(
                     " commands: wait until it is done, or stop it and start `shiftboss run`"
                 ) from error
         time.sleep(_RETRY_INTERVAL)
+
+
+def _find_holder_address(settings: Settings, *, is_command: bool) -> RunningProgram:
+    """While another command holds the directory, the stored address is of a program that has gone:
+    who listens there now must not get the token."""
+    if is_command:
+        raise StartFailure(f"another command holds {settings.home}")
+    return find_running_program(settings)
 
 
 def _find_front(settings: Settings) -> RunningProgram | None:

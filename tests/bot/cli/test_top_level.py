@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from typer.testing import CliRunner
 
+from bot.app import preflight
+from bot.app.running_program import has_run_before, save_address
+from bot.cli import local_execution
 from bot.cli.command_line import create_cli
 from bot.config.logs import LOG_FILE
+from bot.config.settings import Settings
+from bot.transports.web.access_token import load_or_create_token
+from storage.data_directory import DataDirectoryLock
 
 
 @pytest.mark.parametrize(
@@ -57,6 +65,45 @@ def test_the_token_is_not_sent_to_who_listens_where_shiftboss_did(
             other.accept()
     assert told.exit_code == 1
     assert "shiftboss start" in told.output
+
+
+def hang_up(listener: socket.socket, asked: list[str]) -> None:
+    """Note who connects, and hang up, until the listener is shut down."""
+    with suppress(OSError):
+        while True:
+            connection, address = listener.accept()
+            asked.append(str(address))
+            connection.close()
+
+
+@pytest.mark.parametrize("command", [("say", "hello"), ("next",)])
+@pytest.mark.parametrize("is_temporary", [False, True])
+def test_the_token_is_not_sent_while_shiftboss_starts_or_another_command_works(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_temporary: bool
+) -> None:
+    monkeypatch.setenv("SHIFTBOSS_HOME", str(tmp_path))
+    for limit in ("_STARTUP_SECONDS", "_COMMAND_SECONDS"):
+        monkeypatch.setattr(local_execution, limit, 0.0)
+    load_or_create_token(tmp_path)
+    settings = Settings.model_validate({"SHIFTBOSS_HOME": tmp_path})
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        asked = list[str]()
+        listener = Thread(target=hang_up, args=(other, asked))
+        listener.start()
+        save_address(settings, f"http://127.0.0.1:{other.getsockname()[1]}")
+        monkeypatch.setattr(preflight, "prepare_home", lambda *_: None)
+        lock = DataDirectoryLock(tmp_path, is_temporary=True)
+        if not is_temporary:
+            lock.close()
+
+        with lock if is_temporary else preflight.hold_home(settings):
+            told = CliRunner().invoke(create_cli(), command)
+
+        other.shutdown(socket.SHUT_RDWR)
+        listener.join()
+    assert not asked
+    assert told.exit_code in {1, 2}
+    assert has_run_before(settings)
 
 
 def test_an_empty_log_is_said_to_be_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
