@@ -151,4 +151,4 @@ def test_variables_are_those_that_the_step_saw_also_of_many_assignments_at_one_m
     assert [sim.seen[path]["variables"]["n"] for path in ("ask", "ask#2")] == [1, 2]
     for path, seen in sim.seen.items():
         assert _plain(_names(workflow, sim.runs, path, sim.now)) == seen, path
-    assert sim.seen["send#2"]["variables"] == {"n": 2 * 2**13 + 1, "at": 2}
+    assert sim.seen["send#2"]["variables"] == {"n": 2 * 2**12 + 1, "at": 2}
