@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
 import signal
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
@@ -147,8 +149,10 @@ class StartFailure(Exception):
 def home_unusable(error: DataDirectoryUnusable) -> StartFailure:
     if Path(error.path).is_file():
         return StartFailure(f"{error.path} is a file: set SHIFTBOSS_HOME to a folder")
+    is_full = error.reason in {os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)}
+    mend = "free some space" if is_full else "make it writable"
     return StartFailure(
-        f"{error.path} cannot be used ({error.reason}): make it writable, or set SHIFTBOSS_HOME"
+        f"{error.path} cannot be used ({error.reason}): {mend}, or set SHIFTBOSS_HOME"
     )
 
 

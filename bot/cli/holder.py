@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bot.cli.failures import report_start_failures
+
 
 def find_holder(home: Path) -> int | None:
-    """The process that works in the data directory, apart from single commands."""
+    """The process that works in the data directory, apart from single commands. Exits where the
+    directory cannot be used."""
+    from bot.app.lifecycle import home_unusable
     from storage.data_directory import DataDirectoryLock
-    from storage.errors import DataDirectoryInUse
+    from storage.errors import DataDirectoryInUse, DataDirectoryUnusable
 
     if not home.is_dir():
         return None
@@ -16,4 +20,7 @@ def find_holder(home: Path) -> int | None:
         DataDirectoryLock(home, is_temporary=True).close()
     except DataDirectoryInUse as error:
         return int(error.pid) if error.pid.isdecimal() and not error.is_temporary else None
+    except DataDirectoryUnusable as error:
+        with report_start_failures():
+            raise home_unusable(error) from error
     return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 from contextlib import suppress
 from pathlib import Path
@@ -114,6 +116,22 @@ def test_an_empty_log_is_said_to_be_empty(tmp_path: Path, monkeypatch: pytest.Mo
     told = CliRunner().invoke(create_cli(), ["logs"])
 
     assert (told.exit_code, "has not run yet" in told.output) == (0, True)
+
+
+@pytest.mark.parametrize("command", ["start", "stop", "status"])
+def test_a_full_disk_is_named_with_what_helps(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHIFTBOSS_HOME", str(tmp_path))
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", refuse)
+
+    told = CliRunner().invoke(create_cli(), [command])
+
+    assert (told.exit_code, "free some space" in told.output) == (2, True)
 
 
 def test_a_file_as_data_directory_is_named_as_one(
