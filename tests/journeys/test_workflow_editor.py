@@ -159,6 +159,42 @@ async def test_two_tabs_and_the_disk_do_not_undo_each_other(
     await owner.context.close()
 
 
+_SLOW = """
+name: Slow
+nodes:
+  - {id: pause, type: delay, delay: 4s}
+  - {id: sum, type: script, script: {expression: "20 + 22", outputVar: total}}
+outputs: {total: variables.total}
+"""
+
+
+async def test_an_unfolded_list_of_nodes_follows_the_run_and_its_values_can_be_asked_for(
+    browser: Browser, shiftboss: ShiftbossProcess, tmp_path: Path
+) -> None:
+    (shiftboss.home / "workflows" / "slow.yaml").write_text(_SLOW, encoding="utf-8")
+    owner = await visit(browser, shiftboss, viewport={"width": 390, "height": 844})
+    page = owner.page
+    await page.goto(address(shiftboss, "/slow"))
+    await page.locator("button[value=run]").click()
+    await expect(page.locator("#state")).to_contain_text("Waiting")
+    nodes, value = page.locator("#nodes"), page.locator("#eval")
+    await nodes.locator("summary").click()
+    await expect(nodes).to_contain_text("0 %")
+
+    await expect(page.locator("#state")).to_contain_text("Completed")
+    await expect(nodes).to_contain_text("100 %")
+    await expect(nodes.locator("li").first).to_be_visible()
+    await expect(nodes.locator("summary")).to_be_focused()
+    await value.locator("summary").click()
+    await value.get_by_label("Expression").fill("variables.total / 2")
+    await value.get_by_role("button", name="Evaluate").click()
+    await expect(value.get_by_role("status")).to_contain_text("21")
+    assert await fits(page)
+    await owner.save_screenshot("value-in-a-run", tmp_path)
+    assert owner.console_errors == []
+    await owner.context.close()
+
+
 _WIDE = """
 name: Wide
 nodes:

@@ -19,6 +19,7 @@ from cards.formats import drop_surrogates
 from cards.model import CardTone, error_card
 from cards.render.web import render
 from cards.views.backends import strip_offline_note
+from cards.views.dry_runs import evaluation_card
 from cards.views.task_card import can_start_anyway, result_files, task_card
 from cards.views.task_parts import (
     NODE_ICONS,
@@ -38,7 +39,7 @@ from handlers.request import Request
 from handlers.task_runs import rerun_task, run_diff_error
 from handlers.workflows import save_task_workflow, suggest_name
 from storage.errors import NotFound
-from storage.records.tasks import Task, TaskId, TaskPriority, TaskStatus, TaskView
+from storage.records.tasks import RerunRefused, Task, TaskId, TaskPriority, TaskStatus, TaskView
 from storage.records.traces import Trace
 from storage.records.workflows import WorkflowRefused
 
@@ -63,6 +64,7 @@ _MAX_SPANS = 150
 _MAX_INSTRUCTION = 4_000
 _MAX_FILES = 50
 _MAX_NODES = 300
+_MAX_EXPRESSION = 2_000
 _FILES = "files/"
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
 """Those that cannot contain scripts."""
@@ -155,6 +157,7 @@ async def show_task(request: DashboardRequest) -> Response:
         has_plan=bool(view.task.graph_version),
         has_workflow=view.workflow is not None,
         changes=await _changes(task, request) if "changes" in request.http.query_params else "",
+        **await _value(task, request),
         events=[event_line(each, words, request.deps.zone) for each in reversed(events)],
         bars=_bars(trace, request),
         spans_left_out=max(0, len(trace.spans) - _MAX_SPANS),
@@ -250,6 +253,22 @@ async def _changes(task: Task, request: DashboardRequest) -> str:
         told = explain_error(error, request.words, "")
         return render(error_card(told.title, told.hint, tone=CardTone.WARN), request.words).html
     return render(run_diff_card(task, diff, request.words), request.words).html
+
+
+async def _value(task: Task, request: DashboardRequest) -> dict[str, Any]:
+    """Evaluate the expression in the address, in the scope of the node there if one is named."""
+    query, words = request.http.query_params, request.words
+    expression, node = (query.get(key, "").strip()[:_MAX_EXPRESSION] for key in ("eval", "node"))
+    if not expression:
+        return {"expression": "", "eval_node": node, "value": ""}
+    try:
+        found = await request.services.run_expressions.evaluate(task, expression, node)
+    except RerunRefused as refused:
+        told = explain_error(refused, words, "")
+        card = error_card(told.title, told.hint, tone=CardTone.WARN)
+    else:
+        card = evaluation_card(found, words)
+    return {"expression": expression, "eval_node": node, "value": render(card, words).html}
 
 
 def _files(view: TaskView) -> Sequence[str]:

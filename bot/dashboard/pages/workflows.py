@@ -252,7 +252,7 @@ async def _dry_run(request: DashboardRequest, name: str, form: FormData) -> Resp
         card, status = invalid_workflow_card(workflow.name, refused.errors, request.words), 422
     else:
         card, status = dry_run_card(run, request.words), 200
-    page = await show_workflow(request, filled=texts, given=given, tried=card)
+    page = await show_workflow(request, filled=texts, given=given, tried=card, is_trial=True)
     page.status_code = status
     return page
 
@@ -285,7 +285,7 @@ async def show_workflow(
         about=formats.truncate(workflow.description if workflow else "", _MAX_DESCRIPTION),
         fields=field_rows(inputs, words, filled, None if is_trial else refused),
         trial_fields=field_rows(inputs, words, filled, refused if is_trial else None),
-        is_trial=is_trial or tried is not None,
+        is_trial=is_trial,
         given=given,
         tried=render(tried, words).html if tried is not None else "",
         runs=[_run_row(each, request) for each in runs],

@@ -53,7 +53,10 @@ async function refresh() {
     if (!fresh || isBusy(old) || content(old) === content(fresh)) continue;
     const unfolded = [...old.querySelectorAll("details")].map((each) => each.open);
     fresh.querySelectorAll("details").forEach((each, place) => { each.open ||= Boolean(unfolded[place]); });
+    if (old.open) fresh.open = true;
+    const wasFolded = summary(old) !== null && summary(old) === document.activeElement;
     old.replaceWith(fresh);
+    if (wasFolded) summary(fresh)?.focus({ preventScroll: true });
   }
 }
 
@@ -67,7 +70,13 @@ function isBusy(part) {
   const typed = [...part.querySelectorAll("textarea, input:not([type=hidden])")];
   const chosen = [...part.querySelectorAll("select")].some((each) =>
     each.selectedIndex !== Math.max(0, [...each.options].findLastIndex((one) => one.defaultSelected)));
-  return chosen || part.contains(document.activeElement) || typed.some((each) => each.value !== each.defaultValue);
+  const used = part.contains(document.activeElement) && summary(part) !== document.activeElement;
+  return chosen || used || typed.some((each) => each.value !== each.defaultValue);
+}
+
+// Of a part that is itself folded: whoever has just opened it goes on seeing what is new in it.
+function summary(part) {
+  return part.matches("details") ? part.querySelector("summary") : null;
 }
 
 document.addEventListener("visibilitychange", () => {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 import httpx
@@ -134,6 +135,34 @@ async def test_what_was_changed_in_a_workflow_and_what_waits_stand_on_the_page_o
     assert "changes=1" not in no_workflow.text
     for each in (shown, changed, no_workflow, gone):
         assert find_faults(each.text) == []
+
+
+async def test_an_expression_is_evaluated_in_the_run_of_a_task(world: DashboardWorld) -> None:
+    folder = world.core.settings.home / "workflows"
+    folder.mkdir()
+    (folder / "note.yaml").write_text(
+        "name: Note\ninputs: [{name: topic}]\nnodes: [{id: a, name: Write}]\n"
+    )
+    browser = await world.browser("olga")
+    form = {"order": "run", "source": "s1", "in.topic": HOSTILE}
+    started = await browser.post("/dashboard/workflows/note", data=form)
+    page, planned = started.headers["location"], await create(world, "Water the plants")
+
+    async def ask(expression: str, node: str = "", where: str = page) -> str:
+        got = await browser.get(where, params={"eval": expression, "node": node})
+        assert got.status_code == 200
+        assert find_faults(got.text) == []
+        assert "<script>alert" not in got.text
+        return html.unescape(got.text)
+
+    assert 'name="eval"' in (await browser.get(page)).text
+    assert "85" in await ask("len(inputs.topic) * 0 + 85")
+    assert "Type: text" in await ask("inputs.topic")
+    unknown = await ask("inputs.topci")
+    assert "It has no value" in unknown
+    assert "`topic`" in unknown or "<code>topic</code>" in unknown
+    assert "nowhere" in await ask("1", node="nowhere")
+    assert 'name="eval"' not in await ask("1", where=f"{PAGE}/{planned.id}")
 
 
 async def test_the_plan_is_a_picture_without_scripts(world: DashboardWorld) -> None:
