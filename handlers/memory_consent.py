@@ -3,6 +3,8 @@ on, and /incognito."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cards.memory_actions import DecideWithheldMessage
@@ -19,6 +21,15 @@ _ON_WORDS, _OFF_WORDS = {"on", "开", "打开", "开启"}, {"off", "关", "关�
 
 
 _QUESTION = "consent"
+_GIVES_WORDS = frozenset(
+    (
+        *("msg", "inject", "replan", "rerun", "log", "plan", "subtask", "done", "phase", "block"),
+        *("interrupt", "update", "schedule", "remind", "workflow", "approve", "reject"),
+        *("trigger", "skill"),
+    )
+)
+_MOST_NAMES = 2
+_INPUT = re.compile(r"(?:^|(?<=\s))\w+=[\"“']?|[\"”]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,21 +181,43 @@ async def withhold_where_off(request: Request) -> None:
         )
 
 
-async def heed_consent_in_task(request: Request) -> None:
-    """Withhold the words of a task that ask not to be remembered, and tell the person what becomes
-    of them. If they only may ask it, ask the person."""
+async def heed_consent_in_command(request: Request, name: str) -> None:
+    """Withhold a command where memory is off. Elsewhere heed a wish in the words of one that gives
+    work its words, and tell the person what becomes of them."""
+    await withhold_where_off(request)
+    if name == "run":
+        await _heed_in_work(request, (request.args,), "task")
+    elif name in _GIVES_WORDS:
+        # Ids and names come first: "T1 don't remember this: …", "run NAME key=…".
+        words = request.args.split(maxsplit=_MOST_NAMES)
+        tails = [request.args.split(maxsplit=n)[-1] for n in range(1, len(words))]
+        inputs = _INPUT.sub("\n", request.args)
+        await _heed_in_work(request, (request.args, *tails, inputs), "work")
+
+
+async def heed_consent_in_form(request: Request, form: Mapping[str, str], card_key: str) -> None:
+    """Heed a wish in a form that was sent in. A task that it starts belongs to the message that the
+    form's card answered."""
+    kind, _, number = card_key.partition(":")
+    of_card = f"inbox:{number}" if kind == "reply" and number.isdecimal() else ""
+    await _heed_in_work(request, tuple(form.values()), "work", also=of_card)
+
+
+async def _heed_in_work(
+    request: Request, texts: Sequence[str], name: str, *, also: str = ""
+) -> None:
+    """If the words only may ask not to be remembered, ask the person."""
     memory = request.services.memory
-    wish = memory.find_consent_request(request.args)
-    if wish is None:
-        return
-    # To withhold a task erases it, which no guess may do.
-    if wish.is_sure:
-        await memory.withhold(request.chat, ConsentRequest.THIS, source=request.source)
-        await _send_question(request, notice_card("", request.words("memory.withheld_task")))
-        return
-    question = request.words("memory.task_in_doubt")
-    blocks = _question_blocks(request, question)
-    await _send_question(request, replace(notice_card("", question), blocks=blocks))
+    wishes = [wish for each in texts if (wish := memory.find_consent_request(each))]
+    # To withhold what has been worked on erases it, which no guess may do.
+    if any(each.is_sure for each in wishes):
+        for source in filter(None, (request.source, also)):
+            await memory.withhold(request.chat, ConsentRequest.THIS, source=source)
+        await _send_question(request, notice_card("", request.words(f"memory.withheld_{name}")))
+    elif wishes and name == "task":
+        question = request.words("memory.task_in_doubt")
+        blocks = _question_blocks(request, question)
+        await _send_question(request, replace(notice_card("", question), blocks=blocks))
 
 
 async def switch_memory(request: Request, memory: ChatMemory) -> Reply:

@@ -108,6 +108,7 @@ async def handle_press(
     )
     if refusal is not None:
         return await _refusal_toast(request, refusal, row)
+    await memory_consent.heed_consent_in_form(request, form, row.card_key)
     return await _perform(request, action, row.card_key, value, form)
 
 
@@ -500,9 +501,7 @@ class Router:
         )
         if isinstance(meaning, CommandMessage):
             command_request = _with_directives(request, meaning.args, meaning.directives)
-            await memory_consent.withhold_where_off(command_request)
-            if meaning.command.name == "run":
-                await memory_consent.heed_consent_in_task(command_request)
+            await memory_consent.heed_consent_in_command(command_request, meaning.command.name)
             return await meaning.command.handler(command_request)
         message_request = _with_directives(request, meaning.text, meaning.directives)
         message_request, allowed = await memory_consent.heed_permission(message_request, incoming)

@@ -48,6 +48,10 @@ _S, _I, _O = schema.sessions.c, schema.inbox.c, schema.outbox.c
 _H, _N = schema.helpers.c, schema.marks.c
 _T = schema.tasks.c
 _UNSETTLED = (InboxState.NEW.value, InboxState.HELD.value)
+_GIVES_WORDS = (
+    *("message", "inject", "replan", "rerun", "log", "amend", "stage", "block", "interrupt"),
+    *("done", "subtask", "subtasks"),
+)
 _FINAL = tuple(each.value for each in TaskStatus if each.is_final)
 
 
@@ -204,7 +208,7 @@ class WithheldTurnRepo:
             await tx.execute(sa.delete(schema.marks).where(_N.name == f"{_PREFIX}{turns.chat}"))
 
     async def find_traces(self, turns: WithheldTurns) -> WithheldTraces:
-        started = sa.select(_T.id).where(_T.source.in_(_task_sources(turns)))
+        started = sa.select(_T.id).where(_uses_words(turns))
         tasks = [TaskId(each) for each in await self._db.fetch_column(started)]
         handled = sa.select(_I.received_at, sa.func.coalesce(_I.handled_at, _I.received_at))
         windows = await self._db.fetch_all(handled.where(_I.id.in_(turns.inbox)))
@@ -229,16 +233,16 @@ class WithheldTurnRepo:
 
     async def has_task_since(self, turns: WithheldTurns, since: datetime) -> bool:
         """Whether a task that was started from these messages has ended since then."""
-        ended = sa.select(_T.id).where(_T.source.in_(_task_sources(turns)), _T.ended_at >= since)
+        ended = sa.select(_T.id).where(_uses_words(turns), _T.ended_at >= since)
         return await self._db.fetch_value(ended.limit(1)) is not None
 
-    async def is_task(self, tx: Transaction, chat: ChatId, task: TaskId) -> bool:
-        """Whether the task was started from withheld words."""
-        turns = await self.get(chat, tx=tx)
-        if turns is None:
-            return False
-        found = sa.select(_T.id).where(_T.id == task, _T.source.in_(_task_sources(turns)))
-        return await tx.scalar(found) is not None
+    async def is_task(self, tx: Transaction, task: TaskId) -> bool:
+        """Whether the task was started from withheld words, or was given some, in any chat."""
+        for turns in await self.list_all():
+            found = sa.select(_T.id).where(_T.id == task, _uses_words(turns))
+            if await tx.scalar(found) is not None:
+                return True
+        return False
 
     async def get_message(self, tx: Transaction, number: int) -> InboxRow | None:
         row = (await tx.execute(sa.select(schema.inbox).where(_I.id == number))).one_or_none()
@@ -365,10 +369,24 @@ def _task_sources(turns: WithheldTurns) -> sa.CompoundSelect[Any]:
     )
 
 
+def _uses_words(turns: WithheldTurns) -> sa.ColumnElement[bool]:
+    """Whether a task was started from these messages, or was given their words by a command, a
+    decision or an answer."""
+    commands, asked = schema.commands.c, schema.approvals.c
+    told = sa.select(commands.task_id).where(
+        commands.source.in_(_task_sources(turns)), commands.kind.in_(_GIVES_WORDS)
+    )
+    answered = sa.select(asked.task_id).where(
+        asked.decided_for.in_(_task_sources(turns)), asked.reason != ""
+    )
+    return sa.or_(_T.source.in_(_task_sources(turns)), _T.id.in_(told), _T.id.in_(answered))
+
+
 async def _erase_tasks(tx: Transaction, turns: WithheldTurns) -> bool:
-    """Erase the words of tasks that were started from these messages, and hide them. A task needs
-    its words until it ends: False while one has not."""
-    query = sa.select(_T.id, _T.status).where(_T.source.in_(_task_sources(turns)))
+    """Erase the words of tasks that were started from these messages, and hide them; of those that
+    were only told some, title and instruction stay. A task needs its words until it ends: False
+    while one has not."""
+    query = sa.select(_T.id, _T.status).where(_uses_words(turns))
     rows = (await tx.execute(query)).all()
     ids = [row.id for row in rows if row.status in _FINAL]
     if not ids:
@@ -401,8 +419,14 @@ async def _erase_tasks(tx: Transaction, turns: WithheldTurns) -> bool:
     cards += [_O.key.startswith(f"{each}:") for each in subjects]
     shown = sa.or_(*cards)
     await _delete_cards(tx, (shown,))
+    given = {name: gone[name] for name in ("summary", "status_reason", "stage")}
+    await tx.execute(sa.update(schema.tasks).where(_T.id.in_(ids)).values(given))
+    amended = sa.select(schema.commands.c.task_id).where(
+        schema.commands.c.source.in_(_task_sources(turns)), schema.commands.c.kind == "amend"
+    )
+    mine = _T.source.in_(_task_sources(turns)) | _T.id.in_(amended)
     values = {**gone, "files": [], "deleted_at": hidden}
-    await tx.execute(sa.update(schema.tasks).where(_T.id.in_(ids)).values(values))
+    await tx.execute(sa.update(schema.tasks).where(_T.id.in_(ids), mine).values(values))
     queued = sa.select(_O.id).where(shown, _O.state == OutboxState.QUEUED.value)
     return len(ids) == len(rows) and await tx.scalar(queued.limit(1)) is None
 

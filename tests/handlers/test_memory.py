@@ -5,6 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from bot.engine.memory.consent_rules import find_consent_request
 from cards.catalog import catalog_for
 from cards.memory_actions import (
     DecideMemoryCandidate,
@@ -71,6 +72,53 @@ async def test_in_a_group_a_member_forbids_their_own_words_but_not_the_chats(
     assert "I have forgotten what you said before" in text_of(done)
     wished = [call[2] for call in desk.world.memory.calls]
     assert wished == [ConsentRequest.THIS, ConsentRequest.BEFORE], "their own words go in any case"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/run {wish}",
+        "/msg t1 {wish}",
+        "/inject t1 {wish}",
+        "/replan t1 {wish}",
+        "/log t1 note {wish}",
+        "/plan t1 {wish}",
+        "/subtask t1 {wish}",
+        "/done t1 {wish}",
+        "/block t1 {wish}",
+        "/interrupt t1 {wish}",
+        "/phase t1 {wish}",
+        "/update t1 {wish}",
+        "/rerun t1 {wish}",
+        "/schedule {wish}",
+        "/remind {wish}",
+        '/workflow run brief text="{wish}"',
+        "/approve a1 {wish}",
+        "/reject a1 {wish}",
+        "{wish}",
+    ],
+)
+async def test_a_wish_is_heeded_wherever_work_is_given_words(
+    desk: RouterHarness, line: str
+) -> None:
+    memory, wish = desk.world.memory, "don't remember this: my code is egret5523"
+    memory.find_consent_request = find_consent_request  # type: ignore[method-assign]
+
+    await desk.send_message(line.format(wish=wish))
+
+    assert ConsentRequest.THIS in [call[2] for call in memory.calls if call[0] == "withhold"]
+
+
+@pytest.mark.parametrize("line", ["/model {wish}", "/list {wish}", "/persona {wish}"])
+async def test_a_wish_in_what_gives_no_work_its_words_is_none(
+    desk: RouterHarness, line: str
+) -> None:
+    memory, wish = desk.world.memory, "don't remember this: my code is egret5523"
+    memory.find_consent_request = find_consent_request  # type: ignore[method-assign]
+
+    await desk.send_message(line.format(wish=wish))
+
+    assert not [call for call in memory.calls if call[0] == "withhold"]
 
 
 async def test_words_that_allow_remembering_again_turn_on_what_is_off_and_nothing_else(

@@ -297,7 +297,7 @@ class FinishedTaskRecorder:
         )
         async with self.db.write() as tx:
             remembers = task.use_memory and not work.chat.settings.memory_off
-            remembers &= not await self.withheld.is_task(tx, task.chat_id, task.id)
+            remembers &= not await self.withheld.is_task(tx, task.id)
             cell = await self.recorder.record_task(tx, work) if remembers else None
             if self.record_outcome is not None and task.status in _RATED_STATUSES:
                 await self.record_outcome(tx, task.id, task.status is TaskStatus.COMPLETED)

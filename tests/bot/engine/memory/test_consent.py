@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import insert, update
+from sqlalchemy import insert, select, update
 
 from bot.engine.memory.consent import MemoryConsent
 from bot.engine.memory.ingestion import ConversationTurn
@@ -37,7 +37,7 @@ from storage.records.schedules import (
     ScheduleState,
 )
 from storage.schedules import ScheduleRepo
-from storage.schema import inbox, outbox
+from storage.schema import commands, inbox, outbox, tasks
 from storage.sessions import SessionRepo
 from tests.bot.engine.crash import CrashAfterCommit
 from tests.bot.engine.memory.writing_builders import MY_SCOPE, WritingSetup, build_writing
@@ -173,6 +173,39 @@ async def test_a_reminder_that_nobody_agreed_to_goes_with_the_forbidden_words(
         left = await schedules.get(ScheduleId("s1"))
         assert "clinic" not in f"{left.title} {left.body}"
         assert left.state is ScheduleState.ENDED
+
+
+async def test_a_task_that_was_told_forbidden_words_loses_them_when_it_has_ended(
+    tmp_path: Path,
+) -> None:
+    async with build_writing(tmp_path) as memory:
+        db, now, repo = memory.world.db, memory.world.clock(), WithheldTurnRepo(memory.world.db)
+        told = await memory.world.create_task("Water the plants")
+        paused = await memory.world.create_task("Call the plumber")
+        await say(memory, 1, "/msg t1 don't remember this: egret5523")
+        await build_consent(memory).withhold_this(CHAT, "inbox:1")
+        async with db.write() as tx:
+            for task, kind, source in ((told, "message", 1), (paused, "pause", 2)):
+                await memory.world.store.events.record_command(
+                    tx, task.id, kind, source=f"inbox:{source}", by=BOSS.id, now=now,
+                    payload={"said": "egret5523"},
+                )  # fmt: skip
+        withheld = await repo.get(CHAT.id)
+        assert withheld is not None
+
+        async with db.write() as tx:
+            waits = not await repo.erase(tx, withheld)
+            is_told = [await repo.is_task(tx, each.id) for each in (told, paused)]
+            await tx.execute(update(tasks).values(status="completed", summary="egret5523 is wet"))
+            done = await repo.erase(tx, withheld)
+            left = (await tx.execute(select(tasks).where(tasks.c.id == told.id))).one()
+            said = await tx.scalar(select(commands.c.payload).where(commands.c.task_id == told.id))
+
+        assert waits, "it needs the words until it ends"
+        assert is_told == [True, False]
+        assert done
+        assert (said, left.summary) == ({}, "")
+        assert (left.title, left.deleted_at) == ("Water the plants", None)
 
 
 async def test_no_card_takes_the_id_of_one_that_was_erased(tmp_path: Path) -> None:
