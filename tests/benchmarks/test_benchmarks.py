@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from benchmarks.figures import Figure, Scale
+from benchmarks import memory_vectors
+from benchmarks.figures import Figure, LeftOut, Scale
 from benchmarks.page import read_prose
 from benchmarks.registry import BENCHMARKS, Benchmark, find_benchmarks
 from tests.journeys.program import ShiftbossProcess
@@ -43,3 +44,14 @@ def test_without_names_only_the_quick_benchmarks_run() -> None:
 def test_an_unknown_benchmark_is_refused_with_the_known_names() -> None:
     with pytest.raises(ValueError, match="no benchmark nonsense; there are start_up"):
         find_benchmarks(["start_up", "nonsense"])
+
+
+async def test_vectors_that_did_not_come_in_time_give_no_figures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bot.engine.memory.embeddings._QUERY_TIMEOUT", 0)
+
+    measured = await memory_vectors.measure(Scale.SMALL)
+
+    assert [type(each) for each in measured] == [LeftOut]
+    assert "questions got no vector in time" in str(measured[0])
