@@ -505,16 +505,15 @@ def _add_start_and_end(
         start = WorkflowNode(id=_unused_id("start", taken), title="start", type=NodeType.START)
         free = [name for name in names if name not in reached and outer[name] is not NodeRole.END]
         nodes = [start, *nodes]
-        edges = [
-            *(WorkflowEdge(source=start.id, target=name) for name in free or names[:1]),
-            *edges,
-        ]
+        # Edges may name the node that is added here.
+        first = free or ([] if start.id in leading else names[:1])
+        edges = [*(WorkflowEdge(source=start.id, target=name) for name in first), *edges]
     if NodeRole.END not in outer.values():
         end = WorkflowNode(id=_unused_id("end", taken), title="end", type=NodeType.END)
         free = [name for name in names if name not in leading and outer[name] is not NodeRole.START]
         nodes = [*nodes, end]
-        last = [WorkflowEdge(source=name, target=end.id) for name in free or names[-1:]]
-        edges = [*edges, *last]
+        last = free or ([] if end.id in reached else names[-1:])
+        edges = [*edges, *(WorkflowEdge(source=name, target=end.id) for name in last)]
     return nodes, edges
 
 

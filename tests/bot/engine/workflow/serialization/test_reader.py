@@ -72,6 +72,13 @@ def test_a_start_and_end_that_are_there_are_kept() -> None:
     assert [node.id for node in read_nodes(begin, A, finish).nodes] == ["go", "a", "over"]
 
 
+def test_edges_may_name_the_start_and_the_end_that_are_added() -> None:
+    written = [("start", "a"), ("a", "b"), ("b", "end")]
+    workflow = read_nodes(A, B, edges=[{"from": each, "to": to} for each, to in written])
+
+    assert [(edge.source, edge.target) for edge in workflow.edges] == written
+
+
 def test_a_name_that_is_taken_is_not_given_to_the_start() -> None:
     assert read_nodes({"id": "start"}).nodes[0].id == "start_2"
 
