@@ -239,7 +239,7 @@ class WithheldTurnRepo:
     async def is_task(self, tx: Transaction, task: TaskId) -> bool:
         """Whether the task was started from withheld words, or was given some, in any chat."""
         for turns in await self.list_all():
-            found = sa.select(_T.id).where(_T.id == task, _uses_words(turns))
+            found = sa.select(_T.id).where(_T.id == task, _knows_words(turns))
             if await tx.scalar(found) is not None:
                 return True
         return False
@@ -370,6 +370,13 @@ def _task_sources(turns: WithheldTurns) -> sa.CompoundSelect[Any]:
 
 
 def _uses_words(turns: WithheldTurns) -> sa.ColumnElement[bool]:
+    """Whether a task goes with these messages: it was started from them, or was given their words
+    and is one of their chat. Others' work is not erased because of what it was told elsewhere."""
+    is_started = _T.source.in_(_task_sources(turns))
+    return is_started | (_knows_words(turns) & (_T.chat_id == turns.chat))
+
+
+def _knows_words(turns: WithheldTurns) -> sa.ColumnElement[bool]:
     """Whether a task was started from these messages, or was given their words by a command, a
     decision or an answer."""
     commands, asked = schema.commands.c, schema.approvals.c

@@ -41,7 +41,7 @@ from storage.schema import commands, inbox, outbox, tasks
 from storage.sessions import SessionRepo
 from tests.bot.engine.crash import CrashAfterCommit
 from tests.bot.engine.memory.writing_builders import MY_SCOPE, WritingSetup, build_writing
-from tests.engine_harness import BOSS, CHAT
+from tests.engine_harness import BOSS, CHAT, GROUP
 
 
 async def say(
@@ -182,10 +182,14 @@ async def test_a_task_that_was_told_forbidden_words_loses_them_when_it_has_ended
         db, now, repo = memory.world.db, memory.world.clock(), WithheldTurnRepo(memory.world.db)
         told = await memory.world.create_task("Water the plants")
         paused = await memory.world.create_task("Call the plumber")
+        others = await memory.world.create_task("Paint the fence", chat_id=GROUP.id)
         await say(memory, 1, "/msg t1 don't remember this: egret5523")
-        await build_consent(memory).withhold_this(CHAT, "inbox:1")
+        await say(memory, 3, "/update t3 don't remember this: egret5523")
+        for number in (1, 3):
+            await build_consent(memory).withhold_this(CHAT, f"inbox:{number}")
         async with db.write() as tx:
-            for task, kind, source in ((told, "message", 1), (paused, "pause", 2)):
+            given = ((told, "message", 1), (paused, "pause", 2), (others, "amend", 3))
+            for task, kind, source in given:
                 await memory.world.store.events.record_command(
                     tx, task.id, kind, source=f"inbox:{source}", by=BOSS.id, now=now,
                     payload={"said": "egret5523"},
@@ -195,17 +199,19 @@ async def test_a_task_that_was_told_forbidden_words_loses_them_when_it_has_ended
 
         async with db.write() as tx:
             waits = not await repo.erase(tx, withheld)
-            is_told = [await repo.is_task(tx, each.id) for each in (told, paused)]
+            is_told = [await repo.is_task(tx, each.id) for each in (told, paused, others)]
             await tx.execute(update(tasks).values(status="completed", summary="egret5523 is wet"))
             done = await repo.erase(tx, withheld)
             left = (await tx.execute(select(tasks).where(tasks.c.id == told.id))).one()
+            kept = (await tx.execute(select(tasks).where(tasks.c.id == others.id))).one()
             said = await tx.scalar(select(commands.c.payload).where(commands.c.task_id == told.id))
 
         assert waits, "it needs the words until it ends"
-        assert is_told == [True, False]
+        assert is_told == [True, False, True]
         assert done
         assert (said, left.summary) == ({}, "")
         assert (left.title, left.deleted_at) == ("Water the plants", None)
+        assert (kept.title, kept.summary) == ("Paint the fence", "egret5523 is wet")
 
 
 async def test_no_card_takes_the_id_of_one_that_was_erased(tmp_path: Path) -> None:
