@@ -102,7 +102,9 @@ class RunExpressionPort(Protocol):
     """Expressions in the scopes of stored runs; nothing is changed. Implementations must remove
     secrets and the engine's own fields from values."""
 
-    async def evaluate(self, task: Task, expression: str, node: str = "") -> EvaluatedExpression:
+    async def evaluate(
+        self, task: Task, expression: str, language: Language, node: str = ""
+    ) -> EvaluatedExpression:
         """Evaluate an expression in the outermost scope as it is now, or in the scope that a node
         saw when it last started: `node` is its id, title or path. The caller has checked that the
         person may see the task. Raises RerunRefused for a task without a plan, and for a node that

@@ -532,7 +532,7 @@ async def evaluate_command(request: Request, rest: str) -> Reply:
         raise UserError("eval_usage")
     task = await find_task(request, flags.options["task"])
     found = await request.services.run_expressions.evaluate(
-        task, flags.text, flags.options.get("node", "")
+        task, flags.text, request.words.language, flags.options.get("node", "")
     )
     data = evaluation_data(found)
     return Reply(card=evaluation_card(found, request.words), good=not found.error, data=data)

@@ -121,7 +121,9 @@ class FakeWorkflows:
         await self.find(name)
         return WorkflowTestReport(name=name, file=f"{name}.test.yaml")
 
-    async def evaluate(self, task: Task, expression: str, node: str = "") -> EvaluatedExpression:
+    async def evaluate(
+        self, task: Task, expression: str, language: Language, node: str = ""
+    ) -> EvaluatedExpression:
         if expression == "nothing":
             return EvaluatedExpression(path=node, error="unknown name", names=("outputs",))
         return EvaluatedExpression(path=node, value=f"{task.id}: {expression}", type="text")

@@ -373,8 +373,9 @@ async def evaluate_expression(call: ApiCall, task_id: str, body: ExpressionBody)
     """The value of an expression in the run's scope, or in the one that a node saw. If it has none,
     `error` says why and `names` what there is"""
     task = await find_task(call, task_id)
-    runs = call.request.services.run_expressions
-    return EvaluationModel.model_validate(await runs.evaluate(task, body.expression, body.node))
+    runs, language = call.request.services.run_expressions, call.request.words.language
+    found = await runs.evaluate(task, body.expression, language, body.node)
+    return EvaluationModel.model_validate(found)
 
 
 @routes("GET", "/tasks/{task_id}/events")

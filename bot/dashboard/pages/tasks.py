@@ -262,7 +262,9 @@ async def _value(task: Task, request: DashboardRequest) -> dict[str, Any]:
     if not expression:
         return {"expression": "", "eval_node": node, "value": ""}
     try:
-        found = await request.services.run_expressions.evaluate(task, expression, node)
+        found = await request.services.run_expressions.evaluate(
+            task, expression, words.language, node
+        )
     except RerunRefused as refused:
         told = explain_error(refused, words, "")
         card = error_card(told.title, told.hint, tone=CardTone.WARN)

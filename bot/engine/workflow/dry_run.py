@@ -543,7 +543,7 @@ class DryRun:
             try:
                 outputs[key] = public_value(seen.evaluate(expression))
             except ExpressionError as error:
-                missing[key] = str(error)
+                missing[key] = error.in_words(self.state.text)
         costs = [each.cost for each in self._nodes.values() if each.cost is not None]
         reason = task.status_reason if end is not DryRunEnd.COMPLETED else ""
         return WorkflowDryRun(

@@ -440,8 +440,12 @@ class WorkflowScheduler(SchedulerState):
                 )
             case NodeFailure(key=key, facts=facts):
                 failed = self._make_run(activation, NodeStatus.FAILED, now, {})
+                told = {
+                    name: fact.in_words(self._text) if isinstance(fact, ExpressionError) else fact
+                    for name, fact in facts.items()
+                }
                 return self._record_runs(
-                    self.complete_run(replace(failed, error=self._text(key, **facts)), now)
+                    self.complete_run(replace(failed, error=self._text(key, **told)), now)
                 )
             case NodeDone(output=output, variables=variables, next_node=to):
                 notes: _Runs = ()

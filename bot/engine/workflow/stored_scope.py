@@ -32,7 +32,7 @@ from bot.engine.workflow.node_runs import (
 from bot.engine.workflow.past_names import restore_variables
 from bot.engine.workflow.rewind import find_activation
 from bot.engine.workflow.run_state import TaskRunState
-from cards.catalog import catalog_for
+from cards.catalog import TextCatalog, catalog_for
 from storage.records.dry_runs import EvaluatedExpression
 from storage.records.people import Language
 from storage.records.tasks import NodeRun, NodeStatus, RerunRefused, Task
@@ -53,22 +53,28 @@ class StoredRunEvaluator:
     now: Callable[[], datetime]
     mask: Callable[[str], str]
 
-    async def evaluate(self, task: Task, expression: str, node: str = "") -> EvaluatedExpression:
+    async def evaluate(
+        self, task: Task, expression: str, language: Language, node: str = ""
+    ) -> EvaluatedExpression:
         graph = await self.graphs.find_latest(task.id)
         if graph is None:
             raise RerunRefused("no_plan", id=task.id)
         workflow, runs = load_workflow(graph.body), await self.graphs.list_runs(task.id)
-        return await asyncio.to_thread(self._evaluate, task, workflow, runs, expression, node)
+        words = catalog_for(language)
+
+        def look() -> EvaluatedExpression:
+            names = stored_names(task, workflow, runs, node, now=self.now(), zone=self.zone)
+            return self._evaluate(expression, *names, words)
+
+        return await asyncio.to_thread(look)
 
     def _evaluate(
         self,
-        task: Task,
-        workflow: Workflow,
-        runs: Mapping[str, NodeRun],
         expression: str,
-        node: str,
+        place: ActivationPath | None,
+        names: Mapping[str, Any],
+        words: TextCatalog,
     ) -> EvaluatedExpression:
-        place, names = stored_names(task, workflow, runs, node, now=self.now(), zone=self.zone)
         path = place.path if place is not None else ""
         try:
             value = evaluate(expression, names)
@@ -76,7 +82,7 @@ class StoredRunEvaluator:
             known = [self.mask(each) for each in names_beside_unknown(expression, names)]
             return EvaluatedExpression(
                 path=path,
-                error=self.mask(" ".join(str(error).split())),
+                error=self.mask(" ".join(error.in_words(words).split())),
                 names=tuple(each for each in known if not is_internal_key(each))[:_MAX_NAMES],
             )
         return EvaluatedExpression(path=path, value=self._mask_all(value), type=value_type(value))

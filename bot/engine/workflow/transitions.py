@@ -464,7 +464,7 @@ class _Transition:
         try:
             step = run_texts.render_step(flow, place, node, self._now)
         except ExpressionError as error:
-            self._fail_step(place, node, str(error))
+            self._fail_step(place, node, error.in_words(state.text))
             return False
         heard = step_approvals.with_new_messages(step, state.orders, state.runs)
         decision = yield from self._rules.decide(heard, flow.may_wait_for_person)

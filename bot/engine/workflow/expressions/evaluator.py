@@ -92,13 +92,13 @@ def evaluate(text: str, names: Mapping[str, Any]) -> Any:
     except ExpressionError:
         raise
     except ZeroDivisionError as error:
-        raise BadExpression("it divides by zero") from error
+        raise BadExpression("it divides by zero", "divides_by_zero") from error
     except RecursionError as error:
-        raise BadExpression("it is nested too deeply") from error
+        raise BadExpression("it is nested too deeply", "too_deep") from error
     except ArithmeticError as error:
-        raise BadExpression("the number is too large") from error
+        raise BadExpression("the number is too large", "too_large") from error
     except (TypeError, ValueError, LookupError) as error:
-        raise BadExpression("it cannot be evaluated with these values") from error
+        raise BadExpression("it cannot be evaluated with these values", "wrong_values") from error
 
 
 def names_beside_unknown(text: str, names: Mapping[str, Any]) -> Sequence[str]:
@@ -150,7 +150,9 @@ def evaluate_answer(text: str, names: Mapping[str, Any]) -> Any:
         raise
     except BadExpression as error:
         if _reads_outputs(text):
-            raise UnclearAnswer(str(error)) from error
+            raise UnclearAnswer(
+                str(error), error.key, written=error.written, **error.facts
+            ) from error
         raise
 
 
@@ -197,7 +199,7 @@ class _Evaluation:
         for value in values:
             self._remaining -= value_size(value, self._remaining)
             if self._remaining < 0:
-                raise BadExpression("it takes too much work to evaluate")
+                raise BadExpression("it takes too much work to evaluate", "too_much_work")
 
 
 def _evaluate_node(node: ExpressionNode, evaluation: _Evaluation) -> Any:

@@ -96,7 +96,24 @@ def is_hedged(text: str) -> bool:
 
 
 class ExpressionError(ValueError):
-    """The expression has no value."""
+    """The expression has no value. `key` names the reason under `workflow.expression` in the
+    catalogue, filled with `facts`; the text of the error is for logs and models.
+    """
+
+    def __init__(self, why: str, key: str = "", *, written: str = "", **facts: object) -> None:
+        super().__init__(why)
+        self.key = key
+        self.written = written
+        self.facts = facts
+
+    def in_words(self, text: Callable[..., str]) -> str:
+        """The reason in the language of this catalogue."""
+        if not self.key:
+            return str(self)
+        facts = {"word": self.written, **self.facts}
+        if "kind" in facts:
+            facts["kind"] = text(f"workflow.value.{facts['kind']}")
+        return text(f"workflow.expression.{self.key}", **facts)
 
 
 class BadExpression(ExpressionError):
@@ -119,19 +136,16 @@ class ExpressionSyntaxError(BadExpression):
         suggestion: str = "",
         **facts: object,
     ) -> None:
-        super().__init__(why)
-        self.key = key
+        super().__init__(why, key, written=written, **facts)
         self.at = at
-        self.written = written
         self.suggestion = suggestion
-        self.facts = facts
 
 
 class UnknownExpressionName(ExpressionError):
     """The expression uses an unknown name."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"unknown name {name!r}")
+        super().__init__(f"unknown name {name!r}", "unknown_name", name=name)
 
 
 class UnclearAnswer(BadExpression):
@@ -200,7 +214,7 @@ def get_item(whole: Mapping[Any, Any], key: Any) -> Any:
 
 def require_number(value: Any) -> float | int:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadExpression(f"{describe_type(value)} is not a number")
+        raise _misfit(value, "not_a_number", "is not a number")
     return value
 
 
@@ -208,7 +222,7 @@ def normalize_number(value: Any) -> float | int:
     """Represent whole numbers as int: 4 / 2 is 2. Raises BadExpression if the number is too
     large."""
     if not math.isfinite(value) or abs(value) > _MAX_NUMBER:
-        raise BadExpression("the number is too large")
+        raise BadExpression("the number is too large", "too_large")
     whole = float(value).is_integer() and abs(value) < _MAX_EXACT_INT
     result: float | int = int(value) if whole else value
     return result
@@ -228,7 +242,7 @@ def contains(container: Any, part: Any) -> bool:
     if isinstance(container, Mapping):
         text = container.get(TEXT_KEY)
         return part in container or (isinstance(text, str) and to_text(part) in text)
-    raise BadExpression(f"{describe_type(container)} cannot contain anything")
+    raise _misfit(container, "no_container", "cannot contain anything")
 
 
 def to_text(value: Any) -> str:
@@ -269,7 +283,7 @@ def value_type(value: object) -> str:
 
 def require_short(value: Any) -> Any:
     if len(value) > MAX_VALUE_SIZE:
-        raise BadExpression("the value is too long")
+        raise BadExpression("the value is too long", "value_too_long")
     return value
 
 
@@ -290,7 +304,7 @@ def require_bounded(value: Any) -> Any:
                 open_.extend(each)
         left -= 1
         if left < 0:
-            raise BadExpression("the value is too long")
+            raise BadExpression("the value is too long", "value_too_long")
     return value
 
 
@@ -309,10 +323,23 @@ def value_size(value: Any, limit: int) -> int:
     return parts
 
 
-def describe_type(value: Any) -> str:
-    names = {str: "a text", bool: "true or false", list: "a list", type(None): "nothing"}
-    names |= {int: "a number", float: "a number"}
-    return names.get(type(value), "a group" if isinstance(value, Mapping) else "this")
+def _misfit(value: Any, key: str, why: str) -> BadExpression:
+    """The error that a value is of the wrong kind."""
+    kinds = {str: "text", bool: "flag", list: "list", type(None): "nothing"}
+    kinds |= {int: "number", float: "number"}
+    kind = kinds.get(type(value), "group" if isinstance(value, Mapping) else "this")
+    return BadExpression(f"{_KINDS[kind]} {why}", key, kind=kind)
+
+
+_KINDS = {
+    "text": "a text",
+    "flag": "true or false",
+    "list": "a list",
+    "nothing": "nothing",
+    "number": "a number",
+    "group": "a group",
+    "this": "this",
+}
 
 
 _MAX_DIGITS = 12
@@ -358,7 +385,9 @@ def _as_number(value: Any) -> float | int:
     except BadExpression:
         raise
     except ValueError as error:
-        raise BadExpression(f"{value[:40]!r} is not a number") from error
+        raise BadExpression(
+            f"{value[:40]!r} is not a number", "no_number", written=value[:40]
+        ) from error
     return normalize_number(number)
 
 
@@ -375,23 +404,23 @@ def _split(text: Any, by: Any = " ") -> Any:
 
 def _join(items: Any, by: Any = ",") -> str:
     if not isinstance(items, list):
-        raise BadExpression(f"{describe_type(items)} is not a list")
+        raise _misfit(items, "not_a_list", "is not a list")
     if len(_string(by)) * len(items) > MAX_VALUE_SIZE:
-        raise BadExpression("the value is too long")
+        raise BadExpression("the value is too long", "value_too_long")
     require_bounded(items)
     return str(require_short(by.join(to_text(each) for each in items)))
 
 
 def _string(value: Any) -> str:
     if not isinstance(value, str):
-        raise BadExpression(f"{describe_type(value)} is not a text")
+        raise _misfit(value, "not_a_text", "is not a text")
     return value
 
 
 def _whole(value: Any) -> int:
     at = as_index(value)
     if at is None:
-        raise BadExpression(f"{describe_type(value)} is not a whole number")
+        raise _misfit(value, "not_whole", "is not a whole number")
     return at
 
 
@@ -403,19 +432,19 @@ def _numbers(values: tuple[Any, ...]) -> list[float | int]:
     alone = len(values) == 1 and isinstance(values[0], list)
     found = [require_number(each) for each in (values[0] if alone else values)]
     if not found:
-        raise BadExpression("the list is empty")
+        raise BadExpression("the list is empty", "empty_list")
     return found
 
 
 def _length(value: Any) -> int:
     if isinstance(value, str | list | Mapping):
         return len(value)
-    raise BadExpression(f"{describe_type(value)} has no length")
+    raise _misfit(value, "no_length", "has no length")
 
 
 def _slice(value: Any, start: Any = 0, end: Any = None) -> Any:
     if not isinstance(value, str | list):
-        raise BadExpression(f"{describe_type(value)} has no parts")
+        raise _misfit(value, "no_parts", "has no parts")
     return value[_whole(start) : None if end is None else _whole(end)]
 
 
@@ -489,10 +518,10 @@ def _remainder(one: Any, two: Any) -> Any:
 
 def _power(one: Any, two: Any) -> Any:
     if abs(require_number(two)) > _MAX_POWER:
-        raise BadExpression("the exponent is too large")
+        raise BadExpression("the exponent is too large", "large_exponent")
     result = float(require_number(one)) ** two
     if isinstance(result, complex):
-        raise BadExpression("it has no real value")
+        raise BadExpression("it has no real value", "no_real_value")
     return normalize_number(result)
 
 

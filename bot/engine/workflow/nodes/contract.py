@@ -177,7 +177,8 @@ class NodeWait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFailure:
-    """The node failed. `key` names a text of the catalogue, filled with `facts`."""
+    """The node failed. `key` names a text of the catalogue, filled with `facts`; a fact may be the
+    error of an expression."""
 
     key: str
     facts: Mapping[str, object] = field(default_factory=dict)

@@ -119,7 +119,7 @@ edges:
         try:
             items = _as_items(context.evaluate(config.collection))
         except ExpressionError as error:
-            return NodeFailure(key="workflow.no_value", facts={"name": node.id, "why": str(error)})
+            return NodeFailure(key="workflow.no_value", facts={"name": node.id, "why": error})
         if items is None:
             return NodeFailure(key="workflow.no_list", facts={"name": node.title})
         if len(items) > config.max_iterations:

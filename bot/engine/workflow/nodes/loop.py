@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from bot.engine.workflow.expressions.operations import ExpressionError
+from bot.engine.workflow.expressions.operations import BadExpression, ExpressionError
 from bot.engine.workflow.field_reader import FieldReader, ValidationIssue, variable_name_issues
 from bot.engine.workflow.nodes.contract import (
     BodyConfig,
@@ -132,8 +132,11 @@ nodes:
                 name: float(context.evaluate(text))
                 for name, text in self.expressions(node.settings)
             }
-        except (ExpressionError, TypeError, ValueError, OverflowError) as error:
-            return NodeFailure(key="workflow.no_value", facts={"name": node.id, "why": str(error)})
+        except ExpressionError as error:
+            return NodeFailure(key="workflow.no_value", facts={"name": node.id, "why": error})
+        except (TypeError, ValueError, OverflowError) as error:
+            why = BadExpression(str(error), "wrong_values")
+            return NodeFailure(key="workflow.no_value", facts={"name": node.id, "why": why})
         if not of["step"]:
             return NodeFailure(key="workflow.no_step", facts={"name": node.title})
         return NodeWait(iteration=of)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 from bot.engine.timing import is_cron, load_zone, local_to_utc, next_cron_time
+from bot.engine.workflow.expressions.operations import BadExpression
 from bot.engine.workflow.field_reader import FieldReader, ValidationIssue
 from bot.engine.workflow.nodes.contract import (
     EvaluationContext,
@@ -82,7 +83,8 @@ nodes:
         try:
             due = next_due_time(node.settings, after=context.now, zone=context.zone)
         except OverflowError as error:
-            return NodeFailure(key="workflow.no_value", facts={"name": node.id, "why": str(error)})
+            why = BadExpression(str(error), "no_such_time")
+            return NodeFailure(key="workflow.no_value", facts={"name": node.id, "why": why})
         if due <= context.now:
             return NodeDone(output={"due": due.isoformat(), "late": True})
         return NodeWait(until=due, output={"due": due.isoformat()})

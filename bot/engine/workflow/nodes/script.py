@@ -102,7 +102,7 @@ variables: {n: 3}
         try:
             value = context.evaluate(config.expression)
         except ExpressionError as error:
-            facts = {"name": config.output or node.id, "why": str(error)}
+            facts = {"name": config.output or node.id, "why": error}
             return NodeFailure(key="workflow.no_value", facts=facts)
         variables = {config.output: value} if config.output else {}
         return NodeDone(output={"_raw": value, **variables}, variables=variables)

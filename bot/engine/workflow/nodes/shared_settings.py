@@ -59,9 +59,7 @@ def assign_variables(
                 context.evaluate(str(each.value)) if each.is_expression else each.value
             )
         except ExpressionError as error:
-            return NodeFailure(
-                key="workflow.no_value", facts={"name": each.variable, "why": str(error)}
-            )
+            return NodeFailure(key="workflow.no_value", facts={"name": each.variable, "why": error})
         variables = {**context.names.get("variables", {}), **values}
         context = replace(context, names={**context.names, "variables": variables})
     return NodeDone(output=values, variables=values)

@@ -133,8 +133,7 @@ nodes:
             try:
                 value = fill_value(config.inputs.get(each.name), context)
             except ExpressionError as error:
-                facts = {"name": each.name, "why": str(error)}
-                return NodeFailure(key="workflow.no_value", facts=facts)
+                return NodeFailure(key="workflow.no_value", facts={"name": each.name, "why": error})
             if value is None or value == "":
                 values[each.name] = each.default
                 continue

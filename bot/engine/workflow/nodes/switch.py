@@ -164,7 +164,7 @@ inputs: [{name: size}]
             if config.default:
                 context.warn(str(error))
                 return NodeDone(output={"_raw": None}, next_node=config.default)
-            return NodeFailure(key="workflow.no_value", facts={"name": node.id, "why": str(error)})
+            return NodeFailure(key="workflow.no_value", facts={"name": node.id, "why": error})
         fits = (case.target for case in config.cases if _matches_case(case.value, value))
         return NodeDone(output={"_raw": value}, next_node=next(fits, config.default))
 

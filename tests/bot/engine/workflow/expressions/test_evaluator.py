@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -25,11 +26,14 @@ from bot.engine.workflow.expressions.evaluator import (
 from bot.engine.workflow.expressions.operations import (
     BadExpression,
     ExpressionError,
+    ExpressionSyntaxError,
     UnclearAnswer,
     UnknownExpressionName,
     value_as_text,
 )
 from bot.engine.workflow.expressions.parser import parse_expression, walk_nodes
+from cards.catalog import catalog_for
+from storage.records.people import Language
 from tests.case_tables import all_cases
 
 LANGUAGE_NAMES: dict[str, Any] = {
@@ -582,3 +586,36 @@ def test_a_value_nested_beyond_all_measure_is_cut_short() -> None:
     assert len(text) <= 20_000
     while deep:
         deep = deep[0]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "1 / 0",
+        "nobody + 1",
+        "[1] * 2",
+        "'a' - 1",
+        "1 in 5",
+        "number('seven')",
+        "join('a', ',')",
+        "split(1)",
+        "range(1.5)",
+        "max([])",
+        "length(3)",
+        "slice(1, 2)",
+        "2 ^ 9999",
+        "(0 - 8) ^ 0.5",
+        "1e18 * 1e18",
+        "f(",
+        "missing.member",
+    ],
+)
+def test_a_reason_is_told_in_both_languages(expression: str) -> None:
+    with pytest.raises(ExpressionError) as failed:
+        evaluate(expression, {})
+
+    chinese = failed.value.in_words(catalog_for(Language.CHINESE))
+
+    english = failed.value.in_words(catalog_for(Language.ENGLISH))
+    assert english == str(failed.value) or isinstance(failed.value, ExpressionSyntaxError)
+    assert re.search(r"[一-鿿]", chinese), chinese
