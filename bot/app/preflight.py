@@ -56,7 +56,7 @@ def hold_home(settings: Settings) -> Iterator[None]:
 def join_home(settings: Settings, plan: ProcessPlan) -> Iterator[None]:
     """Use the data directory beside other processes of the same store, each under its own name.
     Only a front migrates the store. Raises StartFailure."""
-    if not settings.database.startswith("postgresql:"):
+    if not settings.shares_store:
         raise StartFailure(
             f"`shiftboss {plan.role}` needs a store on PostgreSQL that processes can share: set"
             " DATABASE_URL=postgresql://USER@HOST/DATABASE, or use `shiftboss run` (docs/scale.md)"

@@ -26,7 +26,7 @@ def forget_address(settings: Settings) -> None:
     """For a new holder of the data directory: the one before has gone, and another program that
     listens there by now must not get the token. Fronts hold no directory, so theirs stays."""
     file = settings.home / _ADDRESS_FILE
-    if file.exists() and not settings.database.startswith("postgresql:"):
+    if file.exists() and not settings.shares_store:
         # The file stays: it says that Shiftboss has run.
         file.write_text("", encoding="utf-8")
 

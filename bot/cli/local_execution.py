@@ -197,7 +197,7 @@ def _find_holder_address(settings: Settings, *, is_command: bool) -> RunningProg
 
 def _find_front(settings: Settings) -> RunningProgram | None:
     """A front that answers where the store is shared: it does not hold the data directory."""
-    if not settings.database.startswith("postgresql:"):
+    if not settings.shares_store:
         return None
     try:
         front = find_running_program(settings)

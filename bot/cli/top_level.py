@@ -76,7 +76,7 @@ def _say_to_running(text: str) -> None:
         settings = load_settings()
         running = find_running_program(settings)
     # Another program may listen there by now, and must not get the token. Fronts hold no directory.
-    if not settings.database.startswith("postgresql:") and find_holder(settings.home) is None:
+    if not settings.shares_store and find_holder(settings.home) is None:
         fail("Shiftboss is not running: start it with `shiftboss start`")
     try:
         # Text that is not a command is part of the conversation and needs a running Shiftboss.

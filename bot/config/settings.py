@@ -355,6 +355,11 @@ class Settings(BaseSettings):
         return self.database_url or f"sqlite:///{self.home / SQLITE_FILE}"
 
     @property
+    def shares_store(self) -> bool:
+        """Whether the store is on a server, where other processes may use it too."""
+        return self.database.startswith("postgresql:")
+
+    @property
     def backup_folder(self) -> Path:
         return Path(self.backup_dir).expanduser() if self.backup_dir else self.home / "backups"
 

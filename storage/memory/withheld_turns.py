@@ -239,7 +239,8 @@ class WithheldTurnRepo:
     async def is_task(self, tx: Transaction, task: TaskId) -> bool:
         """Whether the task was started from withheld words, or was given some, in any chat."""
         for turns in await self.list_all():
-            found = sa.select(_T.id).where(_T.id == task, _knows_words(turns))
+            told = _is_started_by(turns) | _is_told_by(turns)
+            found = sa.select(_T.id).where(_T.id == task, told)
             if await tx.scalar(found) is not None:
                 return True
         return False
@@ -372,13 +373,15 @@ def _task_sources(turns: WithheldTurns) -> sa.CompoundSelect[Any]:
 def _uses_words(turns: WithheldTurns) -> sa.ColumnElement[bool]:
     """Whether a task goes with these messages: it was started from them, or was given their words
     and is one of their chat. Others' work is not erased because of what it was told elsewhere."""
-    is_started = _T.source.in_(_task_sources(turns))
-    return is_started | (_knows_words(turns) & (_T.chat_id == turns.chat))
+    return _is_started_by(turns) | (_is_told_by(turns) & (_T.chat_id == turns.chat))
 
 
-def _knows_words(turns: WithheldTurns) -> sa.ColumnElement[bool]:
-    """Whether a task was started from these messages, or was given their words by a command, a
-    decision or an answer."""
+def _is_started_by(turns: WithheldTurns) -> sa.ColumnElement[bool]:
+    return _T.source.in_(_task_sources(turns))
+
+
+def _is_told_by(turns: WithheldTurns) -> sa.ColumnElement[bool]:
+    """Whether a task was given words of these messages by a command, a decision or an answer."""
     commands, asked = schema.commands.c, schema.approvals.c
     told = sa.select(commands.task_id).where(
         commands.source.in_(_task_sources(turns)), commands.kind.in_(_GIVES_WORDS)
@@ -386,7 +389,7 @@ def _knows_words(turns: WithheldTurns) -> sa.ColumnElement[bool]:
     answered = sa.select(asked.task_id).where(
         asked.decided_for.in_(_task_sources(turns)), asked.reason != ""
     )
-    return sa.or_(_T.source.in_(_task_sources(turns)), _T.id.in_(told), _T.id.in_(answered))
+    return _T.id.in_(told) | _T.id.in_(answered)
 
 
 async def _erase_tasks(tx: Transaction, turns: WithheldTurns) -> bool:
@@ -431,7 +434,7 @@ async def _erase_tasks(tx: Transaction, turns: WithheldTurns) -> bool:
     amended = sa.select(schema.commands.c.task_id).where(
         schema.commands.c.source.in_(_task_sources(turns)), schema.commands.c.kind == "amend"
     )
-    mine = _T.source.in_(_task_sources(turns)) | _T.id.in_(amended)
+    mine = _is_started_by(turns) | _T.id.in_(amended)
     values = {**gone, "files": [], "deleted_at": hidden}
     await tx.execute(sa.update(schema.tasks).where(_T.id.in_(ids), mine).values(values))
     queued = sa.select(_O.id).where(shown, _O.state == OutboxState.QUEUED.value)
