@@ -28,6 +28,8 @@ _GIVES_WORDS = frozenset(
         *("trigger", "skill"),
     )
 )
+_KEEPS_WORDS = frozenset(("schedule", "remind", "trigger", "skill"))
+"""Those of them that make something which stays when the conversation has ended."""
 _MOST_NAMES = 2
 _INPUT = re.compile(r"(?:^|(?<=\s))\w+=[\"“']?|[\"”]")
 
@@ -192,7 +194,8 @@ async def heed_consent_in_command(request: Request, name: str) -> None:
         words = request.args.split(maxsplit=_MOST_NAMES)
         tails = [request.args.split(maxsplit=n)[-1] for n in range(1, len(words))]
         inputs = _INPUT.sub("\n", request.args)
-        await _heed_in_work(request, (request.args, *tails, inputs), "work")
+        kind = "kept" if name in _KEEPS_WORDS else "work"
+        await _heed_in_work(request, (request.args, *tails, inputs), kind)
 
 
 async def heed_consent_in_form(request: Request, form: Mapping[str, str], card_key: str) -> None:

@@ -109,6 +109,15 @@ async def test_a_wish_is_heeded_wherever_work_is_given_words(
     assert ConsentRequest.THIS in [call[2] for call in memory.calls if call[0] == "withhold"]
 
 
+async def test_what_a_reminder_keeps_is_not_said_to_be_deleted(desk: RouterHarness) -> None:
+    desk.world.memory.find_consent_request = find_consent_request  # type: ignore[method-assign]
+
+    await desk.send_message("/remind don't remember this: my code is egret5523")
+
+    told = [str(card) for _, _, card, _ in desk.world.post.sent]
+    assert any("keeps them" in each for each in told), told
+
+
 @pytest.mark.parametrize("line", ["/model {wish}", "/list {wish}", "/persona {wish}"])
 async def test_a_wish_in_what_gives_no_work_its_words_is_none(
     desk: RouterHarness, line: str
